@@ -1,0 +1,73 @@
+"""Time as an argument: every sleep, TTL and timer goes through a `Clock`, so replay and tests run on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where time comes from."""
+
+    def now(self) -> datetime:
+        """The moment, aware, in UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that never goes back."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Come back after `seconds`."""
+        ...
+
+
+class SystemClock:
+    """The machine's own time."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class VirtualClock:
+    """Time that moves only when told to: a sleep ends when the clock has been advanced past it."""
+
+    def __init__(self, start: datetime) -> None:
+        self._now = start.astimezone(UTC)
+        self._origin = self._now
+        self._sleepers: list[tuple[datetime, asyncio.Future[None]]] = []
+
+    def now(self) -> datetime:
+        return self._now
+
+    def monotonic(self) -> float:
+        return (self._now - self._origin).total_seconds()
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sleepers.append((self._now + timedelta(seconds=seconds), woken))
+        await woken
+
+    def set(self, moment: datetime) -> None:
+        """Go to `moment` (never back) and wake who slept until then."""
+        self._now = max(self._now, moment.astimezone(UTC))
+        due = [woken for at, woken in self._sleepers if at <= self._now]
+        self._sleepers = [(at, woken) for at, woken in self._sleepers if at > self._now]
+        for woken in due:
+            if not woken.done():
+                woken.set_result(None)
+
+    def advance(self, seconds: float) -> None:
+        """Go forward by `seconds`."""
+        self.set(self._now + timedelta(seconds=seconds))

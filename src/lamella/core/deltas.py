@@ -1,0 +1,75 @@
+"""What a provider's stream is turned into: small facts in arrival order, the same for every vendor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lamella.core.messages import StopReason
+from lamella.core.tokens import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The provider accepted the request; `body` is what went over the wire, byte for byte."""
+
+    provider_request_id: str | None
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    """A piece of thinking of block `block`."""
+
+    block: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningSealed:
+    """The provider's seal on thinking block `block`, or the encrypted thinking itself."""
+
+    block: int
+    signature: str | None = None
+    redacted: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the answer."""
+
+    block: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallOpened:
+    """A tool call began."""
+
+    block: int
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolArgsDelta:
+    """A piece of the JSON text of a call's arguments."""
+
+    block: int
+    json: str
+
+
+@dataclass(frozen=True, slots=True)
+class UsageReported:
+    """What the provider has billed so far; the last one counts."""
+
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The inference ended by itself."""
+
+    stop_reason: StopReason
+
+
+Delta = Opened | ReasoningDelta | ReasoningSealed | TextDelta | ToolCallOpened | ToolArgsDelta | UsageReported | Closed

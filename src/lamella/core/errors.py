@@ -1,0 +1,175 @@
+"""The one error tree: a class answers whose fault it is and what the caller can do.
+
+LamellaError
+├── CallerError                 the request has to change
+│   ├── InvalidRequest              invalid_request
+│   ├── ContextLengthExceeded       context_length_exceeded
+│   ├── AuthenticationFailed        authentication_error
+│   ├── PermissionDenied            permission_denied
+│   ├── NotFound                    not_found
+│   ├── TurnInProgress              turn_in_progress
+│   ├── IdempotencyMismatch         idempotency_mismatch
+│   └── PayloadTooLarge             payload_too_large
+├── ProviderError               the model's provider refused or failed
+│   ├── ProviderRefusedKey          provider_error
+│   ├── ProviderRefusedRequest      provider_error
+│   ├── ProviderContextOverflow     context_length_exceeded
+│   ├── ProviderUnreachable         provider_error
+│   ├── ProviderStreamBroken        provider_error
+│   ├── ProviderRateLimited         rate_limit_exceeded
+│   ├── ProviderOverloaded          overloaded
+│   └── ProviderTimeout             provider_timeout
+├── ToolFailed                  a tool failed; the model is told and goes on
+├── StoreFailed                 the database or the file folder failed
+└── ConfigurationError          a setting is missing or wrong; nothing was started
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class LamellaError(Exception):
+    """`message` says what was wrong, `hint` what to do, `param` where (a field, a file's name)."""
+
+    code: ClassVar[str] = "internal_error"
+
+    def __init__(self, message: str, *, hint: str | None = None, param: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.param = param
+
+    def as_dict(self) -> dict[str, str | None]:
+        """The `error` object of API answers, error packets and stored turns."""
+        return {
+            "message": self.message,
+            "type": type(self).__name__,
+            "code": self.code,
+            "param": self.param,
+            "hint": self.hint,
+        }
+
+
+class CallerError(LamellaError):
+    """The request has to change before it is sent again."""
+
+    code = "invalid_request"
+
+
+class InvalidRequest(CallerError):
+    """Something in the request is malformed, missing or contradictory."""
+
+
+class ContextLengthExceeded(CallerError):
+    """The request does not fit the model's window, whatever may be listed instead of included."""
+
+    code = "context_length_exceeded"
+
+
+class AuthenticationFailed(CallerError):
+    """Nobody, or somebody unknown, is asking."""
+
+    code = "authentication_error"
+
+
+class PermissionDenied(CallerError):
+    """The caller is known and may not do this."""
+
+    code = "permission_denied"
+
+
+class NotFound(CallerError):
+    """There is no such thing, or it is somebody else's: the answer is the same."""
+
+    code = "not_found"
+
+
+class TurnInProgress(CallerError):
+    """The conversation is still answering."""
+
+    code = "turn_in_progress"
+
+
+class IdempotencyMismatch(CallerError):
+    """The same Idempotency-Key came with another body."""
+
+    code = "idempotency_mismatch"
+
+
+class PayloadTooLarge(CallerError):
+    """More bytes than the setting allows."""
+
+    code = "payload_too_large"
+
+
+class ProviderError(LamellaError):
+    """The model's provider refused the request or failed; `retryable` says whether the same request may pass later."""
+
+    code = "provider_error"
+    retryable: ClassVar[bool] = False
+
+
+class ProviderRefusedKey(ProviderError):
+    """The provider does not accept the key."""
+
+
+class ProviderRefusedRequest(ProviderError):
+    """The provider calls the request invalid."""
+
+
+class ProviderContextOverflow(ProviderError):
+    """The provider counted more tokens than its window holds."""
+
+    code = "context_length_exceeded"
+
+
+class ProviderUnreachable(ProviderError):
+    """No connection to the provider."""
+
+    retryable = True
+
+
+class ProviderStreamBroken(ProviderError):
+    """The answer began and then broke off or made no sense."""
+
+    retryable = True
+
+
+class ProviderRateLimited(ProviderError):
+    """The provider asks to wait."""
+
+    code = "rate_limit_exceeded"
+    retryable = True
+
+
+class ProviderOverloaded(ProviderError):
+    """The provider has no capacity at the moment."""
+
+    code = "overloaded"
+    retryable = True
+
+
+class ProviderTimeout(ProviderError):
+    """The provider did not answer in time."""
+
+    code = "provider_timeout"
+    retryable = True
+
+
+class ToolFailed(LamellaError):
+    """A tool could not do its work; the text goes back to the model as an error result."""
+
+    code = "tool_failed"
+
+
+class StoreFailed(LamellaError):
+    """The database or the file folder failed; nothing was changed."""
+
+    code = "store_failed"
+
+
+class ConfigurationError(LamellaError):
+    """A setting is missing or wrong."""
+
+    code = "configuration_error"

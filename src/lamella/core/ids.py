@@ -1,0 +1,53 @@
+"""Opaque, time-ordered ids with a prefix (`conv_`, `msg_`, `turn_` …)."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Protocol
+
+from lamella.core.clock import Clock
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+
+
+class Ids(Protocol):
+    """Where new ids come from."""
+
+    def new(self, prefix: str) -> str:
+        """A new id that sorts after every earlier one of this source."""
+        ...
+
+
+def _base32(number: int, length: int) -> str:
+    letters = []
+    for _ in range(length):
+        number, rest = divmod(number, 32)
+        letters.append(_ALPHABET[rest])
+    return "".join(reversed(letters))
+
+
+class RandomIds:
+    """48 bits of milliseconds, then 80 random bits that count up within one millisecond."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last = 0
+
+    def new(self, prefix: str) -> str:
+        moment = int(self._clock.now().timestamp() * 1000)
+        number = (moment << 80) | secrets.randbits(79)
+        if number <= self._last:
+            number = self._last + 1
+        self._last = number
+        return f"{prefix}_{_base32(number, 26)}"
+
+
+class CountingIds:
+    """Ids that are the same in every run: for replay and tests."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def new(self, prefix: str) -> str:
+        self._count += 1
+        return f"{prefix}_{self._count:06d}"

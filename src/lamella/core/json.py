@@ -1,0 +1,48 @@
+"""JSON as this project writes it: UTF-8, compact, keys in the order given, so that equal data has equal bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import TypeAlias
+
+import msgspec
+
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+JsonObject: TypeAlias = Mapping[str, Json]
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder()
+
+
+def encode(value: object) -> bytes:
+    """The compact UTF-8 bytes of a JSON value."""
+    return _encoder.encode(value)
+
+
+def encode_text(value: object) -> str:
+    """As `encode`, decoded."""
+    return _encoder.encode(value).decode()
+
+
+def decode(data: bytes | str) -> Json:
+    """The value of a JSON text; raises `msgspec.DecodeError` when it is malformed."""
+    value: Json = _decoder.decode(data)
+    return value
+
+
+def decode_object(data: bytes | str) -> dict[str, Json]:
+    """The value of a JSON text that must be an object; raises `msgspec.DecodeError` otherwise."""
+    value = _decoder.decode(data)
+    if not isinstance(value, dict):
+        raise msgspec.DecodeError(f"expected a JSON object, got {type(value).__name__}")
+    return value
+
+
+def digest(*pieces: bytes) -> str:
+    """A 128-bit fingerprint, in hex, of byte pieces whose borders count."""
+    state = blake2b(digest_size=16)
+    for piece in pieces:
+        state.update(len(piece).to_bytes(8, "little"))
+        state.update(piece)
+    return state.hexdigest()

@@ -1,0 +1,138 @@
+"""The canonical form of a conversation: frozen turns of a user message and steps, made of parts (DESIGN 2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Plain text of a user or a model."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """A model's thinking. `signature` is the provider's seal; without it the part cannot be sent back.
+
+    `redacted` is the provider's encrypted form where it gave no text.
+    """
+
+    text: str
+    signature: str | None = None
+    redacted: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call as the model wrote it. `arguments` is the JSON text of an object, in the model's own key order."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool gave back for the call `call_id`, in the simple form that the model reads."""
+
+    call_id: str
+    name: str
+    content: str
+    is_error: bool = False
+
+
+AnswerPart = Text | Reasoning | ToolCall
+Part = AnswerPart | ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file included at one point in time, before its user message, under a document number that is never used twice.
+
+    `text` is None when nothing could be extracted; `reason` then says why. `tokens` is the local count of the text.
+    """
+
+    file_id: str
+    document: int
+    title: str
+    media_type: str
+    size: int
+    tokens: int
+    text: str | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UserMessage:
+    """What a user sent. `sent_at` carries the offset of the user's zone, so its rendering needs no zone database."""
+
+    id: str
+    text: str
+    sent_at: datetime
+    timezone: str
+    tokens: int
+    attachments: tuple[Attachment, ...] = ()
+
+
+class StopReason(StrEnum):
+    """Why an inference ended."""
+
+    END_TURN = "end_turn"
+    TOOL_CALLS = "tool_calls"
+    MAX_TOKENS = "max_tokens"
+    REFUSAL = "refusal"
+    USER_CANCELLED = "user_cancelled"
+    INTERRUPTED = "interrupted"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One inference and the results of its calls.
+
+    `parts` keep the order of the stream. `made_after` is the fingerprint of everything that stood before it when it was
+    made: thinking is only sent back behind exactly that (law 5). `reminder` is the reminder that stood there, or "".
+    """
+
+    id: str
+    model: str
+    parts: tuple[AnswerPart, ...]
+    stop_reason: StopReason
+    made_after: str
+    tokens: int
+    reminder: str = ""
+    results: tuple[ToolResult, ...] = ()
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls, in order."""
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+
+    @property
+    def text(self) -> str:
+        """The text parts, joined."""
+        return "".join(part.text for part in self.parts if isinstance(part, Text))
+
+
+class TurnStatus(StrEnum):
+    """Where a turn is, or how it ended."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """From a user message to the final answer."""
+
+    id: str
+    user: UserMessage
+    steps: tuple[Step, ...] = ()
+    status: TurnStatus = TurnStatus.RUNNING

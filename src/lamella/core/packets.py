@@ -1,0 +1,212 @@
+"""What a client receives: numbered packets of a turn, each a small struct with a `type` (API.md names)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from lamella.core.tokens import Usage
+
+
+class Packet(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=False):
+    """The placement that every packet carries.
+
+    `n` counts the packets of a turn from 1, gaps allowed. `block_index` numbers the blocks of the turn as they are
+    shown: reasoning, text, tool call. `model_index` is the run.
+    """
+
+    n: int = 0
+    turn_id: str = ""
+    model_index: int = 0
+    block_index: int | None = None
+
+
+class TurnStarted(Packet, frozen=True, kw_only=True, tag="turn.started"):
+    """The turn has its ids; the user message is stored."""
+
+    conversation_id: str
+    user_message_id: str
+    sent_at: str
+    documents: list[dict[str, str | int | None]]
+
+
+class RunStarted(Packet, frozen=True, kw_only=True, tag="run.started"):
+    """One model began to work on the turn."""
+
+    run_id: str
+    model: str
+    demonstration: bool = False
+
+
+class RequestStarted(Packet, frozen=True, kw_only=True, tag="request.started"):
+    """A request is about to be sent: its map is there to be looked at."""
+
+    request_id: str
+    step: int
+    purpose: str
+    letters: str
+    estimate: int
+    budget: int
+    predicted_read: int
+
+
+class ContextDegraded(Packet, frozen=True, kw_only=True, tag="context.degraded"):
+    """Something did not fit and was listed instead of included."""
+
+    subject: str
+    why: str
+
+
+class ReasoningPacket(Packet, frozen=True, kw_only=True, tag="reasoning.delta"):
+    """A piece of thinking."""
+
+    text: str
+
+
+class TextPacket(Packet, frozen=True, kw_only=True, tag="text.delta"):
+    """A piece of the answer, exactly as the model wrote it."""
+
+    text: str
+
+
+class ToolCallPacket(Packet, frozen=True, kw_only=True, tag="tool.call"):
+    """A tool call began. `renderer` hints how to show it."""
+
+    call_id: str
+    name: str
+    renderer: str = "generic"
+
+
+class ToolArgsPacket(Packet, frozen=True, kw_only=True, tag="tool.args.delta"):
+    """A piece of the arguments' JSON text."""
+
+    call_id: str
+    json: str
+
+
+class ToolResultPacket(Packet, frozen=True, kw_only=True, tag="tool.result"):
+    """What the tool gave back, shortened for the page; the whole is in the request's map."""
+
+    call_id: str
+    name: str
+    preview: str
+    size: int
+    is_error: bool = False
+
+
+class SourcePacket(Packet, frozen=True, kw_only=True, tag="source"):
+    """A document that the answer may cite."""
+
+    document: int
+    title: str
+    file_id: str | None = None
+    url: str | None = None
+
+
+class CitationPacket(Packet, frozen=True, kw_only=True, tag="citation"):
+    """`[n]` in text block `block_index`: characters `start` to `end` (UTF-16 is not used: code points) cite `document`.
+
+    `passage_start` and `passage_end` are code-point offsets into the document's text, where a passage was found.
+    """
+
+    document: int
+    start: int
+    end: int
+    file_id: str | None = None
+    passage_start: int | None = None
+    passage_end: int | None = None
+    page: int | None = None
+
+
+class UsageBody(msgspec.Struct, frozen=True, kw_only=True):
+    """`Usage` as clients see it; `input` is the whole prompt."""
+
+    input: int
+    cache_read: int
+    cache_write: int
+    fresh: int
+    output: int
+    reasoning: int
+
+    @classmethod
+    def of(cls, usage: Usage) -> UsageBody:
+        """The client form of `usage`."""
+        return cls(
+            input=usage.input,
+            cache_read=usage.cache_read,
+            cache_write=usage.cache_write,
+            fresh=usage.fresh,
+            output=usage.output,
+            reasoning=usage.reasoning,
+        )
+
+
+class UsagePacket(Packet, frozen=True, kw_only=True, tag="usage"):
+    """What one request was billed, in tokens and US dollars."""
+
+    request_id: str
+    usage: UsageBody
+    cost: float
+    budget: int
+
+
+class ErrorPacket(Packet, frozen=True, kw_only=True, tag="error"):
+    """A run or a turn failed; `error` is the object of API errors."""
+
+    error: dict[str, str | None]
+
+
+class RunFinished(Packet, frozen=True, kw_only=True, tag="run.finished"):
+    """One model is done."""
+
+    run_id: str
+    status: str
+
+
+class TurnStopped(Packet, frozen=True, kw_only=True, tag="turn.stopped"):
+    """The turn ended early: `user_cancelled`, or `interrupted` by the end of a process. What was there is stored."""
+
+    reason: Literal["user_cancelled", "interrupted"]
+
+
+class TurnFinished(Packet, frozen=True, kw_only=True, tag="turn.finished"):
+    """The last packet of every turn."""
+
+    status: str
+    usage: UsageBody
+    cost: float
+
+
+AnyPacket = (
+    TurnStarted
+    | RunStarted
+    | RequestStarted
+    | ContextDegraded
+    | ReasoningPacket
+    | TextPacket
+    | ToolCallPacket
+    | ToolArgsPacket
+    | ToolResultPacket
+    | SourcePacket
+    | CitationPacket
+    | UsagePacket
+    | ErrorPacket
+    | RunFinished
+    | TurnStopped
+    | TurnFinished
+)
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(AnyPacket)
+
+
+def encode_packet(packet: Packet) -> bytes:
+    """One packet as JSON."""
+    return _encoder.encode(packet)
+
+
+def decode_packet(data: bytes) -> AnyPacket:
+    """The packet of `data`; raises `msgspec.ValidationError` on anything else."""
+    packet: AnyPacket = _decoder.decode(data)
+    return packet

@@ -1,0 +1,180 @@
+"""The model-facing form: a `Prompt` of segments, and the wire blocks an adapter makes of it (DESIGN 2 and 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal
+
+from lamella.core.json import JsonObject, digest, encode
+from lamella.core.messages import Part
+
+
+class Kind(StrEnum):
+    """What a segment is."""
+
+    TOOLS = "tools"
+    SYSTEM = "system"
+    FILES = "files"
+    USER = "user"
+    STEP = "step"
+    REMINDER = "reminder"
+
+
+class Zone(StrEnum):
+    """Where a segment stands in the window, from the steadiest to the most fleeting."""
+
+    FIXED = "fixed"
+    HISTORY = "history"
+    TRAVELLING = "travelling"
+    TURN = "turn"
+    TRAILING = "trailing"
+
+
+class Lifetime(StrEnum):
+    """How long a segment keeps its place and its bytes."""
+
+    SESSION = "session"
+    TURN = "turn"
+    STEP = "step"
+
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as the model sees it. `input_schema` is the JSON text of its schema, in a fixed key order."""
+
+    name: str
+    description: str
+    input_schema: str
+
+
+@dataclass(frozen=True, slots=True)
+class PromptMessage:
+    """One message of the window."""
+
+    role: Role
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One thing in the window.
+
+    `id` is stable over requests. `source` is the row it came from, `owner` who put it there (`deployment`, `user`,
+    `model:NAME`, `tool:NAME`), `letters` how layouts write it (`U1`, `TC TR`). Tools and system text are `tools` and
+    messages of role `system`. `digest` is the fingerprint of what it holds, thinking left out.
+    """
+
+    id: str
+    kind: Kind
+    zone: Zone
+    lifetime: Lifetime
+    source: str
+    owner: str
+    label: str
+    letters: str
+    tokens: int
+    digest: str
+    messages: tuple[PromptMessage, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """What goes with a prompt outside its blocks. All of it is part of the cache key (a *salt*, DESIGN 3)."""
+
+    max_output: int
+    thinking_effort: str | None = None
+    tool_choice: Literal["auto", "none"] = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The whole window of one request, in order."""
+
+    model: str
+    segments: tuple[Segment, ...]
+    sampling: Sampling
+
+
+Level = Literal["tools", "system", "messages"]
+
+
+@dataclass(frozen=True, slots=True)
+class WireBlock:
+    """The unit of caching: role and block as serialised, cache markers left out.
+
+    `value` is the provider's JSON object, `digest` the fingerprint of level, role and bytes. `markable` says whether
+    the provider takes a cache marker on it.
+    """
+
+    level: Level
+    role: str
+    value: JsonObject
+    data: bytes
+    digest: str
+    segment: str
+    markable: bool
+
+    @classmethod
+    def of(cls, level: Level, role: str, value: JsonObject, segment: str, *, markable: bool) -> WireBlock:
+        """A block with its bytes and fingerprint."""
+        data = encode(value)
+        return cls(level, role, value, data, digest(level.encode(), role.encode(), data), segment, markable)
+
+
+class Ttl(StrEnum):
+    """How long a cache entry lives."""
+
+    FIVE_MINUTES = "5m"
+    ONE_HOUR = "1h"
+
+    @property
+    def seconds(self) -> int:
+        """The life time in seconds."""
+        return 300 if self is Ttl.FIVE_MINUTES else 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A cache breakpoint on the block at `index` of the request's blocks."""
+
+    index: int
+    ttl: Ttl
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class WireRequest:
+    """A request as an adapter sends it: `head` holds what is not a block, `salt` what of it the cache key contains."""
+
+    head: JsonObject
+    blocks: tuple[WireBlock, ...]
+    salt: str
+    markers: tuple[Marker, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentNote:
+    """Something that the reader of a request's map should know about a segment."""
+
+    segment: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an assembly did: the estimate it admitted by, and its notes.
+
+    `durable` is the fingerprint of everything in the window that stays: what the coming answer is made after.
+    """
+
+    estimate: int
+    budget: int
+    durable: str
+    notes: tuple[SegmentNote, ...] = ()
+    numbers: Mapping[str, float] = field(default_factory=dict)

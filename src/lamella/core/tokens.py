@@ -1,0 +1,63 @@
+"""Two kinds of token figures that never mix: `Usage`, measured by a provider, and `Estimate`, counted here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a provider billed for one request, in tokens; `input` is the whole prompt, cached parts included (SPEC L5).
+
+    Anthropic reports the uncached rest as input, OpenAI the whole: the adapters put that right.
+    """
+
+    input: int = 0
+    cache_read: int = 0
+    cache_write_5m: int = 0
+    cache_write_1h: int = 0
+    output: int = 0
+    reasoning: int = 0
+
+    @property
+    def cache_write(self) -> int:
+        """Tokens written to the cache, of every life time."""
+        return self.cache_write_5m + self.cache_write_1h
+
+    @property
+    def fresh(self) -> int:
+        """Input that was neither read from the cache nor written to it."""
+        return self.input - self.cache_read - self.cache_write
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input + other.input,
+            self.cache_read + other.cache_read,
+            self.cache_write_5m + other.cache_write_5m,
+            self.cache_write_1h + other.cache_write_1h,
+            self.output + other.output,
+            self.reasoning + other.reasoning,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A local count; it only admits what was not sent yet and is always shown as an estimate."""
+
+    tokens: int
+
+    def __add__(self, other: Estimate) -> Estimate:
+        return Estimate(self.tokens + other.tokens)
+
+    def scaled(self, factor: float) -> Estimate:
+        """The estimate after calibration, rounded up."""
+        return Estimate(-int(-self.tokens * factor // 1))
+
+
+class TokenCounter(Protocol):
+    """Counts text with one tokenizer for every model (SPEC O3: model-agnostic)."""
+
+    def count(self, text: str) -> int:
+        """The number of tokens of `text`."""
+        ...
