@@ -1,0 +1,115 @@
+"""The /_sim calls: scripts, clock, ledger, request log, settings, reset. They need no key."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from lamella.simulator.blocks import encode
+from lamella.simulator.clock import format_moment, parse_moment
+from lamella.simulator.replies import Reply
+from lamella.simulator.state import Record, Simulator
+
+
+class Moment(msgspec.Struct):
+    now: str | None = None
+    advance_seconds: float = 0.0
+
+
+class AdminRoutes:
+    def __init__(self, simulator: Simulator) -> None:
+        self._simulator = simulator
+
+    async def replies(self, http: Request) -> Response:
+        """POST /_sim/replies {"ID": REPLY, ...}: adds to the script; scripting an ID again restarts its faults."""
+        try:
+            replies = msgspec.json.decode(await http.body(), type=dict[str, Reply])
+        except msgspec.MsgspecError as error:
+            return problem(str(error))
+        self._simulator.script(replies)
+        return JSONResponse({"stored": len(replies)})
+
+    async def clock(self, http: Request) -> Response:
+        """GET the time; POST {"now": ISO 8601} or {"advance_seconds": N} to set it."""
+        clock = self._simulator.clock
+        if http.method == "POST":
+            try:
+                asked = msgspec.json.decode(await http.body(), type=Moment)
+                moment = parse_moment(asked.now) if asked.now is not None else clock.now()
+            except (msgspec.MsgspecError, ValueError) as error:
+                return problem(str(error))
+            clock.set(moment + asked.advance_seconds)
+        mode = "system" if clock.real else "virtual"
+        return JSONResponse({"now": format_moment(clock.now()), "mode": mode})
+
+    async def ledger(self, http: Request) -> Response:
+        """GET every cache entry that was written."""
+        entries = [
+            {
+                "key": entry.key.hex(),
+                "tokens": entry.tokens,
+                "ttl_seconds": entry.seconds,
+                "available_at": format_moment(entry.available_at),
+                "expires": format_moment(entry.expires),
+            }
+            for entry in self._simulator.ledger.entries()
+        ]
+        return JSONResponse({"entries": entries})
+
+    async def requests(self, http: Request) -> Response:
+        """GET the last requests, oldest first: bodies as received, bills, what was streamed. `?last=N` limits them."""
+        records = list(self._simulator.records)
+        last = int(http.query_params.get("last", "0")) or len(records)
+        body = encode({"requests": [shown(record) for record in records[-last:]]})
+        return Response(body, media_type="application/json")
+
+    async def settings(self, http: Request) -> Response:
+        """GET the settings; POST {"name": value, ...} to change some."""
+        if http.method == "POST":
+            try:
+                changes = msgspec.json.decode(await http.body(), type=dict[str, Any])
+                known = asdict(self._simulator.settings) | changes
+                checked = msgspec.convert(known, type(self._simulator.settings), strict=True)
+                if unknown := set(changes) - set(asdict(self._simulator.settings)):
+                    return problem(f"no such setting: {min(unknown)}")
+            except msgspec.MsgspecError as error:
+                return problem(str(error))
+            self._simulator.settings = replace(checked, clock=self._simulator.settings.clock)
+        return JSONResponse(asdict(self._simulator.settings))
+
+    async def reset(self, http: Request) -> Response:
+        """POST: forget cache, scripts, log and limits."""
+        self._simulator.reset()
+        return JSONResponse({"reset": True})
+
+
+def shown(record: Record) -> dict[str, Any]:
+    try:
+        msgspec.json.decode(record.body)
+        body: Any = msgspec.Raw(record.body)
+    except msgspec.DecodeError:
+        body = record.body.decode(errors="replace")
+    return {
+        "serial": record.serial,
+        "at": format_moment(record.at),
+        "path": record.path,
+        "wire": record.wire,
+        "account": record.account,
+        "model": record.model,
+        "reply": record.reply,
+        "status": record.status,
+        "error": record.error,
+        "usage": record.usage,
+        "cost": round(record.cost, 9),
+        "streamed": record.streamed,
+        "finished": record.finished,
+        "body": body,
+    }
+
+
+def problem(message: str) -> Response:
+    return JSONResponse({"error": message}, status_code=400)

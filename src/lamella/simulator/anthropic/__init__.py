@@ -1,0 +1,1 @@
+"""The Messages wire: parsing, rules, thinking signatures, events and routes of the Anthropic API."""

@@ -1,0 +1,134 @@
+"""Seals wire blocks into canonical blocks: markers read and stripped, content hashed, tokens counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lamella.simulator.anthropic import signature
+from lamella.simulator.anthropic.request import MessagesRequest, WireBlock
+from lamella.simulator.blocks import Block, Json, Marker, Prefix, Salts, build_prefix, digest, encode
+from lamella.simulator.models import Model
+from lamella.simulator.settings import Settings
+from lamella.simulator.tokens import TokenCounter, scaled
+
+LIVES = {"5m": 300, "1h": 3_600}
+
+
+def stripped(raw: Json) -> Json:
+    """A block without its markers; a tool result's nested content is stripped too, a tool's input never."""
+    if "cache_control" in raw:
+        raw = {key: value for key, value in raw.items() if key != "cache_control"}
+    if raw.get("type") == "tool_result" and "content" in raw:
+        content = raw["content"]
+        if isinstance(content, str):
+            content = [{"type": "text", "text": content}]
+        elif isinstance(content, list):
+            content = [stripped(part) if isinstance(part, dict) else part for part in content]
+        raw = {**raw, "content": content}
+    return raw
+
+
+def marker_of(raw: Json) -> Marker | None:
+    """The marker of a block, or of a part nested in a tool result, which marks the same place."""
+    control = raw.get("cache_control")
+    if control is None and raw.get("type") == "tool_result" and isinstance(raw.get("content"), list):
+        nested = [part.get("cache_control") for part in raw["content"] if isinstance(part, dict)]
+        control = next((item for item in reversed(nested) if item is not None), None)
+    return Marker(LIVES[control.get("ttl", "5m")]) if isinstance(control, dict) else None
+
+
+def text_of(raw: Json) -> str:
+    """What a block's tokens are counted on: its text, or its JSON where it has none."""
+    match raw.get("type"):
+        case "text":
+            return str(raw.get("text", ""))
+        case "thinking":
+            return str(raw.get("thinking", ""))
+        case "tool_use":
+            return f"{raw.get('name')}{encode(raw.get('input')).decode()}"
+        case "tool_result":
+            return "".join(text_of(part) for part in raw.get("content", ()) if isinstance(part, dict))
+        case "image" | "document" if media(raw):
+            return ""
+        case _:
+            return encode(raw).decode()
+
+
+def media(raw: Json) -> int:
+    """Images and binary documents in a block, each billed at a fixed number of tokens."""
+    if raw.get("type") == "tool_result" and isinstance(raw.get("content"), list):
+        return sum(media(part) for part in raw["content"] if isinstance(part, dict))
+    source: Any = raw.get("source")
+    binary = isinstance(source, dict) and source.get("type") != "text"
+    return 1 if raw.get("type") in ("image", "document") and binary else 0
+
+
+def has_image(blocks: Sequence[WireBlock]) -> bool:
+    return any(media(block.raw) for block in blocks if block.level == "messages")
+
+
+class Sealer:
+    """Makes canonical blocks for one model; content seen before costs a hash and a look-up."""
+
+    def __init__(self, counter: TokenCounter, settings: Settings, model: Model) -> None:
+        self._counter = counter
+        self._settings = settings
+        self._model = model
+        self.factor = settings.token_factor or model.token_factor
+
+    def seal(self, block: WireBlock, marker: Marker | None) -> Block:
+        raw = stripped(block.raw)
+        content = digest(block.role.encode(), encode(raw))
+        tokens = self._tokens(block, raw, content) + self._overhead(block)
+        return Block(block.level, block.role, content, tokens, block.path, marker, block.thinking)
+
+    def _tokens(self, block: WireBlock, raw: Json, content: bytes) -> int:
+        if block.kind == "thinking" and (seal := signature.read(raw, self._settings.seed)) is not None:
+            return seal.tokens
+        count = self._counter.count(content, lambda: text_of(raw))
+        return scaled(count, self.factor) + media(raw) * self._settings.image_tokens
+
+    def _overhead(self, block: WireBlock) -> int:
+        settings = self._settings
+        if block.level == "tools":
+            return settings.block_overhead + (self._model.tool_prompt if block.first else 0)
+        message = settings.message_overhead if block.first and block.level == "messages" else 0
+        return settings.block_overhead + message
+
+
+def salts(request: MessagesRequest, model: Model, account: str, images: bool, settings: Settings) -> Salts:
+    """What else the cache key depends on; a default that is spelt out equals an omitted one (PROVIDERS 1.2)."""
+    choice = dict(request.tool_choice or {})
+    parallel = not choice.pop("disable_parallel_tool_use", False)
+    if choice.get("type") == "auto":
+        choice = {}
+    output = request.output_config or {}
+    reasoning = [thinking_mode(request, model), output.get("effort") or model.default_effort]
+    system = [request.speed or "standard", output.get("format")]
+    if settings.thinking_salts_system:
+        system.append(reasoning)
+    messages = [choice, parallel, images, reasoning]
+    return Salts(f"{account}|{model.id}", encode(system).decode(), encode(messages).decode())
+
+
+def thinking_mode(request: MessagesRequest, model: Model) -> list[Any]:
+    """Mode and budget in force: how thinking is shown, and what happens on a mismatch, do not touch the prompt."""
+    asked = request.thinking or {}
+    default = "disabled" if model.thinking in ("off", "none") else "adaptive"
+    return [asked.get("type") or default, asked.get("budget_tokens")]
+
+
+def thinks(request: MessagesRequest, model: Model) -> bool:
+    return model.thinking == "always" or thinking_mode(request, model)[0] != "disabled"
+
+
+def build(
+    request: MessagesRequest,
+    blocks: Sequence[WireBlock],
+    markers: dict[str, Marker],
+    sealer: Sealer,
+    salts: Salts,
+) -> Prefix:
+    """The prefix that is hashed and billed; `markers` are by path, the automatic one included."""
+    return build_prefix(salts, [sealer.seal(block, markers.get(block.path)) for block in blocks])

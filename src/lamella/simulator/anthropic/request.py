@@ -1,0 +1,128 @@
+"""A Messages request: its fields as received, and its content flattened to wire blocks in prompt order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from lamella.simulator.blocks import Json, Level
+from lamella.simulator.errors import invalid
+
+
+class Message(msgspec.Struct, forbid_unknown_fields=True):
+    role: Literal["user", "assistant", "system"]
+    content: str | list[Json] = ""
+    clear_at: Literal["next_user_message", "never"] | None = None
+    output_config: Json | None = None
+
+
+class MessagesRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of POST /v1/messages and /v1/messages/count_tokens; a field the simulator does not know is a 400."""
+
+    model: str
+    messages: list[Message]
+    max_tokens: int | None = None
+    system: str | list[Json] = ""
+    tools: list[Json] = []
+    tool_choice: Json | None = None
+    thinking: Json | None = None
+    output_config: Json | None = None
+    cache_control: Json | None = None
+    stream: bool = False
+    stop_sequences: list[str] = []
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    metadata: Json | None = None
+    service_tier: str | None = None
+    inference_geo: str | None = None
+    speed: str | None = None
+    context_management: Json | None = None
+    compaction: Json | None = None
+    container: Any = None
+    mcp_servers: list[Json] = []
+    diagnostics: Json | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WireBlock:
+    """One block as received, and where it stood: `message` is the index in `messages`, -1 outside."""
+
+    level: Level
+    role: str
+    raw: Json
+    path: str
+    message: int = -1
+    first: bool = False
+    """Opens a message after merging same-role neighbours: it carries the message's fixed tokens."""
+
+    @property
+    def kind(self) -> str:
+        kind = self.raw.get("type")
+        return kind if isinstance(kind, str) else ""
+
+    @property
+    def thinking(self) -> bool:
+        return self.kind in ("thinking", "redacted_thinking")
+
+
+def parse(body: bytes) -> MessagesRequest:
+    """The request of a body. Raises 400 in the words of the vendor's validator."""
+    try:
+        return msgspec.json.decode(body, type=MessagesRequest)
+    except msgspec.ValidationError as error:
+        raise invalid(worded(str(error))) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise invalid(f"The request body is not valid JSON: {error}") from error
+
+
+def worded(text: str) -> str:
+    """msgspec's complaint as `path: what`, the vendor's form."""
+    found = re.fullmatch(r"(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?", text, re.DOTALL)
+    path = (found["path"] or "") if found else ""
+    path = re.sub(r"\[(\d+)\]", r".\1", path).replace("[...]", "")
+    what = found["what"] if found else text
+    if field := re.search(r"missing required field `(\w+)`", what):
+        return f"{joined(path, field[1])}: Field required"
+    if field := re.search(r"unknown field `(\w+)`", what):
+        return f"{joined(path, field[1])}: Extra inputs are not permitted"
+    return f"{path}: {what}" if path else what
+
+
+def joined(path: str, field: str) -> str:
+    return f"{path}.{field}" if path else field
+
+
+def content_blocks(content: str | list[Json]) -> list[Json]:
+    """A string is one text block."""
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def flatten(request: MessagesRequest) -> list[WireBlock]:
+    """Tools, system blocks, content blocks: the order in which a prompt is rendered and hashed."""
+    return [*outside_messages(request), *inside_messages(request)]
+
+
+def outside_messages(request: MessagesRequest) -> Iterator[WireBlock]:
+    for index, tool in enumerate(request.tools):
+        yield WireBlock("tools", "tool", tool, f"tools.{index}", first=index == 0)
+    if request.system:
+        for index, block in enumerate(content_blocks(request.system)):
+            yield WireBlock("system", "system", block, f"system.{index}", first=index == 0)
+
+
+def inside_messages(request: MessagesRequest) -> Iterator[WireBlock]:
+    """A turn-scoped system message is hidden once a later user message exists (`clear_at`, PROVIDERS 1.6)."""
+    last_user = max((i for i, message in enumerate(request.messages) if message.role == "user"), default=-1)
+    previous = ""
+    for index, message in enumerate(request.messages):
+        if message.clear_at == "next_user_message" and index < last_user:
+            continue
+        for position, block in enumerate(content_blocks(message.content)):
+            path = f"messages.{index}.content.{position}"
+            yield WireBlock("messages", message.role, block, path, index, first=message.role != previous)
+            previous = message.role

@@ -1,0 +1,1 @@
+"""The Chat Completions wire: parsing, rules, chunks and routes of the OpenAI API."""

@@ -1,0 +1,94 @@
+"""One Chat Completions request, from its body to a decided answer: rules, cache, reply, draft."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lamella.simulator.access import Call, content_fault, cut_of, pace_of, raise_early
+from lamella.simulator.blocks import Prefix
+from lamella.simulator.cache import openai as cache
+from lamella.simulator.cache import steps
+from lamella.simulator.cache.ledger import Outcome
+from lamella.simulator.drafting import Limits, compose
+from lamella.simulator.errors import invalid
+from lamella.simulator.models import Model
+from lamella.simulator.openai import prompt
+from lamella.simulator.openai.encoder import ChatEncoder, usage_of
+from lamella.simulator.openai.request import ChatRequest
+from lamella.simulator.replies import Draft, Fault, Reply
+from lamella.simulator.state import Simulator
+from lamella.simulator.stream import Cut, Pace
+
+DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    draft: Draft
+    encoder: ChatEncoder
+    pace: Pace
+    chunk: int
+    cut: Cut | None
+    fault: Fault | None
+
+
+def answer(request: ChatRequest, model: Model, call: Call, simulator: Simulator) -> Answer:
+    prefix = prompt.build(request, model, call.account, simulator.counter, simulator.settings)
+    if prefix.total > model.window:
+        raise invalid(
+            f"This model's maximum context length is {model.window} tokens. However, your messages resulted in "
+            f"{prefix.total} tokens. Please reduce the length of the messages.",
+            code="context_length_exceeded",
+        )
+    reply = simulator.scripted(call.reply_id) or Reply(text="ok")
+    fault = simulator.fault(call.reply_id, reply)
+    raise_early(fault)
+    outcome = account(request, prefix, model, call, simulator)
+    pace = pace_of(reply, fault, call, simulator)
+    simulator.ledger.commit(outcome, call.now, call.now + pace.first)
+    simulator.spend(call.account, call.now, outcome.total)
+    draft = make_draft(request, model, reply, fault, call, simulator)
+    usage = usage_of(outcome, draft, writes_shown=model.cache_rules == "blocks")
+    call.record.model, call.record.usage = model.id, usage
+    call.record.cost = model.prices.cost(
+        outcome.fresh, outcome.read, outcome.written_short, outcome.written_long, draft.output_tokens
+    )
+    encoder = ChatEncoder(
+        id=simulator.identifier("chatcmpl-", call.record.serial),
+        created=int(call.now),
+        model=request.model,
+        draft=draft,
+        usage=usage,
+        include_usage=request.stream_options is not None and request.stream_options.include_usage,
+        show_reasoning=simulator.settings.openai_reasoning_content,
+    )
+    return Answer(draft, encoder, pace, reply.chunk or simulator.settings.chunk, cut_of(fault), fault)
+
+
+def account(request: ChatRequest, prefix: Prefix, model: Model, call: Call, simulator: Simulator) -> Outcome:
+    """Which of the two families of cache rules applies, with the lives the request asks for."""
+    settings, ledger = simulator.settings, simulator.ledger
+    if model.cache_rules == "tokens":
+        idle = DAY if request.prompt_cache_retention == "24h" else settings.legacy_idle_seconds
+        rules = steps.StepRules(model.minimum, model.token_step, model.idle_seconds or idle)
+        return steps.account(prefix, rules, ledger, call.now)
+    options = request.prompt_cache_options
+    return cache.account(
+        prefix,
+        implicit=options is None or options.mode == "implicit",
+        seconds=prompt.LIVES[options.ttl if options is not None else "30m"],
+        ledger=ledger,
+        now=call.now,
+        settings=settings,
+    )
+
+
+def make_draft(
+    request: ChatRequest, model: Model, reply: Reply, fault: Fault | None, call: Call, simulator: Simulator
+) -> Draft:
+    factor = simulator.settings.token_factor or model.token_factor
+    limit = request.max_completion_tokens if request.max_completion_tokens is not None else request.max_tokens
+    serial = simulator.identifier("", call.record.serial)
+    limits = Limits(factor, limit, request.reasoning_effort != "none", "call_", serial)
+    name, when = content_fault(fault)
+    return compose(reply, name, when, limits, lambda text, tokens: "")

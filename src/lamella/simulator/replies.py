@@ -1,0 +1,84 @@
+"""What the simulated model says: scripted replies with their faults, and the parts they are streamed as."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+FaultKind = Literal[
+    "429", "500", "504", "529", "stream_error", "drop_before", "drop_after", "truncated_tool_json", "slow",
+    "refusal", "max_tokens", "empty",
+]  # fmt: skip
+HTTP_FAULTS = ("429", "500", "504", "529")
+
+
+class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Fires on the first `times` uses of its reply; `when` is "before" or a number of streamed characters."""
+
+    kind: FaultKind | Literal[429, 500, 504, 529]
+    when: Literal["before"] | int | None = None
+    times: int = 1
+    retry_after: float | None = None
+    ms: int = 30_000
+    """How long `slow` holds back the first token."""
+
+    @property
+    def name(self) -> str:
+        return str(self.kind)
+
+
+class Reasoning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    text: str = ""
+    tokens: int | None = None
+
+
+class ToolCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    id: str = ""
+    arguments: dict[str, Any] = {}
+
+
+class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One answer of the model, as POST /_sim/replies takes it; absent numbers are counted or taken from settings."""
+
+    text: str = ""
+    reasoning: str | Reasoning | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    output_tokens: int | None = None
+    stop_reason: str | None = None
+    ttft_ms: int | None = None
+    ms: int | None = None
+    chunk: int | None = None
+    fault: Fault | None = None
+
+    @property
+    def thought(self) -> Reasoning | None:
+        return Reasoning(self.reasoning) if isinstance(self.reasoning, str) else self.reasoning
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One content block of the answer; `text` is what is streamed (for a call its JSON arguments)."""
+
+    kind: Literal["thinking", "text", "tool"]
+    text: str
+    call: ToolCall | None = None
+    signature: str = ""
+
+    def pieces(self, chunk: int) -> Iterator[str]:
+        for start in range(0, len(self.text), max(1, chunk)):
+            yield self.text[start : start + max(1, chunk)]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A whole answer, decided before its first byte: parts, why it stops, and what it costs in output tokens."""
+
+    parts: tuple[Part, ...]
+    stop: str
+    output_tokens: int
+    thinking_tokens: int = 0
+    refusal: str = ""

@@ -1,0 +1,131 @@
+"""All that the simulator remembers between requests: clock, ledger, scripts, fault counts and the request log."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from lamella.simulator.cache.ledger import Ledger
+from lamella.simulator.clock import Clock, SystemClock, VirtualClock
+from lamella.simulator.errors import ProviderError, invalid
+from lamella.simulator.replies import Fault, Reply
+from lamella.simulator.settings import Settings
+from lamella.simulator.tokens import TokenCounter
+
+DEFAULT_PATIENCE = 60.0
+
+
+@dataclass(slots=True)
+class Record:
+    """One request as received, and what became of it; `streamed` and `finished` grow while it is answered."""
+
+    serial: int
+    at: float
+    wire: str
+    path: str
+    body: bytes
+    account: str = ""
+    reply: str | None = None
+    model: str = ""
+    status: int = 200
+    error: str | None = None
+    usage: dict[str, Any] = field(default_factory=dict)
+    cost: float = 0.0
+    streamed: int = 0
+    finished: bool = False
+
+
+class Simulator:
+    """One provider: everything is in memory, one process, one event loop."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.clock: Clock = SystemClock() if settings.clock == "system" else VirtualClock()
+        self.counter = TokenCounter()
+        self.ledger = Ledger()
+        self.replies: dict[str, Reply] = {}
+        self.records: deque[Record] = deque()
+        self._record_bytes = 0
+        self._fired: Counter[str] = Counter()
+        self._serials = itertools.count(1)
+        self._spent: dict[str, deque[tuple[float, int]]] = {}
+
+    def reset(self) -> None:
+        """Forget cache, scripts, log and limits; settings, clock and counted tokens stay."""
+        self.ledger.clear()
+        self.replies.clear()
+        self.records.clear()
+        self._record_bytes = 0
+        self._fired.clear()
+        self._spent.clear()
+        self._serials = itertools.count(1)
+
+    def script(self, replies: dict[str, Reply]) -> None:
+        self.replies.update(replies)
+        for name in replies:
+            self._fired[name] = 0
+
+    def open_record(self, wire: str, path: str, body: bytes, at: float, reply: str | None) -> Record:
+        record = Record(next(self._serials), at, wire, path, body, reply=reply)
+        self.records.append(record)
+        self._record_bytes += len(body)
+        while len(self.records) > self.settings.keep_requests or self._record_bytes > self.settings.keep_request_bytes:
+            self._record_bytes -= len(self.records.popleft().body)
+        return record
+
+    def identifier(self, prefix: str, serial: int) -> str:
+        """An id that a rerun with the same seed repeats."""
+        drawn = hashlib.blake2b(f"{self.settings.seed}:{prefix}:{serial}".encode(), digest_size=12)
+        return prefix + drawn.hexdigest()
+
+    def scripted(self, name: str | None) -> Reply | None:
+        """The reply that a request names. Raises 400 for a name nobody scripted: a test would pass for no reason."""
+        if name is None:
+            return None
+        if (reply := self.replies.get(name)) is None:
+            raise invalid(f"x-sim-reply: no reply {name!r} was scripted")
+        return reply
+
+    def fault(self, name: str | None, reply: Reply | None) -> Fault | None:
+        """The fault of this use of a reply, counted: after `times` uses the reply comes whole."""
+        if name is None or reply is None or reply.fault is None or self._fired[name] >= reply.fault.times:
+            return None
+        self._fired[name] += 1
+        return reply.fault
+
+    def admit(self, account: str, now: float) -> None:
+        """Raises 429 when the account's minute is spent; without limits in the settings everything is admitted."""
+        limits = self.settings
+        if not limits.requests_per_minute and not limits.input_tokens_per_minute:
+            return
+        minute = self._minute(account, now)
+        requests, tokens = len(minute), sum(spent for _, spent in minute)
+        over_requests = limits.requests_per_minute and requests >= limits.requests_per_minute
+        over_tokens = limits.input_tokens_per_minute and tokens >= limits.input_tokens_per_minute
+        if over_requests or over_tokens:
+            wait = 60.0 - (now - minute[0][0]) if minute else DEFAULT_PATIENCE
+            raise ProviderError(429, "This request would exceed your rate limit.", retry_after=max(1.0, wait))
+
+    def spend(self, account: str, now: float, tokens: int) -> None:
+        self._minute(account, now).append((now, tokens))
+
+    def allowance(self, account: str, now: float) -> dict[str, tuple[int, int]]:
+        """Limit and remainder of requests and input tokens in this minute; unlimited shows as a large number."""
+        minute: Iterable[tuple[float, int]] = self._minute(account, now)
+        requests = self.settings.requests_per_minute or 100_000
+        tokens = self.settings.input_tokens_per_minute or 1_000_000_000
+        used = [spent for _, spent in minute]
+        return {
+            "requests": (requests, max(0, requests - len(used))),
+            "input-tokens": (tokens, max(0, tokens - sum(used))),
+        }
+
+    def _minute(self, account: str, now: float) -> deque[tuple[float, int]]:
+        minute = self._spent.setdefault(account, deque())
+        while minute and not now - 60.0 < minute[0][0] <= now:
+            minute.popleft()
+        return minute

@@ -1,0 +1,89 @@
+"""Plays a draft as a stream: paced, cut by faults, written in a wire's own events by its encoder."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from lamella.simulator.clock import Clock
+from lamella.simulator.errors import ProviderError
+from lamella.simulator.replies import Draft, Part
+from lamella.simulator.state import Record
+
+
+class Encoder(Protocol):
+    """One vendor's stream events, as bytes ready for the socket."""
+
+    def start(self) -> bytes: ...
+
+    def open(self, index: int, part: Part) -> bytes: ...
+
+    def delta(self, index: int, part: Part, piece: str) -> bytes: ...
+
+    def close(self, index: int, part: Part) -> bytes: ...
+
+    def end(self) -> bytes: ...
+
+    def error(self, error: ProviderError) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """`first` seconds to the first token; then `total` seconds spread over the text, or `rate` characters a second."""
+
+    first: float
+    total: float | None
+    rate: float
+
+    def seconds(self, characters: int, all_characters: int) -> float:
+        if self.total is not None and all_characters:
+            return max(0.0, self.total - self.first) * characters / all_characters
+        return characters / self.rate if self.rate else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A stream that ends early: after `characters`, with an error event, or with a dropped connection."""
+
+    characters: int
+    error: ProviderError | None
+
+
+class ConnectionDropped(Exception):
+    """The stream must end without its end: the server closes the socket."""
+
+
+async def play(
+    draft: Draft, encoder: Encoder, pace: Pace, chunk: int, cut: Cut | None, clock: Clock, record: Record
+) -> AsyncIterator[bytes]:
+    """The events of a whole answer. Raises ConnectionDropped where a fault wants the socket closed."""
+    length = sum(len(part.text) for part in draft.parts)
+    await clock.sleep(pace.first)
+    yield encoder.start()
+    for index, part in enumerate(draft.parts):
+        yield encoder.open(index, part)
+        for piece in part.pieces(chunk):
+            if cut is not None and record.streamed + len(piece) > cut.characters:
+                rest = piece[: cut.characters - record.streamed]
+                if rest:
+                    record.streamed += len(rest)
+                    yield encoder.delta(index, part, rest)
+                yield interrupted(cut, encoder)
+                return
+            if (seconds := pace.seconds(len(piece), length)) > 0:
+                await clock.sleep(seconds)
+            record.streamed += len(piece)
+            yield encoder.delta(index, part, piece)
+        yield encoder.close(index, part)
+    if cut is not None:
+        yield interrupted(cut, encoder)
+        return
+    yield encoder.end()
+    record.finished = True
+
+
+def interrupted(cut: Cut, encoder: Encoder) -> bytes:
+    if cut.error is None:
+        raise ConnectionDropped
+    return encoder.error(cut.error)

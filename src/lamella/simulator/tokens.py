@@ -1,0 +1,63 @@
+"""Counts tokens offline: o200k over the text of one block, times a factor per model, remembered by content."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import cache
+from typing import Protocol
+
+
+class Encoding(Protocol):
+    def encode_ordinary(self, text: str) -> list[int]: ...
+
+
+LOADING = threading.Lock()
+
+
+@cache
+def _load() -> Encoding:
+    # The tokenizer costs half a second to import: the server is already listening while a thread does it.
+    encoding: Encoding = importlib.import_module("bpe_openai").get_encoding("o200k_base")
+    return encoding
+
+
+def encoding() -> Encoding:
+    """The one tokenizer of the process; loaded on first use, once, whichever thread comes first."""
+    with LOADING:
+        return _load()
+
+
+def load_in_background() -> None:
+    threading.Thread(target=encoding, name="tokenizer", daemon=True).start()
+
+
+class TokenCounter:
+    """Raw o200k counts by content digest: a conversation's old blocks are never tokenised twice."""
+
+    def __init__(self, capacity: int = 200_000) -> None:
+        self._counts: OrderedDict[bytes, int] = OrderedDict()
+        self._capacity = capacity
+
+    def count(self, digest: bytes, text: Callable[[], str]) -> int:
+        """Tokens of the text behind `digest`; `text` is only called for content not seen before."""
+        known = self._counts.get(digest)
+        if known is not None:
+            self._counts.move_to_end(digest)
+            return known
+        count = count_text(text())
+        self._counts[digest] = count
+        if len(self._counts) > self._capacity:
+            self._counts.popitem(last=False)
+        return count
+
+
+def count_text(text: str) -> int:
+    return len(encoding().encode_ordinary(text)) if text else 0
+
+
+def scaled(count: int, factor: float) -> int:
+    """`count` o200k tokens in a model's own tokens."""
+    return round(count * factor)
