@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Protocol
 from lamella.core.deltas import Delta
 from lamella.core.messages import Turn
 from lamella.core.models import ModelFacts
-from lamella.core.prompt import Marker, Prompt, WireBlock, WireRequest
+from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 from lamella.core.records import (
     Caller,
     Conversation,
@@ -36,12 +36,16 @@ class ChatModel(Protocol):
 
     facts: ModelFacts
 
-    def blocks(self, prompt: Prompt, previous: Sequence[WireBlock] = ()) -> tuple[WireBlock, ...]:
+    def wire(self, prompt: Prompt, previous: Wired | None = None) -> Wired:
         """The wire blocks of `prompt`, in cache order; `previous` only saves work where it is the same."""
         ...
 
     def request(self, prompt: Prompt, blocks: tuple[WireBlock, ...], markers: Sequence[Marker]) -> WireRequest:
         """The request of these blocks with these cache markers; at most 4, each on a markable block."""
+        ...
+
+    def salts(self, sampling: Sampling) -> Mapping[Level, str]:
+        """What of the settings beside the blocks is part of the cache key, by the level that it changes first."""
         ...
 
     def body(self, request: WireRequest) -> dict[str, object]:
@@ -61,7 +65,7 @@ class ChatModel(Protocol):
 
 
 class Store(Protocol):
-    """Rows (`storage/`). Raises `NotFound` for ids that do not exist or are somebody else's, `StoreFailed` when it fails.
+    """Rows (`storage/`). Raises `NotFound` for ids that do not exist or are somebody else's, `StoreFailed` on failure.
 
     Every verb is one transaction. No verb waits for anything but the database.
     """

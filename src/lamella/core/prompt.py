@@ -127,16 +127,26 @@ class WireBlock:
         return cls(level, role, value, data, digest(level.encode(), role.encode(), data), segment, markable)
 
 
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """A prompt's segments with the wire blocks of each; `blocks` are all of them in cache order."""
+
+    segments: tuple[Segment, ...]
+    groups: tuple[tuple[WireBlock, ...], ...]
+    blocks: tuple[WireBlock, ...]
+
+
 class Ttl(StrEnum):
     """How long a cache entry lives."""
 
     FIVE_MINUTES = "5m"
+    THIRTY_MINUTES = "30m"
     ONE_HOUR = "1h"
 
     @property
     def seconds(self) -> int:
         """The life time in seconds."""
-        return 300 if self is Ttl.FIVE_MINUTES else 3600
+        return {"5m": 300, "30m": 1800, "1h": 3600}[self.value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +160,10 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class WireRequest:
-    """A request as an adapter sends it: `head` holds what is not a block, `salt` what of it the cache key contains."""
+    """A request as an adapter sends it: `head` holds what is not a block."""
 
     head: JsonObject
     blocks: tuple[WireBlock, ...]
-    salt: str
     markers: tuple[Marker, ...] = ()
 
 

@@ -1,0 +1,1 @@
+"""The cache planner: wire blocks and a ledger in, markers and a prediction out; pure (DESIGN "Cache")."""

@@ -1,0 +1,197 @@
+"""Where the cache markers of a request go, and what the provider will then read and write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from lamella.cache.chain import Chain
+from lamella.cache.ledger import Entry, Ledger
+from lamella.core.errors import InvalidRequest
+from lamella.core.models import Markers, ModelFacts
+from lamella.core.prompt import Lifetime, Marker, Segment, Ttl, Zone
+from lamella.core.tokens import Usage
+
+MAX_MARKERS = 4
+LOOKBACK = 20
+"""Positions that a marker looks back, itself included (PROVIDERS 1.1)."""
+
+
+class MarkerPolicy(StrEnum):
+    """Who decides where markers go; a setting apart from the layout."""
+
+    PLANNER = "planner"
+    AUTO_TAIL = "auto_tail"
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Markers in block order, and the prediction. `sizes[i]` is the estimate of the tokens up to block i."""
+
+    chain: Chain
+    markers: tuple[Marker, ...]
+    hit: int | None
+    read: int
+    written: int
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a plan is made from, besides the chain and the ledger."""
+
+    model: ModelFacts
+    segments: Mapping[str, Segment]
+    calibration: float
+    now: datetime
+
+
+def policy_named(name: str) -> MarkerPolicy:
+    """The policy of this name; raises `InvalidRequest` with the names there are."""
+    try:
+        return MarkerPolicy(name)
+    except ValueError:
+        raise InvalidRequest(
+            f"There is no marker policy “{name}” for this layout.",
+            hint="Choose one of " + ", ".join(policy.value for policy in MarkerPolicy) + ".",
+            param="marker_policy",
+        ) from None
+
+
+def plan(chain: Chain, ledger: Ledger, facts: Facts, policy: MarkerPolicy) -> Plan:
+    """Place the markers and predict the bill."""
+    sizes = block_sizes(chain, facts)
+    match policy:
+        case MarkerPolicy.OFF:
+            markers: tuple[Marker, ...] = ()
+        case MarkerPolicy.AUTO_TAIL:
+            markers = _tail(chain, facts)
+        case MarkerPolicy.PLANNER:
+            markers = _planned(chain, ledger, facts)
+    if facts.model.markers is Markers.NONE:
+        return _predict(chain, (), ledger, facts, sizes)
+    return _predict(chain, markers, ledger, facts, sizes)
+
+
+def _life(facts: Facts) -> Ttl:
+    """The shortest life that the provider sells."""
+    return Ttl.FIVE_MINUTES if facts.model.markers is Markers.ANTHROPIC else Ttl.THIRTY_MINUTES
+
+
+def _tail(chain: Chain, facts: Facts) -> tuple[Marker, ...]:
+    index = _last_markable(chain, len(chain.blocks))
+    return () if index is None else (Marker(index, _life(facts), "the end of the request"),)
+
+
+def _planned(chain: Chain, ledger: Ledger, facts: Facts) -> tuple[Marker, ...]:
+    """The places of PROVIDERS 5.9: end of FIXED; deepest live entry of before; last block before what moves."""
+    blocks = chain.blocks
+    fixed_end = next((i for i, b in enumerate(blocks) if _zone(b.segment, facts) is not Zone.FIXED), len(blocks))
+    moving = next((i for i, b in enumerate(blocks) if _lifetime(b.segment, facts) is not Lifetime.SESSION), len(blocks))
+    places: dict[int, str] = {}
+    fixed = _last_markable(chain, fixed_end)
+    if fixed is not None:
+        places[fixed] = "the end of what never changes"
+    tail = _last_markable(chain, moving)
+    if tail is not None:
+        places.setdefault(tail, "the last block before anything that moves")
+        deepest = _deepest_entry(chain, ledger, facts.now, tail)
+        if deepest is not None and tail - deepest >= LOOKBACK and blocks[deepest].markable:
+            places.setdefault(deepest, "the end of the previous request, out of reach of the next marker")
+    return tuple(Marker(index, _life(facts), why) for index, why in sorted(places.items()))
+
+
+def _zone(segment: str, facts: Facts) -> Zone:
+    return facts.segments[segment].zone
+
+
+def _lifetime(segment: str, facts: Facts) -> Lifetime:
+    return facts.segments[segment].lifetime
+
+
+def _last_markable(chain: Chain, end: int) -> int | None:
+    return next((i for i in range(end - 1, -1, -1) if chain.blocks[i].markable), None)
+
+
+def _deepest_entry(chain: Chain, ledger: Ledger, now: datetime, end: int) -> int | None:
+    return next((i for i in range(end, -1, -1) if ledger.live(chain.keys[i], now)), None)
+
+
+def block_sizes(chain: Chain, facts: Facts) -> tuple[int, ...]:
+    """The estimated tokens up to each block: a segment's estimate, split over its blocks by bytes."""
+    bytes_of: dict[str, int] = {}
+    for block in chain.blocks:
+        bytes_of[block.segment] = bytes_of.get(block.segment, 0) + len(block.data)
+    total = 0.0
+    sizes = []
+    for block in chain.blocks:
+        total += facts.segments[block.segment].tokens * len(block.data) / bytes_of[block.segment]
+        sizes.append(round(total * facts.calibration))
+    return tuple(sizes)
+
+
+def _predict(chain: Chain, markers: tuple[Marker, ...], ledger: Ledger, facts: Facts, sizes: tuple[int, ...]) -> Plan:
+    hit, entry = lookup(chain, markers, ledger, facts)
+    read = entry.tokens if entry else 0
+    last = _last_write(chain, markers, facts)
+    written = 0
+    if last is not None and (hit is None or last > hit):
+        grown = sizes[last] - (sizes[hit] if hit is not None else 0)
+        written = grown if read + grown >= facts.model.min_cacheable else 0
+    return Plan(chain, markers, hit, read, written, sizes)
+
+
+def _last_write(chain: Chain, markers: Sequence[Marker], facts: Facts) -> int | None:
+    if facts.model.markers is Markers.NONE:
+        return None
+    return markers[-1].index if markers else None
+
+
+def lookup(chain: Chain, markers: Sequence[Marker], ledger: Ledger, facts: Facts) -> tuple[int | None, Entry | None]:
+    """The deepest live entry that the provider will find: from each marker, last first, up to 20 positions back.
+
+    Providers without look-back limit (OpenAI from 5.6 on at its match points, engines at any) find the deepest.
+    """
+    reach = LOOKBACK if facts.model.markers is Markers.ANTHROPIC else len(chain.blocks)
+    ends = [marker.index for marker in reversed(markers)]
+    if facts.model.markers is Markers.NONE:
+        ends = [len(chain.blocks) - 1]
+    for end in ends:
+        for index in range(end, max(end - reach, -1), -1):
+            entry = ledger.live(chain.keys[index], facts.now)
+            if entry is not None:
+                return index, entry
+    return None, None
+
+
+def note_written(made: Plan, ledger: Ledger, facts: Facts) -> None:
+    """The response began: what the markers wrote can be read from now on, with its life since the request began."""
+    if made.hit is not None:
+        ledger.renew(made.chain.keys[made.hit], facts.now)
+    ends = [(marker.index, marker.ttl) for marker in made.markers]
+    if facts.model.markers is Markers.NONE and made.chain.blocks:
+        ends = [(len(made.chain.blocks) - 1, _life(facts))]
+    for index, ttl in ends:
+        known = ledger.live(made.chain.keys[index], facts.now)
+        if known is not None:
+            ledger.renew(known.key, facts.now)
+        elif made.hit is None or index > made.hit:
+            tokens = made.sizes[index]
+            if tokens >= facts.model.min_cacheable:
+                ledger.write(Entry(made.chain.keys[index], tokens, ttl, facts.now, exact=False))
+
+
+def note_billed(made: Plan, usage: Usage, ledger: Ledger, facts: Facts) -> None:
+    """The bill came: the deepest entry's size is known exactly, or there is none where nothing was read or written."""
+    cached = usage.cache_read + usage.cache_write
+    deepest = made.markers[-1] if made.markers else None
+    if deepest is None and facts.model.markers is Markers.NONE and made.chain.blocks:
+        deepest = Marker(len(made.chain.blocks) - 1, _life(facts), "")
+        cached = usage.input
+    if deepest is None:
+        return
+    if cached:
+        ledger.write(Entry(made.chain.keys[deepest.index], cached, deepest.ttl, facts.now, exact=True))

@@ -1,0 +1,69 @@
+"""How files stand in the window: a one-line prefix, then JSON with the number to cite first (SPEC O6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+
+from lamella.core.json import Json, encode_text
+from lamella.core.messages import Attachment
+
+PREFIX = "Documents for this conversation, as JSON. Cite one by its number in square brackets, such as [1]."
+LISTED = "not in the window; read it with read_file"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document as a model sees it. Without `contents` it is listed, not included."""
+
+    number: int
+    title: str
+    metadata: str
+    contents: str | None
+    file_id: str
+    next_offset: int | None = None
+
+    def simple(self) -> dict[str, Json]:
+        """The form for the model: number, title and metadata before the contents."""
+        form: dict[str, Json] = {"document": self.number, "title": self.title}
+        if self.metadata:
+            form["metadata"] = self.metadata
+        if self.contents is None:
+            form["file_id"] = self.file_id
+        else:
+            form["contents"] = self.contents
+        if self.next_offset is not None:
+            form["next_offset"] = self.next_offset
+        return form
+
+
+def documents_json(documents: Sequence[Document]) -> str:
+    """The JSON of some documents, one to a line, in UTF-8."""
+    lines = ",\n".join(encode_text(document.simple()) for document in documents)
+    return f'{{"documents": [\n{lines}\n]}}'
+
+
+def of_attachment(attachment: Attachment, *, included: bool) -> Document:
+    """The document that an attachment is in the window."""
+    if attachment.text is None:
+        metadata = f"{attachment.media_type}; could not be read: {attachment.reason or 'no text in it'}"
+    elif included:
+        metadata = attachment.media_type
+    else:
+        metadata = f"{attachment.media_type}, about {attachment.tokens} tokens; {LISTED}"
+    return Document(
+        number=attachment.document,
+        title=attachment.title,
+        metadata=metadata,
+        contents=attachment.text if included else None,
+        file_id=attachment.file_id,
+    )
+
+
+def files_message(attachments: Sequence[Attachment], listed: Set[str]) -> str:
+    """The text of one turn's files; those whose id is in `listed` come without their text."""
+    documents = [
+        of_attachment(attachment, included=attachment.text is not None and attachment.file_id not in listed)
+        for attachment in attachments
+    ]
+    return f"{PREFIX}\n{documents_json(documents)}"

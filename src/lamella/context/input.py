@@ -1,0 +1,30 @@
+"""What an assembly is a function of: everything that may stand in the window, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lamella.core.decisions import Decision
+from lamella.core.messages import Turn
+from lamella.core.models import ModelFacts
+from lamella.core.prompt import Sampling, ToolSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ContextInput:
+    """The data of one request.
+
+    `history` are the finished turns of the path, `turn` the running one with its steps so far. `budget` is in tokens;
+    `calibration` is what the provider counted for a local token so far. `reminder` is this step's merged reminder.
+    """
+
+    model: ModelFacts
+    budget: int
+    sampling: Sampling
+    system: str
+    tools: tuple[ToolSpec, ...]
+    history: tuple[Turn, ...]
+    turn: Turn
+    reminder: str = ""
+    decisions: tuple[Decision, ...] = ()
+    calibration: float = 1.0

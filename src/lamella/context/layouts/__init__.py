@@ -1,0 +1,11 @@
+"""The layouts that ship, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from lamella.context.layout import Layout
+from lamella.context.layouts.lamella import LAMELLA
+
+LAYOUTS: Mapping[str, Layout] = MappingProxyType({layout.name: layout for layout in (LAMELLA,)})

@@ -1,0 +1,18 @@
+"""The default layout: what never changes first, what moves last."""
+
+from __future__ import annotations
+
+from lamella.context.layout import Layout, Slot
+from lamella.core.prompt import Kind, Lifetime, Zone
+
+LAMELLA = Layout(
+    name="lamella",
+    slots=(
+        Slot(Kind.TOOLS, Zone.FIXED, Lifetime.SESSION),
+        Slot(Kind.SYSTEM, Zone.FIXED, Lifetime.SESSION),
+        Slot(Kind.FILES, Zone.TURN, Lifetime.SESSION),
+        Slot(Kind.USER, Zone.TURN, Lifetime.SESSION),
+        Slot(Kind.STEP, Zone.TURN, Lifetime.SESSION),
+        Slot(Kind.REMINDER, Zone.TRAILING, Lifetime.STEP, keep_for_bound_thinking=True),
+    ),
+)

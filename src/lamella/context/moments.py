@@ -1,0 +1,23 @@
+"""The date and time that a user message ends with (SPEC W3), from its stored moment and offset alone."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+def time_suffix(sent_at: datetime, timezone: str) -> str:
+    """`[Sent: Sunday 2026-03-01 09:00 +01:00, Europe/Berlin]`; raises ValueError for a moment without offset.
+
+    The offset was stored with the message, so no zone database is asked and the bytes never change.
+    """
+    offset = sent_at.utcoffset()
+    if offset is None:
+        raise ValueError("sent_at needs an offset")
+    minutes = round(offset.total_seconds() / 60)
+    sign = "-" if minutes < 0 else "+"
+    hours, rest = divmod(abs(minutes), 60)
+    day = f"{_WEEKDAYS[sent_at.weekday()]} {sent_at.year:04d}-{sent_at.month:02d}-{sent_at.day:02d}"
+    time = f"{sent_at.hour:02d}:{sent_at.minute:02d} {sign}{hours:02d}:{rest:02d}"
+    return f"[Sent: {day} {time}, {timezone}]"

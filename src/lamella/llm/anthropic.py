@@ -1,0 +1,271 @@
+"""The Anthropic Messages adapter, on the official SDK (PROVIDERS 1)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any, assert_never
+
+import anthropic
+import httpx2
+import msgspec
+from anthropic.types import RawMessageStreamEvent
+
+from lamella.core import deltas
+from lamella.core.deltas import Delta
+from lamella.core.errors import ProviderError
+from lamella.core.json import Json, JsonObject, decode_object, encode_text
+from lamella.core.messages import Part, Reasoning, StopReason, Text, ToolCall, ToolResult
+from lamella.core.models import ModelFacts, Thinking
+from lamella.core.prompt import Kind, Level, Marker, Prompt, Sampling, Segment, WireBlock, Wired, WireRequest
+from lamella.core.tokens import Usage
+from lamella.llm.call_ids import wire_call_id
+from lamella.llm.failures import broken, in_stream, of_status, timed_out, unreachable
+from lamella.llm.wiring import wire_segments
+
+PROVIDER = "Anthropic"
+KEY_VARIABLE = "ANTHROPIC_API_KEY"
+LONGEST_CALL_ID = 64
+
+_STOPS = {
+    "end_turn": StopReason.END_TURN,
+    "stop_sequence": StopReason.END_TURN,
+    "pause_turn": StopReason.END_TURN,
+    "tool_use": StopReason.TOOL_CALLS,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "model_context_window_exceeded": StopReason.MAX_TOKENS,
+    "refusal": StopReason.REFUSAL,
+}
+
+
+class AnthropicModel:
+    """One model behind a Messages endpoint."""
+
+    def __init__(self, facts: ModelFacts, client: anthropic.AsyncAnthropic) -> None:
+        self.facts = facts
+        self._client = client
+
+    def wire(self, prompt: Prompt, previous: Wired | None = None) -> Wired:
+        """See `ChatModel.wire`."""
+        return wire_segments(prompt.segments, blocks_of, previous)
+
+    def request(self, prompt: Prompt, blocks: tuple[WireBlock, ...], markers: Sequence[Marker]) -> WireRequest:
+        """See `ChatModel.request`."""
+        head: dict[str, Json] = {"model": prompt.model, "max_tokens": prompt.sampling.max_output, "stream": True}
+        head |= self._thinking(prompt.sampling)
+        if prompt.sampling.tool_choice == "none":
+            head["tool_choice"] = {"type": "none"}
+        return WireRequest(head, blocks, tuple(markers))
+
+    def salts(self, sampling: Sampling) -> Mapping[Level, str]:
+        """See `ChatModel.salts`: thinking, effort and tool choice change the key of the messages (PROVIDERS 1.2)."""
+        changed = self._thinking(sampling)
+        if sampling.tool_choice == "none":
+            changed["tool_choice"] = "none"
+        return {"messages": encode_text(changed)} if changed else {}
+
+    def _thinking(self, sampling: Sampling) -> dict[str, Json]:
+        if sampling.thinking_effort is None or self.facts.thinking is Thinking.NONE:
+            return {}
+        if self.facts.thinking is Thinking.BUDGET:
+            budgets = {"low": 1024, "medium": 4096, "high": 16384}
+            return {"thinking": {"type": "enabled", "budget_tokens": budgets[sampling.thinking_effort]}}
+        return {"thinking": {"type": "adaptive"}, "output_config": {"effort": sampling.thinking_effort}}
+
+    def body(self, request: WireRequest) -> dict[str, object]:
+        """See `ChatModel.body`. Neighbours of one role become one message: the blocks stay what they are."""
+        marked = {marker.index: marker.ttl.value for marker in request.markers}
+        tools: list[JsonObject] = []
+        system: list[JsonObject] = []
+        messages: list[dict[str, Any]] = []
+        for index, block in enumerate(request.blocks):
+            value = block.value
+            if index in marked:
+                value = {**value, "cache_control": {"type": "ephemeral", "ttl": marked[index]}}
+            match block.level:
+                case "tools":
+                    tools.append(value)
+                case "system":
+                    system.append(value)
+                case "messages":
+                    if not messages or messages[-1]["role"] != block.role:
+                        messages.append({"role": block.role, "content": []})
+                    messages[-1]["content"].append(value)
+                case _:
+                    assert_never(block.level)
+        body: dict[str, object] = dict(request.head)
+        if tools:
+            body["tools"] = tools
+        if system:
+            body["system"] = system
+        body["messages"] = messages
+        return body
+
+    async def stream(self, request: WireRequest, headers: dict[str, str]) -> AsyncIterator[Delta]:
+        """See `ChatModel.stream`."""
+        body: Any = self.body(request)
+        events = _Events()
+        try:
+            async with self._client.messages.with_streaming_response.create(**body, extra_headers=headers) as response:
+                yield deltas.Opened(response.headers.get("request-id"), response.http_request.content)
+                async for event in await response.parse():
+                    for delta in events.of(event):
+                        yield delta
+        except anthropic.AnthropicError as error:
+            raise self._failure(error, began=events.began) from error
+        except (msgspec.DecodeError, ValueError, anthropic.APIResponseValidationError) as error:
+            raise broken(PROVIDER, str(error)) from error
+        except httpx2.HTTPError as error:
+            raise broken(PROVIDER, str(error) or type(error).__name__) from error
+        if not events.ended:
+            raise broken(PROVIDER, "the stream ended before the message did")
+
+    async def count(self, request: WireRequest) -> int:
+        """See `ChatModel.count`."""
+        body: Any = self.body(request)
+        for name in ("max_tokens", "stream"):
+            body.pop(name)
+        try:
+            counted = await self._client.messages.count_tokens(**body)
+        except anthropic.AnthropicError as error:
+            raise self._failure(error, began=False) from error
+        return counted.input_tokens
+
+    def _failure(self, error: anthropic.AnthropicError, *, began: bool) -> ProviderError:
+        match error:
+            case anthropic.APITimeoutError():
+                return timed_out(PROVIDER)
+            case anthropic.APIConnectionError():
+                cause = str(error.__cause__ or error)
+                return broken(PROVIDER, cause) if began else unreachable(PROVIDER, str(self._client.base_url), cause)
+            case anthropic.APIStatusError() if not began:
+                type, message = _error_body(error.body, error.message)
+                retry_after = error.response.headers.get("retry-after")
+                return of_status(PROVIDER, error.status_code, message or type, KEY_VARIABLE, retry_after)
+            case anthropic.APIError():
+                type, message = _error_body(error.body, error.message)
+                return in_stream(PROVIDER, type, message)
+            case _:
+                return broken(PROVIDER, str(error))
+
+
+def _error_body(body: object, message: str) -> tuple[str, str]:
+    """Type and message of the provider's error object; the SDK's own message when the body is something else."""
+    inner = body.get("error") if isinstance(body, dict) else None
+    if isinstance(inner, dict):
+        return str(inner.get("type", "error")), str(inner.get("message", message))
+    return "error", message
+
+
+def blocks_of(segment: Segment) -> Iterator[WireBlock]:
+    """The wire blocks of one segment."""
+    for tool in segment.tools:
+        value: dict[str, Json] = {
+            "name": tool.name,
+            "description": tool.description,
+            "input_schema": decode_object(tool.input_schema),
+        }
+        yield WireBlock.of("tools", "tool", value, segment.id, markable=True)
+    for message in segment.messages:
+        level: Level = "system" if segment.kind is Kind.SYSTEM else "messages"
+        role = "user" if message.role == "tool" else message.role
+        for part in message.parts:
+            markable = not isinstance(part, Reasoning)
+            yield WireBlock.of(level, role, _value(part), segment.id, markable=markable)
+
+
+def _value(part: Part) -> JsonObject:
+    match part:
+        case Text(text):
+            return {"type": "text", "text": text}
+        case Reasoning(_, _, redacted) if redacted is not None:
+            return {"type": "redacted_thinking", "data": redacted}
+        case Reasoning(text, signature):
+            return {"type": "thinking", "thinking": text, "signature": signature or ""}
+        case ToolCall(id, name, arguments):
+            call_id = wire_call_id(id, LONGEST_CALL_ID)
+            return {"type": "tool_use", "id": call_id, "name": name, "input": decode_object(arguments)}
+        case ToolResult(call_id, _, content, is_error):
+            value: dict[str, Json] = {"type": "tool_result", "tool_use_id": wire_call_id(call_id, LONGEST_CALL_ID)}
+            if content.strip():
+                value["content"] = content
+            if is_error:
+                value["is_error"] = True
+            return value
+        case _:
+            assert_never(part)
+
+
+class _Events:
+    """The provider's stream events as deltas. Usage counters in `message_delta` are cumulative (PROVIDERS 1.7)."""
+
+    def __init__(self) -> None:
+        self.began = False
+        self.ended = False
+        self._usage = Usage()
+
+    def of(self, event: RawMessageStreamEvent) -> Iterator[Delta]:
+        self.began = True
+        match event.type:
+            case "message_start":
+                yield self._report(event.message.usage)
+            case "content_block_start":
+                yield from self._block(event.index, event.content_block)
+            case "content_block_delta":
+                yield from self._delta(event.index, event.delta)
+            case "message_delta":
+                yield self._report(event.usage)
+                if event.delta.stop_reason:
+                    self.ended = True
+                    yield deltas.Closed(_STOPS.get(event.delta.stop_reason, StopReason.END_TURN))
+            case _:
+                pass
+
+    def _block(self, index: int, block: Any) -> Iterator[Delta]:
+        match block.type:
+            case "tool_use":
+                yield deltas.ToolCallOpened(index, block.id, block.name)
+            case "redacted_thinking":
+                yield deltas.ReasoningSealed(index, redacted=block.data)
+            case "text" if block.text:
+                yield deltas.TextDelta(index, block.text)
+            case "thinking" if block.thinking:
+                yield deltas.ReasoningDelta(index, block.thinking)
+            case _:
+                pass
+
+    def _delta(self, index: int, delta: Any) -> Iterator[Delta]:
+        match delta.type:
+            case "text_delta":
+                yield deltas.TextDelta(index, delta.text)
+            case "thinking_delta":
+                yield deltas.ReasoningDelta(index, delta.thinking)
+            case "signature_delta":
+                yield deltas.ReasoningSealed(index, signature=delta.signature)
+            case "input_json_delta" if delta.partial_json:
+                yield deltas.ToolArgsDelta(index, delta.partial_json)
+            case _:
+                pass
+
+    def _report(self, reported: Any) -> Delta:
+        """Anthropic's `input_tokens` leaves out what was read from and written to the cache: put it back."""
+        known = self._usage
+        read = _count(reported, "cache_read_input_tokens", known.cache_read)
+        written = _count(reported, "cache_creation_input_tokens", known.cache_write)
+        split = getattr(reported, "cache_creation", None)
+        hour = split.ephemeral_1h_input_tokens if split else min(known.cache_write_1h, written)
+        rest = _count(reported, "input_tokens", known.fresh)
+        details = getattr(reported, "output_tokens_details", None)
+        self._usage = Usage(
+            input=rest + read + written,
+            cache_read=read,
+            cache_write_5m=written - hour,
+            cache_write_1h=hour,
+            output=_count(reported, "output_tokens", known.output),
+            reasoning=details.thinking_tokens if details else known.reasoning,
+        )
+        return deltas.UsageReported(self._usage)
+
+
+def _count(reported: object, name: str, known: int) -> int:
+    value = getattr(reported, name, None)
+    return value if isinstance(value, int) else known

@@ -1,0 +1,236 @@
+"""The OpenAI Chat Completions adapter, on the official SDK; also for every server that speaks this protocol."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any
+
+import httpx2
+import msgspec
+import openai
+from openai.types import CompletionUsage
+from openai.types.chat import ChatCompletionChunk
+
+from lamella.core import deltas
+from lamella.core.deltas import Delta
+from lamella.core.errors import ProviderError
+from lamella.core.json import Json, JsonObject, decode_object, encode_text
+from lamella.core.messages import Reasoning, StopReason, Text, ToolCall, ToolResult
+from lamella.core.models import Markers, ModelFacts, Thinking
+from lamella.core.prompt import Level, Marker, Prompt, PromptMessage, Sampling, Segment, WireBlock, Wired, WireRequest
+from lamella.core.tokens import Usage
+from lamella.llm.call_ids import wire_call_id
+from lamella.llm.failures import broken, in_stream, of_status, timed_out, unreachable
+from lamella.llm.wiring import wire_segments
+
+PROVIDER = "OpenAI"
+KEY_VARIABLE = "OPENAI_API_KEY"
+LONGEST_CALL_ID = 40
+
+_STOPS = {
+    "stop": StopReason.END_TURN,
+    "length": StopReason.MAX_TOKENS,
+    "tool_calls": StopReason.TOOL_CALLS,
+    "function_call": StopReason.TOOL_CALLS,
+    "content_filter": StopReason.REFUSAL,
+}
+
+
+class OpenAIModel:
+    """One model behind a Chat Completions endpoint. Reasoning is not sent back: the protocol has no place for it."""
+
+    def __init__(self, facts: ModelFacts, client: openai.AsyncOpenAI) -> None:
+        self.facts = facts
+        self._client = client
+
+    def wire(self, prompt: Prompt, previous: Wired | None = None) -> Wired:
+        """See `ChatModel.wire`."""
+        return wire_segments(prompt.segments, blocks_of, previous)
+
+    def request(self, prompt: Prompt, blocks: tuple[WireBlock, ...], markers: Sequence[Marker]) -> WireRequest:
+        """See `ChatModel.request`."""
+        head: dict[str, Json] = {
+            "model": prompt.model,
+            "max_completion_tokens": prompt.sampling.max_output,
+            "stream": True,
+        }
+        head["stream_options"] = {"include_usage": True}
+        head |= self._effort(prompt.sampling)
+        if self.facts.markers is Markers.OPENAI:
+            head["prompt_cache_options"] = {"mode": "explicit", "ttl": "30m"}
+        if prompt.sampling.tool_choice == "none":
+            head["tool_choice"] = "none"
+        return WireRequest(head, blocks, tuple(markers))
+
+    def salts(self, sampling: Sampling) -> Mapping[Level, str]:
+        """See `ChatModel.salts`: the effort changes the whole prefix, the tool choice does not (PROVIDERS 2)."""
+        changed = self._effort(sampling)
+        return {"tools": encode_text(changed), "system": encode_text(changed)} if changed else {}
+
+    def _effort(self, sampling: Sampling) -> dict[str, Json]:
+        if sampling.thinking_effort is None or self.facts.thinking is Thinking.NONE:
+            return {}
+        return {"reasoning_effort": sampling.thinking_effort}
+
+    def body(self, request: WireRequest) -> dict[str, object]:
+        """See `ChatModel.body`."""
+        marked = {marker.index: marker.ttl.value for marker in request.markers}
+        tools: list[JsonObject] = []
+        messages: list[JsonObject] = []
+        for index, block in enumerate(request.blocks):
+            value = _with_breakpoint(block.value) if index in marked else block.value
+            (tools if block.level == "tools" else messages).append(value)
+        body: dict[str, object] = dict(request.head)
+        if tools:
+            body["tools"] = tools
+        body["messages"] = messages
+        return body
+
+    async def stream(self, request: WireRequest, headers: dict[str, str]) -> AsyncIterator[Delta]:
+        """See `ChatModel.stream`."""
+        body: Any = self.body(request)
+        chunks = _Chunks()
+        try:
+            async with self._client.chat.completions.with_streaming_response.create(
+                **body, extra_headers=headers
+            ) as response:
+                yield deltas.Opened(response.headers.get("x-request-id"), response.http_request.content)
+                async for chunk in await response.parse():
+                    for delta in chunks.of(chunk):
+                        yield delta
+        except openai.OpenAIError as error:
+            raise self._failure(error, began=chunks.began) from error
+        except (msgspec.DecodeError, ValueError) as error:
+            raise broken(PROVIDER, str(error)) from error
+        except httpx2.HTTPError as error:
+            raise broken(PROVIDER, str(error) or type(error).__name__) from error
+        if not chunks.ended:
+            raise broken(PROVIDER, "the stream ended before the message did")
+
+    async def count(self, request: WireRequest) -> int:
+        """Chat Completions has no counting endpoint."""
+        raise NotImplementedError("Chat Completions has no counting endpoint")
+
+    def _failure(self, error: openai.OpenAIError, *, began: bool) -> ProviderError:
+        match error:
+            case openai.APITimeoutError():
+                return timed_out(PROVIDER)
+            case openai.APIConnectionError():
+                cause = str(error.__cause__ or error)
+                return broken(PROVIDER, cause) if began else unreachable(PROVIDER, str(self._client.base_url), cause)
+            case openai.APIStatusError() if not began:
+                message = f"{error.code}: {error.message}" if error.code else error.message
+                retry_after = error.response.headers.get("retry-after")
+                return of_status(PROVIDER, error.status_code, message, KEY_VARIABLE, retry_after)
+            case openai.APIError():
+                return in_stream(PROVIDER, str(error.type or error.code or "error"), error.message)
+            case _:
+                return broken(PROVIDER, str(error))
+
+
+def _with_breakpoint(message: JsonObject) -> JsonObject:
+    """A message whose text ends a reusable prefix (PROVIDERS 2: breakpoints on content parts)."""
+    part = {"type": "text", "text": message["content"], "prompt_cache_breakpoint": {"mode": "explicit"}}
+    return {**message, "content": [part]}
+
+
+def blocks_of(segment: Segment) -> Iterator[WireBlock]:
+    """The wire blocks of one segment: a message is a block here, since appending to one ends it as a match point."""
+    for tool in segment.tools:
+        function: dict[str, Json] = {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": decode_object(tool.input_schema),
+        }
+        yield WireBlock.of("tools", "tool", {"type": "function", "function": function}, segment.id, markable=False)
+    for message in segment.messages:
+        level: Level = "system" if message.role == "system" else "messages"
+        for value in _values(message):
+            yield WireBlock.of(level, message.role, value, segment.id, markable=message.role != "assistant")
+
+
+def _values(message: PromptMessage) -> Iterator[JsonObject]:
+    if message.role == "tool":
+        for part in message.parts:
+            if isinstance(part, ToolResult):
+                yield _result(part)
+    elif message.role == "assistant":
+        value = _answer(message)
+        if value is not None:
+            yield value
+    else:
+        for part in message.parts:
+            if isinstance(part, Text):
+                yield {"role": message.role, "content": part.text}
+
+
+def _result(part: ToolResult) -> JsonObject:
+    content = part.content if part.content.strip() else "(empty)"
+    return {"role": "tool", "tool_call_id": wire_call_id(part.call_id, LONGEST_CALL_ID), "content": content}
+
+
+def _answer(message: PromptMessage) -> JsonObject | None:
+    text = "".join(part.text for part in message.parts if isinstance(part, Text))
+    calls = [_call(part) for part in message.parts if isinstance(part, ToolCall)]
+    if not text and not calls:
+        assert all(isinstance(part, Reasoning) for part in message.parts)
+        return None
+    value: dict[str, Json] = {"role": "assistant", "content": text or None}
+    if calls:
+        value["tool_calls"] = calls
+    return value
+
+
+def _call(part: ToolCall) -> JsonObject:
+    return {
+        "id": wire_call_id(part.id, LONGEST_CALL_ID),
+        "type": "function",
+        "function": {"name": part.name, "arguments": part.arguments},
+    }
+
+
+class _Chunks:
+    """The provider's chunks as deltas. Block 0 is reasoning, block 1 text, calls follow from 2."""
+
+    def __init__(self) -> None:
+        self.began = False
+        self.ended = False
+        self._stop = StopReason.END_TURN
+        self._calls: set[int] = set()
+
+    def of(self, chunk: ChatCompletionChunk) -> Iterator[Delta]:
+        self.began = True
+        for choice in chunk.choices[:1]:
+            yield from self._choice(choice.delta)
+            if choice.finish_reason:
+                self.ended = True
+                yield deltas.Closed(_STOPS.get(choice.finish_reason, StopReason.END_TURN))
+        if chunk.usage is not None:
+            yield deltas.UsageReported(usage_of(chunk.usage))
+
+    def _choice(self, delta: Any) -> Iterator[Delta]:
+        reasoning = getattr(delta, "reasoning_content", None)
+        if isinstance(reasoning, str) and reasoning:
+            yield deltas.ReasoningDelta(0, reasoning)
+        if delta.content or delta.refusal:
+            yield deltas.TextDelta(1, delta.content or delta.refusal)
+        for call in delta.tool_calls or ():
+            block = 2 + call.index
+            if call.index not in self._calls:
+                self._calls.add(call.index)
+                yield deltas.ToolCallOpened(block, call.id or f"call_{call.index}", call.function.name or "")
+            if call.function and call.function.arguments:
+                yield deltas.ToolArgsDelta(block, call.function.arguments)
+
+
+def usage_of(reported: CompletionUsage) -> Usage:
+    """OpenAI's `prompt_tokens` is the whole prompt already, cached tokens included (PROVIDERS 2)."""
+    prompt = reported.prompt_tokens_details
+    completion = reported.completion_tokens_details
+    return Usage(
+        input=reported.prompt_tokens,
+        cache_read=(prompt.cached_tokens or 0) if prompt else 0,
+        cache_write_5m=(prompt.cache_write_tokens or 0) if prompt else 0,
+        output=reported.completion_tokens,
+        reasoning=(completion.reasoning_tokens or 0) if completion else 0,
+    )
