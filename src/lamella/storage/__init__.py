@@ -1,0 +1,7 @@
+"""Rows in a database and files in a folder: the ports `Store` and `FileStore` (DESIGN 4)."""
+
+from lamella.storage.folder import FolderFileStore
+from lamella.storage.lock import FolderLock
+from lamella.storage.store import SqlStore, open_store
+
+__all__ = ["FolderFileStore", "FolderLock", "SqlStore", "open_store"]

@@ -1,0 +1,49 @@
+"""Idempotency keys: a request that comes twice is answered with what the first one made."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import delete, select
+
+from lamella.core.errors import IdempotencyMismatch
+from lamella.core.records import Caller
+from lamella.storage.database import Verbs, insert_missing
+from lamella.storage.mapping import moment
+from lamella.storage.schema import idempotency_keys as keys
+
+
+class KeyVerbs(Verbs):
+    """The verbs of `Store` about idempotency keys."""
+
+    async def claim_key(
+        self, caller: Caller, key: str, route: str, fingerprint: str, result_id: str, at: datetime
+    ) -> str:
+        """Bind an Idempotency-Key to `result_id`, or give the id it was bound to before."""
+        row = {
+            "owner": caller.user_id,
+            "key": key,
+            "route": route,
+            "fingerprint": fingerprint,
+            "result_id": result_id,
+            "at": moment(at),
+        }
+        query = select(keys.c.route, keys.c.fingerprint, keys.c.result_id).where(
+            keys.c.owner == caller.user_id, keys.c.key == key
+        )
+        async with self._database.writing() as connection:
+            await insert_missing(connection, keys, [row])
+            bound = (await connection.execute(query)).mappings().one()
+        if (bound["route"], bound["fingerprint"]) != (route, fingerprint):
+            raise IdempotencyMismatch(
+                "This Idempotency-Key came before, with another request.",
+                hint="Use a new key for a new request.",
+                param="Idempotency-Key",
+            )
+        result: str = bound["result_id"]
+        return result
+
+    async def release_key(self, caller: Caller, key: str) -> None:
+        """Forget a key whose request stored nothing."""
+        async with self._database.writing() as connection:
+            await connection.execute(delete(keys).where(keys.c.owner == caller.user_id, keys.c.key == key))

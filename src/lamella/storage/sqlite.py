@@ -1,0 +1,71 @@
+"""SQLite set up for one process: WAL, one writing connection, a few reading ones beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import URL, Connection, event, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from lamella.core.errors import ConfigurationError, StoreFailed
+from lamella.storage.database import Database
+
+_BUSY_MS = 5_000
+_READERS = 4
+
+
+def sqlite_url(url_or_path: str | Path) -> URL:
+    """The URL of a database file, of its path or of `sqlite:///PATH`; raises `ConfigurationError` for anything else."""
+    text = str(url_or_path)
+    if isinstance(url_or_path, Path) or "://" not in text:
+        return URL.create("sqlite+aiosqlite", database=text)
+    try:
+        url = make_url(text)
+    except ArgumentError as error:
+        raise ConfigurationError("The database URL cannot be read.", hint="Use a file: sqlite:///PATH") from error
+    if url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
+        shown = url.render_as_string(hide_password=True)
+        raise ConfigurationError(f"The database {shown} is not supported.", hint="Use a file: sqlite:///PATH")
+    return URL.create("sqlite+aiosqlite", database=url.database)
+
+
+def sqlite_engine(url: URL, *, writes: bool, foreign_keys: bool = True) -> AsyncEngine:
+    """An engine on a database file. A writing one has a single connection, and takes the write lock as it begins.
+
+    Raises `StoreFailed` when the folder of the file is missing.
+    """
+    folder = Path(str(url.database)).absolute().parent
+    if not folder.is_dir():
+        raise StoreFailed(f"The data folder {folder} does not exist.", hint="Make it, or name another one.")
+    size = 1 if writes else _READERS
+    engine = create_async_engine(url, pool_size=size, max_overflow=0, connect_args={"timeout": _BUSY_MS / 1000})
+    settings = [
+        "PRAGMA journal_mode = WAL",
+        "PRAGMA synchronous = NORMAL",
+        f"PRAGMA busy_timeout = {_BUSY_MS}",
+        f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}",
+        f"PRAGMA query_only = {'OFF' if writes else 'ON'}",
+    ]
+
+    def connected(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
+        # The driver must not begin transactions by itself: `begun` says when and how.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        for setting in settings:
+            cursor.execute(setting)
+        cursor.close()
+
+    def begun(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    event.listen(engine.sync_engine, "connect", connected)
+    event.listen(engine.sync_engine, "begin", begun)
+    return engine
+
+
+def sqlite_database(url: URL) -> Database:
+    """The readers and the one writer of a database file."""
+    return Database(sqlite_engine(url, writes=False), sqlite_engine(url, writes=True), one_writer=True)

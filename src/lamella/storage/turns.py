@@ -1,0 +1,330 @@
+"""Turns and their messages: begun and ended in one transaction each, read as a path or one by one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import CTE, RowMapping, Select, insert, literal, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lamella.core.errors import NotFound, StoreFailed
+from lamella.core.messages import Attachment, Turn, TurnStatus, UserMessage
+from lamella.core.records import (
+    Caller,
+    Conversation,
+    File,
+    NewTurn,
+    Page,
+    PageQuery,
+    RequestEnd,
+    TurnEnd,
+    TurnRecord,
+    UnfinishedTurn,
+)
+from lamella.core.tokens import Usage
+from lamella.storage.conversations import find_conversation, turn_in_progress
+from lamella.storage.database import Verbs
+from lamella.storage.files import find_texts
+from lamella.storage.mapping import (
+    attachment_of,
+    error_text,
+    file_of,
+    fixed_offset,
+    moment,
+    step_row,
+    turn_of,
+    turn_record_of,
+    turn_row,
+    usage_row,
+    user_message_row,
+)
+from lamella.storage.pages import page
+from lamella.storage.schema import attachments, conversations, files, messages, requests, turns
+
+_TITLE_LENGTH = 60
+
+_MESSAGE = (
+    messages.c.id,
+    messages.c.turn_id,
+    messages.c.model,
+    messages.c.parts,
+    messages.c.results,
+    messages.c.stop_reason,
+    messages.c.made_after,
+    messages.c.reminder,
+    messages.c.tokens,
+    messages.c.sent_at,
+    messages.c.timezone,
+)
+
+Ids = Select[tuple[str]]
+"""A query that gives turn ids."""
+
+
+def title_of(text: str) -> str:
+    """A title for a conversation that begins with `text`: its first line, cut between words."""
+    line = next((" ".join(line.split()) for line in text.splitlines() if line.strip()), "")
+    if len(line) <= _TITLE_LENGTH:
+        return line
+    head = line[:_TITLE_LENGTH]
+    words, space, _ = head.rpartition(" ")
+    return f"{words if space else head[:-1]}…"
+
+
+async def find_turn(connection: AsyncConnection, caller: Caller, turn_id: str) -> RowMapping:
+    """The row of the caller's turn."""
+    query = select(turns).where(turns.c.id == turn_id, turns.c.owner == caller.user_id)
+    row = (await connection.execute(query)).mappings().first()
+    if row is None:
+        raise NotFound(f"There is no turn {turn_id}.", param="turn_id")
+    return row
+
+
+def _line(caller: Caller, head: str) -> CTE:
+    """The turns from `head` back to the first, `depth` counting from the head."""
+    mine = select(turns.c.id, turns.c.parent_id, turns.c.status).where(turns.c.owner == caller.user_id)
+    line = mine.add_columns(literal(0).label("depth")).where(turns.c.id == head).cte("line", recursive=True)
+    older = mine.add_columns(line.c.depth + 1).where(turns.c.id == line.c.parent_id)
+    return line.union_all(older)
+
+
+async def _attachments(
+    connection: AsyncConnection, caller: Caller, turn_ids: Ids
+) -> Mapping[str, tuple[Attachment, ...]]:
+    """The attachments of these turns by message, each file's text loaded once."""
+    query = (
+        select(
+            attachments.c.message_id,
+            attachments.c.document,
+            attachments.c.file_id,
+            files.c.name,
+            files.c.media_type,
+            files.c.size,
+            files.c.tokens,
+            files.c.reason,
+        )
+        .join(files, files.c.id == attachments.c.file_id)
+        .join(messages, messages.c.id == attachments.c.message_id)
+        .where(messages.c.turn_id.in_(turn_ids), attachments.c.owner == caller.user_id)
+        .order_by(attachments.c.message_id, attachments.c.position)
+    )
+    rows = (await connection.execute(query)).mappings().all()
+    texts = await find_texts(connection, caller, (row["file_id"] for row in rows))
+    found: defaultdict[str, tuple[Attachment, ...]] = defaultdict(tuple)
+    for row in rows:
+        found[row["message_id"]] += (attachment_of(row, texts),)
+    return found
+
+
+def _by_turn(rows: Sequence[RowMapping]) -> Mapping[str, list[RowMapping]]:
+    found: defaultdict[str, list[RowMapping]] = defaultdict(list)
+    for row in rows:
+        found[row["turn_id"]].append(row)
+    return found
+
+
+async def _records(connection: AsyncConnection, caller: Caller, rows: Sequence[RowMapping]) -> tuple[TurnRecord, ...]:
+    """The turns of these rows, with their messages."""
+    turn_ids = select(turns.c.id).where(turns.c.id.in_([row["id"] for row in rows]))
+    query = (
+        select(*_MESSAGE)
+        .where(messages.c.turn_id.in_(turn_ids), messages.c.owner == caller.user_id)
+        .order_by(messages.c.turn_id, messages.c.seq)
+    )
+    by_turn = _by_turn((await connection.execute(query)).mappings().all())
+    attached = await _attachments(connection, caller, turn_ids)
+    return tuple(turn_record_of(row, by_turn[row["id"]], attached[by_turn[row["id"]][0]["id"]]) for row in rows)
+
+
+async def _wanted_files(connection: AsyncConnection, caller: Caller, file_ids: Sequence[str]) -> list[File]:
+    """The caller's files of these ids, in their order."""
+    if not file_ids:
+        return []
+    query = select(files).where(files.c.id.in_(sorted(set(file_ids))), files.c.owner == caller.user_id)
+    found = {row["id"]: file_of(row) for row in (await connection.execute(query)).mappings()}
+    for file_id in file_ids:
+        if file_id not in found:
+            raise NotFound(f"There is no file {file_id}.", param="file_ids")
+    return [found[file_id] for file_id in file_ids]
+
+
+async def _attach(
+    connection: AsyncConnection, caller: Caller, turn: NewTurn, first: int, wanted: Sequence[File]
+) -> tuple[Attachment, ...]:
+    """Attach files to a turn's user message, as documents numbered from `first`."""
+    if not wanted:
+        return ()
+    rows = [
+        {
+            "message_id": turn.user_message_id,
+            "position": position,
+            "owner": caller.user_id,
+            "file_id": file.id,
+            "document": first + position,
+        }
+        for position, file in enumerate(wanted)
+    ]
+    await connection.execute(insert(attachments), rows)
+    texts = await find_texts(connection, caller, (file.id for file in wanted))
+    return tuple(
+        Attachment(
+            file_id=file.id,
+            document=first + position,
+            title=file.name,
+            media_type=file.media_type,
+            size=file.size,
+            tokens=file.tokens,
+            text=texts.get(file.id),
+            reason=file.reason,
+        )
+        for position, file in enumerate(wanted)
+    )
+
+
+async def _end_requests(connection: AsyncConnection, caller: Caller, end: TurnEnd) -> dict[int, Mapping[str, Any]]:
+    """Store what became of the requests; gives usage and cost by the step that each chat request made.
+
+    A step that was sent twice belongs to its last request.
+    """
+    ended: dict[str, RequestEnd] = {one.request_id: one for one in end.requests}
+    query = (
+        select(requests.c.id, requests.c.step, requests.c.purpose)
+        .where(requests.c.turn_id == end.turn_id, requests.c.owner == caller.user_id)
+        .order_by(requests.c.at, requests.c.id)
+    )
+    rows = (await connection.execute(query)).mappings().all()
+    if unknown := ended.keys() - {row["id"] for row in rows}:
+        raise NotFound(f"There is no request {min(unknown)} in turn {end.turn_id}.", param="request_id")
+    by_number: dict[int, Mapping[str, Any]] = {}
+    for row in rows:
+        one = ended.get(row["id"])
+        if one is None:
+            continue
+        bill = {**usage_row(one.usage), "cost": one.cost}
+        values = {**bill, "error": error_text(one.error)}
+        if one.provider_request_id is not None:
+            values["provider_request_id"] = one.provider_request_id
+        mine = (requests.c.id == one.request_id, requests.c.owner == caller.user_id)
+        await connection.execute(update(requests).where(*mine).values(**values))
+        if row["purpose"] == "chat":
+            by_number[row["step"]] = bill
+    return dict(enumerate(by_number[number] for number in sorted(by_number)))
+
+
+class TurnVerbs(Verbs):
+    """The verbs of `Store` about turns."""
+
+    async def begin_turn(self, caller: Caller, turn: NewTurn, at: datetime) -> Turn:
+        """Store the user message behind the conversation's head and mark the turn as running."""
+        message = user_message_row(caller.user_id, turn)
+        async with self._database.writing() as connection:
+            conversation = await find_conversation(connection, caller, turn.conversation_id, lock=True)
+            if conversation.running_turn is not None:
+                raise turn_in_progress(conversation.running_turn)
+            wanted = await _wanted_files(connection, caller, turn.file_ids)
+            first = await self._take_head(connection, caller, conversation, turn, at)
+            await connection.execute(insert(turns), turn_row(caller.user_id, turn, conversation.head, at))
+            await connection.execute(insert(messages), message)
+            attached = await _attach(connection, caller, turn, first, wanted)
+        sent_at = fixed_offset(turn.sent_at)
+        user = UserMessage(turn.user_message_id, turn.text, sent_at, turn.timezone, turn.tokens, attached)
+        return Turn(turn.id, user)
+
+    async def _take_head(
+        self, connection: AsyncConnection, caller: Caller, conversation: Conversation, turn: NewTurn, at: datetime
+    ) -> int:
+        """Make the turn the conversation's head; gives the first of the document numbers that it takes."""
+        taken = (
+            update(conversations)
+            .where(conversations.c.id == conversation.id, conversations.c.owner == caller.user_id)
+            .values(
+                head=turn.id,
+                running_turn=turn.id,
+                title=conversation.title or title_of(turn.text),
+                updated_at=moment(at),
+                next_document=conversations.c.next_document + len(turn.file_ids),
+            )
+            .returning(conversations.c.next_document)
+        )
+        following: int = (await connection.execute(taken)).scalar_one()
+        return following - len(turn.file_ids)
+
+    async def path(self, caller: Caller, conversation_id: str) -> tuple[Turn, ...]:
+        """The turns from the first to the head, canonical, the running one included."""
+        async with self._database.reading() as connection:
+            conversation = await find_conversation(connection, caller, conversation_id)
+            if conversation.head is None:
+                return ()
+            line = _line(caller, conversation.head)
+            query = (
+                select(*_MESSAGE, line.c.status)
+                .join(line, line.c.id == messages.c.turn_id)
+                .where(messages.c.owner == caller.user_id)
+                .order_by(line.c.depth.desc(), messages.c.seq)
+            )
+            by_turn = _by_turn((await connection.execute(query)).mappings().all())
+            attached = await _attachments(connection, caller, select(line.c.id))
+        if conversation.head not in by_turn:
+            raise StoreFailed(f"A stored row is damaged: the turns of conversation {conversation_id} are missing.")
+        return tuple(
+            turn_of(turn_id, rows[0]["status"], rows, attached[rows[0]["id"]]) for turn_id, rows in by_turn.items()
+        )
+
+    async def turn(self, caller: Caller, turn_id: str) -> TurnRecord:
+        """One turn."""
+        async with self._database.reading() as connection:
+            row = await find_turn(connection, caller, turn_id)
+            [record] = await _records(connection, caller, [row])
+        return record
+
+    async def turns(self, caller: Caller, conversation_id: str, query: PageQuery) -> Page[TurnRecord]:
+        """The turns of a conversation."""
+        mine = select(turns).where(turns.c.conversation_id == conversation_id, turns.c.owner == caller.user_id)
+        async with self._database.reading() as connection:
+            await find_conversation(connection, caller, conversation_id)
+            rows, has_more = await page(connection, mine, turns.c.id, query)
+            records = await _records(connection, caller, rows)
+        return Page(records, has_more)
+
+    async def finish_turn(self, caller: Caller, end: TurnEnd) -> None:
+        """Store steps, results, usage and status. A turn that has ended already stays as it is."""
+        rows = [step_row(caller.user_id, end.turn_id, seq, step) for seq, step in enumerate(end.steps, start=1)]
+        ended = {
+            "status": end.status.value,
+            "finished_at": moment(end.finished_at),
+            "error": error_text(end.error),
+            "cost": sum(one.cost for one in end.requests),
+            **usage_row(sum((one.usage for one in end.requests), Usage())),
+        }
+        running = TurnStatus.RUNNING.value
+        async with self._database.writing() as connection:
+            turn = await find_turn(connection, caller, end.turn_id)
+            if turn["status"] != running:
+                return
+            mine = (turns.c.id == end.turn_id, turns.c.owner == caller.user_id)
+            await connection.execute(update(turns).where(*mine).values(**ended))
+            bills = await _end_requests(connection, caller, end)
+            if rows:
+                await connection.execute(insert(messages), [{**row, **bills.get(i, {})} for i, row in enumerate(rows)])
+            await connection.execute(
+                update(conversations)
+                .where(conversations.c.id == turn["conversation_id"], conversations.c.owner == caller.user_id)
+                .where(conversations.c.running_turn == end.turn_id)
+                .values(running_turn=None, updated_at=ended["finished_at"])
+            )
+
+    async def unfinished_turns(self) -> tuple[UnfinishedTurn, ...]:
+        """The turns of every owner that are marked as running: for recovery at start."""
+        query = (
+            select(turns.c.owner, turns.c.id, turns.c.conversation_id)
+            .where(turns.c.status == TurnStatus.RUNNING.value)
+            .order_by(turns.c.id)
+        )
+        async with self._database.reading() as connection:
+            rows = (await connection.execute(query)).all()
+        return tuple(
+            UnfinishedTurn(Caller(owner), turn_id, conversation_id) for owner, turn_id, conversation_id in rows
+        )
