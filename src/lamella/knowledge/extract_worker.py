@@ -1,0 +1,132 @@
+"""The child that reads one file: `python -m lamella.knowledge.extract_worker`, a job on stdin, its text on stdout.
+
+Its answer is one line of JSON and then, when the file was readable, as many bytes of UTF-8 text as the line says.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO
+
+from lamella.knowledge.confinement import confine
+from lamella.knowledge.extraction_job import (
+    UNKNOWN_MEDIA_TYPE,
+    Document,
+    ExtractionLimits,
+    Job,
+    Unreadable,
+    too_many_characters,
+)
+from lamella.knowledge.media_type import HTML, PDF, Sniffed, refusal, sniff
+from lamella.knowledge.text_content import normalise, one_line
+
+# Normalising only removes characters, but seldom many: text this much over its limit is not worth the work.
+_SLACK = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the child found: a document and its tokens, or why there is none."""
+
+    media_type: str = UNKNOWN_MEDIA_TYPE
+    document: Document | None = None
+    tokens: int = 0
+    failure: Unreadable | None = None
+
+
+def main() -> None:
+    """Read one job, obey its limits, answer, and leave without the clean-up of native libraries."""
+    answer = _claim_stdout()
+    job = Job.from_line(sys.stdin.buffer.readline())
+    confine(job.limits)
+    _write(answer, extract(job))
+    os._exit(0)
+
+
+def extract(job: Job) -> Outcome:
+    """Read, normalise and count one file."""
+    media_type = UNKNOWN_MEDIA_TYPE
+    try:
+        data = _read_bytes(Path(job.path), job.limits)
+        sniffed = sniff(data, job.name)
+        media_type = sniffed.media_type
+        if unreadable := refusal(media_type):
+            raise unreadable
+        document = _normalised(_read(data, sniffed, job.limits), job.limits)
+    except Unreadable as failure:
+        return Outcome(media_type, failure=failure)
+    # Loaded by name: the tokenizer has to come after the limits, and only for a file that has text.
+    tokens: int = importlib.import_module("lamella.knowledge.token_count").count_tokens(document.text)
+    return Outcome(media_type, document, tokens)
+
+
+def _read_bytes(path: Path, limits: ExtractionLimits) -> bytes:
+    with path.open("rb") as file:
+        data = file.read(limits.max_bytes + 1)
+    if len(data) > limits.max_bytes:
+        raise Unreadable("too_large", f"The file is larger than {limits.max_bytes // 1_000_000} MB.")
+    if not data.strip():
+        raise Unreadable("empty", "The file is empty. Check that you saved it, and upload it again.")
+    return data
+
+
+def _read(data: bytes, sniffed: Sniffed, limits: ExtractionLimits) -> Document:
+    """Hand the file to its reader. Readers are loaded by name: a text file should not pay for the PDF library."""
+    document: Document
+    if sniffed.media_type == HTML:
+        document = importlib.import_module("lamella.knowledge.office_text").read_html(sniffed.text, limits)
+    elif sniffed.text is not None:
+        document = Document(sniffed.text)
+    elif sniffed.media_type == PDF:
+        document = importlib.import_module("lamella.knowledge.pdf_text").read(data, limits)
+    else:
+        office_text = importlib.import_module("lamella.knowledge.office_text")
+        document = office_text.read_office(data, sniffed.media_type, limits)
+    return document
+
+
+def _normalised(document: Document, limits: ExtractionLimits) -> Document:
+    if len(document.text) > _SLACK * limits.max_characters:
+        raise too_many_characters(limits)
+    text = normalise(document.text)
+    if document.pages is None:
+        text = text.strip("\n")
+    if len(text) > limits.max_characters:
+        raise too_many_characters(limits)
+    if not text or text.isspace():
+        raise Unreadable("empty", "The file holds no text. Check that you uploaded the right one.")
+    return replace(document, text=text, title=one_line(document.title))
+
+
+def _claim_stdout() -> BinaryIO:
+    """The pipe to the server, out of reach of native libraries that print."""
+    sys.stdout.flush()
+    answer = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    return answer
+
+
+def _write(answer: BinaryIO, outcome: Outcome) -> None:
+    document, failure = outcome.document, outcome.failure
+    text = document.text.encode() if document else b""
+    header = {
+        "media_type": outcome.media_type,
+        "size": len(text),
+        "tokens": outcome.tokens,
+        "pages": document.pages if document else None,
+        "title": document.title if document else None,
+        "code": failure.code if failure else None,
+        "reason": failure.reason if failure else None,
+    }
+    answer.write(json.dumps(header).encode() + b"\n")
+    answer.write(text)
+    answer.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""What the server and the reading child say to each other: the job, its limits, and the ways a file can fail."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Literal, TypeAlias
+
+FailureCode: TypeAlias = Literal[
+    "unsupported_type",
+    "encrypted",
+    "corrupt",
+    "too_large",
+    "timeout",
+    "memory",
+    "empty",
+    "archive_bomb",
+    "not_text",
+]
+
+UNKNOWN_MEDIA_TYPE = "application/octet-stream"
+MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractionLimits:
+    """How much one file may cost. Sizes in bytes, `max_characters` in code points of the text that comes out.
+
+    `memory_bytes` is address space. The Office reader maps 0.3 GB before it reads anything, so less than 0.5 GB
+    fails on good files. `max_ratio` compares an archive with what it unpacks to, and only above `ratio_free_bytes`:
+    a small spreadsheet of equal rows is no bomb.
+    """
+
+    max_bytes: int = 50 * MEGABYTE
+    seconds: float = 60.0
+    memory_bytes: int = 1_500 * MEGABYTE
+    max_pages: int = 2_000
+    max_characters: int = 5_000_000
+    max_unpacked_bytes: int = 400 * MEGABYTE
+    max_ratio: int = 100
+    ratio_free_bytes: int = 30 * MEGABYTE
+    max_members: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One file to read. `name` is the user's and only tells Markdown, CSV and HTML from other texts."""
+
+    path: str
+    name: str
+    limits: ExtractionLimits
+
+    def to_line(self) -> bytes:
+        """One line of JSON."""
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+    @classmethod
+    def from_line(cls, line: bytes) -> Job:
+        """The job of a line that `to_line` wrote."""
+        fields = json.loads(line)
+        return cls(fields["path"], fields["name"], ExtractionLimits(**fields["limits"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The text a reader found, as it stands in the file. Pages are separated by a form feed when `pages` is set."""
+
+    text: str
+    pages: int | None = None
+    title: str | None = None
+
+
+class Unreadable(Exception):
+    """The file cannot be turned into text; `reason` is a sentence for its owner. Never leaves the reading child."""
+
+    def __init__(self, code: FailureCode, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+
+
+def too_many_characters(limits: ExtractionLimits) -> Unreadable:
+    """The refusal of a file whose text passes `max_characters`."""
+    return Unreadable(
+        "too_large",
+        f"The file holds over {limits.max_characters:,} characters of text. Split it and upload the parts you need.",
+    )
+
+
+def damaged() -> Unreadable:
+    """The refusal of a file that breaks its own format."""
+    return Unreadable(
+        "corrupt", "The file is damaged or was not uploaded completely. Open it to check, and upload it again."
+    )

@@ -1,0 +1,90 @@
+"""Reads the text of a PDF page by page, in reading order; the only place that loads PDFium."""
+
+from __future__ import annotations
+
+import re
+
+import pypdfium2 as pdfium
+from pypdfium2 import raw as pdfium_c
+
+from lamella.knowledge import pdf_form
+from lamella.knowledge.extraction_job import Document, ExtractionLimits, Unreadable, damaged, too_many_characters
+
+# PDFium puts this mark where a hyphen ended a line, and joins the two lines.
+_LINE_HYPHEN = re.compile("\ufffe(.?)")
+_PASSWORD_ERRORS = (pdfium_c.FPDF_ERR_PASSWORD, pdfium_c.FPDF_ERR_SECURITY)
+
+
+def read(data: bytes, limits: ExtractionLimits) -> Document:
+    """The text of all pages, a form feed between two; a page without text is empty, so that page numbers hold.
+
+    PDFium rather than the Office reader: on the same files that one moved lines to other places of a page, and was
+    ten times slower.
+    """
+    document = _open(data)
+    document.init_forms()
+    count = len(document)
+    if count > limits.max_pages:
+        raise Unreadable(
+            "too_large",
+            f"The PDF has {count:,} pages; {limits.max_pages:,} can be read. Split it and upload the parts you need.",
+        )
+    pages = _read_pages(document, count, limits)
+    if not any(pages):
+        raise Unreadable(
+            "empty",
+            "The PDF holds no text: it looks like a scan. Run text recognition (OCR) on it and upload the result.",
+        )
+    return Document("\f".join(pages), pages=count, title=document.get_metadata_value("Title"))
+
+
+def _open(data: bytes) -> pdfium.PdfDocument:
+    try:
+        return pdfium.PdfDocument(data)
+    except pdfium.PdfiumError as error:
+        if error.err_code in _PASSWORD_ERRORS:
+            raise Unreadable(
+                "encrypted", "The PDF is protected with a password. Remove it and upload the file again."
+            ) from error
+        raise damaged() from error
+
+
+def _read_pages(document: pdfium.PdfDocument, count: int, limits: ExtractionLimits) -> list[str]:
+    pages: list[str] = []
+    characters = broken = 0
+    for index in range(count):
+        try:
+            text = _page_text(document, index)
+        except pdfium.PdfiumError:
+            broken += 1
+            text = ""
+        characters += len(text)
+        if characters > limits.max_characters:
+            raise too_many_characters(limits)
+        pages.append(text)
+    if broken == count:
+        raise damaged()
+    return pages
+
+
+def _page_text(document: pdfium.PdfDocument, index: int) -> str:
+    page = document[index]
+    try:
+        text_page = page.get_textpage()
+        try:
+            text: str = text_page.get_text_range()
+        finally:
+            text_page.close()
+        fields = pdf_form.filled_fields(document, page)
+    finally:
+        page.close()
+    text = _LINE_HYPHEN.sub(_joined, text).strip()
+    if fields:
+        text = "\n".join([text, "", "Form fields:", *fields])
+    return text.replace("\f", "\n").strip()
+
+
+def _joined(hyphen: re.Match[str]) -> str:
+    """Before a small letter the hyphen was the typesetter's, otherwise it may be the author's."""
+    following = hyphen[1]
+    return following if following.islower() else f"-{following}"
