@@ -9,8 +9,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lamella.core.errors import NotFound, TurnInProgress
 from lamella.core.records import Caller, Conversation, ConversationChange, Page, PageQuery, StoredDecision
+from lamella.storage.columns import moment_text
 from lamella.storage.database import Verbs
-from lamella.storage.mapping import conversation_of, conversation_row, decision_of, decision_row, moment
+from lamella.storage.mapping import conversation_of, conversation_row, decision_of, decision_row
 from lamella.storage.pages import page
 from lamella.storage.schema import conversations, decisions, idempotency_keys, turns
 
@@ -65,7 +66,7 @@ class ConversationVerbs(Verbs):
         changed = (
             update(conversations)
             .where(conversations.c.id == conversation_id, conversations.c.owner == caller.user_id)
-            .values(updated_at=moment(at), **values)
+            .values(updated_at=moment_text(at), **values)
         )
         rows = [
             decision_row(caller.user_id, conversation_id, self._ids.new("dec"), at, decision)

@@ -3,52 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
 from sqlalchemy import Table
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from lamella.core.errors import StoreFailed
 from lamella.core.ids import Ids
-from lamella.storage.mapping import unicode_only
-
-_EXPLANATIONS = (
-    ("database or disk is full", "The disk is full: nothing was stored.", "Free some space, then try again."),
-    ("database is locked", "The database is locked by another program.", "End the other program, then try again."),
-    ("malformed", "The database file is damaged.", "Restore the data folder from a backup."),
-    ("file is not a database", "The database file is damaged.", "Restore the data folder from a backup."),
-    ("unable to open database file", "The database file cannot be opened.", "Is the data folder there, and yours?"),
-    ("readonly database", "The database file cannot be written.", "Is the data folder writable?"),
-    ("disk i/o error", "The disk failed while the database was used.", "Look at the disk and its free space."),
-    ("no such table", "The database lacks a table.", "Restore the data folder from a backup."),
-    ("no active connection", "The database is closed.", None),
-    ("connection closed", "The database is closed.", None),
-)
-
-
-def failure(error: SQLAlchemyError) -> StoreFailed:
-    """An error of the database in plain words; statements and values stay out of it."""
-    cause = str(getattr(error, "orig", None) or type(error).__name__)
-    if isinstance(error, IntegrityError):
-        return StoreFailed(f"The rows do not fit what is stored: {cause}.")
-    for symptom, message, hint in _EXPLANATIONS:
-        if symptom in cause.lower():
-            return StoreFailed(message, hint=hint)
-    return StoreFailed(f"The database failed: {cause}.")
-
-
-@contextmanager
-def plain_errors() -> Iterator[None]:
-    """Turn errors of the database into `StoreFailed`."""
-    try:
-        with unicode_only():
-            yield
-    except SQLAlchemyError as error:
-        raise failure(error) from error
+from lamella.storage.failures import plain_errors
 
 
 class Database:

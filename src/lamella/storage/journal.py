@@ -8,9 +8,10 @@ import msgspec
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from lamella.core.errors import NotFound, StoreFailed
+from lamella.core.errors import NotFound
 from lamella.core.records import Caller, JournalEntry
 from lamella.storage.database import Verbs, insert_missing
+from lamella.storage.failures import damaged
 from lamella.storage.schema import journal, turns
 from lamella.storage.turns import find_turn
 
@@ -73,5 +74,5 @@ class JournalVerbs(Verbs):
         try:
             packets = tuple((_numbers.decode(line).n, line) for line in lines)
         except msgspec.DecodeError as error:
-            raise StoreFailed(f"A stored row is damaged: the journal of turn {turn_id}.") from error
+            raise damaged(f"the journal of turn {turn_id}", error) from error
         return tuple((n, line) for n, line in packets if n > after)

@@ -8,8 +8,8 @@ from sqlalchemy import delete, select
 
 from lamella.core.errors import IdempotencyMismatch
 from lamella.core.records import Caller
+from lamella.storage.columns import moment_text
 from lamella.storage.database import Verbs, insert_missing
-from lamella.storage.mapping import moment
 from lamella.storage.schema import idempotency_keys as keys
 
 
@@ -26,7 +26,7 @@ class KeyVerbs(Verbs):
             "route": route,
             "fingerprint": fingerprint,
             "result_id": result_id,
-            "at": moment(at),
+            "at": moment_text(at),
         }
         query = select(keys.c.route, keys.c.fingerprint, keys.c.result_id).where(
             keys.c.owner == caller.user_id, keys.c.key == key

@@ -1,182 +1,69 @@
-"""The only place where rows and canonical data meet: what a column holds of a dataclass, and back.
-
-The stored form of parts has its own structs, so that renaming a field in `core` never changes what lies in a database.
-"""
+"""The only place where rows and canonical data meet: the row of a dataclass, and the dataclass of a row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime
-from typing import Any, TypeVar, assert_never
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
 
-import msgspec
 from sqlalchemy import RowMapping
 
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.errors import InvalidRequest, StoreFailed
-from lamella.core.json import JsonObject
 from lamella.core.messages import (
     AnswerPart,
     Attachment,
-    Part,
-    Reasoning,
     Step,
     StopReason,
     Text,
-    ToolCall,
     ToolResult,
     Turn,
     TurnStatus,
     UserMessage,
 )
-from lamella.core.prompt import ToolSpec
 from lamella.core.records import (
     Conversation,
     File,
     NewTurn,
+    RequestEnd,
     RequestRecord,
     StoredBlock,
     StoredDecision,
-    StoredMarker,
     StoredSegment,
+    TurnEnd,
     TurnRecord,
 )
 from lamella.core.tokens import Usage
+from lamella.storage.columns import (
+    ERROR,
+    HEAD,
+    MARKERS,
+    NOTES,
+    NUMBERS,
+    SEGMENTS,
+    TOOLS,
+    ZONES,
+    json_of,
+    json_text,
+    local_moment_text,
+    moment_text,
+    parts_of,
+    parts_text,
+    word_of,
+)
+from lamella.storage.failures import damaged, unicode_only
 
 Row = dict[str, Any]
-DataT = TypeVar("DataT")
+"""Columns by name, as they are written."""
 
-
-class _TextJson(msgspec.Struct, tag="text", omit_defaults=True):
-    text: str
-
-
-class _ReasoningJson(msgspec.Struct, tag="reasoning", omit_defaults=True):
-    text: str
-    signature: str | None = None
-    redacted: str | None = None
-
-
-class _CallJson(msgspec.Struct, tag="tool_call", omit_defaults=True):
-    id: str
-    name: str
-    arguments: str
-
-
-class _ResultJson(msgspec.Struct, tag="tool_result", omit_defaults=True):
-    call_id: str
-    name: str
-    content: str
-    is_error: bool = False
-
-
-_PartJson = _TextJson | _ReasoningJson | _CallJson | _ResultJson
-
-_encoder = msgspec.json.Encoder()
-_parts_decoder = msgspec.json.Decoder(list[_PartJson])
-_tools_decoder = msgspec.json.Decoder(tuple[ToolSpec, ...])
-_segments_decoder = msgspec.json.Decoder(tuple[StoredSegment, ...])
-_zones_decoder = msgspec.json.Decoder(tuple[tuple[str, int], ...])
-_markers_decoder = msgspec.json.Decoder(tuple[StoredMarker, ...])
-_notes_decoder = msgspec.json.Decoder(tuple[tuple[str, str], ...])
-_object_decoder: msgspec.json.Decoder[JsonObject] = msgspec.json.Decoder(dict[str, Any])
-_numbers_decoder: msgspec.json.Decoder[Mapping[str, float]] = msgspec.json.Decoder(dict[str, float])
-_error_decoder = msgspec.json.Decoder(dict[str, str | None])
-
-
-@contextmanager
-def unicode_only() -> Iterator[None]:
-    """Text that no database can hold is the caller's fault, said in words."""
-    try:
-        yield
-    except UnicodeEncodeError as error:
-        raise InvalidRequest(
-            f"The text holds half of a surrogate pair (U+{ord(error.object[error.start]):04X}), which is no character.",
-            hint="Send valid Unicode text.",
-        ) from error
-
-
-def _encode(value: object) -> str:
-    with unicode_only():
-        return _encoder.encode(value).decode()
-
-
-def _decode(decoder: msgspec.json.Decoder[DataT], value: str, what: str) -> DataT:
-    try:
-        return decoder.decode(value)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise StoreFailed(f"A stored row is damaged: {what} ({error}).", hint="Restore the data folder.") from error
-
-
-def moment(value: datetime) -> str:
-    """A moment in UTC, of fixed width."""
-    if value.tzinfo is None:
-        raise InvalidRequest("A moment without a time zone cannot be stored.")
-    return value.astimezone(UTC).isoformat(timespec="microseconds")
-
-
-def local_moment(value: datetime) -> str:
-    """A moment with the offset it was given in."""
-    if value.tzinfo is None:
-        raise InvalidRequest("A moment without a time zone cannot be stored.", param="sent_at")
-    return value.isoformat()
-
-
-def fixed_offset(value: datetime) -> datetime:
-    """The moment as it comes back from the database: its offset without the zone's name."""
-    return datetime.fromisoformat(local_moment(value))
-
-
-# Parts
-
-
-def _part_json(part: Part) -> _PartJson:
-    match part:
-        case Text(text):
-            return _TextJson(text)
-        case Reasoning(text, signature, redacted):
-            return _ReasoningJson(text, signature, redacted)
-        case ToolCall(call_id, name, arguments):
-            return _CallJson(call_id, name, arguments)
-        case ToolResult(call_id, name, content, is_error):
-            return _ResultJson(call_id, name, content, is_error)
-        case _:
-            assert_never(part)
-
-
-def _part_of(part: _PartJson) -> Part:
-    match part:
-        case _TextJson():
-            return Text(part.text)
-        case _ReasoningJson():
-            return Reasoning(part.text, part.signature, part.redacted)
-        case _CallJson():
-            return ToolCall(part.id, part.name, part.arguments)
-        case _ResultJson():
-            return ToolResult(part.call_id, part.name, part.content, part.is_error)
-        case _:
-            assert_never(part)
-
-
-def parts_text(parts: Sequence[Part]) -> str:
-    """The column of a list of parts; raises `InvalidRequest` for text that is not Unicode."""
-    return _encode([_part_json(part) for part in parts])
-
-
-def parts_of(value: str, what: str = "a message") -> tuple[Part, ...]:
-    """The parts of a column; raises `StoreFailed` naming `what` when it is damaged."""
-    found = _decode(_parts_decoder, value, what)
-    return tuple(map(_part_of, found))
-
+Attached = Mapping[str, tuple[Attachment, ...]]
+"""Attachments by the id of their message."""
 
 # Usage and errors
 
 _USAGE = ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output", "reasoning")
 
 
-def usage_row(usage: Usage) -> Row:
-    """The six columns of a usage."""
+def _usage_row(usage: Usage) -> Row:
     return {f"{name}_tokens": getattr(usage, name) for name in _USAGE}
 
 
@@ -184,13 +71,12 @@ def _usage_of(row: RowMapping) -> Usage:
     return Usage(*(row[f"{name}_tokens"] for name in _USAGE))
 
 
-def error_text(error: Mapping[str, str | None] | None) -> str | None:
-    """The column of an error object."""
-    return None if error is None else _encode(error)
+def _error_text(error: Mapping[str, str | None] | None) -> str | None:
+    return None if error is None else json_text(error)
 
 
 def _error_of(value: str | None, what: str) -> Mapping[str, str | None] | None:
-    return None if value is None else _decode(_error_decoder, value, what)
+    return None if value is None else json_of(ERROR, value, what)
 
 
 # Conversations
@@ -206,9 +92,9 @@ def conversation_row(owner: str, conversation: Conversation) -> Row:
         "layout": conversation.layout,
         "marker_policy": conversation.marker_policy,
         "system_prompt": conversation.system_prompt,
-        "tools": _encode(conversation.tools),
-        "created_at": moment(conversation.created_at),
-        "updated_at": moment(conversation.updated_at),
+        "tools": json_text(conversation.tools),
+        "created_at": moment_text(conversation.created_at),
+        "updated_at": moment_text(conversation.updated_at),
         "head": conversation.head,
         "running_turn": conversation.running_turn,
     }
@@ -223,7 +109,7 @@ def conversation_of(row: RowMapping) -> Conversation:
         layout=row["layout"],
         marker_policy=row["marker_policy"],
         system_prompt=row["system_prompt"],
-        tools=_decode(_tools_decoder, row["tools"], f"conversation {row['id']}"),
+        tools=json_of(TOOLS, row["tools"], f"conversation {row['id']}"),
         created_at=datetime.fromisoformat(row["created_at"]),
         updated_at=datetime.fromisoformat(row["updated_at"]),
         head=row["head"],
@@ -244,7 +130,7 @@ def file_row(owner: str, file: File) -> Row:
         "size": file.size,
         "status": file.status,
         "tokens": file.tokens,
-        "created_at": moment(file.created_at),
+        "created_at": moment_text(file.created_at),
         "pages": file.pages,
         "code": file.code,
         "reason": file.reason,
@@ -278,7 +164,7 @@ def file_text_of(row: RowMapping) -> str:
     try:
         return bytes(row["data"]).decode()
     except UnicodeDecodeError as error:
-        raise StoreFailed(f"A stored row is damaged: the text of {row['file_id']}.") from error
+        raise damaged(f"the text of {row['file_id']}", error) from error
 
 
 def attachment_of(row: RowMapping, texts: Mapping[str, str]) -> Attachment:
@@ -308,7 +194,7 @@ def turn_row(owner: str, turn: NewTurn, parent_id: str | None, at: datetime) -> 
         "run_id": turn.run_id,
         "model": turn.model,
         "status": TurnStatus.RUNNING.value,
-        "started_at": moment(at),
+        "started_at": moment_text(at),
     }
 
 
@@ -322,8 +208,20 @@ def user_message_row(owner: str, turn: NewTurn) -> Row:
         "role": "user",
         "parts": parts_text([Text(turn.text)]),
         "tokens": turn.tokens,
-        "sent_at": local_moment(turn.sent_at),
+        "sent_at": local_moment_text(turn.sent_at),
         "timezone": turn.timezone,
+    }
+
+
+def turn_end_row(end: TurnEnd, requests: Iterable[RequestEnd]) -> Row:
+    """What the end of a turn changes in its row; `requests` are those to add up."""
+    spent = list(requests)
+    return {
+        "status": end.status.value,
+        "finished_at": moment_text(end.finished_at),
+        "error": _error_text(end.error),
+        "cost": sum(one.cost for one in spent),
+        **_usage_row(sum((one.usage for one in spent), Usage())),
     }
 
 
@@ -351,7 +249,7 @@ def _answer_parts(row: RowMapping) -> tuple[AnswerPart, ...]:
     parts = parts_of(row["parts"], f"message {row['id']}")
     answer = tuple(part for part in parts if not isinstance(part, ToolResult))
     if len(answer) != len(parts):
-        raise StoreFailed(f"A stored row is damaged: message {row['id']} holds a tool result in its answer.")
+        raise damaged(f"message {row['id']}", "a tool result in an answer")
     return answer
 
 
@@ -362,7 +260,7 @@ def step_of(row: RowMapping) -> Step:
         id=row["id"],
         model=row["model"],
         parts=_answer_parts(row),
-        stop_reason=StopReason(row["stop_reason"]),
+        stop_reason=word_of(StopReason, row["stop_reason"], f"message {row['id']}"),
         made_after=row["made_after"],
         tokens=row["tokens"],
         reminder=row["reminder"],
@@ -377,15 +275,22 @@ def user_message_of(row: RowMapping, attachments: tuple[Attachment, ...]) -> Use
     return UserMessage(row["id"], text, sent_at, row["timezone"], row["tokens"], attachments)
 
 
-def turn_of(turn_id: str, status: str, rows: Sequence[RowMapping], attachments: tuple[Attachment, ...]) -> Turn:
+def turn_of(turn_id: str, status: str, rows: Sequence[RowMapping], attached: Attached) -> Turn:
     """The canonical turn of its message rows, the user message first."""
+    if not rows:
+        raise damaged(f"turn {turn_id}", "no messages")
     user, *steps = rows
-    return Turn(turn_id, user_message_of(user, attachments), tuple(map(step_of, steps)), TurnStatus(status))
+    return Turn(
+        turn_id,
+        user_message_of(user, attached.get(user["id"], ())),
+        tuple(map(step_of, steps)),
+        word_of(TurnStatus, status, f"turn {turn_id}"),
+    )
 
 
-def turn_record_of(row: RowMapping, rows: Sequence[RowMapping], attachments: tuple[Attachment, ...]) -> TurnRecord:
+def turn_record_of(row: RowMapping, rows: Sequence[RowMapping], attached: Attached) -> TurnRecord:
     """The turn as clients see it, of its row and its message rows."""
-    turn = turn_of(row["id"], row["status"], rows, attachments)
+    turn = turn_of(row["id"], row["status"], rows, attached)
     return TurnRecord(
         id=turn.id,
         conversation_id=row["conversation_id"],
@@ -422,31 +327,31 @@ def request_row(owner: str, record: RequestRecord, base: str | None, shared: int
         "model": record.model,
         "layout": record.layout,
         "marker_policy": record.marker_policy,
-        "at": moment(record.at),
-        "head": _encode(record.head),
+        "at": moment_text(record.at),
+        "head": json_text(record.head),
         "letters": record.letters,
         "base": base,
         "shared": shared,
         "depth": depth,
         "length": len(record.segments),
-        "segments": _encode(record.segments[shared:]),
-        "zones": _encode(record.zones),
-        "markers": _encode(record.markers),
-        "notes": _encode(record.notes),
+        "segments": json_text(record.segments[shared:]),
+        "zones": json_text(record.zones),
+        "markers": json_text(record.markers),
+        "notes": json_text(record.notes),
         "estimate": record.estimate,
         "budget": record.budget,
         "predicted_read": record.predicted_read,
         "predicted_written": record.predicted_written,
         "provider_request_id": record.provider_request_id,
         "cost": record.cost,
-        "error": error_text(record.error),
-        **({} if record.usage is None else usage_row(record.usage)),
+        "error": _error_text(record.error),
+        **({} if record.usage is None else _usage_row(record.usage)),
     }
 
 
 def segments_of(value: str, what: str) -> tuple[StoredSegment, ...]:
     """The segments of a column; raises `StoreFailed` naming `what` when it is damaged."""
-    return _decode(_segments_decoder, value, what)
+    return json_of(SEGMENTS, value, what)
 
 
 def request_of(row: RowMapping, segments: tuple[StoredSegment, ...]) -> RequestRecord:
@@ -462,12 +367,12 @@ def request_of(row: RowMapping, segments: tuple[StoredSegment, ...]) -> RequestR
         layout=row["layout"],
         marker_policy=row["marker_policy"],
         at=datetime.fromisoformat(row["at"]),
-        head=_decode(_object_decoder, row["head"], what),
+        head=json_of(HEAD, row["head"], what),
         letters=row["letters"],
         segments=segments,
-        zones=_decode(_zones_decoder, row["zones"], what),
-        markers=_decode(_markers_decoder, row["markers"], what),
-        notes=_decode(_notes_decoder, row["notes"], what),
+        zones=json_of(ZONES, row["zones"], what),
+        markers=json_of(MARKERS, row["markers"], what),
+        notes=json_of(NOTES, row["notes"], what),
         estimate=row["estimate"],
         budget=row["budget"],
         predicted_read=row["predicted_read"],
@@ -477,6 +382,17 @@ def request_of(row: RowMapping, segments: tuple[StoredSegment, ...]) -> RequestR
         cost=row["cost"],
         error=_error_of(row["error"], what),
     )
+
+
+def bill_row(end: RequestEnd) -> Row:
+    """What a request was billed."""
+    return {**_usage_row(end.usage), "cost": end.cost}
+
+
+def request_end_row(end: RequestEnd) -> Row:
+    """What the end of a request changes in its row."""
+    named = {} if end.provider_request_id is None else {"provider_request_id": end.provider_request_id}
+    return {**bill_row(end), **named, "error": _error_text(end.error)}
 
 
 def block_row(owner: str, conversation_id: str, block: StoredBlock) -> Row:
@@ -505,13 +421,13 @@ def decision_row(owner: str, conversation_id: str, decision_id: str, at: datetim
         "id": decision_id,
         "owner": owner,
         "conversation_id": conversation_id,
-        "at": moment(at),
+        "at": moment_text(at),
         "kind": decision.kind.value,
         "subject": decision.subject,
         "outcome": decision.outcome,
         "who": decision.who,
         "why": decision.why,
-        "numbers": _encode(decision.numbers),
+        "numbers": json_text(decision.numbers),
         "first_changed": decision.first_changed,
     }
 
@@ -519,12 +435,12 @@ def decision_row(owner: str, conversation_id: str, decision_id: str, at: datetim
 def decision_of(row: RowMapping) -> StoredDecision:
     """The decision of a row."""
     decision = Decision(
-        kind=DecisionKind(row["kind"]),
+        kind=word_of(DecisionKind, row["kind"], f"decision {row['id']}"),
         subject=row["subject"],
         outcome=row["outcome"],
         who=row["who"],
         why=row["why"],
-        numbers=_decode(_numbers_decoder, row["numbers"], f"decision {row['id']}"),
+        numbers=json_of(NUMBERS, row["numbers"], f"decision {row['id']}"),
         first_changed=row["first_changed"],
     )
     return StoredDecision(row["id"], datetime.fromisoformat(row["at"]), decision)

@@ -10,7 +10,7 @@ from sqlalchemy import URL, Connection, inspect, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from lamella.core.errors import ConfigurationError, StoreFailed
-from lamella.storage.database import plain_errors
+from lamella.storage.failures import plain_errors
 from lamella.storage.sqlite import sqlite_engine, sqlite_url
 
 HEAD = "0001"

@@ -11,6 +11,7 @@ from lamella.core.errors import NotFound, StoreFailed
 from lamella.core.records import Caller, NewRequest, RequestRecord, StoredBlock, StoredSegment
 from lamella.storage.conversations import find_conversation
 from lamella.storage.database import Verbs, insert_missing
+from lamella.storage.failures import damaged
 from lamella.storage.mapping import block_of, block_row, decision_row, request_of, request_row, segments_of
 from lamella.storage.schema import blocks, decisions, requests
 from lamella.storage.turns import find_turn
@@ -39,7 +40,7 @@ def _segments(found: Found, request_id: str) -> tuple[StoredSegment, ...]:
     while wanted:
         row = found.get(current)
         if row is None:
-            raise StoreFailed(f"A stored row is damaged: request {request_id} lacks a base.")
+            raise damaged(f"request {request_id}", "a base is missing")
         if wanted > row["shared"]:
             own = segments_of(row["segments"], f"request {current}")
             pieces.append(own[: wanted - row["shared"]])
@@ -143,5 +144,5 @@ class RequestVerbs(Verbs):
                 )
                 found.update((row["digest"], block_of(row)) for row in (await connection.execute(query)).mappings())
         if len(found) < len(distinct):
-            raise StoreFailed(f"A stored row is damaged: request {request_id} lacks blocks.")
+            raise damaged(f"request {request_id}", "blocks are missing")
         return tuple(found[digest] for digest in digests)

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import CTE, RowMapping, Select, insert, literal, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from lamella.core.errors import NotFound, StoreFailed
+from lamella.core.errors import NotFound
 from lamella.core.messages import Attachment, Turn, TurnStatus, UserMessage
 from lamella.core.records import (
     Caller,
@@ -24,21 +24,22 @@ from lamella.core.records import (
     TurnRecord,
     UnfinishedTurn,
 )
-from lamella.core.tokens import Usage
+from lamella.storage.columns import fixed_offset, moment_text
 from lamella.storage.conversations import find_conversation, turn_in_progress
 from lamella.storage.database import Verbs
+from lamella.storage.failures import damaged
 from lamella.storage.files import find_texts
 from lamella.storage.mapping import (
+    Attached,
     attachment_of,
-    error_text,
+    bill_row,
     file_of,
-    fixed_offset,
-    moment,
+    request_end_row,
     step_row,
+    turn_end_row,
     turn_of,
     turn_record_of,
     turn_row,
-    usage_row,
     user_message_row,
 )
 from lamella.storage.pages import page
@@ -60,8 +61,7 @@ _MESSAGE = (
     messages.c.timezone,
 )
 
-Ids = Select[tuple[str]]
-"""A query that gives turn ids."""
+TurnIds = Select[tuple[str]]
 
 
 def title_of(text: str) -> str:
@@ -69,9 +69,9 @@ def title_of(text: str) -> str:
     line = next((" ".join(line.split()) for line in text.splitlines() if line.strip()), "")
     if len(line) <= _TITLE_LENGTH:
         return line
-    head = line[:_TITLE_LENGTH]
-    words, space, _ = head.rpartition(" ")
-    return f"{words if space else head[:-1]}…"
+    head = line[: _TITLE_LENGTH - 1]
+    words = line[:_TITLE_LENGTH].rpartition(" ")[0]
+    return f"{words if len(words) > _TITLE_LENGTH // 3 else head}…"
 
 
 async def find_turn(connection: AsyncConnection, caller: Caller, turn_id: str) -> RowMapping:
@@ -91,9 +91,7 @@ def _line(caller: Caller, head: str) -> CTE:
     return line.union_all(older)
 
 
-async def _attachments(
-    connection: AsyncConnection, caller: Caller, turn_ids: Ids
-) -> Mapping[str, tuple[Attachment, ...]]:
+async def _attachments(connection: AsyncConnection, caller: Caller, turn_ids: TurnIds) -> Attached:
     """The attachments of these turns by message, each file's text loaded once."""
     query = (
         select(
@@ -136,7 +134,7 @@ async def _records(connection: AsyncConnection, caller: Caller, rows: Sequence[R
     )
     by_turn = _by_turn((await connection.execute(query)).mappings().all())
     attached = await _attachments(connection, caller, turn_ids)
-    return tuple(turn_record_of(row, by_turn[row["id"]], attached[by_turn[row["id"]][0]["id"]]) for row in rows)
+    return tuple(turn_record_of(row, by_turn.get(row["id"], ()), attached) for row in rows)
 
 
 async def _wanted_files(connection: AsyncConnection, caller: Caller, file_ids: Sequence[str]) -> list[File]:
@@ -184,34 +182,30 @@ async def _attach(
     )
 
 
-async def _end_requests(connection: AsyncConnection, caller: Caller, end: TurnEnd) -> dict[int, Mapping[str, Any]]:
-    """Store what became of the requests; gives usage and cost by the step that each chat request made.
+async def _end_requests(
+    connection: AsyncConnection, caller: Caller, turn_id: str, ended: Mapping[str, RequestEnd]
+) -> Mapping[int, Mapping[str, Any]]:
+    """Store what became of the requests; gives usage and cost by the place of the step that a chat request made.
 
     A step that was sent twice belongs to its last request.
     """
-    ended: dict[str, RequestEnd] = {one.request_id: one for one in end.requests}
     query = (
         select(requests.c.id, requests.c.step, requests.c.purpose)
-        .where(requests.c.turn_id == end.turn_id, requests.c.owner == caller.user_id)
+        .where(requests.c.turn_id == turn_id, requests.c.owner == caller.user_id)
         .order_by(requests.c.at, requests.c.id)
     )
     rows = (await connection.execute(query)).mappings().all()
     if unknown := ended.keys() - {row["id"] for row in rows}:
-        raise NotFound(f"There is no request {min(unknown)} in turn {end.turn_id}.", param="request_id")
-    by_number: dict[int, Mapping[str, Any]] = {}
-    for row in rows:
-        one = ended.get(row["id"])
-        if one is None:
-            continue
-        bill = {**usage_row(one.usage), "cost": one.cost}
-        values = {**bill, "error": error_text(one.error)}
-        if one.provider_request_id is not None:
-            values["provider_request_id"] = one.provider_request_id
+        raise NotFound(f"There is no request {min(unknown)} in turn {turn_id}.", param="request_id")
+    for one in ended.values():
         mine = (requests.c.id == one.request_id, requests.c.owner == caller.user_id)
-        await connection.execute(update(requests).where(*mine).values(**values))
-        if row["purpose"] == "chat":
-            by_number[row["step"]] = bill
-    return dict(enumerate(by_number[number] for number in sorted(by_number)))
+        await connection.execute(update(requests).where(*mine).values(**request_end_row(one)))
+    last_of = {row["step"]: row["id"] for row in rows if row["purpose"] == "chat"}
+    return {
+        place: bill_row(ended[last_of[number]])
+        for place, number in enumerate(sorted(last_of))
+        if last_of[number] in ended
+    }
 
 
 class TurnVerbs(Verbs):
@@ -244,7 +238,7 @@ class TurnVerbs(Verbs):
                 head=turn.id,
                 running_turn=turn.id,
                 title=conversation.title or title_of(turn.text),
-                updated_at=moment(at),
+                updated_at=moment_text(at),
                 next_document=conversations.c.next_document + len(turn.file_ids),
             )
             .returning(conversations.c.next_document)
@@ -268,10 +262,8 @@ class TurnVerbs(Verbs):
             by_turn = _by_turn((await connection.execute(query)).mappings().all())
             attached = await _attachments(connection, caller, select(line.c.id))
         if conversation.head not in by_turn:
-            raise StoreFailed(f"A stored row is damaged: the turns of conversation {conversation_id} are missing.")
-        return tuple(
-            turn_of(turn_id, rows[0]["status"], rows, attached[rows[0]["id"]]) for turn_id, rows in by_turn.items()
-        )
+            raise damaged(f"conversation {conversation_id}", "its turns are missing")
+        return tuple(turn_of(turn_id, rows[0]["status"], rows, attached) for turn_id, rows in by_turn.items())
 
     async def turn(self, caller: Caller, turn_id: str) -> TurnRecord:
         """One turn."""
@@ -292,28 +284,24 @@ class TurnVerbs(Verbs):
     async def finish_turn(self, caller: Caller, end: TurnEnd) -> None:
         """Store steps, results, usage and status. A turn that has ended already stays as it is."""
         rows = [step_row(caller.user_id, end.turn_id, seq, step) for seq, step in enumerate(end.steps, start=1)]
-        ended = {
-            "status": end.status.value,
-            "finished_at": moment(end.finished_at),
-            "error": error_text(end.error),
-            "cost": sum(one.cost for one in end.requests),
-            **usage_row(sum((one.usage for one in end.requests), Usage())),
-        }
-        running = TurnStatus.RUNNING.value
+        ended = {one.request_id: one for one in end.requests}
+        running = turns.c.status == TurnStatus.RUNNING.value
+        mine = (turns.c.id == end.turn_id, turns.c.owner == caller.user_id)
         async with self._database.writing() as connection:
             turn = await find_turn(connection, caller, end.turn_id)
-            if turn["status"] != running:
+            result = await connection.execute(
+                update(turns).where(*mine, running).values(**turn_end_row(end, ended.values()))
+            )
+            if result.rowcount == 0:
                 return
-            mine = (turns.c.id == end.turn_id, turns.c.owner == caller.user_id)
-            await connection.execute(update(turns).where(*mine).values(**ended))
-            bills = await _end_requests(connection, caller, end)
+            bills = await _end_requests(connection, caller, end.turn_id, ended)
             if rows:
                 await connection.execute(insert(messages), [{**row, **bills.get(i, {})} for i, row in enumerate(rows)])
             await connection.execute(
                 update(conversations)
                 .where(conversations.c.id == turn["conversation_id"], conversations.c.owner == caller.user_id)
                 .where(conversations.c.running_turn == end.turn_id)
-                .values(running_turn=None, updated_at=ended["finished_at"])
+                .values(running_turn=None, updated_at=moment_text(end.finished_at))
             )
 
     async def unfinished_turns(self) -> tuple[UnfinishedTurn, ...]:

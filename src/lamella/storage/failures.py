@@ -1,0 +1,64 @@
+"""What can go wrong with stored data, in plain words: statements, values and traces stay out of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+
+from lamella.core.errors import InvalidRequest, StoreFailed
+
+_RESTORE = "Restore the data folder from a backup."
+
+_EXPLANATIONS = (
+    ("database or disk is full", "The disk is full: nothing was stored.", "Free some space, then try again."),
+    ("database is locked", "The database is locked by another program.", "End the other program, then try again."),
+    ("malformed", "The database file is damaged.", _RESTORE),
+    ("file is not a database", "The database file is damaged.", _RESTORE),
+    ("no such table", "The database lacks a table.", _RESTORE),
+    ("unable to open database file", "The database file cannot be opened.", "Is the data folder there, and yours?"),
+    ("readonly database", "The database file cannot be written.", "Is the data folder writable?"),
+    ("disk i/o error", "The disk failed while the database was used.", "Look at the disk and its free space."),
+    ("no active connection", "The database is closed.", None),
+    ("connection closed", "The database is closed.", None),
+)
+
+
+def failure(error: SQLAlchemyError) -> StoreFailed:
+    """An error of the database as the store raises it."""
+    cause = str(getattr(error, "orig", None) or type(error).__name__)
+    if isinstance(error, IntegrityError):
+        return StoreFailed(f"The rows do not fit what is stored: {cause}.")
+    for symptom, message, hint in _EXPLANATIONS:
+        if symptom in cause.lower():
+            return StoreFailed(message, hint=hint)
+    return StoreFailed(f"The database failed: {cause}.")
+
+
+def damaged(what: str, detail: object) -> StoreFailed:
+    """A row that can be read but makes no sense."""
+    return StoreFailed(f"A stored row is damaged: {what} ({detail}).", hint=_RESTORE)
+
+
+@contextmanager
+def unicode_only() -> Iterator[None]:
+    """Text that no database can hold is the caller's fault."""
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        half = ord(error.object[error.start])
+        raise InvalidRequest(
+            f"The text holds half of a surrogate pair (U+{half:04X}), which is no character.",
+            hint="Send valid Unicode text.",
+        ) from error
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Turn errors of the database into `StoreFailed`."""
+    try:
+        with unicode_only():
+            yield
+    except SQLAlchemyError as error:
+        raise failure(error) from error
