@@ -33,6 +33,7 @@ class Call:
     request_id: str
     reply_id: str | None
     rate: float
+    betas: frozenset[str]
 
 
 def key_of(request: Request) -> str:
@@ -56,15 +57,15 @@ async def open_call(request: Request, simulator: Simulator, wire: Wire) -> Call:
     """Reads the body and starts its record; what may fail comes in `start_call`, when errors can be worded."""
     body = await request.body()
     reply_id = request.headers.get("x-sim-reply")
+    betas = frozenset(beta.strip() for beta in request.headers.get("anthropic-beta", "").split(","))
     record = simulator.open_record(wire, request.url.path, body, simulator.clock.now(), reply_id)
-    return Call(body, "", record.at, record, simulator.identifier("req_", record.serial), reply_id, 0.0)
+    return Call(body, "", record.at, record, simulator.identifier("req_", record.serial), reply_id, 0.0, betas)
 
 
 def start_call(call: Call, request: Request, simulator: Simulator) -> None:
     call.account = call.record.account = authenticate(request, simulator)
     call.now = call.record.at = request_time(request, simulator)
     call.rate = request_rate(request, simulator)
-    simulator.admit(call.account, call.now)
 
 
 def request_time(request: Request, simulator: Simulator) -> float:

@@ -46,8 +46,8 @@ class Model:
     keeps_thinking: bool = True
     """False: only the thinking of the last turn stays in context (PROVIDERS 1.5)."""
     prefix_check: bool = False
-    adaptive_only: bool = True
-    """`thinking.type = enabled` is a 400 (4.7 and later)."""
+    thinking_types: tuple[str, ...] = ("adaptive", "disabled")
+    """`enabled` is a 400 on 4.7 and later, `disabled` on models that always think."""
     default_effort: str = "high"
     forced_tool_choice: bool = True
     system_messages: bool = False
@@ -71,35 +71,41 @@ def gpt(input_price: float, output: float, read: float, *, paid_writes: bool = T
 
 ANTHROPIC: tuple[Wire, ...] = ("anthropic",)
 OPENAI: tuple[Wire, ...] = ("openai",)
+ALWAYS = ("adaptive",)
+BOTH = ("adaptive", "enabled", "disabled")
+BUDGETED = ("enabled", "disabled")
+BETWEEN = ("adaptive", "between_tools", "disabled")
 
 MODELS: tuple[Model, ...] = (
-    Model("claude-fable-5-1", ANTHROPIC, claude(10, 50, 0.25), minimum=512, thinking="always",
+    Model("claude-fable-5-1", ANTHROPIC, claude(10, 50, 0.25), minimum=512, thinking="always", thinking_types=ALWAYS,
           prefix_check=True, system_messages=True, tool_prompt=354),
-    Model("claude-opus-5-5", ANTHROPIC, claude(4, 20, 0.20), minimum=512, thinking="always", prefix_check=True,
-          default_effort="medium", forced_tool_choice=False, system_messages=True),
+    Model("claude-opus-5-5", ANTHROPIC, claude(4, 20, 0.20), minimum=512, thinking="always", thinking_types=ALWAYS,
+          prefix_check=True, default_effort="medium", forced_tool_choice=False, system_messages=True),
     Model("claude-sonnet-5-5", ANTHROPIC, claude(2, 10, 0.10), minimum=512, thinking="on", prefix_check=True,
+          thinking_types=BETWEEN,
           forced_tool_choice=False, system_messages=True, tool_prompt=354),
     Model("claude-haiku-5-5", ANTHROPIC, claude(0.10, 0.50, 0.01, 100_000, 5.0), minimum=512, prefix_check=True,
           system_messages=True, tool_prompt=496),
     Model("claude-opus-5", ANTHROPIC, claude(5, 25, 0.50), minimum=512, thinking="on", system_messages=True),
     Model("claude-opus-4-8", ANTHROPIC, claude(5, 25, 0.50), minimum=1_024, system_messages=True),
     Model("claude-opus-4-7", ANTHROPIC, claude(5, 25, 0.50), minimum=2_048),
-    Model("claude-opus-4-6", ANTHROPIC, claude(5, 25, 0.50), minimum=4_096, token_factor=1.1, adaptive_only=False),
+    Model("claude-opus-4-6", ANTHROPIC, claude(5, 25, 0.50), minimum=4_096, token_factor=1.1, thinking_types=BOTH),
     Model("claude-sonnet-5", ANTHROPIC, claude(2, 10, 0.20), tool_prompt=354),
-    Model("claude-sonnet-4-6", ANTHROPIC, claude(3, 15, 0.30), token_factor=1.1, adaptive_only=False,
+    Model("claude-sonnet-4-6", ANTHROPIC, claude(3, 15, 0.30), token_factor=1.1, thinking_types=BOTH,
           tool_prompt=354),
     Model("claude-haiku-4-5", ANTHROPIC, claude(1, 5, 0.10), window=200_000, max_output=64_000, minimum=4_096,
-          token_factor=1.1, keeps_thinking=False, adaptive_only=False, prefill=True, tool_prompt=496),
+          token_factor=1.1, keeps_thinking=False, thinking_types=BUDGETED, prefill=True, tool_prompt=496),
     Model("lamella-demo", ("anthropic", "openai"), claude(2, 10, 0.10), window=200_000, minimum=512,
           system_messages=True, tool_prompt=354),
-    Model("gpt-6.1-sol", OPENAI, gpt(2, 10, 0.10), token_factor=1.0),
-    Model("gpt-6.1-terra", OPENAI, gpt(1, 5, 0.05), token_factor=1.0),
-    Model("gpt-6-luna", OPENAI, gpt(0.10, 0.50, 0.01), token_factor=1.0),
-    Model("gpt-6-astra", OPENAI, gpt(10, 50, 1.0), token_factor=1.0),
-    Model("gpt-5.6", OPENAI, gpt(4, 20, 0.40), token_factor=1.0),
-    Model("gpt-5.5", OPENAI, gpt(5, 30, 0.50, paid_writes=False), token_factor=1.0, cache_rules="tokens",
+    Model("gpt-6.1-sol", OPENAI, gpt(2, 10, 0.10), thinking="on", token_factor=1.0),
+    Model("gpt-6.1-terra", OPENAI, gpt(1, 5, 0.05), thinking="on", token_factor=1.0),
+    Model("gpt-6-luna", OPENAI, gpt(0.10, 0.50, 0.01), thinking="on", token_factor=1.0),
+    Model("gpt-6-astra", OPENAI, gpt(10, 50, 1.0), thinking="on", token_factor=1.0),
+    Model("gpt-5.6", OPENAI, gpt(4, 20, 0.40), thinking="on", token_factor=1.0),
+    Model("gpt-5.5", OPENAI, gpt(5, 30, 0.50, paid_writes=False), thinking="on", token_factor=1.0, cache_rules="tokens",
           minimum=2_048, token_step=2_048, idle_seconds=1_800),
-    Model("gpt-5.4", OPENAI, gpt(2.5, 15, 0.25, paid_writes=False), token_factor=1.0, cache_rules="tokens"),
+    Model("gpt-5.4", OPENAI, gpt(2.5, 15, 0.25, paid_writes=False), thinking="on", token_factor=1.0,
+          cache_rules="tokens"),
 )  # fmt: skip
 
 BY_ID = {model.id: model for model in MODELS}
@@ -112,5 +118,5 @@ def find(name: str, wire: Wire) -> Model | None:
     if wire == "anthropic" and name.startswith("claude-"):
         return Model(name, ANTHROPIC, claude(5, 25, 0.50), window=200_000, max_output=64_000, minimum=4_096)
     if wire == "openai" and name.startswith("gpt-"):
-        return Model(name, OPENAI, gpt(5, 30, 0.50), window=400_000, token_factor=1.0)
+        return Model(name, OPENAI, gpt(5, 30, 0.50), window=400_000, thinking="on", token_factor=1.0)
     return None

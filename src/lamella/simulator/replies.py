@@ -45,6 +45,8 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One answer of the model, as POST /_sim/replies takes it; absent numbers are counted or taken from settings."""
 
     text: str = ""
+    rule: Literal["answer", "keep_facts"] | None = None
+    """Instead of a text: what the answerer says, or every sentence of the request that holds a FACT-… word."""
     reasoning: str | Reasoning | None = None
     tool_calls: tuple[ToolCall, ...] = ()
     output_tokens: int | None = None

@@ -45,6 +45,8 @@ class Settings:
     """The account was created since 31 Aug 2026: a changed prefix is a 400 unless the request asks for drop_block."""
     clear_at_may_vanish: bool = False
     """Removing a turn-scoped system message later does not break the prefix of thinking made after it."""
+    missing_thinking_refused: bool = True
+    """Inside a tool loop the thinking of the running turn must come back."""
     require_beta_headers: bool = True
 
     openai_minimum: int = 1_024

@@ -49,6 +49,8 @@ class Simulator:
         self.ledger = Ledger()
         self.replies: dict[str, Reply] = {}
         self.records: deque[Record] = deque()
+        self.thought_calls: set[bytes] = set()
+        """Tool calls that were made after thinking, see `anthropic.thinking.check_complete`."""
         self._record_bytes = 0
         self._fired: Counter[str] = Counter()
         self._serials = itertools.count(1)
@@ -59,6 +61,7 @@ class Simulator:
         self.ledger.clear()
         self.replies.clear()
         self.records.clear()
+        self.thought_calls.clear()
         self._record_bytes = 0
         self._fired.clear()
         self._spent.clear()

@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lamella.simulator.access import Call, content_fault, cut_of, pace_of, raise_early
-from lamella.simulator.anthropic import markers, signature
+from lamella.simulator.answerer.speaking import speak
+from lamella.simulator.anthropic import markers, signature, thinking
 from lamella.simulator.anthropic.encoder import MessageEncoder, full_usage
+from lamella.simulator.anthropic.history import check_history
+from lamella.simulator.anthropic.listening import conversation
 from lamella.simulator.anthropic.prompt import Sealer, build, has_image, salts, thinks
 from lamella.simulator.anthropic.request import MessagesRequest, WireBlock, flatten
+from lamella.simulator.anthropic.validation import check_parameters
 from lamella.simulator.blocks import Prefix
 from lamella.simulator.cache import anthropic as cache
 from lamella.simulator.cache.ledger import Outcome
@@ -19,6 +23,16 @@ from lamella.simulator.models import Model
 from lamella.simulator.replies import Draft, Fault, Reply
 from lamella.simulator.state import Simulator
 from lamella.simulator.stream import Cut, Pace
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A request that the API takes: what the model is shown, hashed and counted."""
+
+    request: MessagesRequest
+    model: Model
+    admitted: thinking.Admitted
+    prefix: Prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,54 +47,86 @@ class Answer:
     fault: Fault | None
 
 
+def accept(request: MessagesRequest, model: Model, call: Call, simulator: Simulator) -> Accepted:
+    """Checks a request and seals its prompt. Raises 400 where the API would."""
+    settings = simulator.settings
+    check_parameters(request, model, call.betas, require_betas=settings.require_beta_headers)
+    blocks = flatten(request)
+    check_history(request, blocks, model)
+    reader = thinking.Reader(
+        call.account, model, thinks(request, model), thinking.on_mismatch(request.thinking), settings
+    )
+    if reader.thinks and settings.missing_thinking_refused:
+        thinking.check_complete(blocks, simulator.thought_calls, settings)
+    admitted = thinking.admit(blocks, reader)
+    prefix = sealed_prefix(request, model, call.account, admitted.blocks, simulator)
+    if prefix.total > model.window:
+        raise invalid(f"prompt is too long: {prefix.total} tokens > {model.window} maximum")
+    return Accepted(request, model, admitted, prefix)
+
+
 def sealed_prefix(
     request: MessagesRequest, model: Model, account: str, blocks: Sequence[WireBlock], simulator: Simulator
 ) -> Prefix:
     placed = markers.place(blocks, request.cache_control, simulator.settings.max_markers)
     sealer = Sealer(simulator.counter, simulator.settings, model)
     salted = salts(request, model, account, has_image(blocks), simulator.settings)
-    return build(request, blocks, placed, sealer, salted)
+    return build(blocks, placed, sealer, salted)
 
 
-def check_window(prefix: Prefix, model: Model) -> None:
-    if prefix.total > model.window:
-        raise invalid(f"prompt is too long: {prefix.total} tokens > {model.window} maximum")
-
-
-def answer(request: MessagesRequest, model: Model, call: Call, simulator: Simulator) -> Answer:
-    blocks = flatten(request)
-    prefix = sealed_prefix(request, model, call.account, blocks, simulator)
-    check_window(prefix, model)
-    reply = simulator.scripted(call.reply_id) or Reply(text="ok")
-    fault = simulator.fault(call.reply_id, reply)
+def answer(accepted: Accepted, call: Call, simulator: Simulator) -> Answer:
+    """Decides the whole answer and enters it in ledger and log."""
+    request, model = accepted.request, accepted.model
+    script = simulator.scripted(call.reply_id)
+    fault = simulator.fault(call.reply_id, script)
     raise_early(fault)
-    outcome = cache.account(prefix, model.minimum, simulator.ledger, call.now, simulator.settings)
+    reply = speak(script, lambda: conversation(request, accepted.admitted.blocks))
+    outcome = cache.account(accepted.prefix, model.minimum, simulator.ledger, call.now, simulator.settings)
     pace = pace_of(reply, fault, call, simulator)
-    simulator.ledger.commit(outcome, call.now, call.now + pace.first)
+    if fault is None or fault.name != "drop_before":
+        simulator.ledger.commit(outcome, call.now, call.now + pace.first)
     simulator.spend(call.account, call.now, outcome.total - outcome.read)
-    draft = make_draft(request, model, reply, fault, call, simulator)
+    draft = make_draft(accepted, reply, fault, call, simulator)
     record(call, model, outcome, draft)
+    reports = thinking.BETA in call.betas
     encoder = MessageEncoder(
-        simulator.identifier("msg_", call.record.serial), call.request_id, request.model, outcome, draft
+        id=simulator.identifier("msg_", call.record.serial),
+        request_id=call.request_id,
+        model=request.model,
+        outcome=outcome,
+        draft=draft,
+        hide_thinking=(request.thinking or {}).get("display") == "omitted",
+        transformations=accepted.admitted.transformations if reports else None,
     )
-    chunk = reply.chunk or simulator.settings.chunk
-    return Answer(draft, encoder, pace, chunk, cut_of(fault), fault)
+    return Answer(draft, encoder, pace, reply.chunk or simulator.settings.chunk, cut_of(fault), fault)
 
 
-def make_draft(
-    request: MessagesRequest, model: Model, reply: Reply, fault: Fault | None, call: Call, simulator: Simulator
-) -> Draft:
-    settings = simulator.settings
+def make_draft(accepted: Accepted, reply: Reply, fault: Fault | None, call: Call, simulator: Simulator) -> Draft:
+    """The answer, its thinking bound to the request; remembers which calls came after thinking."""
+    settings, model, admitted = simulator.settings, accepted.model, accepted.admitted
     serial = simulator.identifier("", call.record.serial)
     factor = settings.token_factor or model.token_factor
-    limits = Limits(factor, request.max_tokens, thinks(request, model), "toolu_", serial)
+    thinking_on = thinks(accepted.request, model)
+    limits = Limits(factor, accepted.request.max_tokens, thinking_on, "toolu_", serial)
 
     def sign(text: str, tokens: int) -> str:
-        seal = signature.Seal(call.account, model.id, "", "", serial, tokens, signature.fingerprint(text))
+        seal = signature.Seal(
+            account=call.account,
+            model=model.id,
+            prefix=admitted.prefix.hex(),
+            previous=admitted.previous,
+            id=serial,
+            tokens=tokens,
+            text=signature.fingerprint(text),
+        )
         return signature.sign(seal, settings.seed)
 
     name, when = content_fault(fault)
-    return compose(reply, name, when, limits, sign)
+    draft = compose(reply, name, when, limits, sign)
+    if any(part.kind == "thinking" for part in draft.parts):
+        calls = (part.call.id for part in draft.parts if part.call is not None)
+        simulator.thought_calls.update(thinking.call_key(admitted.prefix, identifier) for identifier in calls)
+    return draft
 
 
 def record(call: Call, model: Model, outcome: Outcome, draft: Draft) -> None:

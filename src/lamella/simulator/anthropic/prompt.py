@@ -7,26 +7,12 @@ from typing import Any
 
 from lamella.simulator.anthropic import signature
 from lamella.simulator.anthropic.request import MessagesRequest, WireBlock
-from lamella.simulator.blocks import Block, Json, Marker, Prefix, Salts, build_prefix, digest, encode
+from lamella.simulator.blocks import Block, Json, Marker, Prefix, Salts, build_prefix, encode
 from lamella.simulator.models import Model
 from lamella.simulator.settings import Settings
 from lamella.simulator.tokens import TokenCounter, scaled
 
 LIVES = {"5m": 300, "1h": 3_600}
-
-
-def stripped(raw: Json) -> Json:
-    """A block without its markers; a tool result's nested content is stripped too, a tool's input never."""
-    if "cache_control" in raw:
-        raw = {key: value for key, value in raw.items() if key != "cache_control"}
-    if raw.get("type") == "tool_result" and "content" in raw:
-        content = raw["content"]
-        if isinstance(content, str):
-            content = [{"type": "text", "text": content}]
-        elif isinstance(content, list):
-            content = [stripped(part) if isinstance(part, dict) else part for part in content]
-        raw = {**raw, "content": content}
-    return raw
 
 
 def marker_of(raw: Json) -> Marker | None:
@@ -78,16 +64,14 @@ class Sealer:
         self.factor = settings.token_factor or model.token_factor
 
     def seal(self, block: WireBlock, marker: Marker | None) -> Block:
-        raw = stripped(block.raw)
-        content = digest(block.role.encode(), encode(raw))
-        tokens = self._tokens(block, raw, content) + self._overhead(block)
-        return Block(block.level, block.role, content, tokens, block.path, marker, block.thinking)
+        tokens = self._tokens(block) + self._overhead(block)
+        return Block(block.level, block.role, block.content, tokens, block.path, marker, block.thinking)
 
-    def _tokens(self, block: WireBlock, raw: Json, content: bytes) -> int:
-        if block.kind == "thinking" and (seal := signature.read(raw, self._settings.seed)) is not None:
+    def _tokens(self, block: WireBlock) -> int:
+        if block.kind == "thinking" and (seal := signature.read(block.raw, self._settings.seed)) is not None:
             return seal.tokens
-        count = self._counter.count(content, lambda: text_of(raw))
-        return scaled(count, self.factor) + media(raw) * self._settings.image_tokens
+        count = self._counter.count(block.content, lambda: text_of(block.bare))
+        return scaled(count, self.factor) + media(block.bare) * self._settings.image_tokens
 
     def _overhead(self, block: WireBlock) -> int:
         settings = self._settings
@@ -123,12 +107,6 @@ def thinks(request: MessagesRequest, model: Model) -> bool:
     return model.thinking == "always" or thinking_mode(request, model)[0] != "disabled"
 
 
-def build(
-    request: MessagesRequest,
-    blocks: Sequence[WireBlock],
-    markers: dict[str, Marker],
-    sealer: Sealer,
-    salts: Salts,
-) -> Prefix:
+def build(blocks: Sequence[WireBlock], markers: dict[str, Marker], sealer: Sealer, salts: Salts) -> Prefix:
     """The prefix that is hashed and billed; `markers` are by path, the automatic one included."""
     return build_prefix(salts, [sealer.seal(block, markers.get(block.path)) for block in blocks])

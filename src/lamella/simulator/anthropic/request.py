@@ -9,8 +9,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from lamella.simulator.blocks import Json, Level
+from lamella.simulator.blocks import Json, Level, digest, encode
 from lamella.simulator.errors import invalid
+
+THINKING = ("thinking", "redacted_thinking")
 
 
 class Message(msgspec.Struct, forbid_unknown_fields=True):
@@ -50,15 +52,22 @@ class MessagesRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class WireBlock:
-    """One block as received, and where it stood: `message` is the index in `messages`, -1 outside."""
+    """One block in its place: `raw` as received, `bare` without markers, `content` the hash of role and `bare`."""
 
     level: Level
     role: str
     raw: Json
+    bare: Json
+    content: bytes
     path: str
     message: int = -1
+    """Index in `messages`; -1 outside."""
     first: bool = False
     """Opens a message after merging same-role neighbours: it carries the message's fixed tokens."""
+    turn_scoped: bool = False
+    """Of a system message with `clear_at: next_user_message`."""
+    hidden: bool = False
+    """A later user message exists, so the model is no longer shown this turn-scoped block."""
 
     @property
     def kind(self) -> str:
@@ -67,7 +76,7 @@ class WireBlock:
 
     @property
     def thinking(self) -> bool:
-        return self.kind in ("thinking", "redacted_thinking")
+        return self.kind in THINKING
 
 
 def parse(body: bytes) -> MessagesRequest:
@@ -102,6 +111,20 @@ def content_blocks(content: str | list[Json]) -> list[Json]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
+def stripped(raw: Json) -> Json:
+    """A block without its markers; a tool result's nested content is stripped too, a tool's input never."""
+    if "cache_control" in raw:
+        raw = {key: value for key, value in raw.items() if key != "cache_control"}
+    if raw.get("type") == "tool_result" and "content" in raw:
+        content = raw["content"]
+        if isinstance(content, str):
+            content = [{"type": "text", "text": content}]
+        elif isinstance(content, list):
+            content = [stripped(part) if isinstance(part, dict) else part for part in content]
+        raw = {**raw, "content": content}
+    return raw
+
+
 def flatten(request: MessagesRequest) -> list[WireBlock]:
     """Tools, system blocks, content blocks: the order in which a prompt is rendered and hashed."""
     return [*outside_messages(request), *inside_messages(request)]
@@ -109,10 +132,10 @@ def flatten(request: MessagesRequest) -> list[WireBlock]:
 
 def outside_messages(request: MessagesRequest) -> Iterator[WireBlock]:
     for index, tool in enumerate(request.tools):
-        yield WireBlock("tools", "tool", tool, f"tools.{index}", first=index == 0)
+        yield wire_block("tools", "tool", tool, f"tools.{index}", first=index == 0)
     if request.system:
         for index, block in enumerate(content_blocks(request.system)):
-            yield WireBlock("system", "system", block, f"system.{index}", first=index == 0)
+            yield wire_block("system", "system", block, f"system.{index}", first=index == 0)
 
 
 def inside_messages(request: MessagesRequest) -> Iterator[WireBlock]:
@@ -120,9 +143,33 @@ def inside_messages(request: MessagesRequest) -> Iterator[WireBlock]:
     last_user = max((i for i, message in enumerate(request.messages) if message.role == "user"), default=-1)
     previous = ""
     for index, message in enumerate(request.messages):
-        if message.clear_at == "next_user_message" and index < last_user:
-            continue
+        scoped = message.clear_at == "next_user_message"
+        hidden = scoped and index < last_user
         for position, block in enumerate(content_blocks(message.content)):
-            path = f"messages.{index}.content.{position}"
-            yield WireBlock("messages", message.role, block, path, index, first=message.role != previous)
-            previous = message.role
+            yield wire_block(
+                "messages",
+                message.role,
+                block,
+                f"messages.{index}.content.{position}",
+                message=index,
+                first=message.role != previous,
+                turn_scoped=scoped,
+                hidden=hidden,
+            )
+            previous = previous if hidden else message.role
+
+
+def wire_block(
+    level: Level,
+    role: str,
+    raw: Json,
+    path: str,
+    *,
+    message: int = -1,
+    first: bool = False,
+    turn_scoped: bool = False,
+    hidden: bool = False,
+) -> WireBlock:
+    bare = stripped(raw)
+    content = digest(role.encode(), encode(bare))
+    return WireBlock(level, role, raw, bare, content, path, message, first, turn_scoped, hidden)

@@ -7,11 +7,11 @@ from starlette.responses import JSONResponse, Response
 
 from lamella.simulator.access import Call, anthropic_headers, error_headers, open_call, start_call
 from lamella.simulator.anthropic.encoder import error_body
-from lamella.simulator.anthropic.exchange import Answer, answer, sealed_prefix
-from lamella.simulator.anthropic.request import flatten, parse
-from lamella.simulator.anthropic.validation import known_model, validate
+from lamella.simulator.anthropic.exchange import Answer, accept, answer
+from lamella.simulator.anthropic.request import parse
+from lamella.simulator.anthropic.validation import check_max_tokens, check_size, known_model
 from lamella.simulator.connection import DroppedResponse, EventStream
-from lamella.simulator.errors import ProviderError, invalid
+from lamella.simulator.errors import ProviderError
 from lamella.simulator.models import MODELS
 from lamella.simulator.state import Simulator
 from lamella.simulator.stream import play
@@ -28,12 +28,13 @@ class AnthropicRoutes:
         call = await open_call(http, self._simulator, "anthropic")
         try:
             start_call(call, http, self._simulator)
+            self._simulator.admit(call.account, call.now)
+            check_size(call.body)
             request = parse(call.body)
             model = known_model(request.model)
-            if request.max_tokens is None:
-                raise invalid("max_tokens: Field required")
-            validate(request, model)
-            decided = answer(request, model, call, self._simulator)
+            check_max_tokens(request, model)
+            accepted = accept(request, model, call, self._simulator)
+            decided = answer(accepted, call, self._simulator)
         except ProviderError as error:
             return self._refuse(error, call)
         if decided.fault is not None and decided.fault.name == "drop_before":
@@ -47,13 +48,12 @@ class AnthropicRoutes:
             start_call(call, http, self._simulator)
             request = parse(call.body)
             model = known_model(request.model)
-            validate(request, model)
-            prefix = sealed_prefix(request, model, call.account, flatten(request), self._simulator)
+            counted = accept(request, model, call, self._simulator).prefix.total
         except ProviderError as error:
             return self._refuse(error, call)
         call.record.model, call.record.finished = model.id, True
         headers = anthropic_headers(call, self._simulator)
-        return JSONResponse({"input_tokens": prefix.total}, headers=headers)
+        return JSONResponse({"input_tokens": counted}, headers=headers)
 
     async def models(self, http: Request) -> Response:
         """GET /v1/models"""

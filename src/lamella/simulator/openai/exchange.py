@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lamella.simulator.access import Call, content_fault, cut_of, pace_of, raise_early
+from lamella.simulator.answerer.speaking import speak
 from lamella.simulator.blocks import Prefix
 from lamella.simulator.cache import openai as cache
 from lamella.simulator.cache import steps
@@ -14,6 +15,7 @@ from lamella.simulator.errors import invalid
 from lamella.simulator.models import Model
 from lamella.simulator.openai import prompt
 from lamella.simulator.openai.encoder import ChatEncoder, usage_of
+from lamella.simulator.openai.listening import conversation
 from lamella.simulator.openai.request import ChatRequest
 from lamella.simulator.replies import Draft, Fault, Reply
 from lamella.simulator.state import Simulator
@@ -40,12 +42,14 @@ def answer(request: ChatRequest, model: Model, call: Call, simulator: Simulator)
             f"{prefix.total} tokens. Please reduce the length of the messages.",
             code="context_length_exceeded",
         )
-    reply = simulator.scripted(call.reply_id) or Reply(text="ok")
-    fault = simulator.fault(call.reply_id, reply)
+    script = simulator.scripted(call.reply_id)
+    fault = simulator.fault(call.reply_id, script)
     raise_early(fault)
+    reply = speak(script, lambda: conversation(request))
     outcome = account(request, prefix, model, call, simulator)
     pace = pace_of(reply, fault, call, simulator)
-    simulator.ledger.commit(outcome, call.now, call.now + pace.first)
+    if fault is None or fault.name != "drop_before":
+        simulator.ledger.commit(outcome, call.now, call.now + pace.first)
     simulator.spend(call.account, call.now, outcome.total)
     draft = make_draft(request, model, reply, fault, call, simulator)
     usage = usage_of(outcome, draft, writes_shown=model.cache_rules == "blocks")
@@ -89,6 +93,13 @@ def make_draft(
     factor = simulator.settings.token_factor or model.token_factor
     limit = request.max_completion_tokens if request.max_completion_tokens is not None else request.max_tokens
     serial = simulator.identifier("", call.record.serial)
-    limits = Limits(factor, limit, request.reasoning_effort != "none", "call_", serial)
+    limits = Limits(factor, limit, thinks(request, model), "call_", serial)
     name, when = content_fault(fault)
     return compose(reply, name, when, limits, lambda text, tokens: "")
+
+
+def thinks(request: ChatRequest, model: Model) -> bool:
+    """Models that reason by default do so unless told not to; the demonstration model only when asked."""
+    if model.thinking == "off":
+        return request.reasoning_effort not in (None, "none")
+    return request.reasoning_effort != "none"

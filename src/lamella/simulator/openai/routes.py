@@ -28,6 +28,7 @@ class OpenAIRoutes:
         call = await open_call(http, self._simulator, "openai")
         try:
             start_call(call, http, self._simulator)
+            self._simulator.admit(call.account, call.now)
             request = parse(call.body)
             model = known_model(request.model)
             validate(request, model)

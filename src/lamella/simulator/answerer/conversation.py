@@ -1,0 +1,77 @@
+"""What the answerer sees of a request, the same for both wires: texts and calls in order, and the tools on offer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lamella.simulator.answerer.documents import Document, find_documents
+
+REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
+SENT = re.compile(r"\s*\n?\[Sent: [^\]\n]*\]\s*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A text in the window."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A tool call the model made earlier."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+Piece = Heard | Called
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    pieces: tuple[Piece, ...]
+    tools: frozenset[str]
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """What people asked, oldest first: neither documents nor reminders, without the line that gives the time."""
+        return tuple(asked for _, asked in self._asked())
+
+    @property
+    def turn(self) -> tuple[Piece, ...]:
+        """What came after the current question: the calls and results of this turn."""
+        last = max((index for index, _ in self._asked()), default=-1)
+        return self.pieces[last + 1 :]
+
+    @property
+    def reads(self) -> tuple[Called, ...]:
+        """The calls of read_file in this turn."""
+        return tuple(p for p in self.turn if isinstance(p, Called) and p.name == "read_file")
+
+    def documents(self) -> tuple[Document, ...]:
+        """Every document in the window, oldest first; `group` tells which text brought it."""
+        return tuple(documents_in(self.pieces))
+
+    def read_now(self) -> tuple[Document, ...]:
+        """What the tool results of this turn brought."""
+        return tuple(documents_in(self.turn))
+
+    def _asked(self) -> list[tuple[int, str]]:
+        asked: list[tuple[int, str]] = []
+        for index, piece in enumerate(self.pieces):
+            if isinstance(piece, Heard) and piece.role == "user" and not find_documents(piece.text):
+                text = SENT.sub("", REMINDER.sub("", piece.text)).strip()
+                if text:
+                    asked.append((index, text))
+        return asked
+
+
+def documents_in(pieces: Iterable[Piece]) -> Iterable[Document]:
+    for group, piece in enumerate(pieces):
+        if isinstance(piece, Heard) and piece.role != "assistant":
+            yield from find_documents(piece.text, group)
