@@ -86,12 +86,11 @@ class ToolArgsPacket(Packet, frozen=True, kw_only=True, tag="tool.args.delta"):
 
 
 class ToolResultPacket(Packet, frozen=True, kw_only=True, tag="tool.result"):
-    """What the tool gave back, shortened for the page; the whole is in the request's map."""
+    """What the tool gave back, as the model reads it."""
 
     call_id: str
     name: str
-    preview: str
-    size: int
+    content: str
     is_error: bool = False
 
 

@@ -1,0 +1,79 @@
+"""Live packets and stop signals within one process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class _Live:
+    packets: list[tuple[int, bytes]] = field(default_factory=list)
+    closed: bool = False
+    stopped: asyncio.Event = field(default_factory=asyncio.Event)
+    followers: set[asyncio.Event] = field(default_factory=set)
+
+    def wake(self) -> None:
+        for follower in self.followers:
+            follower.set()
+
+
+class MemoryBus:
+    """The `StreamBus` of a single process: a list of packets per running turn."""
+
+    def __init__(self) -> None:
+        self._turns: dict[str, _Live] = {}
+
+    def open(self, turn_id: str) -> None:
+        """See `StreamBus.open`."""
+        self._turns[turn_id] = _Live()
+
+    def publish(self, turn_id: str, n: int, data: bytes) -> None:
+        """See `StreamBus.publish`."""
+        live = self._turns[turn_id]
+        live.packets.append((n, data))
+        live.wake()
+
+    def close(self, turn_id: str) -> None:
+        """See `StreamBus.close`."""
+        live = self._turns.pop(turn_id, None)
+        if live is not None:
+            live.closed = True
+            live.wake()
+
+    def is_live(self, turn_id: str) -> bool:
+        """See `StreamBus.is_live`."""
+        return turn_id in self._turns
+
+    async def follow(self, turn_id: str, after: int) -> AsyncIterator[tuple[int, bytes]]:
+        """See `StreamBus.follow`."""
+        live = self._turns.get(turn_id)
+        if live is None:
+            return
+        news = asyncio.Event()
+        live.followers.add(news)
+        try:
+            index = 0
+            while True:
+                news.clear()
+                while index < len(live.packets):
+                    n, data = live.packets[index]
+                    index += 1
+                    if n > after:
+                        yield n, data
+                if live.closed:
+                    return
+                await news.wait()
+        finally:
+            live.followers.discard(news)
+
+    def stop(self, turn_id: str) -> None:
+        """See `StreamBus.stop`."""
+        live = self._turns.get(turn_id)
+        if live is not None:
+            live.stopped.set()
+
+    async def stop_requested(self, turn_id: str) -> None:
+        """See `StreamBus.stop_requested`."""
+        await self._turns[turn_id].stopped.wait()

@@ -1,0 +1,190 @@
+"""The state container only accumulates what a run produced; what is saved is read from it (SPEC O14)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from lamella.core import deltas
+from lamella.core.deltas import Delta
+from lamella.core.json import decode_object
+from lamella.core.messages import AnswerPart, Reasoning, Step, StopReason, Text, ToolCall, ToolResult
+from lamella.core.records import RequestEnd
+from lamella.core.tokens import TokenCounter, Usage
+
+
+@dataclass(slots=True)
+class _Block:
+    kind: str
+    text: list[str] = field(default_factory=list)
+    name: str = ""
+    signature: str | None = None
+    redacted: str | None = None
+
+    @property
+    def joined(self) -> str:
+        return "".join(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class StepBirth:
+    """What is known of a step before its first delta; `taken` are the call ids of the path so far."""
+
+    id: str
+    request_id: str
+    model: str
+    made_after: str
+    reminder: str
+    taken: frozenset[str] = frozenset()
+
+
+class OpenStep:
+    """A step while it streams."""
+
+    def __init__(self, birth: StepBirth) -> None:
+        self.birth = birth
+        self.usage = Usage()
+        self.provider_request_id: str | None = None
+        self.stop_reason: StopReason | None = None
+        self.results: dict[str, ToolResult] = {}
+        self.malformed: dict[str, str] = {}
+        self.call_ids: dict[int, str] = {}
+        self.error: Mapping[str, str | None] | None = None
+        self._blocks: dict[int, _Block] = {}
+
+    def feed(self, delta: Delta) -> None:
+        """Add what arrived."""
+        match delta:
+            case deltas.Opened(provider_request_id, _):
+                self.provider_request_id = provider_request_id
+            case deltas.TextDelta(block, text):
+                self._block(block, "text").text.append(text)
+            case deltas.ReasoningDelta(block, text):
+                self._block(block, "reasoning").text.append(text)
+            case deltas.ReasoningSealed(block, signature, redacted):
+                sealed = self._block(block, "reasoning")
+                sealed.signature, sealed.redacted = signature, redacted
+            case deltas.ToolCallOpened(block, id, name):
+                self.call_ids[block] = self._unused(id, block)
+                self._blocks[block] = _Block("call", name=name)
+            case deltas.ToolArgsDelta(block, json):
+                self._block(block, "call").text.append(json)
+            case deltas.UsageReported(usage):
+                self.usage = usage
+            case deltas.Closed(stop_reason):
+                self.stop_reason = stop_reason
+
+    def _block(self, index: int, kind: str) -> _Block:
+        return self._blocks.setdefault(index, _Block(kind))
+
+    def _unused(self, id: str, block: int) -> str:
+        """The provider's call id, made longer where the path has it already (some servers count from 0 every time)."""
+        if id and id not in self.birth.taken and id not in self.call_ids.values():
+            return id
+        return f"{id or 'call'}_{self.birth.id}_{block}"
+
+    def parts(self) -> tuple[AnswerPart, ...]:
+        """What came, in the provider's order. A call whose arguments are no JSON counts only if the step ended."""
+        made: list[AnswerPart] = []
+        for index in sorted(self._blocks):
+            block = self._blocks[index]
+            match block.kind:
+                case "text" if block.text:
+                    made.append(Text(block.joined))
+                case "reasoning":
+                    made.append(Reasoning(block.joined, block.signature, block.redacted))
+                case "call":
+                    call_id = self.call_ids[index]
+                    arguments = self._arguments(call_id, block.joined.strip() or "{}")
+                    if arguments is not None:
+                        made.append(ToolCall(call_id, block.name, arguments))
+                case _:
+                    pass
+        return tuple(made)
+
+    def _arguments(self, call_id: str, text: str) -> str | None:
+        try:
+            decode_object(text)
+        except msgspec.DecodeError:
+            if self.stop_reason is None:
+                return None
+            self.malformed[call_id] = text
+            return "{}"
+        return text
+
+
+class StateContainer:
+    """Everything that one run produced so far."""
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self._counter = counter
+        self._steps: list[Step] = []
+        self._ends: list[RequestEnd] = []
+        self._open: OpenStep | None = None
+
+    def open(self, birth: StepBirth) -> OpenStep:
+        """A step begins."""
+        self._open = OpenStep(birth)
+        return self._open
+
+    def close(self, step: Step, end: RequestEnd) -> None:
+        """A step and its calls are done."""
+        self._steps.append(step)
+        self._ends.append(end)
+        self._open = None
+
+    def cut_off(self, reason: StopReason, cost: Callable[[Usage], float]) -> None:
+        """The run ended here: a step that is still open is kept as far as it came."""
+        opened = self._open
+        if opened is None:
+            return
+        self._ends.append(
+            RequestEnd(
+                opened.birth.request_id,
+                opened.usage,
+                cost(opened.usage),
+                opened.provider_request_id,
+                opened.error,
+            )
+        )
+        step = build_step(opened, opened.parts(), self._counter)
+        if step.parts:
+            self._steps.append(replace(step, stop_reason=reason))
+        self._open = None
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps so far."""
+        return tuple(self._steps)
+
+    @property
+    def ends(self) -> tuple[RequestEnd, ...]:
+        """What became of every request."""
+        return tuple(self._ends)
+
+
+def build_step(opened: OpenStep, parts: tuple[AnswerPart, ...], counter: TokenCounter) -> Step:
+    """The canonical step of what streamed; results in call order."""
+    calls = [part for part in parts if isinstance(part, ToolCall)]
+    results = tuple(opened.results[call.id] for call in calls if call.id in opened.results)
+    birth = opened.birth
+    return Step(
+        id=birth.id,
+        model=birth.model,
+        parts=parts,
+        stop_reason=opened.stop_reason or StopReason.INTERRUPTED,
+        made_after=birth.made_after,
+        tokens=sum(_count(part, counter) for part in parts) + sum(counter.count(r.content) for r in results),
+        reminder=birth.reminder,
+        results=results,
+    )
+
+
+def _count(part: AnswerPart, counter: TokenCounter) -> int:
+    match part:
+        case Text(text) | Reasoning(text):
+            return counter.count(text)
+        case ToolCall(_, name, arguments):
+            return counter.count(name) + counter.count(arguments)

@@ -1,0 +1,109 @@
+"""The journal of packets: numbered, published at once, stored in groups for all turns together (hop 10)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import msgspec
+import structlog
+
+from lamella.core.clock import Clock
+from lamella.core.errors import StoreFailed
+from lamella.core.packets import Packet, encode_packet
+from lamella.core.ports import Store, StreamBus
+from lamella.core.records import JournalEntry
+
+log = structlog.get_logger()
+
+FLUSH_SECONDS = 0.25
+"""The most that a killed process loses of what its clients have seen."""
+
+
+@dataclass(slots=True)
+class TurnLog:
+    """The packets of one turn that are not stored yet."""
+
+    owner: str
+    turn_id: str
+    n: int = 0
+    first: int = 1
+    lines: list[bytes] = field(default_factory=list)
+
+
+class Journal:
+    """Takes the packets of all turns of this process."""
+
+    def __init__(self, store: Store, bus: StreamBus, clock: Clock) -> None:
+        self._store = store
+        self._bus = bus
+        self._clock = clock
+        self._logs: dict[str, TurnLog] = {}
+        self._dirty = asyncio.Event()
+        self._flushing = asyncio.Lock()
+        self._flusher: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to store packets in the background."""
+        self._flusher = asyncio.create_task(self._flush_often())
+
+    async def close(self) -> None:
+        """Store what is left and end."""
+        if self._flusher is not None:
+            self._flusher.cancel()
+            await asyncio.gather(self._flusher, return_exceptions=True)
+        await self.flush()
+
+    def open(self, owner: str, turn_id: str) -> None:
+        """A turn begins. It can be followed, and asked to stop, from now on."""
+        self._logs[turn_id] = TurnLog(owner, turn_id)
+        self._bus.open(turn_id)
+
+    def append(self, turn_id: str, packet: Packet) -> None:
+        """Number a packet, hand it to whoever follows the turn, and keep it for the next flush."""
+        turn = self._logs[turn_id]
+        turn.n += 1
+        data = encode_packet(msgspec.structs.replace(packet, n=turn.n, turn_id=turn_id))
+        turn.lines.append(data)
+        self._bus.publish(turn_id, turn.n, data)
+        self._dirty.set()
+
+    async def close_turn(self, turn_id: str) -> None:
+        """Store the turn's last packets, then let its followers go."""
+        try:
+            await self.flush()
+        finally:
+            self._logs.pop(turn_id, None)
+            self._bus.close(turn_id)
+
+    def abandon(self, turn_id: str) -> None:
+        """The turn never began: nothing of it is stored."""
+        self._logs.pop(turn_id, None)
+        self._bus.close(turn_id)
+
+    async def flush(self) -> None:
+        """Store all packets that are waiting, in one transaction; on failure they stay for the next time."""
+        async with self._flushing:
+            waiting = [turn for turn in self._logs.values() if turn.lines]
+            if not waiting:
+                return
+            taken = [(turn, len(turn.lines), turn.first) for turn in waiting]
+            entries = [
+                JournalEntry(turn.owner, turn.turn_id, first, first + count - 1, b"\n".join(turn.lines[:count]))
+                for turn, count, first in taken
+            ]
+            await self._store.append_journal(entries)
+            for turn, count, first in taken:
+                del turn.lines[:count]
+                turn.first = first + count
+
+    async def _flush_often(self) -> None:
+        while True:
+            await self._dirty.wait()
+            self._dirty.clear()
+            await self._clock.sleep(FLUSH_SECONDS)
+            try:
+                await self.flush()
+            except StoreFailed as error:
+                log.error("packets could not be stored; trying again", error=error.message)
+                self._dirty.set()

@@ -1,0 +1,151 @@
+"""After a crash: the journal of a turn that never ended becomes its messages, marked as interrupted (SPEC O14)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import structlog
+
+from lamella.core import deltas
+from lamella.core.clock import Clock
+from lamella.core.messages import StopReason, ToolResult, TurnStatus
+from lamella.core.packets import (
+    AnyPacket,
+    Packet,
+    ReasoningPacket,
+    RequestStarted,
+    RunStarted,
+    TextPacket,
+    ToolArgsPacket,
+    ToolCallPacket,
+    ToolResultPacket,
+    TurnFinished,
+    TurnStopped,
+    UsageBody,
+    UsagePacket,
+    decode_packet,
+    encode_packet,
+)
+from lamella.core.ports import Store
+from lamella.core.records import JournalEntry, RequestEnd, TurnEnd, UnfinishedTurn
+from lamella.core.tokens import TokenCounter, Usage
+from lamella.engine.container import OpenStep, StateContainer, StepBirth, build_step
+
+log = structlog.get_logger()
+
+GAP = 1_000_000
+"""Recovered packets are numbered from the next multiple of this: clients may have seen packets that were lost."""
+
+
+@dataclass(slots=True)
+class _Rebuild:
+    """Feeds packets back into a container, as the run once did."""
+
+    counter: TokenCounter
+    container: StateContainer
+    model: str = ""
+    opened: OpenStep | None = None
+    cost: float = 0.0
+
+    def take(self, packet: AnyPacket) -> None:
+        match packet:
+            case RunStarted(model=model):
+                self.model = model
+            case RequestStarted(request_id=request_id):
+                self._close(StopReason.TOOL_CALLS)
+                birth = StepBirth(f"step_{request_id.removeprefix('req_')}", request_id, self.model, "", "")
+                self.opened = self.container.open(birth)
+                self.cost = 0.0
+            case _ if self.opened is not None:
+                self._feed(self.opened, packet)
+            case _:
+                pass
+
+    def _feed(self, opened: OpenStep, packet: AnyPacket) -> None:
+        block = packet.block_index or 0
+        match packet:
+            case TextPacket(text=text):
+                opened.feed(deltas.TextDelta(block, text))
+            case ReasoningPacket(text=text):
+                opened.feed(deltas.ReasoningDelta(block, text))
+            case ToolCallPacket(call_id=call_id, name=name):
+                opened.feed(deltas.ToolCallOpened(block, call_id, name))
+            case ToolArgsPacket(json=json):
+                opened.feed(deltas.ToolArgsDelta(block, json))
+            case ToolResultPacket(call_id=call_id, name=name, content=content, is_error=is_error):
+                opened.results[call_id] = ToolResult(call_id, name, content, is_error)
+            case UsagePacket(usage=usage, cost=cost):
+                opened.feed(deltas.UsageReported(_usage(usage)))
+                opened.feed(deltas.Closed(StopReason.END_TURN))
+                self.cost = cost
+            case _:
+                pass
+
+    def _close(self, reason: StopReason) -> None:
+        """The step was followed by another: it was whole."""
+        opened = self.opened
+        if opened is None:
+            return
+        step = replace(build_step(opened, opened.parts(), self.counter), stop_reason=reason)
+        end = RequestEnd(opened.birth.request_id, opened.usage, self.cost)
+        self.container.close(step, end)
+        self.opened = None
+
+    def finish(self) -> None:
+        self.container.cut_off(StopReason.INTERRUPTED, lambda _: self.cost)
+
+
+def _usage(body: UsageBody) -> Usage:
+    return Usage(
+        input=body.input,
+        cache_read=body.cache_read,
+        cache_write_5m=body.cache_write,
+        output=body.output,
+        reasoning=body.reasoning,
+    )
+
+
+def rebuild(packets: Iterable[AnyPacket], counter: TokenCounter) -> StateContainer:
+    """The container of a run whose packets are known."""
+    work = _Rebuild(counter, StateContainer(counter))
+    for packet in packets:
+        work.take(packet)
+    work.finish()
+    return work.container
+
+
+async def recover(store: Store, clock: Clock, counter: TokenCounter) -> int:
+    """End every turn that a dead process left running; gives how many there were."""
+    unfinished = await store.unfinished_turns()
+    for turn in unfinished:
+        await _recover_turn(turn, store, clock, counter)
+        log.info("a turn that was cut off has been recovered", turn_id=turn.turn_id)
+    return len(unfinished)
+
+
+async def _recover_turn(turn: UnfinishedTurn, store: Store, clock: Clock, counter: TokenCounter) -> None:
+    rows = await store.journal(turn.caller, turn.turn_id, 0)
+    packets = [decode_packet(data) for _, data in rows]
+    container = rebuild(packets, counter)
+    end = TurnEnd(turn.turn_id, TurnStatus.INTERRUPTED, container.steps, container.ends, clock.now())
+    await store.finish_turn(turn.caller, end)
+    last = rows[-1][0] if rows else 0
+    await store.append_journal([_last_packets(turn, end, last)])
+
+
+def _last_packets(turn: UnfinishedTurn, end: TurnEnd, last: int) -> JournalEntry:
+    first = (last // GAP + 1) * GAP
+    usage = sum((e.usage for e in end.requests), Usage())
+    closing: list[Packet] = [
+        TurnStopped(n=first, turn_id=turn.turn_id, reason="interrupted"),
+        TurnFinished(
+            n=first + 1,
+            turn_id=turn.turn_id,
+            status=end.status.value,
+            usage=UsageBody.of(usage),
+            cost=sum(e.cost for e in end.requests),
+        ),
+    ]
+    data = b"\n".join(encode_packet(packet) for packet in closing)
+    return JournalEntry(turn.caller.user_id, turn.turn_id, first, first + 1, data)

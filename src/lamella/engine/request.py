@@ -1,0 +1,156 @@
+"""From a turn and its steps to a request ready to be stored and sent: assemble, wire, plan (hop 7). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+
+from lamella.cache.chain import Chain, chain
+from lamella.cache.ledger import Ledger
+from lamella.cache.plan import Facts, MarkerPolicy, Plan, plan
+from lamella.context.assemble import Assembled, assemble, letters
+from lamella.context.input import ContextInput
+from lamella.context.layout import Layout
+from lamella.core.ports import ChatModel
+from lamella.core.prompt import Segment, WireBlock, Wired, WireRequest
+from lamella.core.records import NewRequest, RequestRecord, StoredBlock, StoredMarker, StoredSegment
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What the last request of a line left behind, so that the next one only makes what is new."""
+
+    assembled: Assembled
+    wired: Wired
+    chain: Chain
+    record: RequestRecord
+    depth: int
+    """How many requests back the last one lies that was stored whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request with everything that is known of it before it is sent."""
+
+    assembled: Assembled
+    wired: Wired
+    plan: Plan
+    facts: Facts
+    request: WireRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The names of a request."""
+
+    id: str
+    conversation_id: str
+    turn_id: str
+    step: int
+    purpose: str
+    at: datetime
+
+
+WHOLE_EVERY = 32
+"""Every so many requests of a line one is stored whole, so that reading one never follows a long chain."""
+
+
+def prepare(
+    context: ContextInput,
+    layout: Layout,
+    policy: MarkerPolicy,
+    model: ChatModel,
+    account: str,
+    ledger: Ledger,
+    now: datetime,
+    line: Line | None,
+) -> Prepared:
+    """Assemble the window, wire it, place the markers and predict the bill.
+
+    Raises `ContextLengthExceeded` when the window does not hold it.
+    """
+    assembled = assemble(context, layout, line.assembled if line else None)
+    wired = model.wire(assembled.prompt, line.wired if line else None)
+    keys = chain(
+        wired.blocks,
+        f"{account}/{model.facts.name}",
+        model.salts(context.sampling),
+        line.chain if line else None,
+    )
+    facts = Facts(model.facts, {s.id: s for s in assembled.prompt.segments}, context.calibration, now)
+    planned = plan(keys, ledger, facts, policy)
+    request = model.request(assembled.prompt, wired.blocks, planned.markers)
+    return Prepared(assembled, wired, planned, facts, request)
+
+
+def new_request(prepared: Prepared, identity: Identity, policy: MarkerPolicy, line: Line | None) -> NewRequest:
+    """The row of a prepared request, stored as its difference to the one before on its line."""
+    stored = tuple(_stored(s, g) for s, g in zip(prepared.wired.segments, prepared.wired.groups, strict=True))
+    base = line.record if line is not None and line.depth < WHOLE_EVERY else None
+    shared = _shared(stored, base.segments) if base else 0
+    record = RequestRecord(
+        id=identity.id,
+        conversation_id=identity.conversation_id,
+        turn_id=identity.turn_id,
+        step=identity.step,
+        purpose=identity.purpose,
+        model=prepared.facts.model.name,
+        layout=prepared.assembled.layout.name,
+        marker_policy=policy.value,
+        at=identity.at,
+        head=prepared.request.head,
+        letters=letters(prepared.wired.segments),
+        segments=stored,
+        zones=tuple(
+            (zone.value, sum(1 for _ in run)) for zone, run in groupby(s.zone for s in prepared.wired.segments)
+        ),
+        markers=tuple(StoredMarker(m.index, m.ttl.value, m.why) for m in prepared.plan.markers),
+        notes=tuple((note.segment, note.text) for note in prepared.assembled.report.notes),
+        estimate=prepared.assembled.report.estimate,
+        budget=prepared.assembled.report.budget,
+        predicted_read=prepared.plan.read,
+        predicted_written=prepared.plan.written,
+    )
+    fresh = [block for group in prepared.wired.groups[shared:] for block in group]
+    return NewRequest(
+        record=record,
+        base=base.id if base else None,
+        shared=shared,
+        blocks=_blocks(fresh),
+        decisions=prepared.assembled.decisions,
+    )
+
+
+def next_line(prepared: Prepared, stored: NewRequest, line: Line | None) -> Line:
+    """What the next request of this line starts from."""
+    depth = line.depth + 1 if line is not None and stored.base else 0
+    return Line(prepared.assembled, prepared.wired, prepared.plan.chain, stored.record, depth)
+
+
+def _stored(segment: Segment, blocks: tuple[WireBlock, ...]) -> StoredSegment:
+    return StoredSegment(
+        id=segment.id,
+        kind=segment.kind.value,
+        lifetime=segment.lifetime.value,
+        source=segment.source,
+        owner=segment.owner,
+        label=segment.label,
+        letters=segment.letters,
+        tokens=segment.tokens,
+        blocks=tuple(block.digest for block in blocks),
+    )
+
+
+def _shared(mine: tuple[StoredSegment, ...], theirs: tuple[StoredSegment, ...]) -> int:
+    count = 0
+    for a, b in zip(mine, theirs, strict=False):
+        if a != b:
+            break
+        count += 1
+    return count
+
+
+def _blocks(blocks: Iterable[WireBlock]) -> tuple[StoredBlock, ...]:
+    return tuple(StoredBlock(block.digest, block.level, block.role, block.data) for block in blocks)

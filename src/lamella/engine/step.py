@@ -1,0 +1,77 @@
+"""One inference: the adapter's deltas become packets at once and facts in the container (SPEC O12, hop 8)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing
+
+from lamella.core import deltas
+from lamella.core.deltas import Delta
+from lamella.core.packets import (
+    Packet,
+    ReasoningPacket,
+    TextPacket,
+    ToolArgsPacket,
+    ToolCallPacket,
+)
+from lamella.engine.citations import CitationWatch
+from lamella.engine.container import OpenStep
+from lamella.engine.emitter import Emitter
+
+
+class ShownBlocks:
+    """Numbers the blocks of a run as they are shown: reasoning, text and each call are separate."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def next(self) -> int:
+        """The number of a new block."""
+        self._count += 1
+        return self._count - 1
+
+
+async def run_step(
+    stream: AsyncIterator[Delta],
+    opened: OpenStep,
+    emitter: Emitter,
+    shown: ShownBlocks,
+    citations: CitationWatch,
+    began: Callable[[], None],
+) -> dict[int, int]:
+    """Drain one inference; gives the shown block of each provider block. Raises what the adapter raises.
+
+    `began` is called once, when the provider has begun to answer.
+    """
+    places: dict[int, int] = {}
+    async with aclosing(stream) as source:  # type: ignore[type-var]  # every adapter's stream is a generator
+        async for delta in source:
+            opened.feed(delta)
+            if isinstance(delta, deltas.Opened):
+                began()
+            packet, block = _packet(delta, opened.call_ids)
+            if packet is None or block is None:
+                continue
+            if block not in places:
+                places[block] = shown.next()
+            emitter.emit(packet, places[block])
+            if isinstance(delta, deltas.TextDelta):
+                for citation in await citations.text(places[block], delta.text):
+                    emitter.emit(citation, places[block])
+    for block, citation in await citations.end():
+        emitter.emit(citation, block)
+    return places
+
+
+def _packet(delta: Delta, call_ids: Mapping[int, str]) -> tuple[Packet | None, int | None]:
+    match delta:
+        case deltas.TextDelta(block, text):
+            return TextPacket(text=text), block
+        case deltas.ReasoningDelta(block, text):
+            return ReasoningPacket(text=text), block
+        case deltas.ToolCallOpened(block, _, name):
+            return ToolCallPacket(call_id=call_ids[block], name=name), block
+        case deltas.ToolArgsDelta(block, json):
+            return ToolArgsPacket(call_id=call_ids[block], json=json), block
+        case _:
+            return None, None

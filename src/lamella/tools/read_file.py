@@ -1,0 +1,101 @@
+"""`read_file`: a file of the conversation that is too large for the window, piece by piece."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+
+import msgspec
+
+from lamella.context.documents import Document, documents_json
+from lamella.core.errors import ToolFailed
+from lamella.core.json import Json, encode_text
+from lamella.core.messages import Attachment
+from lamella.core.prompt import ToolSpec
+from lamella.tools.tool import ToolKind, ToolScope
+
+PIECE = 12_000
+"""Characters of one piece."""
+
+WINDOW = 2_000
+"""Characters of one passage that a query is matched with."""
+
+_SCHEMA: dict[str, Json] = {
+    "type": "object",
+    "properties": {
+        "file_id": {"type": "string", "description": "The file_id of a listed document."},
+        "offset": {"type": "integer", "minimum": 0, "description": "Where to begin, in characters. Default 0."},
+        "query": {"type": "string", "description": "Words to look for: the passages that hold most of them come back."},
+    },
+    "required": ["file_id"],
+    "additionalProperties": False,
+}
+
+_DESCRIPTION = (
+    "Read a document whose text is not in the window. It is listed with a file_id instead of contents. Give a query to "
+    "get the passages that match it best, or an offset to read on from there. When next_offset is in the result, there "
+    "is more. Cite what you use by the document's number. If one reading does not answer the question, read again."
+)
+
+
+class _Arguments(msgspec.Struct, forbid_unknown_fields=True):
+    file_id: str
+    offset: int = 0
+    query: str = ""
+
+
+class ReadFile:
+    """Reads the attachments of the conversation; other files do not exist for it."""
+
+    spec = ToolSpec("read_file", _DESCRIPTION, encode_text(_SCHEMA))
+    kind = ToolKind.SEARCH
+    timeout = 20.0
+
+    async def run(self, scope: ToolScope, arguments: Mapping[str, Json]) -> str:
+        """See `Tool.run`. The result is documents as JSON, with the number that the file has in the conversation."""
+        wanted = msgspec.convert(arguments, _Arguments)
+        attachment = next((a for a in scope.attachments if a.file_id == wanted.file_id), None)
+        if attachment is None:
+            raise ToolFailed(f"This conversation has no file {wanted.file_id}.")
+        if attachment.text is None:
+            raise ToolFailed(
+                f"“{attachment.title}” could not be read: {attachment.reason or 'there is no text in it'}."
+            )
+        if not 0 <= wanted.offset <= len(attachment.text):
+            raise ToolFailed(f"offset must be between 0 and {len(attachment.text)}.")
+        if wanted.query.strip():
+            return documents_json(_matching(attachment, attachment.text, wanted.query))
+        return documents_json([_piece(attachment, attachment.text, wanted.offset)])
+
+
+def _piece(attachment: Attachment, text: str, offset: int) -> Document:
+    end = min(offset + PIECE, len(text))
+    if end < len(text):
+        end = max(text.rfind("\n", offset + PIECE // 2, end), text.rfind(". ", offset + PIECE // 2, end), -1) + 1 or end
+    metadata = f"characters {offset} to {end} of {len(text)}"
+    following = end if end < len(text) else None
+    return Document(attachment.document, attachment.title, metadata, text[offset:end], attachment.file_id, following)
+
+
+def _matching(attachment: Attachment, text: str, query: str) -> list[Document]:
+    """The passages with the rarest and most words of the query, in the file's order."""
+    words = {word.casefold() for word in re.findall(r"\w+", query)}
+    starts = range(0, max(len(text), 1), WINDOW)
+    found = [Counter(re.findall(r"\w+", text[start : start + WINDOW].casefold())) for start in starts]
+    spread = {word: sum(1 for counts in found if word in counts) for word in words}
+    scores = [sum(1 / spread[word] for word in words if word in counts) for counts in found]
+    best = sorted(range(len(scores)), key=lambda index: -scores[index])[: PIECE // WINDOW]
+    chosen = sorted(index for index in best if scores[index] > 0)
+    if not chosen:
+        raise ToolFailed(f"No word of the query is in “{attachment.title}”. Read it from an offset instead.")
+    return [
+        Document(
+            attachment.document,
+            attachment.title,
+            f"characters {start} to {min(start + WINDOW, len(text))} of {len(text)}",
+            text[start : start + WINDOW],
+            attachment.file_id,
+        )
+        for start in (starts[index] for index in chosen)
+    ]
