@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from lamella.core.errors import NotFound, TurnInProgress
 from lamella.core.records import Caller, Conversation, ConversationChange, Page, PageQuery, StoredDecision
 from lamella.storage.columns import moment_text
-from lamella.storage.database import Verbs
+from lamella.storage.database import Verbs, uninterrupted
 from lamella.storage.mapping import conversation_of, conversation_row, decision_of, decision_row
 from lamella.storage.pages import page
 from lamella.storage.schema import conversations, decisions, idempotency_keys, turns
@@ -38,17 +38,20 @@ async def find_conversation(
 class ConversationVerbs(Verbs):
     """The verbs of `Store` about conversations and decisions."""
 
+    @uninterrupted
     async def create_conversation(self, caller: Caller, conversation: Conversation) -> None:
         """Store a new conversation of the caller."""
         row = conversation_row(caller.user_id, conversation)
         async with self._database.writing() as connection:
             await connection.execute(insert(conversations), row)
 
+    @uninterrupted
     async def conversation(self, caller: Caller, conversation_id: str) -> Conversation:
         """One conversation."""
         async with self._database.reading() as connection:
             return await find_conversation(connection, caller, conversation_id)
 
+    @uninterrupted
     async def conversations(self, caller: Caller, query: PageQuery) -> Page[Conversation]:
         """The caller's conversations."""
         mine = select(conversations).where(conversations.c.owner == caller.user_id)
@@ -56,6 +59,7 @@ class ConversationVerbs(Verbs):
             rows, has_more = await page(connection, mine, conversations.c.id, query)
         return Page(tuple(map(conversation_of, rows)), has_more)
 
+    @uninterrupted
     async def change_conversation(
         self, caller: Caller, conversation_id: str, change: ConversationChange, at: datetime
     ) -> Conversation:
@@ -79,6 +83,7 @@ class ConversationVerbs(Verbs):
                 await connection.execute(insert(decisions), rows)
             return await find_conversation(connection, caller, conversation_id)
 
+    @uninterrupted
     async def delete_conversation(self, caller: Caller, conversation_id: str) -> None:
         """Remove it with everything that belongs to it; raises `TurnInProgress` while it answers."""
         mine = turns.c.conversation_id == conversation_id
@@ -102,6 +107,7 @@ class ConversationVerbs(Verbs):
                 )
             )
 
+    @uninterrupted
     async def decisions(self, caller: Caller, conversation_id: str) -> tuple[StoredDecision, ...]:
         """Everything that was decided for a conversation, oldest first."""
         query = (

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lamella.core.errors import NotFound
 from lamella.core.records import Caller, File, Page, PageQuery
-from lamella.storage.database import Verbs
+from lamella.storage.database import Verbs, uninterrupted
 from lamella.storage.mapping import file_of, file_row, file_text_of, file_text_row
 from lamella.storage.pages import page
 from lamella.storage.schema import file_texts, files
@@ -37,6 +37,7 @@ async def find_texts(connection: AsyncConnection, caller: Caller, file_ids: Iter
 class FileVerbs(Verbs):
     """The verbs of `Store` about files."""
 
+    @uninterrupted
     async def add_file(self, caller: Caller, file: File, text: str | None) -> None:
         """Store a file's row and its extracted text."""
         row = file_row(caller.user_id, file)
@@ -46,11 +47,13 @@ class FileVerbs(Verbs):
             if text_row is not None:
                 await connection.execute(insert(file_texts), text_row)
 
+    @uninterrupted
     async def file(self, caller: Caller, file_id: str) -> File:
         """One file."""
         async with self._database.reading() as connection:
             return await find_file(connection, caller, file_id)
 
+    @uninterrupted
     async def files(self, caller: Caller, query: PageQuery) -> Page[File]:
         """The caller's files."""
         mine = select(files).where(files.c.owner == caller.user_id)
@@ -58,12 +61,14 @@ class FileVerbs(Verbs):
             rows, has_more = await page(connection, mine, files.c.id, query)
         return Page(tuple(map(file_of, rows)), has_more)
 
+    @uninterrupted
     async def file_text(self, caller: Caller, file_id: str) -> str | None:
         """The extracted text, None when there is none."""
         async with self._database.reading() as connection:
             await find_file(connection, caller, file_id)
             return (await find_texts(connection, caller, [file_id])).get(file_id)
 
+    @uninterrupted
     async def file_ids(self) -> frozenset[str]:
         """The ids of every stored file of every owner: for clearing up at start."""
         async with self._database.reading() as connection:

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lamella.core.errors import NotFound
 from lamella.core.records import Caller, JournalEntry
-from lamella.storage.database import Verbs, insert_missing
+from lamella.storage.database import Verbs, insert_missing, uninterrupted
 from lamella.storage.failures import damaged
 from lamella.storage.schema import journal, turns
 from lamella.storage.turns import find_turn
@@ -34,6 +34,7 @@ async def _owners(connection: AsyncConnection, entries: Sequence[JournalEntry]) 
 class JournalVerbs(Verbs):
     """The verbs of `Store` about the journal."""
 
+    @uninterrupted
     async def append_journal(self, entries: Sequence[JournalEntry]) -> None:
         """Store packets of any number of turns in one transaction.
 
@@ -60,6 +61,7 @@ class JournalVerbs(Verbs):
             ]
             await insert_missing(connection, journal, rows)
 
+    @uninterrupted
     async def journal(self, caller: Caller, turn_id: str, after: int) -> tuple[tuple[int, bytes], ...]:
         """The stored packets of a turn behind number `after`, each with its number."""
         query = (

@@ -9,13 +9,14 @@ from sqlalchemy import delete, select
 from lamella.core.errors import IdempotencyMismatch
 from lamella.core.records import Caller
 from lamella.storage.columns import moment_text
-from lamella.storage.database import Verbs, insert_missing
+from lamella.storage.database import Verbs, insert_missing, uninterrupted
 from lamella.storage.schema import idempotency_keys as keys
 
 
 class KeyVerbs(Verbs):
     """The verbs of `Store` about idempotency keys."""
 
+    @uninterrupted
     async def claim_key(
         self, caller: Caller, key: str, route: str, fingerprint: str, result_id: str, at: datetime
     ) -> str:
@@ -43,6 +44,7 @@ class KeyVerbs(Verbs):
         result: str = bound["result_id"]
         return result
 
+    @uninterrupted
     async def release_key(self, caller: Caller, key: str) -> None:
         """Forget a key whose request stored nothing."""
         async with self._database.writing() as connection:

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from lamella.core.errors import NotFound, StoreFailed
 from lamella.core.records import Caller, NewRequest, RequestRecord, StoredBlock, StoredSegment
 from lamella.storage.conversations import find_conversation
-from lamella.storage.database import Verbs, insert_missing
+from lamella.storage.database import Verbs, insert_missing, uninterrupted
 from lamella.storage.failures import damaged
 from lamella.storage.mapping import block_of, block_row, decision_row, request_of, request_row, segments_of
 from lamella.storage.schema import blocks, decisions, requests
@@ -80,6 +80,7 @@ async def _starting_point(
 class RequestVerbs(Verbs):
     """The verbs of `Store` about requests."""
 
+    @uninterrupted
     async def record_request(self, caller: Caller, request: NewRequest) -> None:
         """Store a request, its new blocks and its decisions, before it is sent."""
         record, owner = request.record, caller.user_id
@@ -98,11 +99,13 @@ class RequestVerbs(Verbs):
             if decided:
                 await connection.execute(insert(decisions), decided)
 
+    @uninterrupted
     async def request(self, caller: Caller, request_id: str) -> RequestRecord:
         """One request, with all its segments."""
         async with self._database.reading() as connection:
             return await _find_request(connection, caller, request_id)
 
+    @uninterrupted
     async def requests(self, caller: Caller, turn_id: str) -> tuple[RequestRecord, ...]:
         """The requests of a turn, in order."""
         async with self._database.reading() as connection:
@@ -111,6 +114,7 @@ class RequestVerbs(Verbs):
         mine = sorted((row["at"], request_id) for request_id, row in found.items() if row["turn_id"] == turn_id)
         return tuple(request_of(found[request_id], _segments(found, request_id)) for _, request_id in mine)
 
+    @uninterrupted
     async def last_request(self, caller: Caller, conversation_id: str, model: str) -> RequestRecord | None:
         """The newest billed request of a conversation to a model."""
         query = (
@@ -129,6 +133,7 @@ class RequestVerbs(Verbs):
             request_id = (await connection.execute(query)).scalar_one_or_none()
             return None if request_id is None else await _find_request(connection, caller, request_id)
 
+    @uninterrupted
     async def blocks(self, caller: Caller, request_id: str) -> tuple[StoredBlock, ...]:
         """The wire blocks of a request, in order."""
         found: dict[str, StoredBlock] = {}

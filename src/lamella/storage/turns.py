@@ -26,7 +26,7 @@ from lamella.core.records import (
 )
 from lamella.storage.columns import fixed_offset, moment_text
 from lamella.storage.conversations import find_conversation, turn_in_progress
-from lamella.storage.database import Verbs
+from lamella.storage.database import Verbs, uninterrupted
 from lamella.storage.failures import damaged
 from lamella.storage.files import find_texts
 from lamella.storage.mapping import (
@@ -211,6 +211,7 @@ async def _end_requests(
 class TurnVerbs(Verbs):
     """The verbs of `Store` about turns."""
 
+    @uninterrupted
     async def begin_turn(self, caller: Caller, turn: NewTurn, at: datetime) -> Turn:
         """Store the user message behind the conversation's head and mark the turn as running."""
         message = user_message_row(caller.user_id, turn)
@@ -246,6 +247,7 @@ class TurnVerbs(Verbs):
         following: int = (await connection.execute(taken)).scalar_one()
         return following - len(turn.file_ids)
 
+    @uninterrupted
     async def path(self, caller: Caller, conversation_id: str) -> tuple[Turn, ...]:
         """The turns from the first to the head, canonical, the running one included."""
         async with self._database.reading() as connection:
@@ -265,6 +267,7 @@ class TurnVerbs(Verbs):
             raise damaged(f"conversation {conversation_id}", "its turns are missing")
         return tuple(turn_of(turn_id, rows[0]["status"], rows, attached) for turn_id, rows in by_turn.items())
 
+    @uninterrupted
     async def turn(self, caller: Caller, turn_id: str) -> TurnRecord:
         """One turn."""
         async with self._database.reading() as connection:
@@ -272,6 +275,7 @@ class TurnVerbs(Verbs):
             [record] = await _records(connection, caller, [row])
         return record
 
+    @uninterrupted
     async def turns(self, caller: Caller, conversation_id: str, query: PageQuery) -> Page[TurnRecord]:
         """The turns of a conversation."""
         mine = select(turns).where(turns.c.conversation_id == conversation_id, turns.c.owner == caller.user_id)
@@ -281,6 +285,7 @@ class TurnVerbs(Verbs):
             records = await _records(connection, caller, rows)
         return Page(records, has_more)
 
+    @uninterrupted
     async def finish_turn(self, caller: Caller, end: TurnEnd) -> None:
         """Store steps, results, usage and status. A turn that has ended already stays as it is."""
         rows = [step_row(caller.user_id, end.turn_id, seq, step) for seq, step in enumerate(end.steps, start=1)]
@@ -304,6 +309,7 @@ class TurnVerbs(Verbs):
                 .values(running_turn=None, updated_at=moment_text(end.finished_at))
             )
 
+    @uninterrupted
     async def unfinished_turns(self) -> tuple[UnfinishedTurn, ...]:
         """The turns of every owner that are marked as running: for recovery at start."""
         query = (

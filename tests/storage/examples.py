@@ -1,0 +1,191 @@
+"""Small conversations to store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+from sqlalchemy import Table
+
+from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.messages import Reasoning, Step, StopReason, Text, ToolCall, ToolResult, TurnStatus
+from lamella.core.packets import TextPacket, encode_packet
+from lamella.core.prompt import ToolSpec
+from lamella.core.records import (
+    Caller,
+    Conversation,
+    File,
+    JournalEntry,
+    NewRequest,
+    NewTurn,
+    RequestEnd,
+    RequestRecord,
+    StoredBlock,
+    StoredMarker,
+    StoredSegment,
+    TurnEnd,
+)
+from lamella.core.tokens import Usage
+from lamella.storage import SqlStore
+from lamella.storage.mapping import conversation_row, file_row, file_text_row, step_row, turn_row, user_message_row
+from lamella.storage.schema import attachments, conversations, file_texts, files, messages, turns
+
+ANN = Caller("user_ann")
+BOB = Caller("user_bob")
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+BERLIN = timezone(timedelta(hours=1))
+SEARCH = ToolSpec("search", "Looks things up.", '{"type":"object"}')
+USAGE = Usage(input=100, cache_read=60, cache_write_5m=20, cache_write_1h=10, output=7, reasoning=3)
+
+
+def minutes(count: float) -> datetime:
+    """So many minutes after noon."""
+    return NOON + timedelta(minutes=count)
+
+
+def conversation(id: str = "conv_1", title: str = "") -> Conversation:
+    return Conversation(id, title, "m-1", "lamella", "planner", "You are helpful.", (SEARCH,), NOON, NOON)
+
+
+def file(id: str = "file_1", reason: str | None = None) -> File:
+    status, code = ("ready", None) if reason is None else ("failed", "unreadable")
+    return File(id, f"{id}.pdf", "application/pdf", 5_000_000_000, status, 12, NOON, 3, code, reason)  # type: ignore[arg-type]
+
+
+def new_turn(
+    id: str = "turn_1", conversation_id: str = "conv_1", text: str = "Hello?", files: tuple[str, ...] = ()
+) -> NewTurn:
+    sent_at = NOON.astimezone(BERLIN)
+    return NewTurn(id, conversation_id, f"msg_{id}", f"run_{id}", "m-1", text, sent_at, "Europe/Berlin", 4, files)
+
+
+def step(id: str = "step_1", text: str = "Found it.") -> Step:
+    call = ToolCall("call_1", "search", '{"b": 1, "a": 2}')
+    return Step(
+        id=id,
+        model="m-1",
+        parts=(Reasoning("Hm.", signature="sealed"), Text(text), call),
+        stop_reason=StopReason.TOOL_CALLS,
+        made_after="00ff",
+        tokens=9,
+        reminder="Cite.",
+        results=(ToolResult("call_1", "search", "a result", is_error=True),),
+    )
+
+
+def segment(number: int) -> StoredSegment:
+    digests = (f"{number:032x}", f"{number:031x}b")
+    return StoredSegment(
+        f"s{number}", "step", "session", f"step_{number}", "model:m-1", f"Step {number}", "A1", 5, digests
+    )
+
+
+def blocks(numbers: Sequence[int]) -> tuple[StoredBlock, ...]:
+    """The wire blocks of the segments of these numbers."""
+    return tuple(
+        StoredBlock(digest, "messages", "assistant", f'{{"text":"{digest}"}}'.encode())
+        for number in numbers
+        for digest in segment(number).blocks
+    )
+
+
+def record(
+    id: str = "req_1",
+    turn_id: str = "turn_1",
+    *,
+    numbers: Sequence[int] = (1, 2),
+    step: int = 0,
+    purpose: str = "chat",
+    model: str = "m-1",
+    at: datetime = NOON,
+    conversation_id: str = "conv_1",
+) -> RequestRecord:
+    return RequestRecord(
+        id=id,
+        conversation_id=conversation_id,
+        turn_id=turn_id,
+        step=step,
+        purpose=purpose,
+        model=model,
+        layout="lamella",
+        marker_policy="planner",
+        at=at,
+        head={"model": model, "max_tokens": 10, "stream": True},
+        letters="S U1",
+        segments=tuple(map(segment, numbers)),
+        zones=(("fixed", 1), ("turn", len(numbers) - 1)),
+        markers=(StoredMarker(0, "5m", "end of fixed"),),
+        notes=(("s1", "listed"),),
+        estimate=100,
+        budget=1000,
+        predicted_read=60,
+        predicted_written=30,
+    )
+
+
+def new_request(whole: RequestRecord, base: str | None = None, shared: int = 0) -> NewRequest:
+    fresh = [int(segment.id.removeprefix("s")) for segment in whole.segments[shared:]]
+    return NewRequest(whole, base, shared, blocks(fresh))
+
+
+def admission(subject: str = "file_1@m-1") -> Decision:
+    return Decision(DecisionKind.ADMISSION, subject, "listed", "engine", "too large", {"tokens": 5.0}, "s1")
+
+
+def turn_end(
+    turn_id: str = "turn_1",
+    steps: Sequence[Step] = (),
+    requests: Sequence[RequestEnd] = (),
+    status: TurnStatus = TurnStatus.FINISHED,
+) -> TurnEnd:
+    return TurnEnd(turn_id, status, steps, requests, minutes(1))
+
+
+def packet(n: int, text: str = "x") -> bytes:
+    return encode_packet(TextPacket(n=n, turn_id="turn_1", text=text))
+
+
+def entry(*numbers: int, turn_id: str = "turn_1", owner: Caller = ANN) -> JournalEntry:
+    """A journal entry of packets with these numbers."""
+    data = b"\n".join(packet(n) for n in numbers) + b"\n"
+    return JournalEntry(owner.user_id, turn_id, numbers[0], numbers[-1], data)
+
+
+async def finished_turn(store: SqlStore, turn: NewTurn, steps: Sequence[Step] = (), caller: Caller = ANN) -> None:
+    """A turn from beginning to end."""
+    await store.begin_turn(caller, turn, minutes(0))
+    await store.finish_turn(caller, turn_end(turn.id, steps))
+
+
+def long_conversation(count: int) -> Iterator[tuple[Table, list[dict[str, Any]]]]:
+    """The rows of a conversation of so many finished turns, the same file in every tenth."""
+    owner = ANN.user_id
+    begun = [new_turn(f"turn_{number:05}", text="What does it say about this? " * 10) for number in range(count)]
+    parents = [None, *(turn.id for turn in begun)]
+    text = "It says a good deal about that, and about this too. " * 30
+    yield conversations, [{**conversation_row(owner, conversation()), "head": begun[-1].id}]
+    yield files, [file_row(owner, file())]
+    yield file_texts, [file_text_row(owner, "file_1", "A long report. " * 10_000)]
+    yield (
+        turns,
+        [
+            {**turn_row(owner, turn, parent, NOON), "status": "finished"}
+            for turn, parent in zip(begun, parents, strict=False)
+        ],
+    )
+    yield messages, [user_message_row(owner, turn) for turn in begun]
+    yield messages, [step_row(owner, turn.id, 1, step(f"step_{turn.id}", text)) for turn in begun]
+    yield (
+        attachments,
+        [
+            {
+                "message_id": turn.user_message_id,
+                "position": 0,
+                "owner": owner,
+                "file_id": "file_1",
+                "document": number,
+            }
+            for number, turn in enumerate(begun[::10], start=1)
+        ],
+    )
