@@ -21,7 +21,9 @@ _TITLE = re.compile(r"<title\b[^>]{0,200}>([^<]{1,2000})", re.IGNORECASE)
 # How xberg tells that a limit was reached, and that it left something out, which must never go unnoticed.
 _TOLD_LIMIT = re.compile("[Ss]ecurity|limit")
 _TOLD_LOSS = re.compile("content was skipped|truncated")
-_SCRIPT_LINK = re.compile(r"\[([^\[\]]{0,500})\]\((?:javascript|data|vbscript):[^)]*\)", re.IGNORECASE)
+_SCRIPT_LINK = re.compile(
+    r"\[([^\[\]]{0,500})\]\(<?(?:javascript|data|vbscript):(?:[^()\n]|\([^()\n]*\))*\)", re.IGNORECASE
+)
 
 
 class _Page(Protocol):

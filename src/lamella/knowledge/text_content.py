@@ -29,7 +29,7 @@ def decode(data: bytes) -> str | None:
     """The text of `data`, or None when it is none: UTF-8, UTF-16, what its head names, windows-1251 or -1252."""
     text = _decode_unicode(data)
     if text is not None:
-        return None if _has_controls(text, tolerated=len(text) // 200) else text
+        return None if _has_controls(text, tolerated=1 + len(text) // 200) else text
     for encoding in _legacy_candidates(data):
         try:
             text = data.decode(encoding)
