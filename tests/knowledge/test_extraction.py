@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -182,11 +183,19 @@ async def test_a_cancelled_call_leaves_no_child_and_frees_its_place(tmp_path: Pa
 
 
 @needs_proc
+@pytest.mark.parametrize(
+    "anyio_backend", [("asyncio", {}), ("asyncio", {"use_uvloop": True})], ids=["asyncio", "uvloop"]
+)
 async def test_cancelling_at_any_moment_leaves_no_child(tmp_path: Path) -> None:
     path = _stored(tmp_path, b"text")
-    for step in range(15):
+    for step in range(12):
         with anyio.move_on_after(step * 0.008):
             await ProcessExtractor().extract(path, "a.txt")
+        assert reading_children() == []
+        task = asyncio.create_task(ProcessExtractor().extract(path, "a.txt"))
+        await asyncio.wait([task], timeout=step * 0.008)
+        task.cancel()
+        await asyncio.wait([task])
         assert reading_children() == []
 
 

@@ -8,6 +8,7 @@ import signal
 import stat
 import sys
 from asyncio.subprocess import PIPE, Process
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -113,24 +114,38 @@ class ProcessExtractor:
         except TimeoutError:
             return _failed("timeout")
         finally:
-            if process.returncode is None:
-                process.kill()
-            with anyio.CancelScope(shield=True):
-                await process.wait()
+            await _end(process)
             errors.cancel()
 
 
 async def _start() -> Process:
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-P", "-B", "-m", WORKER_MODULE),
-        stdin=PIPE,
-        stdout=PIPE,
-        stderr=PIPE,
-        env=_environment(),
-        limit=MAX_HEADER_BYTES,
-        start_new_session=True,
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-P", "-B", "-m", WORKER_MODULE),
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            env=_environment(),
+            limit=MAX_HEADER_BYTES,
+            start_new_session=True,
+        )
     )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # uvloop leaves the child alive when its start is cancelled.
+        with anyio.CancelScope(shield=True), suppress(OSError):
+            await _end(await starting)
+        raise
+
+
+async def _end(process: Process) -> None:
+    """Kill a child that still runs, and let the kernel forget it."""
+    if process.returncode is None:
+        process.kill()
+    with anyio.CancelScope(shield=True):
+        await process.wait()
 
 
 def _refuse_unopened(path: Path, limits: ExtractionLimits) -> Extraction | None:
