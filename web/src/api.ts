@@ -1,0 +1,280 @@
+/** The server's endpoints, typed. Every failure becomes an `ApiError` with a message and, where there is one, a hint. */
+
+import type { ApiErrorBody, TurnDocument, UsageBody } from './packets.ts'
+
+const ROOT = '/api/v1'
+
+export class ApiError extends Error {
+  readonly status: number
+  readonly code: string
+  readonly hint: string | null
+
+  constructor(status: number, body: ApiErrorBody) {
+    super(body.message)
+    this.name = 'ApiError'
+    this.status = status
+    this.code = body.code ?? 'unknown'
+    this.hint = body.hint ?? null
+  }
+}
+
+/** What any thrown thing says to a user. */
+export function explain(error: unknown): { message: string; hint: string | null } {
+  if (error instanceof ApiError) return { message: error.message, hint: error.hint }
+  return { message: 'Something went wrong in this page.', hint: 'Reload it. What was sent is kept by the server.' }
+}
+
+export interface Status {
+  version: string
+  model: string
+  provider: string
+  demonstration: boolean
+  notice: string | null
+  data_dir: string
+  max_upload_bytes: number
+}
+
+export interface Model {
+  id: string
+  provider: string
+  window: number
+  known: boolean
+}
+
+export interface Conversation {
+  id: string
+  object: 'conversation'
+  title: string
+  model: string
+  layout: string
+  created_at: string
+  updated_at: string
+  running_turn: string | null
+}
+
+export interface Turn {
+  id: string
+  status: 'running' | 'finished' | 'stopped' | 'failed' | 'interrupted'
+  model: string
+  text: string
+  sent_at: string
+  timezone: string
+  documents: TurnDocument[]
+  error: ApiErrorBody | null
+  usage: UsageBody | null
+  cost: number | null
+  started_at: string
+  finished_at: string | null
+}
+
+export interface ListOf<Item> {
+  object: 'list'
+  data: Item[]
+  first_id: string | null
+  last_id: string | null
+  has_more: boolean
+}
+
+export interface UploadedFile {
+  id: string
+  name: string
+  size: number
+  media_type: string
+  status: 'ready' | 'failed'
+  reason: string | null
+  code: string | null
+  tokens: number
+  pages: number | null
+}
+
+export interface FileText {
+  id: string
+  name: string
+  text: string
+  pages: number | null
+}
+
+export interface Gauge {
+  input: number
+  read: number
+  budget: number
+  window: number
+  estimate: boolean
+  cached_share: number | null
+  request_id: string | null
+}
+
+export interface RequestSummary {
+  id: string
+  step: number
+  purpose: string
+  letters: string
+  model: string
+  at: string
+  estimate: number
+  budget: number
+  predicted: { read: number; written: number }
+  usage: UsageBody | null
+  cost: number | null
+  error: ApiErrorBody | null
+}
+
+export interface Segment {
+  id: string
+  kind: string
+  zone: string
+  lifetime: string
+  source: string
+  owner: string
+  label: string
+  letters: string
+  tokens: number
+  measured: 'apportioned' | 'estimate'
+  read: number
+  written: number
+  fresh: number
+  blocks: number
+  markers: { ttl: string; why: string }[]
+  text_preview: string
+}
+
+export interface RequestMap {
+  id: string
+  letters: string
+  model: string
+  layout: string
+  marker_policy: string
+  budget: number
+  estimate: number
+  usage: UsageBody | null
+  cost: number | null
+  predicted: { read: number; written: number }
+  segments: Segment[]
+  notes: { segment: string | null; text: string }[]
+}
+
+/** Lists come as an array or as a page object: take the items of either. */
+export function items<Item>(list: Item[] | ListOf<Item>): Item[] {
+  return Array.isArray(list) ? list : list.data
+}
+
+/** A request that fails with an `ApiError`, also when the server cannot be reached. */
+export async function send(path: string, init: RequestInit = {}): Promise<Response> {
+  let answer: Response
+  try {
+    answer = await fetch(ROOT + path, init)
+  } catch (error) {
+    if (init.signal?.aborted) throw error
+    throw new ApiError(0, unreachable)
+  }
+  if (!answer.ok) throw new ApiError(answer.status, errorBody(answer.status, await answer.text().catch(() => '')))
+  return answer
+}
+
+export const unreachable: ApiErrorBody = {
+  message: 'The server cannot be reached.',
+  code: 'unreachable',
+  hint: 'Check that it is running, then try again.',
+}
+
+/** The error object of an answer, or one made from the status when the answer holds none. */
+export function errorBody(status: number, text: string): ApiErrorBody {
+  try {
+    const body = JSON.parse(text) as { error?: ApiErrorBody }
+    if (typeof body.error?.message === 'string') return body.error
+  } catch {
+    // not JSON: a proxy answered, or nobody did
+  }
+  return { message: `The server answered with status ${status}.`, code: 'unknown', hint: null }
+}
+
+/** A random key for one attempt. `crypto.randomUUID` exists on secure addresses only, and a home network is none. */
+export function newKey(): string {
+  const random = crypto.getRandomValues(new Uint8Array(16))
+  return Array.from(random, (byte) => byte.toString(16).padStart(2, '0')).join('')
+}
+
+async function json<Answer>(path: string, init: RequestInit = {}): Promise<Answer> {
+  const answer = await send(path, init)
+  return (answer.status === 204 ? null : await answer.json()) as Answer
+}
+
+function body(method: string, value: unknown): RequestInit {
+  return { method, body: JSON.stringify(value), headers: { 'Content-Type': 'application/json' } }
+}
+
+function query(values: Record<string, string | number | undefined>): string {
+  const set = Object.entries(values).filter(([, value]) => value !== undefined)
+  return set.length === 0 ? '' : `?${new URLSearchParams(set.map(([key, value]) => [key, String(value)]))}`
+}
+
+export const api = {
+  status: () => json<Status>('/status'),
+  models: async () => items(await json<Model[] | ListOf<Model>>('/models')),
+  conversations: (after?: string) => json<ListOf<Conversation>>(`/conversations${query({ limit: 40, after })}`),
+  conversation: (id: string) => json<Conversation>(`/conversations/${id}`),
+  create: (value: { model?: string; title?: string }) =>
+    json<Conversation>('/conversations', withKey(body('POST', value), newKey())),
+  change: (id: string, value: { title?: string; model?: string }) =>
+    json<Conversation>(`/conversations/${id}`, body('PATCH', value)),
+  remove: (id: string) => json<null>(`/conversations/${id}`, { method: 'DELETE' }),
+  turns: (id: string, after?: string) =>
+    json<ListOf<Turn>>(`/conversations/${id}/turns${query({ order: 'desc', limit: 50, after })}`),
+  turn: (id: string) => json<Turn>(`/turns/${id}`),
+  begin: (id: string, key: string, value: { text: string; file_ids: string[]; timezone: string }) =>
+    send(`/conversations/${id}/turns`, withKey(streaming(body('POST', value)), key)),
+  events: (turn: string, after: number, signal?: AbortSignal) =>
+    send(`/turns/${turn}/events?after=${after}`, {
+      headers: { Accept: 'text/event-stream', 'Last-Event-ID': String(after) },
+      signal: signal ?? null,
+    }),
+  stop: (turn: string) => send(`/turns/${turn}/stop`, { method: 'POST' }),
+  context: (id: string) => json<Gauge>(`/conversations/${id}/context`),
+  requests: async (turn: string) =>
+    items(await json<RequestSummary[] | ListOf<RequestSummary>>(`/turns/${turn}/requests`)),
+  map: (request: string) => json<RequestMap>(`/requests/${request}/map`),
+  fileText: (id: string) => json<FileText>(`/files/${id}/content`),
+  rawAddress: (request: string) => `${ROOT}/requests/${request}/raw`,
+}
+
+function withKey(init: RequestInit, key: string): RequestInit {
+  return { ...init, headers: { ...(init.headers as Record<string, string>), 'Idempotency-Key': key } }
+}
+
+function streaming(init: RequestInit): RequestInit {
+  return { ...init, headers: { ...(init.headers as Record<string, string>), Accept: 'text/event-stream' } }
+}
+
+export interface Upload {
+  done: Promise<UploadedFile>
+  cancel: () => void
+}
+
+/** Send a file; `progress` gets the share that left this machine, 1 when the server has it and reads it. */
+export function upload(file: File, progress: (share: number) => void): Upload {
+  const request = new XMLHttpRequest()
+  const done = new Promise<UploadedFile>((resolve, reject) => {
+    request.upload.onprogress = (event) => {
+      if (event.lengthComputable && event.total > 0) progress(event.loaded / event.total)
+    }
+    request.upload.onload = () => progress(1)
+    request.onerror = () => reject(new ApiError(0, unreachable))
+    request.onload = () => {
+      if (request.status < 200 || request.status > 299) {
+        reject(new ApiError(request.status, errorBody(request.status, request.responseText)))
+        return
+      }
+      try {
+        resolve(JSON.parse(request.responseText) as UploadedFile)
+      } catch {
+        reject(new ApiError(request.status, errorBody(request.status, '')))
+      }
+    }
+  })
+  const form = new FormData()
+  form.append('file', file, file.name)
+  request.open('POST', `${ROOT}/files`)
+  request.setRequestHeader('Idempotency-Key', newKey())
+  request.send(form)
+  return { done, cancel: () => request.abort() }
+}

@@ -1,0 +1,170 @@
+import { useQueryClient } from '@tanstack/react-query'
+import { type DragEvent, useCallback, useEffect, useRef, useState } from 'react'
+import { ApiError, api, explain } from '../api.ts'
+import { attach, submit } from '../drafts.ts'
+import { addTurn, inOrder, useConversation, useStatus, useTurnList } from '../queries.ts'
+import { go } from '../route.ts'
+import { useTurn } from '../turns.ts'
+import styles from './Chat.module.css'
+import { ChatHeader } from './ChatHeader.tsx'
+import { Composer } from './Composer.tsx'
+import { ContextBar } from './ContextBar.tsx'
+import controls from './controls.module.css'
+import { ErrorNote, QueryError } from './ErrorNote.tsx'
+import { Thread } from './Thread.tsx'
+import { Welcome } from './Welcome.tsx'
+
+interface Props {
+  conversation: string | null
+  onToggleList: () => void
+}
+
+/** One conversation: its messages and the composer. */
+export function Chat({ conversation, onToggleList }: Props) {
+  const client = useQueryClient()
+  const status = useStatus()
+  const details = useConversation(conversation)
+  const list = useTurnList(conversation)
+  const stored = inOrder(list.data)
+  const newest = stored.at(-1)
+  const [model, setModel] = useState<string | null>(null)
+  const running = useRunning(newest?.id ?? null, newest?.status === 'running')
+  const stop = useStop(running)
+  const drop = useDrop(conversation, status.data?.max_upload_bytes)
+  const error = details.error ?? list.error
+
+  const onSubmit = useCallback(async () => {
+    const sent = await submit(conversation, conversation === null ? model : null)
+    if (!sent) return
+    addTurn(client, sent)
+    if (conversation === null) go(sent.conversation, true)
+  }, [client, conversation, model])
+
+  return (
+    <main className={styles.chat} {...drop.handlers}>
+      <ChatHeader
+        conversation={details.data ?? null}
+        model={model ?? status.data?.model ?? null}
+        onModel={setModel}
+        onToggleList={onToggleList}
+        started={conversation !== null}
+      />
+      {status.error && (
+        <div className={styles.banner}>
+          <QueryError error={status.error}>
+            <button type="button" className={controls.link} onClick={() => void status.refetch()}>
+              Try again
+            </button>
+          </QueryError>
+        </div>
+      )}
+      {status.data?.notice && (
+        <p className={styles.notice} data-testid="notice" role="note">
+          {status.data.notice}
+        </p>
+      )}
+      {conversation === null ? (
+        <Welcome />
+      ) : error ? (
+        <div className={styles.failed}>
+          <QueryError error={error}>
+            <button type="button" className={controls.link} onClick={() => void list.refetch()}>
+              Try again
+            </button>
+            {error instanceof ApiError && error.status === 404 && (
+              <button type="button" className={controls.link} onClick={() => go(null, true)}>
+                Start a new conversation
+              </button>
+            )}
+          </QueryError>
+        </div>
+      ) : (
+        <Thread
+          turns={stored}
+          loading={list.isLoading}
+          earlier={list.hasNextPage ? () => list.fetchNextPage() : null}
+          running={running}
+        />
+      )}
+      <div className={styles.foot}>
+        <div className={styles.column}>
+          {stop.problem && <ErrorNote problem={stop.problem} />}
+          <Composer
+            conversation={conversation}
+            limit={status.data?.max_upload_bytes}
+            running={running !== null}
+            stopping={stop.asked}
+            onSubmit={onSubmit}
+            onStop={stop.ask}
+          />
+          {conversation !== null && <ContextBar conversation={conversation} newest={newest?.id ?? null} />}
+        </div>
+      </div>
+      {drop.over && <div className={styles.drop}>Drop the files to attach them</div>}
+    </main>
+  )
+}
+
+/** The id of the running turn. The packets decide; before they are there, the list does. */
+function useRunning(newest: string | null, listed: boolean): string | null {
+  const entry = useTurn(newest ?? '')
+  if (newest === null) return null
+  const running = entry && entry.view.last > 0 ? !entry.view.ended : listed
+  return running && entry?.link !== 'lost' ? newest : null
+}
+
+/** Stop the running answer: by button, or by Escape while nothing else is open. */
+function useStop(running: string | null) {
+  const [asked, setAsked] = useState<string | null>(null)
+  const [problem, setProblem] = useState<{ message: string; hint: string | null } | null>(null)
+  const ask = useCallback(() => {
+    if (running === null) return
+    setAsked(running)
+    setProblem(null)
+    api.stop(running).catch((error: unknown) => {
+      setAsked(null)
+      setProblem(explain(error))
+    })
+  }, [running])
+  useEffect(() => {
+    if (running === null) return
+    const onKey = (event: KeyboardEvent) => {
+      if (event.key === 'Escape' && !event.defaultPrevented && !event.isComposing) ask()
+    }
+    addEventListener('keydown', onKey)
+    return () => removeEventListener('keydown', onKey)
+  }, [running, ask])
+  useEffect(() => setProblem(null), [running])
+  return { ask, problem, asked: running !== null && asked === running }
+}
+
+/** Files dragged from outside. */
+function useDrop(conversation: string | null, limit: number | undefined) {
+  const [over, setOver] = useState(false)
+  const depth = useRef(0)
+  const withFiles = (event: DragEvent) => event.dataTransfer.types.includes('Files')
+  const handlers = {
+    onDragEnter: (event: DragEvent) => {
+      if (!withFiles(event)) return
+      event.preventDefault()
+      depth.current += 1
+      setOver(true)
+    },
+    onDragOver: (event: DragEvent) => {
+      if (withFiles(event)) event.preventDefault()
+    },
+    onDragLeave: (event: DragEvent) => {
+      if (!withFiles(event)) return
+      depth.current = Math.max(0, depth.current - 1)
+      if (depth.current === 0) setOver(false)
+    },
+    onDrop: (event: DragEvent) => {
+      if (!withFiles(event)) return
+      event.preventDefault()
+      depth.current = 0
+      setOver(false)
+      attach(conversation, event.dataTransfer.files, limit)
+    },
+  }
+  return { over, handlers }
+}

@@ -1,0 +1,62 @@
+import { type Conversation, explain } from '../api.ts'
+import { useModels, useRename } from '../queries.ts'
+import styles from './ChatHeader.module.css'
+import controls from './controls.module.css'
+import { ErrorNote } from './ErrorNote.tsx'
+import { ListIcon } from './icons.tsx'
+
+interface Props {
+  conversation: Conversation | null
+  started: boolean
+  /** The model of a conversation that does not exist yet. */
+  model: string | null
+  onModel: (model: string) => void
+  onToggleList: () => void
+}
+
+export function ChatHeader({ conversation, started, model, onModel, onToggleList }: Props) {
+  const models = useModels()
+  const change = useRename()
+  const current = started ? (conversation?.model ?? null) : model
+  const known = models.data?.map((one) => one.id) ?? []
+  const choices = current !== null && !known.includes(current) ? [current, ...known] : known
+
+  const choose = (id: string) => {
+    if (conversation) change.mutate({ id: conversation.id, model: id })
+    else onModel(id)
+  }
+  return (
+    <>
+      <header className={styles.head}>
+        <button
+          type="button"
+          className={`${controls.icon} ${styles.toggle}`}
+          onClick={onToggleList}
+          aria-label="Conversations"
+          data-testid="toggle-list"
+        >
+          <ListIcon size={18} />
+        </button>
+        <p className={styles.title}>{started ? conversation?.title || (conversation ? 'Untitled' : '') : 'New conversation'}</p>
+        {current !== null && (
+          <label className={styles.model}>
+            <span className="visually-hidden">Model</span>
+            <select
+              value={current}
+              onChange={(event) => choose(event.target.value)}
+              disabled={change.isPending || (started && conversation === null)}
+              data-testid="model"
+            >
+              {choices.map((id) => (
+                <option key={id} value={id}>
+                  {id}
+                </option>
+              ))}
+            </select>
+          </label>
+        )}
+      </header>
+      {change.error && <ErrorNote problem={explain(change.error)} />}
+    </>
+  )
+}

@@ -1,0 +1,80 @@
+import { useQueryClient } from '@tanstack/react-query'
+import { useEffect } from 'react'
+import type { Gauge } from '../api.ts'
+import { exact, percent, tokens } from '../format.ts'
+import { usePanels } from '../panels.ts'
+import { keys, useGauge } from '../queries.ts'
+import type { TurnView } from '../turn.ts'
+import { useTurn } from '../turns.ts'
+import styles from './ContextBar.module.css'
+
+export interface Filling {
+  input: number
+  read: number
+  budget: number
+  cached: number | null
+  estimate: boolean
+}
+
+/** How full the model's window is, and how much of it came from the cache. Opens the drawer. */
+export function ContextBar({ conversation, newest }: { conversation: string; newest: string | null }) {
+  const panels = usePanels()
+  const client = useQueryClient()
+  const gauge = useGauge(conversation)
+  const entry = useTurn(newest ?? '')
+  const filling = fillingOf(gauge.data ?? null, entry && !entry.view.ended ? entry.view : null)
+  const billed = entry?.view.requests.filter((request) => request.usage).length ?? 0
+  useEffect(() => {
+    if (billed > 0) void client.invalidateQueries({ queryKey: keys.context(conversation) })
+  }, [client, conversation, billed])
+  if (!filling || newest === null) return <div className={styles.empty} />
+
+  const { input, read, budget, cached, estimate } = filling
+  const share = (count: number) => `${Math.min(100, budget > 0 ? (100 * count) / budget : 0)}%`
+  const figure = `${estimate ? '≈ ' : ''}${tokens(input)} / ${tokens(budget)}`
+  const said = estimate
+    ? `About ${exact(input)} of ${exact(budget)} tokens, an estimate`
+    : `${exact(input)} of ${exact(budget)} tokens${cached === null ? '' : `, ${percent(cached)} from the cache`}`
+  return (
+    <div className={styles.bar} data-testid="context-bar" data-estimate={estimate}>
+      <div
+        className={styles.meter}
+        role="meter"
+        aria-label="Context window"
+        aria-valuemin={0}
+        aria-valuemax={budget}
+        aria-valuenow={Math.min(input, budget)}
+        aria-valuetext={said}
+      >
+        <span className={styles.read} style={{ width: share(read) }} />
+        <span className={styles.rest} style={{ width: share(input - read) }} data-estimate={estimate} />
+      </div>
+      <span className={styles.figure} title={said}>
+        {figure}
+        {estimate ? ' (estimate)' : cached === null ? '' : ` · ${percent(cached)} cached`}
+      </span>
+      <button
+        type="button"
+        className={styles.open}
+        onClick={() => panels.show({ kind: 'context', turn: newest })}
+        aria-label="Show the context of the last request"
+        data-testid="context-open"
+      />
+    </div>
+  )
+}
+
+/** The running turn knows best: first what it was billed, else what it is about to send; then the server's gauge. */
+export function fillingOf(gauge: Gauge | null, running: TurnView | null): Filling | null {
+  const billed = running?.requests.findLast((request) => request.usage)
+  if (billed?.usage) {
+    const { input, cache_read: read } = billed.usage
+    return { input, read, budget: billed.budget, cached: input > 0 ? read / input : null, estimate: false }
+  }
+  if (gauge && gauge.input > 0 && !gauge.estimate) {
+    return { input: gauge.input, read: gauge.read, budget: gauge.budget, cached: gauge.cached_share, estimate: false }
+  }
+  const sent = running?.requests.at(-1)
+  if (sent) return { input: sent.estimate, read: 0, budget: sent.budget, cached: null, estimate: true }
+  return gauge && { input: gauge.input, read: 0, budget: gauge.budget, cached: null, estimate: true }
+}

@@ -1,0 +1,110 @@
+import { useEffect, useState } from 'react'
+import { api, type RequestMap, type RequestSummary, type Turn } from '../api.ts'
+import { dollars, moment } from '../format.ts'
+import { inOrder, useMap, useRequests, useTurnList } from '../queries.ts'
+import styles from './ContextDrawer.module.css'
+import { QueryError } from './ErrorNote.tsx'
+import { Panel } from './Panel.tsx'
+import { RequestFigures } from './RequestFigures.tsx'
+import { SegmentTable } from './SegmentTable.tsx'
+import { WindowStrip } from './WindowStrip.tsx'
+
+interface Props {
+  conversation: string
+  turn: string | null
+  onClose: () => void
+}
+
+/** What one request gave the model: every segment in order, where it was cached, and what it cost. */
+export function ContextDrawer({ conversation, turn: asked, onClose }: Props) {
+  const [turn, setTurn] = useState(asked)
+  const [request, setRequest] = useState<string | null>(null)
+  useEffect(() => setTurn(asked), [asked])
+  useEffect(() => setRequest(null), [turn])
+  const turns = inOrder(useTurnList(conversation).data)
+  const requests = useRequests(turn)
+  const chosen = request ?? requests.data?.at(-1)?.id ?? null
+  const map = useMap(chosen)
+  const error = requests.error ?? map.error
+
+  return (
+    <Panel title="Context of this request" testId="context-drawer" onClose={onClose}>
+      <div className={styles.body}>
+        <div className={styles.pickers}>
+          <label>
+            <span>Message</span>
+            <select value={turn ?? ''} onChange={(event) => setTurn(event.target.value)} data-testid="pick-turn">
+              {turns.map((one, index) => (
+                <option key={one.id} value={one.id}>
+                  {turnName(one, index)}
+                </option>
+              ))}
+            </select>
+          </label>
+          <label>
+            <span>Request</span>
+            <select
+              value={chosen ?? ''}
+              onChange={(event) => setRequest(event.target.value)}
+              disabled={!requests.data?.length}
+              data-testid="pick-request"
+            >
+              {requests.data?.map((one) => (
+                <option key={one.id} value={one.id}>
+                  {requestName(one)}
+                </option>
+              ))}
+            </select>
+          </label>
+        </div>
+        {error && <QueryError error={error} />}
+        {(requests.isLoading || map.isLoading) && <p className={styles.quiet}>Loading the request…</p>}
+        {requests.data?.length === 0 && <p className={styles.quiet}>No request was sent for this message.</p>}
+        {map.data && <Details map={map.data} />}
+      </div>
+    </Panel>
+  )
+}
+
+function turnName(turn: Turn, index: number): string {
+  const text = turn.text.replace(/\s+/g, ' ').trim()
+  return `${index + 1}. ${text.length > 60 ? `${text.slice(0, 60)}…` : text}`
+}
+
+function requestName(request: RequestSummary): string {
+  const parts = [`Step ${request.step}`, request.purpose, moment(request.at)]
+  if (request.cost !== null) parts.push(dollars(request.cost))
+  if (request.error) parts.push('failed')
+  return parts.filter(Boolean).join(' · ')
+}
+
+function Details({ map }: { map: RequestMap }) {
+  const [selected, setSelected] = useState<string | null>(null)
+  const label = (id: string | null) => map.segments.find((segment) => segment.id === id)?.label
+  return (
+    <>
+      <p className={styles.letters} data-testid="letters" aria-label="Order of the segments, in letters">
+        {map.letters}
+      </p>
+      <WindowStrip map={map} selected={selected} onSelect={setSelected} />
+      <RequestFigures map={map} />
+      {map.notes.length > 0 && (
+        <ul className={styles.notes}>
+          {map.notes.map((note, index) => (
+            <li key={index}>
+              {label(note.segment) && <strong>{label(note.segment)}: </strong>}
+              {note.text}
+            </li>
+          ))}
+        </ul>
+      )}
+      <SegmentTable map={map} selected={selected} onSelect={setSelected} />
+      <p className={styles.end}>
+        Model {map.model}, layout {map.layout}, markers by {map.marker_policy}.{' '}
+        <a href={api.rawAddress(map.id)} target="_blank" rel="noopener" data-testid="raw-link">
+          The request as it was sent (JSON)
+        </a>
+      </p>
+    </>
+  )
+}

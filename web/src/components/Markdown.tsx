@@ -1,0 +1,111 @@
+import { type ComponentProps, createContext, memo, type ReactElement, useContext, useMemo } from 'react'
+import ReactMarkdown, { type Components } from 'react-markdown'
+import remarkGfm from 'remark-gfm'
+import { grouped, placeTokens, remarkCitations, type Group } from '../citations.ts'
+import type { CitationPacket } from '../packets.ts'
+import { pieces, steady } from '../steady.ts'
+import type { Source } from '../turn.ts'
+import { CitationButton } from './CitationButton.tsx'
+import { CopyButton } from './CopyButton.tsx'
+import styles from './Markdown.module.css'
+
+interface Props {
+  text: string
+  citations: CitationPacket[]
+  sources: Record<number, Source>
+  growing: boolean
+}
+
+interface Cited {
+  groups: Group<CitationPacket>[]
+  sources: Record<number, Source>
+}
+
+const CitedContext = createContext<Cited>({ groups: [], sources: {} })
+
+/** An answer's text. HTML in it is shown as text, images as links: nothing is loaded from elsewhere. */
+export const Markdown = memo(function Markdown({ text, citations, sources, growing }: Props) {
+  const cited = useMemo(() => ({ groups: grouped(citations), sources }), [citations, sources])
+  const placed = useMemo(() => placeTokens(text, cited.groups), [text, cited])
+  const shown = growing ? steady(placed.text) : placed.text
+  const marks = placed.originals.join('\0')
+  return (
+    <CitedContext value={cited}>
+      <div className={styles.prose} data-growing={growing}>
+        {pieces(shown).map((piece, index) => (
+          <Piece key={index} text={piece} marks={marks} />
+        ))}
+      </div>
+    </CitedContext>
+  )
+})
+
+/** A part that is parsed again only when it changed. `marks` are the citations as written, one string to compare. */
+const Piece = memo(
+  function Piece({ text, marks }: { text: string; marks: string }) {
+    return (
+      <ReactMarkdown
+        remarkPlugins={[remarkGfm, [remarkCitations, { originals: marks.split('\0') }]]}
+        components={components}
+        urlTransform={safeAddress}
+      >
+        {text}
+      </ReactMarkdown>
+    )
+  },
+  // Later citations do not change the marks that a piece already has.
+  (old, next) => old.text === next.text && (next.marks === old.marks || next.marks.startsWith(`${old.marks}\0`)),
+)
+
+function safeAddress(address: string): string {
+  return /^(?:https?:|mailto:|#)/i.test(address) ? address : ''
+}
+
+const components = {
+  a: ({ href, children }: ComponentProps<'a'>) =>
+    href ? (
+      <a href={href} target={href.startsWith('#') ? undefined : '_blank'} rel="noopener noreferrer nofollow">
+        {children}
+      </a>
+    ) : (
+      <span>{children}</span>
+    ),
+  img: ({ src, alt }: ComponentProps<'img'>) =>
+    typeof src === 'string' && src ? (
+      <a href={src} target="_blank" rel="noopener noreferrer nofollow">
+        {alt || 'Image'}
+      </a>
+    ) : (
+      <span>{alt}</span>
+    ),
+  table: ({ children }: ComponentProps<'table'>) => (
+    <div className={styles.table} tabIndex={0} role="group" aria-label="Table">
+      <table>{children}</table>
+    </div>
+  ),
+  pre: CodeBlock,
+  'cite-mark': CiteMark,
+} as Components
+
+function CodeBlock({ children }: ComponentProps<'pre'>) {
+  const { className, children: code } = (children as ReactElement<ComponentProps<'code'>>)?.props ?? {}
+  const language = /language-(\S+)/.exec(className ?? '')?.[1]
+  const text = typeof code === 'string' ? code : ''
+  return (
+    <div className={styles.code}>
+      <div className={styles.bar}>
+        <span>{language}</span>
+        <CopyButton text={text.replace(/\n$/, '')} label="Copy the code" />
+      </div>
+      <pre tabIndex={0}>{children}</pre>
+    </div>
+  )
+}
+
+function CiteMark({ number }: { number?: number | string }) {
+  const { groups, sources } = useContext(CitedContext)
+  const group = groups[Number(number)]
+  return group?.items.map((citation, index) => (
+    <CitationButton key={index} citation={citation} source={sources[citation.document]} />
+  ))
+}

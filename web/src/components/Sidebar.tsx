@@ -1,0 +1,89 @@
+import { useEffect } from 'react'
+import { useConversations, useStatus } from '../queries.ts'
+import { go } from '../route.ts'
+import { ConversationItem } from './ConversationItem.tsx'
+import controls from './controls.module.css'
+import { QueryError } from './ErrorNote.tsx'
+import { CloseIcon, Mark, PlusIcon } from './icons.tsx'
+import styles from './Sidebar.module.css'
+
+interface Props {
+  current: string | null
+  open: boolean
+  onClose: () => void
+}
+
+/** The conversations; a sheet over the chat on narrow screens. */
+export function Sidebar({ current, open, onClose }: Props) {
+  const list = useConversations()
+  const status = useStatus()
+  const conversations = list.data?.pages.flatMap((page) => page.data) ?? []
+  useEffect(() => {
+    if (!open) return
+    const onKey = (event: KeyboardEvent) => {
+      if (event.key !== 'Escape') return
+      event.preventDefault()
+      onClose()
+    }
+    addEventListener('keydown', onKey, { capture: true })
+    return () => removeEventListener('keydown', onKey, { capture: true })
+  }, [open, onClose])
+
+  return (
+    <>
+      <div className={styles.shade} data-open={open} onClick={onClose} aria-hidden="true" />
+      <nav className={styles.side} data-open={open} aria-label="Conversations" data-testid="sidebar">
+        <div className={styles.head}>
+          <Mark />
+          <span className={styles.name}>Lamella</span>
+          <button type="button" className={`${controls.icon} ${styles.close}`} onClick={onClose} aria-label="Close list">
+            <CloseIcon />
+          </button>
+        </div>
+        <button
+          type="button"
+          className={styles.new}
+          data-testid="new-conversation"
+          aria-current={current === null ? 'page' : undefined}
+          onClick={() => {
+            go(null)
+            onClose()
+          }}
+        >
+          <PlusIcon />
+          New conversation
+        </button>
+        <div className={styles.scroll}>
+          {list.error && (
+            <QueryError error={list.error}>
+              <button type="button" className={controls.link} onClick={() => void list.refetch()}>
+                Try again
+              </button>
+            </QueryError>
+          )}
+          <ul className={styles.list}>
+            {conversations.map((conversation) => (
+              <ConversationItem
+                key={conversation.id}
+                conversation={conversation}
+                current={conversation.id === current}
+                onChoose={onClose}
+              />
+            ))}
+          </ul>
+          {list.hasNextPage && (
+            <button
+              type="button"
+              className={styles.more}
+              onClick={() => void list.fetchNextPage()}
+              disabled={list.isFetchingNextPage}
+            >
+              {list.isFetchingNextPage ? 'Loading…' : 'Show older conversations'}
+            </button>
+          )}
+        </div>
+        {status.data && <p className={styles.foot}>Version {status.data.version}</p>}
+      </nav>
+    </>
+  )
+}

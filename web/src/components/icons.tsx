@@ -1,0 +1,53 @@
+/** Line icons, drawn for this page on a 16-unit grid. */
+
+import type { ReactNode } from 'react'
+
+function icon(path: ReactNode) {
+  return function Icon({ size = 16 }: { size?: number }) {
+    return (
+      <svg
+        width={size}
+        height={size}
+        viewBox="0 0 16 16"
+        fill="none"
+        stroke="currentColor"
+        strokeWidth="1.5"
+        strokeLinecap="round"
+        strokeLinejoin="round"
+        aria-hidden="true"
+      >
+        {path}
+      </svg>
+    )
+  }
+}
+
+export const PlusIcon = icon(<path d="M8 3v10M3 8h10" />)
+export const CloseIcon = icon(<path d="M3.5 3.5l9 9M12.5 3.5l-9 9" />)
+export const SendIcon = icon(<path d="M8 13.2V3M3.8 7.2L8 3l4.2 4.2" />)
+export const StopIcon = icon(<rect x="4" y="4" width="8" height="8" rx="1" fill="currentColor" />)
+export const AttachIcon = icon(
+  <path d="M13 7.6l-5 5a3.2 3.2 0 0 1-4.6-4.6l5.2-5.2a2.1 2.1 0 0 1 3 3l-5.1 5.2a1 1 0 0 1-1.5-1.5l4.7-4.7" />,
+)
+export const ListIcon = icon(<path d="M2.5 4.5h11M2.5 8h11M2.5 11.5h7" />)
+export const FileIcon = icon(<path d="M4 2h5l3.5 3.5V14H4zM9 2v3.5h3.5" />)
+export const PencilIcon = icon(<path d="M3 13l.6-2.8L10.8 3l2.2 2.2-7.2 7.2zM9.2 4.6l2.2 2.2" />)
+export const TrashIcon = icon(<path d="M3 4.5h10M6.5 4.5V3h3v1.5M4.3 4.5l.7 8.5h6l.7-8.5" />)
+export const CopyIcon = icon(<path d="M5.5 5.5h7.5v7.5H5.5zM10.5 5.5V3H3v7.5h2.5" />)
+export const CheckIcon = icon(<path d="M3.5 8.5l3 3 6-7" />)
+export const DownIcon = icon(<path d="M8 3v9.5M4 8.6l4 4 4-4" />)
+export const LayersIcon = icon(<path d="M2.5 3.5h11M2.5 6.5h11M2.5 9.5h7.5M2.5 12.5h4" />)
+export const WarningIcon = icon(<path d="M8 2.5l6 11H2zM8 6.5v3.2M8 11.6v.1" />)
+export const ChevronIcon = icon(<path d="M6 4l4 4-4 4" />)
+
+/** The mark: thin plates, one above the other. */
+export function Mark({ size = 18 }: { size?: number }) {
+  return (
+    <svg width={size} height={size} viewBox="0 0 18 18" fill="none" strokeWidth="2" strokeLinecap="round" aria-hidden="true">
+      <path d="M3 3.5h12" stroke="var(--zone-fixed)" />
+      <path d="M3 7.2h12" stroke="var(--zone-history)" />
+      <path d="M3 10.9h8" stroke="var(--zone-travelling)" />
+      <path d="M3 14.6h4.5" stroke="var(--zone-turn)" />
+    </svg>
+  )
+}

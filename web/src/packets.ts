@@ -1,0 +1,169 @@
+/** The packets of a turn, as the server sends them: `src/lamella/core/packets.py` is the source of these names. */
+
+export interface UsageBody {
+  input: number
+  cache_read: number
+  cache_write: number
+  fresh: number
+  output: number
+  reasoning: number
+}
+
+export interface ApiErrorBody {
+  message: string
+  type?: string | null
+  code?: string | null
+  param?: string | null
+  hint?: string | null
+}
+
+/** A document of the conversation, as a turn names it. `reason` says why it is listed instead of included. */
+export interface TurnDocument {
+  document: number | null
+  file_id: string | null
+  title: string
+  media_type?: string | null
+  size?: number | null
+  tokens?: number | null
+  reason?: string | null
+}
+
+interface Placement {
+  n: number
+  turn_id: string
+  model_index: number
+  block_index: number | null
+}
+
+export interface TurnStarted extends Placement {
+  type: 'turn.started'
+  conversation_id: string
+  user_message_id: string
+  sent_at: string
+  documents: TurnDocument[]
+}
+
+export interface RunStarted extends Placement {
+  type: 'run.started'
+  run_id: string
+  model: string
+  demonstration: boolean
+}
+
+export interface RequestStarted extends Placement {
+  type: 'request.started'
+  request_id: string
+  step: number
+  purpose: string
+  letters: string
+  estimate: number
+  budget: number
+  predicted_read: number
+}
+
+export interface ContextDegraded extends Placement {
+  type: 'context.degraded'
+  subject: string
+  why: string
+}
+
+export interface ReasoningDelta extends Placement {
+  type: 'reasoning.delta'
+  text: string
+}
+
+export interface TextDelta extends Placement {
+  type: 'text.delta'
+  text: string
+}
+
+export interface ToolCall extends Placement {
+  type: 'tool.call'
+  call_id: string
+  name: string
+  renderer: string
+}
+
+export interface ToolArgsDelta extends Placement {
+  type: 'tool.args.delta'
+  call_id: string
+  json: string
+}
+
+export interface ToolResult extends Placement {
+  type: 'tool.result'
+  call_id: string
+  name: string
+  preview: string
+  size: number
+  is_error: boolean
+}
+
+export interface SourceNamed extends Placement {
+  type: 'source'
+  document: number
+  title: string
+  file_id: string | null
+  url: string | null
+}
+
+/** `start` and `end` count code points of the text block; the passage's count code points of the document's text. */
+export interface CitationPacket extends Placement {
+  type: 'citation'
+  document: number
+  start: number
+  end: number
+  file_id: string | null
+  passage_start: number | null
+  passage_end: number | null
+  page: number | null
+}
+
+export interface UsagePacket extends Placement {
+  type: 'usage'
+  request_id: string
+  usage: UsageBody
+  cost: number
+  budget: number
+}
+
+export interface ErrorPacket extends Placement {
+  type: 'error'
+  error: ApiErrorBody
+}
+
+export interface RunFinished extends Placement {
+  type: 'run.finished'
+  run_id: string
+  status: string
+}
+
+export interface TurnStopped extends Placement {
+  type: 'turn.stopped'
+  reason: 'user_cancelled' | 'interrupted'
+}
+
+export interface TurnFinished extends Placement {
+  type: 'turn.finished'
+  status: string
+  usage: UsageBody
+  cost: number
+}
+
+export type Packet =
+  | TurnStarted
+  | RunStarted
+  | RequestStarted
+  | ContextDegraded
+  | ReasoningDelta
+  | TextDelta
+  | ToolCall
+  | ToolArgsDelta
+  | ToolResult
+  | SourceNamed
+  | CitationPacket
+  | UsagePacket
+  | ErrorPacket
+  | RunFinished
+  | TurnStopped
+  | TurnFinished

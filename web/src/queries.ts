@@ -1,0 +1,137 @@
+/** What the page keeps of the server's answers, and when it asks again. */
+
+import {
+  type InfiniteData,
+  type QueryClient,
+  useInfiniteQuery,
+  useMutation,
+  useQuery,
+  useQueryClient,
+} from '@tanstack/react-query'
+import { api, type Conversation, type ListOf, type Turn } from './api.ts'
+import type { Sent } from './drafts.ts'
+
+export const keys = {
+  conversations: ['conversations'] as const,
+  conversation: (id: string) => ['conversation', id] as const,
+  turns: (id: string) => ['turns', id] as const,
+  context: (id: string) => ['context', id] as const,
+  requests: (turn: string) => ['requests', turn] as const,
+}
+
+export const useStatus = () => useQuery({ queryKey: ['status'], queryFn: api.status, staleTime: 60_000 })
+
+export const useModels = () => useQuery({ queryKey: ['models'], queryFn: api.models, staleTime: 60_000 })
+
+export const useConversations = () =>
+  useInfiniteQuery({
+    queryKey: keys.conversations,
+    queryFn: ({ pageParam }) => api.conversations(pageParam),
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: next,
+  })
+
+export const useConversation = (id: string | null) =>
+  useQuery({ queryKey: keys.conversation(id ?? ''), queryFn: () => api.conversation(id!), enabled: id !== null })
+
+export const useTurnList = (id: string | null) =>
+  useInfiniteQuery({
+    queryKey: keys.turns(id ?? ''),
+    queryFn: ({ pageParam }) => api.turns(id!, pageParam),
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: next,
+    enabled: id !== null,
+  })
+
+export const useGauge = (id: string | null) =>
+  useQuery({ queryKey: keys.context(id ?? ''), queryFn: () => api.context(id!), enabled: id !== null })
+
+export const useRequests = (turn: string | null) =>
+  useQuery({ queryKey: keys.requests(turn ?? ''), queryFn: () => api.requests(turn!), enabled: turn !== null })
+
+export const useMap = (request: string | null) =>
+  useQuery({ queryKey: ['map', request], queryFn: () => api.map(request!), enabled: request !== null })
+
+export const useFileText = (file: string | null) =>
+  useQuery({
+    queryKey: ['file-text', file],
+    queryFn: () => api.fileText(file!),
+    enabled: file !== null,
+    staleTime: Infinity,
+  })
+
+function next<Item>(page: ListOf<Item>): string | undefined {
+  return page.has_more ? (page.last_id ?? undefined) : undefined
+}
+
+/** Turns of all loaded pages, oldest first. */
+export function inOrder(data: InfiniteData<ListOf<Turn>> | undefined): Turn[] {
+  return (data?.pages.flatMap((page) => page.data) ?? []).toReversed()
+}
+
+export function useRename() {
+  const client = useQueryClient()
+  return useMutation({
+    mutationFn: ({ id, ...value }: { id: string; title?: string; model?: string }) => api.change(id, value),
+    onSuccess: (changed) => {
+      client.setQueryData(keys.conversation(changed.id), changed)
+      void client.invalidateQueries({ queryKey: keys.conversations })
+    },
+  })
+}
+
+export function useRemove() {
+  const client = useQueryClient()
+  return useMutation({
+    mutationFn: api.remove,
+    onSuccess: (_, id) => {
+      client.setQueryData<InfiniteData<ListOf<Conversation>>>(keys.conversations, (old) =>
+        old && { ...old, pages: old.pages.map((page) => ({ ...page, data: page.data.filter((one) => one.id !== id) })) },
+      )
+      void client.invalidateQueries({ queryKey: keys.conversations })
+      for (const key of [keys.conversation(id), keys.turns(id), keys.context(id)]) client.removeQueries({ queryKey: key })
+    },
+  })
+}
+
+/** Show a turn that has just begun without asking the server for the list. */
+export function addTurn(client: QueryClient, sent: Sent): void {
+  const { started } = sent
+  const turn: Turn = {
+    id: started.turn_id,
+    status: 'running',
+    model: sent.model ?? '',
+    text: sent.text,
+    sent_at: started.sent_at,
+    timezone: '',
+    documents: started.documents,
+    error: null,
+    usage: null,
+    cost: null,
+    started_at: started.sent_at,
+    finished_at: null,
+  }
+  client.setQueryData<InfiniteData<ListOf<Turn>, string | undefined>>(keys.turns(sent.conversation), (old) => {
+    const first = old?.pages[0]
+    if (!old || !first) {
+      const only = { object: 'list' as const, data: [turn], first_id: turn.id, last_id: turn.id, has_more: false }
+      return { pages: [only], pageParams: [undefined] }
+    }
+    if (first.data.some((one) => one.id === turn.id)) return old
+    return { ...old, pages: [{ ...first, data: [turn, ...first.data] }, ...old.pages.slice(1)] }
+  })
+  void client.invalidateQueries({ queryKey: keys.conversations })
+  void client.invalidateQueries({ queryKey: keys.conversation(sent.conversation) })
+}
+
+/** A turn ended: ask again for everything that it changed. */
+export function refresh(client: QueryClient, conversation: string, turn: string): void {
+  const changed = [
+    keys.turns(conversation),
+    keys.context(conversation),
+    keys.conversation(conversation),
+    keys.conversations,
+    keys.requests(turn),
+  ]
+  for (const queryKey of changed) void client.invalidateQueries({ queryKey })
+}

@@ -1,0 +1,204 @@
+/** One reducer from packets to what is shown. Live streams and reloaded pages go through it alike. */
+
+import type { ApiErrorBody, CitationPacket, Packet, TurnDocument, UsageBody } from './packets.ts'
+
+export interface ReasoningBlock {
+  kind: 'reasoning'
+  key: string
+  text: string
+}
+
+export interface TextBlock {
+  kind: 'text'
+  key: string
+  text: string
+  citations: CitationPacket[]
+}
+
+export interface ToolBlock {
+  kind: 'tool'
+  key: string
+  callId: string
+  name: string
+  args: string
+  result: { preview: string; size: number; isError: boolean } | null
+}
+
+export type Block = ReasoningBlock | TextBlock | ToolBlock
+
+export interface RequestView {
+  id: string
+  step: number
+  purpose: string
+  letters: string
+  estimate: number
+  budget: number
+  usage: UsageBody | null
+  cost: number | null
+}
+
+export interface RunView {
+  index: number
+  model: string
+  demonstration: boolean
+  finished: boolean
+  blocks: Block[]
+}
+
+export interface Source {
+  title: string
+  fileId: string | null
+  url: string | null
+}
+
+export type Outcome = 'running' | 'finished' | 'stopped' | 'failed' | 'interrupted'
+
+export interface TurnView {
+  /** The number of the last packet seen; a repeated packet is ignored. */
+  last: number
+  outcome: Outcome
+  ended: boolean
+  sentAt: string | null
+  documents: TurnDocument[]
+  runs: RunView[]
+  requests: RequestView[]
+  sources: Record<number, Source>
+  degraded: { subject: string; why: string }[]
+  error: ApiErrorBody | null
+  usage: UsageBody | null
+  cost: number | null
+}
+
+export const emptyTurn: TurnView = {
+  last: 0,
+  outcome: 'running',
+  ended: false,
+  sentAt: null,
+  documents: [],
+  runs: [],
+  requests: [],
+  sources: {},
+  degraded: [],
+  error: null,
+  usage: null,
+  cost: null,
+}
+
+/** The view after one more packet. Unknown packets change nothing but the number. */
+export function reduce(view: TurnView, packet: Packet): TurnView {
+  if (packet.n <= view.last) return view
+  return apply({ ...view, last: packet.n }, packet)
+}
+
+/** The view after many packets. */
+export function replay(packets: Iterable<Packet>, from: TurnView = emptyTurn): TurnView {
+  let view = from
+  for (const packet of packets) view = reduce(view, packet)
+  return view
+}
+
+function apply(view: TurnView, packet: Packet): TurnView {
+  switch (packet.type) {
+    case 'turn.started':
+      return { ...view, sentAt: packet.sent_at, documents: packet.documents }
+    case 'run.started':
+      return onRun(view, packet.model_index, (run) => ({
+        ...run,
+        model: packet.model,
+        demonstration: packet.demonstration,
+      }))
+    case 'request.started': {
+      const { request_id: id, step, purpose, letters, estimate, budget } = packet
+      const request = { id, step, purpose, letters, estimate, budget, usage: null, cost: null }
+      return { ...view, requests: [...view.requests.filter((other) => other.id !== id), request] }
+    }
+    case 'context.degraded':
+      return { ...view, degraded: [...view.degraded, { subject: packet.subject, why: packet.why }] }
+    case 'reasoning.delta':
+    case 'text.delta':
+      return onRun(view, packet.model_index, (run) => ({ ...run, blocks: written(run.blocks, packet) }))
+    case 'tool.call':
+    case 'tool.args.delta':
+    case 'tool.result':
+      return onRun(view, packet.model_index, (run) => ({ ...run, blocks: called(run.blocks, packet) }))
+    case 'source': {
+      const source = { title: packet.title, fileId: packet.file_id, url: packet.url }
+      return { ...view, sources: { ...view.sources, [packet.document]: source } }
+    }
+    case 'citation':
+      return onRun(view, packet.model_index, (run) => ({ ...run, blocks: cited(run.blocks, packet) }))
+    case 'usage': {
+      const { usage, cost, budget } = packet
+      const requests = view.requests.map((one) => (one.id === packet.request_id ? { ...one, usage, cost, budget } : one))
+      return { ...view, requests }
+    }
+    case 'error':
+      return { ...view, error: packet.error, outcome: 'failed' }
+    case 'run.finished':
+      return onRun(view, packet.model_index, (run) => ({ ...run, finished: true }))
+    case 'turn.stopped':
+      return { ...view, outcome: packet.reason === 'interrupted' ? 'interrupted' : 'stopped' }
+    case 'turn.finished':
+      return { ...view, ended: true, outcome: outcomeOf(view, packet.status), usage: packet.usage, cost: packet.cost }
+    default:
+      return view
+  }
+}
+
+/** What an earlier packet said wins over a bare "finished"; a status that says more than that is believed. */
+function outcomeOf(view: TurnView, status: string): Outcome {
+  if (status === 'stopped' || status === 'failed' || status === 'interrupted') {
+    return status === 'stopped' && view.outcome === 'interrupted' ? 'interrupted' : status
+  }
+  return view.outcome === 'running' ? 'finished' : view.outcome
+}
+
+function onRun(view: TurnView, index: number, change: (run: RunView) => RunView): TurnView {
+  const known = view.runs.find((run) => run.index === index)
+  const run = change(known ?? { index, model: '', demonstration: false, finished: false, blocks: [] })
+  const runs = known ? view.runs.map((other) => (other === known ? run : other)) : [...view.runs, run]
+  return { ...view, runs: known ? runs : runs.sort((one, two) => one.index - two.index) }
+}
+
+function keyOf(packet: Packet, kind: string): string {
+  return packet.block_index === null || packet.block_index === undefined ? kind : String(packet.block_index)
+}
+
+type Written = Extract<Packet, { type: 'reasoning.delta' | 'text.delta' }>
+
+function written(blocks: Block[], packet: Written): Block[] {
+  const kind = packet.type === 'text.delta' ? 'text' : 'reasoning'
+  const key = `${kind}-${keyOf(packet, kind)}`
+  const at = blocks.findIndex((block) => block.key === key)
+  const old = blocks[at]
+  if (old && old.kind !== 'tool') return blocks.with(at, { ...old, text: old.text + packet.text })
+  const text = packet.text
+  return [...blocks, kind === 'text' ? { kind, key, text, citations: [] } : { kind, key, text }]
+}
+
+type Called = Extract<Packet, { type: 'tool.call' | 'tool.args.delta' | 'tool.result' }>
+
+function called(blocks: Block[], packet: Called): Block[] {
+  const key = `tool-${packet.call_id}`
+  const at = blocks.findIndex((block) => block.key === key)
+  const found = blocks[at]
+  const name = packet.type === 'tool.args.delta' ? '' : packet.name
+  const old: ToolBlock =
+    found?.kind === 'tool' ? found : { kind: 'tool', key, callId: packet.call_id, name, args: '', result: null }
+  const next = calledBlock(old, packet)
+  return found ? blocks.with(at, next) : [...blocks, next]
+}
+
+function calledBlock(old: ToolBlock, packet: Called): ToolBlock {
+  if (packet.type === 'tool.call') return { ...old, name: packet.name }
+  if (packet.type === 'tool.args.delta') return { ...old, args: old.args + packet.json }
+  const { preview, size, is_error: isError } = packet
+  return { ...old, name: packet.name || old.name, result: { preview, size, isError } }
+}
+
+function cited(blocks: Block[], packet: CitationPacket): Block[] {
+  const key = `text-${keyOf(packet, 'text')}`
+  return blocks.map((block) =>
+    block.kind === 'text' && block.key === key ? { ...block, citations: [...block.citations, packet] } : block,
+  )
+}

@@ -1,0 +1,231 @@
+/** Follows turns: starts them, replays them, comes back after a broken connection. One entry per turn, for all views. */
+
+import { useSyncExternalStore } from 'react'
+import { api, ApiError, explain, unreachable } from './api.ts'
+import type { Packet } from './packets.ts'
+import { readEvents } from './sse.ts'
+import { emptyTurn, reduce, type Outcome, type TurnView } from './turn.ts'
+
+export type Link = 'waiting' | 'open' | 'reconnecting' | 'closed' | 'lost'
+
+export interface Entry {
+  view: TurnView
+  link: Link
+  problem: { message: string; hint: string | null } | null
+}
+
+/** What the store needs from the world; tests give their own. */
+export interface Wire {
+  events: (turn: string, after: number, signal?: AbortSignal) => Promise<Response>
+  record: (turn: string) => Promise<{ status: Outcome }>
+  pause: (attempt: number) => Promise<void>
+}
+
+const REPLAYS_AT_ONCE = 3
+const SHOW_EVERY_MS = 32
+const SILENCE_MS = 45_000
+
+export class Turns {
+  readonly #wire: Wire
+  readonly #entries = new Map<string, Entry>()
+  readonly #fresh = new Map<string, Packet[]>()
+  readonly #listeners = new Map<string, Set<() => void>>()
+  readonly #waiting: (() => void)[] = []
+  readonly #live = new Set<string>()
+  readonly #watchers = new Set<(turn: string, packet: Packet) => void>()
+  #replaying = 0
+
+  constructor(wire: Wire) {
+    this.#wire = wire
+  }
+
+  get(turn: string): Entry | undefined {
+    return this.#entries.get(turn)
+  }
+
+  subscribe(turn: string, listener: () => void): () => void {
+    const set = this.#listeners.get(turn) ?? new Set()
+    this.#listeners.set(turn, set)
+    set.add(listener)
+    return () => set.delete(listener)
+  }
+
+  /** Hear every packet of the turns that run while this page is open; not those of stored ones. */
+  watch(watcher: (turn: string, packet: Packet) => void): () => void {
+    this.#watchers.add(watcher)
+    return () => this.#watchers.delete(watcher)
+  }
+
+  /** Show a turn that is stored. `running` is what the list said; the packets know better. */
+  async open(turn: string, running: boolean): Promise<void> {
+    const known = this.#entries.get(turn)
+    if (known && known.link !== 'lost') return
+    this.#change(turn, { view: known?.view ?? emptyTurn, link: 'waiting', problem: null })
+    if (running) {
+      this.#live.add(turn)
+      return this.#follow(turn, null)
+    }
+    await this.#slot()
+    try {
+      await this.#follow(turn, null)
+    } finally {
+      this.#replaying -= 1
+      this.#waiting.shift()?.()
+    }
+  }
+
+  /** Show a turn from the answer that began it. Resolves with its first packet, goes on in the background. */
+  async adopt(answer: Response): Promise<Extract<Packet, { type: 'turn.started' }>> {
+    const events = readWatched(answer)
+    for (;;) {
+      const { done, value } = await events.next()
+      if (done) throw new ApiError(0, unreachable)
+      const packet = value
+      if (packet.type === 'error') throw new ApiError(200, packet.error)
+      if (packet.type !== 'turn.started') continue
+      this.#change(packet.turn_id, { view: reduce(emptyTurn, packet), link: 'open', problem: null })
+      this.#live.add(packet.turn_id)
+      this.#tell(packet.turn_id, packet)
+      void this.#follow(packet.turn_id, events)
+      return packet
+    }
+  }
+
+  async #follow(turn: string, first: AsyncGenerator<Packet> | null): Promise<void> {
+    let events = first
+    for (let attempt = 0; ; ) {
+      const before = this.#last(turn)
+      try {
+        events ??= readWatched(await this.#wire.events(turn, before))
+        this.#link(turn, 'open')
+        for await (const packet of events) this.#take(turn, packet)
+        if (await this.#settled(turn)) return
+      } catch (error) {
+        if (error instanceof ApiError && error.status >= 400 && error.status < 500 && error.status !== 429) {
+          this.#change(turn, { ...this.#entry(turn), link: 'lost', problem: explain(error) })
+          return
+        }
+      }
+      events = null
+      attempt = this.#last(turn) > before ? 1 : attempt + 1
+      this.#link(turn, 'reconnecting')
+      await this.#wire.pause(attempt)
+    }
+  }
+
+  /** After a stream that closed: whether there is nothing more to come. */
+  async #settled(turn: string): Promise<boolean> {
+    this.#show(turn)
+    const { view } = this.#entry(turn)
+    if (!view.ended) {
+      const { status } = await this.#wire.record(turn)
+      if (status === 'running') return false
+      this.#change(turn, { ...this.#entry(turn), view: { ...view, ended: true, outcome: status } })
+    }
+    this.#link(turn, 'closed')
+    return true
+  }
+
+  async #slot(): Promise<void> {
+    while (this.#replaying >= REPLAYS_AT_ONCE) await new Promise<void>((go) => this.#waiting.push(go))
+    this.#replaying += 1
+  }
+
+  #take(turn: string, packet: Packet): void {
+    const fresh = this.#fresh.get(turn)
+    if (fresh) fresh.push(packet)
+    else {
+      this.#fresh.set(turn, [packet])
+      setTimeout(() => this.#show(turn), SHOW_EVERY_MS)
+    }
+    this.#tell(turn, packet)
+  }
+
+  /** Fold what arrived since the last time into the view: many packets, one rendering. */
+  #show(turn: string): void {
+    const fresh = this.#fresh.get(turn)
+    if (!fresh) return
+    this.#fresh.delete(turn)
+    const entry = this.#entry(turn)
+    const view = fresh.reduce(reduce, entry.view)
+    this.#change(turn, { ...entry, view, link: view.ended ? 'closed' : entry.link })
+  }
+
+  #last(turn: string): number {
+    this.#show(turn)
+    return this.#entry(turn).view.last
+  }
+
+  #tell(turn: string, packet: Packet): void {
+    if (!this.#live.has(turn)) return
+    if (packet.type === 'turn.finished') this.#live.delete(turn)
+    for (const watcher of this.#watchers) watcher(turn, packet)
+  }
+
+  #entry(turn: string): Entry {
+    return this.#entries.get(turn) ?? { view: emptyTurn, link: 'waiting', problem: null }
+  }
+
+  #link(turn: string, link: Link): void {
+    const entry = this.#entry(turn)
+    if (entry.link !== link) this.#change(turn, { ...entry, link })
+  }
+
+  #change(turn: string, entry: Entry): void {
+    this.#entries.set(turn, entry)
+    for (const listener of this.#listeners.get(turn) ?? []) listener()
+  }
+}
+
+/** The packets of an answer. A connection that is silent for three comments is broken, whatever the socket says. */
+async function* readWatched(answer: Response): AsyncGenerator<Packet> {
+  if (!answer.body) return
+  let timer: ReturnType<typeof setTimeout> | undefined
+  let giveUp: (reason: Error) => void = () => undefined
+  const silent = new Promise<never>((_, reject) => {
+    giveUp = reject
+  })
+  silent.catch(() => undefined)
+  const alive = () => {
+    clearTimeout(timer)
+    timer = setTimeout(() => giveUp(new Error('silent')), SILENCE_MS)
+  }
+  alive()
+  const events = readEvents(answer.body, alive)
+  try {
+    for (;;) {
+      const step = await Promise.race([events.next(), silent])
+      if (step.done) return
+      const packet = JSON.parse(step.value.data) as Packet
+      yield packet
+      if (packet.type === 'turn.finished') return
+    }
+  } finally {
+    clearTimeout(timer)
+    // Not awaited: a reader that waits for a dead socket would never come back.
+    void events.return(undefined)
+    void answer.body.cancel().catch(() => undefined)
+  }
+}
+
+/** Half a second, one, two, four, then every eight; at once when the network comes back. */
+export function pause(attempt: number): Promise<void> {
+  return new Promise((resolve) => {
+    const go = () => {
+      clearTimeout(timer)
+      removeEventListener('online', go)
+      resolve()
+    }
+    const timer = setTimeout(go, Math.min(8000, 250 * 2 ** attempt) * (0.8 + Math.random() * 0.4))
+    addEventListener('online', go)
+  })
+}
+
+export const turns = new Turns({ events: api.events, record: api.turn, pause })
+
+export function useTurn(turn: string): Entry | undefined {
+  return useSyncExternalStore(
+    (listener) => turns.subscribe(turn, listener),
+    () => turns.get(turn),
+  )
+}
