@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Protocol
 
@@ -15,6 +16,9 @@ class Encoding(Protocol):
 
 
 LOADING = threading.Lock()
+LONGEST = 50_000
+"""Characters in one call: at most four bytes each, and no token is shorter than a byte."""
+BOUNDARY = re.compile(r"[a-z](?= [a-z])")
 
 
 @cache
@@ -55,7 +59,23 @@ class TokenCounter:
 
 
 def count_text(text: str) -> int:
-    return len(encoding().encode_ordinary(text)) if text else 0
+    return sum(len(encoding().encode_ordinary(piece)) for piece in pieces(text))
+
+
+def encode_text(text: str) -> list[int]:
+    return [token for piece in pieces(text) for token in encoding().encode_ordinary(piece)]
+
+
+def pieces(text: str) -> Iterator[str]:
+    """A long text in parts that the tokenizer takes (200,000 tokens), cut before spaces, which no token spans."""
+    start = 0
+    while len(text) - start > LONGEST:
+        space = BOUNDARY.search(text, start + LONGEST // 2, start + LONGEST)
+        end = space.start() + 1 if space is not None else start + LONGEST
+        yield text[start:end]
+        start = end
+    if start < len(text):
+        yield text[start:]
 
 
 def scaled(count: int, factor: float) -> int:

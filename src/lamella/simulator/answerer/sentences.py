@@ -20,6 +20,9 @@ ABBREVIATIONS = frozenset(
 TERMINAL = re.compile(
     r"(?P<stop>[.!?…؟।]+)(?P<close>[\"'”’»)\]]*)(?P<gap>\s+)(?=[\"'“‘«(\[¿¡]*[^\W_])|(?P<wide>[。！？]+[」』”’）]*)"
 )
+ORDINAL = re.compile(
+    r"\b(?:am|ab|bis|das|dem|den|der|des|die|im|jede[mnrs]?|seit|vom|zum|zur)\s+\d{1,2}\Z", re.IGNORECASE
+)
 LAST_WORD = re.compile(r"[\w.]*\w\Z")
 BULLET = re.compile(r"^\s*(?:[-*•–‣▪◦·]|\(?\d{1,3}[.)]|\(?[a-z][.)])\s+(?=\S)")
 HEADING_MARK = re.compile(r"^\s*#{1,6}\s+")
@@ -181,6 +184,4 @@ def is_abbreviation(text: str, stop: int, following: int) -> bool:
     last = word.group().casefold()
     if last in ABBREVIATIONS or (len(last) == 1 and last.isalpha()) or re.fullmatch(r"(?:\w\.)+\w", last):
         return True
-    if text[following].islower():
-        return True
-    return last.isdigit() and len(last) <= 2 and not re.match(r"\d", text[following])
+    return text[following].islower() or bool(ORDINAL.search(text, max(0, stop - 20), stop))

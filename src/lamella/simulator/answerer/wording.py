@@ -71,8 +71,8 @@ def not_found(looked: Sequence[Document], listed: Sequence[Document]) -> str:
     if not looked:
         return f"I could not read {names(listed)}: only the name is in this conversation, not the text."
     text = (
-        f"I looked through {names(looked)} and found no sentence that shares the words of your question, so I have "
-        "nothing to quote. Different words may help: this demonstration matches words and does not understand meaning."
+        f"I looked through {names(looked)} and found no sentence that shares enough words with your question, so I "
+        "have nothing to quote. Different words may help: this demonstration matches words, it does not understand."
     )
     if listed:
         text += f"\n\nI did not read {names(listed)}."

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from lamella.simulator.blocks import Prefix, link
 from lamella.simulator.cache.ledger import Ledger, Outcome, Write
-from lamella.simulator.tokens import encoding
+from lamella.simulator.tokens import encode_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def step_keys(prefix: Prefix, step: int) -> Iterator[bytes]:
     previous = prefix.root
     for block, end, chained in zip(prefix.blocks, prefix.sums, prefix.hashes, strict=True):
         if due <= end:
-            tokens = encoding().encode_ordinary(block.text)
+            tokens = encode_text(block.text)
             # Tokens of a block beyond its text (the overhead of a message) come first and have no content.
             overhead = max(0, (end - start) - len(tokens))
             state = hashlib.blake2b(previous + block.role.encode(), digest_size=16)

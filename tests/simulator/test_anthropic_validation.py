@@ -1,0 +1,153 @@
+"""Requests that the Messages API refuses (PROVIDERS 1.5, 1.7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lamella.simulator.testing import InProcess
+
+from .texts import Json, assistant, text, tokens, user
+
+pytestmark = pytest.mark.anyio
+CALL: Json = {"type": "tool_use", "id": "c1", "name": "t", "input": {}}
+RESULT: Json = {"type": "tool_result", "tool_use_id": "c1", "content": "found"}
+SYSTEM: Json = {"role": "system", "content": "Now in French."}
+
+REFUSED_HISTORIES: dict[str, tuple[list[Any], str]] = {
+    "no messages": ([], "at least one message"),
+    "assistant first": ([assistant("a"), user("b")], 'first message must use the "user" role'),
+    "prefill": ([user("a"), assistant("b")], "does not support assistant message prefill"),
+    "empty text": ([user("")], "text content blocks must be non-empty"),
+    "blank text": ([user("  \n")], "must contain non-whitespace text"),
+    "no content": ([{"role": "user", "content": []}], "non-empty content"),
+    "call without result": ([user("a"), assistant(CALL), user("b")], "without `tool_result` blocks immediately after"),
+    "call at the end": ([user("a"), assistant(CALL)], "without `tool_result` blocks immediately after: c1"),
+    "result without call": ([user("a"), assistant("b"), user(RESULT)], "unexpected `tool_use_id`"),
+    "result of an older call": (
+        [user("a"), assistant(CALL), user(RESULT), assistant("b"), user(RESULT)],
+        "unexpected `tool_use_id`",
+    ),
+    "result twice": ([user("a"), assistant(CALL), user(RESULT, RESULT)], "each tool_use must have a single result"),
+    "text before result": ([user("a"), assistant(CALL), user("b", RESULT)], "must come before any other content"),
+    "one of two results": (
+        [user("a"), assistant(CALL, {**CALL, "id": "c2"}), user(RESULT)],
+        "without `tool_result` blocks immediately after: c2",
+    ),
+    "call id twice": ([user("a"), assistant(CALL, CALL), user(RESULT)], "`tool_use` ids must be unique"),
+    "odd call id": ([user("a"), assistant({**CALL, "id": "a.b"}), user("b")], "tool_use.id: String should match"),
+    "input not an object": ([user("a"), assistant({**CALL, "input": "x"}), user("b")], "valid dictionary"),
+    "call from the user": ([user(CALL)], "is not allowed in a message of role 'user'"),
+    "system first": ([SYSTEM, user("a")], "first message"),
+    "system before user": ([user("a"), SYSTEM, user("b")], "a system message must follow a user message"),
+    "system after assistant": ([user("a"), assistant("b"), SYSTEM], "a system message must follow a user message"),
+    "clear_at on a user message": ([{**user("a"), "clear_at": "never"}], "only permitted on role 'system'"),
+    "unknown role": ([{"role": "tool", "content": "a"}], "messages.0.role"),
+    "unknown field": ([{**user("a"), "name": "x"}], "messages.0.name: Extra inputs are not permitted"),
+}
+
+REFUSED_PARAMETERS: dict[str, tuple[Json, str]] = {
+    "no max_tokens": ({"max_tokens": None}, "max_tokens: Field required"),
+    "huge max_tokens": ({"max_tokens": 200_000}, "max_tokens: 200000 > 128000"),
+    "unknown parameter": ({"top_n": 1}, "top_n: Extra inputs are not permitted"),
+    "wrong type": ({"stream": "yes"}, "stream: Expected `bool`, got `str`"),
+    "budget on a newer model": ({"thinking": {"type": "enabled", "budget_tokens": 2_000}}, "is not supported"),
+    "unknown thinking": ({"thinking": {"type": "deep"}}, "thinking.type: Input should be one of"),
+    "binding without its beta": (
+        {"thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}},
+        "thinking.adaptive.block_binding: Extra inputs are not permitted",
+    ),
+    "unknown effort": ({"output_config": {"effort": "huge"}}, "output_config.effort"),
+    "unknown tool choice": ({"tool_choice": {"type": "some"}}, "tool_choice.type"),
+    "choice of an absent tool": ({"tool_choice": {"type": "tool", "name": "t"}}, "not found in provided tools"),
+    "tool without schema": ({"tools": [{"name": "t"}]}, "input_schema: Field required"),
+    "tool names twice": (
+        {"tools": [{"name": "t", "input_schema": {"type": "object"}}] * 2},
+        "Tool names must be unique",
+    ),
+    "bad tool name": ({"tools": [{"name": "a b", "input_schema": {"type": "object"}}]}, "String should match pattern"),
+    "warming while streaming": ({"max_tokens": 0, "stream": True}, "0 cannot be combined"),
+    "server-side compaction": ({"compaction": {"type": "summarize"}}, "does not model this feature"),
+    "empty system text": ({"system": [text("")]}, "text content blocks must be non-empty"),
+}
+
+
+@pytest.mark.parametrize(("messages", "words"), REFUSED_HISTORIES.values(), ids=REFUSED_HISTORIES)
+async def test_a_refused_history(provider: InProcess, messages: list[Any], words: str) -> None:
+    answer = await provider.messages({"messages": messages})
+    assert answer.status == 400
+    assert answer.json["error"]["type"] == "invalid_request_error"
+    assert words in answer.error
+
+
+@pytest.mark.parametrize(("change", "words"), REFUSED_PARAMETERS.values(), ids=REFUSED_PARAMETERS)
+async def test_a_refused_parameter(provider: InProcess, change: Json, words: str) -> None:
+    answer = await provider.messages({"messages": [user("a")], **change})
+    assert answer.status == 400
+    assert words in answer.error
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [user("a"), assistant(CALL), user(RESULT, "and?")],
+        [user("a"), assistant(CALL), user(RESULT), SYSTEM],
+        [user("a"), user("b"), assistant("c"), assistant("d"), user("e")],
+        [user("a"), SYSTEM, assistant("b"), user("c"), SYSTEM],
+        [user("a"), assistant(CALL, {**CALL, "id": "c2"}), user({**RESULT, "tool_use_id": "c2"}), user(RESULT)],
+    ],
+)
+async def test_an_accepted_history(provider: InProcess, messages: list[Any]) -> None:
+    assert (await provider.messages({"messages": messages})).status == 200
+
+
+async def test_ignored_parameters(provider: InProcess) -> None:
+    extra = {"temperature": 0.2, "top_p": 0.9, "top_k": 3, "stop_sequences": ["x"], "metadata": {"user_id": "u"}}
+    assert (await provider.messages({"messages": [user("a")], **extra})).status == 200
+
+
+@pytest.mark.parametrize(
+    ("model", "change", "status"),
+    [
+        ("claude-opus-5-5", {"thinking": {"type": "disabled"}}, 400),
+        ("claude-opus-5", {"thinking": {"type": "disabled"}}, 200),
+        ("claude-haiku-4-5", {"thinking": {"type": "enabled", "budget_tokens": 2_000}, "max_tokens": 3_000}, 200),
+        ("claude-haiku-4-5", {"thinking": {"type": "enabled", "budget_tokens": 100}}, 400),
+        ("claude-haiku-4-5", {"thinking": {"type": "adaptive"}}, 400),
+        ("claude-haiku-4-5", {"messages": [user("a"), assistant("b")]}, 200),
+        ("claude-sonnet-5-5", {"thinking": {"type": "between_tools"}}, 200),
+        ("claude-sonnet-4-6", {"messages": [user("a"), SYSTEM]}, 400),
+        ("claude-future-9", {}, 200),
+        ("gpt-5.6", {}, 404),
+        ("mistral-9", {}, 404),
+    ],
+)
+async def test_rules_by_model(provider: InProcess, model: str, change: Json, status: int) -> None:
+    assert (await provider.messages({"model": model, "messages": [user("a")], **change})).status == status
+
+
+async def test_forcing_a_tool_is_refused_where_the_model_cannot(provider: InProcess) -> None:
+    body: Json = {"tools": [{"name": "t", "input_schema": {"type": "object"}}], "messages": [user("a")]}
+    for model, status in (("claude-opus-5", 200), ("claude-opus-5-5", 400), ("claude-sonnet-5-5", 400)):
+        answer = await provider.messages({**body, "model": model, "tool_choice": {"type": "any"}})
+        assert answer.status == status
+
+
+async def test_a_prompt_over_the_window(provider: InProcess) -> None:
+    answer = await provider.messages({"model": "claude-haiku-4-5", "messages": [user(tokens(200_001))]})
+    assert (answer.status, answer.error) == (400, "prompt is too long: 200001 tokens > 200000 maximum")
+
+
+async def test_bad_json_and_no_key(provider: InProcess) -> None:
+    broken = await provider.post("/v1/messages", b"{")
+    assert (broken.status, broken.json["error"]["type"]) == (400, "invalid_request_error")
+    refused = await provider.messages({"messages": [user("a")]}, key="invalid-key")
+    assert (refused.status, refused.json["error"]["type"]) == (401, "authentication_error")
+    assert refused.json["request_id"] == refused.headers["request-id"]
+
+
+async def test_counting_needs_no_max_tokens_and_costs_nothing(provider: InProcess) -> None:
+    body = {"messages": [user(tokens(123))], "max_tokens": None}
+    counted = await provider.messages(body, path="/v1/messages/count_tokens")
+    assert counted.json == {"input_tokens": 123}
