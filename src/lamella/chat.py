@@ -17,7 +17,7 @@ import structlog
 from lamella.core.errors import InvalidRequest, TurnInProgress
 from lamella.core.json import digest, encode
 from lamella.core.packets import TurnFinished, UsageBody, decode_packet, encode_packet
-from lamella.core.ports import StreamBus
+from lamella.core.ports import Batch, StreamBus
 from lamella.core.records import Caller, NewTurn, TurnRecord
 from lamella.engine.journal import Journal
 from lamella.engine.loop import Services
@@ -48,11 +48,6 @@ class Mailbox:
         self.begin = asyncio.Lock()
         self.turn: asyncio.Task[None] | None = None
         self.turn_id: str | None = None
-
-    @property
-    def busy(self) -> bool:
-        """Whether an answer is running."""
-        return self.turn is not None and not self.turn.done()
 
 
 class Chat:
@@ -105,8 +100,11 @@ class Chat:
     async def _begin(self, caller: Caller, new: NewTurn) -> None:
         box = self._mailboxes.setdefault(new.conversation_id, Mailbox())
         async with box.begin:
-            if box.busy:
-                raise _in_progress(box.turn_id)
+            if box.turn is not None and not box.turn.done():
+                conversation = await self._services.store.conversation(caller, new.conversation_id)
+                if conversation.running_turn is not None:
+                    raise _in_progress(box.turn_id)
+                await asyncio.wait({box.turn})
             begun = await self._engine.begin(caller, new)
             box.turn_id = new.id
             box.turn = asyncio.create_task(self._run(begun))
@@ -149,35 +147,30 @@ class Chat:
         await self._services.store.delete_conversation(caller, conversation_id)
         self._engine.forget(conversation_id)
 
-    async def stream(self, caller: Caller, turn_id: str, after: int = 0) -> AsyncIterator[tuple[int, bytes]]:
+    async def stream(self, caller: Caller, turn_id: str, after: int = 0) -> AsyncIterator[Batch]:
         """The packets of a turn behind number `after`, as they come, to its end. Raises `NotFound`."""
         turn = await self._services.store.turn(caller, turn_id)
         if self._bus.is_live(turn_id):
-            async for item in self._bus.follow(turn_id, after):
-                yield item
+            async for batch in self._bus.follow(turn_id, after):
+                yield batch
             return
-        last = after
-        finished = False
-        for n, data in await self._services.store.journal(caller, turn_id, after):
-            yield n, data
-            last, finished = n, isinstance(decode_packet(data), TurnFinished)
-        if not finished and turn.finished_at is not None:
-            async for item in self._missing_end(caller, turn, last):
-                yield item
+        stored = await self._services.store.journal(caller, turn_id, 0)
+        waiting = [packet for packet in stored if packet[0] > after]
+        if waiting:
+            yield waiting
+        if turn.finished_at is not None and not (stored and _ends(stored[-1][1])):
+            yield [_missing_end(turn, max(after, stored[-1][0] if stored else 0) + 1)]
 
-    async def _missing_end(self, caller: Caller, turn: TurnRecord, last: int) -> AsyncIterator[tuple[int, bytes]]:
-        """The last packet of a turn whose rows were saved and whose journal was not, or that `after` lies behind."""
-        known = await self._services.store.journal(caller, turn.id, 0)
-        if known and isinstance(decode_packet(known[-1][1]), TurnFinished):
-            return
-        packet = TurnFinished(
-            n=last + 1,
-            turn_id=turn.id,
-            status=turn.status.value,
-            usage=UsageBody.of(turn.usage),
-            cost=turn.cost,
-        )
-        yield packet.n, encode_packet(packet)
+
+def _ends(data: bytes) -> bool:
+    return isinstance(decode_packet(data), TurnFinished)
+
+
+def _missing_end(turn: TurnRecord, n: int) -> tuple[int, bytes]:
+    """The last packet of a turn whose rows were saved and whose journal was not."""
+    usage = UsageBody.of(turn.usage)
+    packet = TurnFinished(n=n, turn_id=turn.id, status=turn.status.value, usage=usage, cost=turn.cost)
+    return n, encode_packet(packet)
 
 
 def _in_progress(turn_id: str | None) -> TurnInProgress:

@@ -117,6 +117,8 @@ def record(
         zones=(("fixed", 1), ("turn", len(numbers) - 1)),
         markers=(StoredMarker(0, "5m", "end of fixed"),),
         notes=(("s1", "listed"),),
+        protocol="anthropic",
+        local_tokens=80,
         estimate=100,
         budget=1000,
         predicted_read=60,

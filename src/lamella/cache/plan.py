@@ -76,6 +76,11 @@ def plan(chain: Chain, ledger: Ledger, facts: Facts, policy: MarkerPolicy) -> Pl
     return _predict(chain, markers, ledger, facts, sizes)
 
 
+def _reach(model: ModelFacts) -> int:
+    """Positions that a marker covers, itself included: OpenAI's explicit breakpoints match only where they stand."""
+    return LOOKBACK if model.markers is Markers.ANTHROPIC else 1
+
+
 def _life(facts: Facts) -> Ttl:
     """The shortest life that the provider sells."""
     return Ttl.FIVE_MINUTES if facts.model.markers is Markers.ANTHROPIC else Ttl.THIRTY_MINUTES
@@ -99,7 +104,7 @@ def _planned(chain: Chain, ledger: Ledger, facts: Facts) -> tuple[Marker, ...]:
     if tail is not None:
         places.setdefault(tail, "the last block before anything that moves")
         deepest = _deepest_entry(chain, ledger, facts.now, tail)
-        if deepest is not None and tail - deepest >= LOOKBACK and blocks[deepest].markable:
+        if deepest is not None and tail - deepest >= _reach(facts.model) and blocks[deepest].markable:
             places.setdefault(deepest, "the end of the previous request, out of reach of the next marker")
     return tuple(Marker(index, _life(facts), why) for index, why in sorted(places.items()))
 
@@ -151,11 +156,11 @@ def _last_write(chain: Chain, markers: Sequence[Marker], facts: Facts) -> int | 
 
 
 def lookup(chain: Chain, markers: Sequence[Marker], ledger: Ledger, facts: Facts) -> tuple[int | None, Entry | None]:
-    """The deepest live entry that the provider will find: from each marker, last first, up to 20 positions back.
+    """The deepest live entry that the provider will find: from each marker, last first, as far as it looks back.
 
-    Providers without look-back limit (OpenAI from 5.6 on at its match points, engines at any) find the deepest.
+    Providers that cache without markers are taken to find the deepest prefix.
     """
-    reach = LOOKBACK if facts.model.markers is Markers.ANTHROPIC else len(chain.blocks)
+    reach = _reach(facts.model) if facts.model.markers is not Markers.NONE else len(chain.blocks)
     ends = [marker.index for marker in reversed(markers)]
     if facts.model.markers is Markers.NONE:
         ends = [len(chain.blocks) - 1]

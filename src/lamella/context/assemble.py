@@ -52,12 +52,17 @@ def assemble(context: ContextInput, layout: Layout, previous: Assembled | None =
     rendered = _turns(context, layout, admission, _standing(fixed), previous)
     trailing, after = _trailing(context, layout, rendered[-1].after)
     segments = (*fixed, *(segment for turn in rendered for segment in turn.segments), *trailing)
-    estimate = _estimate(segments, context)
+    local = sum(segment.tokens for segment in segments)
+    estimate = round(local * context.calibration)
     _must_fit(estimate, context)
     return Assembled(
         prompt=Prompt(context.model.name, segments, context.sampling),
         report=Report(
-            estimate=estimate, budget=context.budget, durable=after.durable, notes=_notes(context, admission)
+            local=local,
+            estimate=estimate,
+            budget=context.budget,
+            durable=after.durable,
+            notes=_notes(context, admission),
         ),
         decisions=admission.decisions,
         layout=layout,
@@ -119,10 +124,6 @@ def _trailing(context: ContextInput, layout: Layout, standing: Standing) -> tupl
     if not context.reminder or not any(slot.kind is Kind.REMINDER for slot in slots):
         return (), standing
     return Renderer(layout, context.model).trailing_reminder(context.turn, context.reminder, standing)
-
-
-def _estimate(segments: Sequence[Segment], context: ContextInput) -> int:
-    return round(sum(segment.tokens for segment in segments) * context.calibration)
 
 
 def _must_fit(estimate: int, context: ContextInput) -> None:

@@ -36,7 +36,6 @@ class RunStarted(Packet, frozen=True, kw_only=True, tag="run.started"):
 
     run_id: str
     model: str
-    demonstration: bool = False
 
 
 class RequestStarted(Packet, frozen=True, kw_only=True, tag="request.started"):

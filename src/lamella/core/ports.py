@@ -18,6 +18,7 @@ from lamella.core.records import (
     ConversationChange,
     File,
     JournalEntry,
+    LastBill,
     NewRequest,
     NewTurn,
     Page,
@@ -144,8 +145,8 @@ class Store(Protocol):
         """The requests of a turn, in order."""
         ...
 
-    async def last_request(self, caller: Caller, conversation_id: str, model: str) -> RequestRecord | None:
-        """The newest billed request of a conversation to a model."""
+    async def last_bill(self, caller: Caller, conversation_id: str, model: str) -> LastBill | None:
+        """What the newest billed request of a conversation to a model was billed."""
         ...
 
     async def blocks(self, caller: Caller, request_id: str) -> tuple[StoredBlock, ...]:
@@ -202,6 +203,10 @@ class FileStore(Protocol):
         ...
 
 
+Batch = Sequence[tuple[int, bytes]]
+"""Packets with their numbers, as JSON."""
+
+
 class StreamBus(Protocol):
     """Live packets and stop signals of running turns."""
 
@@ -221,8 +226,8 @@ class StreamBus(Protocol):
         """Whether this turn can be followed here."""
         ...
 
-    def follow(self, turn_id: str, after: int) -> AsyncIterator[tuple[int, bytes]]:
-        """Packets behind `after`, from memory and as they come, to the end of the turn."""
+    def follow(self, turn_id: str, after: int) -> AsyncIterator[Batch]:
+        """Packets behind `after`, from memory and as they come, to the end of the turn; those there are at once."""
         ...
 
     def stop(self, turn_id: str) -> None:

@@ -177,11 +177,12 @@ class SegmentNote:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What an assembly did: the estimate it admitted by, and its notes.
+    """What an assembly did: the local count, the estimate it admitted by, and its notes.
 
     `durable` is the fingerprint of everything in the window that stays: what the coming answer is made after.
     """
 
+    local: int
     estimate: int
     budget: int
     durable: str

@@ -10,7 +10,7 @@ from typing import Generic, Literal, TypeVar
 from lamella.core.decisions import Decision
 from lamella.core.json import JsonObject
 from lamella.core.messages import Attachment, Step, TurnStatus
-from lamella.core.prompt import ToolSpec
+from lamella.core.prompt import Level, ToolSpec
 from lamella.core.tokens import Usage
 
 
@@ -119,7 +119,7 @@ class StoredBlock:
     """A wire block's bytes, stored once per conversation under its digest."""
 
     digest: str
-    level: str
+    level: Level
     role: str
     data: bytes
 
@@ -137,8 +137,9 @@ class StoredMarker:
 class RequestRecord:
     """A request to a model: what was sent, what was predicted, what was billed.
 
-    `zones` is the run-length list of zones over `segments`, as `(zone, count)`. `usage`, `cost`, `ended_at` come
-    with the end of the turn; `error` is the error object when it failed.
+    `zones` is the run-length list of zones over `segments`, as `(zone, count)`. `protocol` is the wire that it was
+    sent on. `local_tokens` is the local count, `estimate` that count calibrated. `usage` and `cost` come with the end
+    of the turn; `error` is the error object when it failed.
     """
 
     id: str
@@ -156,6 +157,8 @@ class RequestRecord:
     zones: tuple[tuple[str, int], ...]
     markers: tuple[StoredMarker, ...]
     notes: tuple[tuple[str, str], ...]
+    protocol: str
+    local_tokens: int
     estimate: int
     budget: int
     predicted_read: int
@@ -164,6 +167,15 @@ class RequestRecord:
     usage: Usage | None = None
     cost: float | None = None
     error: Mapping[str, str | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LastBill:
+    """The newest bill of a line: what the provider counted for so many local tokens."""
+
+    request_id: str
+    local_tokens: int
+    usage: Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
+from lamella.core.ports import Batch
+
 
 @dataclass(slots=True)
 class _Live:
@@ -46,7 +48,7 @@ class MemoryBus:
         """See `StreamBus.is_live`."""
         return turn_id in self._turns
 
-    async def follow(self, turn_id: str, after: int) -> AsyncIterator[tuple[int, bytes]]:
+    async def follow(self, turn_id: str, after: int) -> AsyncIterator[Batch]:
         """See `StreamBus.follow`."""
         live = self._turns.get(turn_id)
         if live is None:
@@ -57,11 +59,11 @@ class MemoryBus:
             index = 0
             while True:
                 news.clear()
-                while index < len(live.packets):
-                    n, data = live.packets[index]
-                    index += 1
-                    if n > after:
-                        yield n, data
+                fresh = [packet for packet in live.packets[index:] if packet[0] > after]
+                index = len(live.packets)
+                if fresh:
+                    yield fresh
+                    continue
                 if live.closed:
                     return
                 await news.wait()

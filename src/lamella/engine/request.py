@@ -108,6 +108,8 @@ def new_request(prepared: Prepared, identity: Identity, policy: MarkerPolicy, li
         ),
         markers=tuple(StoredMarker(m.index, m.ttl.value, m.why) for m in prepared.plan.markers),
         notes=tuple((note.segment, note.text) for note in prepared.assembled.report.notes),
+        protocol=prepared.facts.model.provider,
+        local_tokens=prepared.assembled.report.local,
         estimate=prepared.assembled.report.estimate,
         budget=prepared.assembled.report.budget,
         predicted_read=prepared.plan.read,

@@ -139,11 +139,10 @@ class TurnEngine:
 
     async def _run_input(self, caller: Caller, conversation: Conversation, opened: OpenModel, turn_id: str) -> RunInput:
         facts = opened.model.facts
-        last = await self._services.store.last_request(caller, conversation.id, facts.name)
+        last = await self._services.store.last_bill(caller, conversation.id, facts.name)
         calibration = facts.token_factor
-        if last is not None and last.usage is not None:
-            local = sum(segment.tokens for segment in last.segments)
-            calibration = min(max(last.usage.input / local, 0.5), 4.0) if local else calibration
+        if last is not None and last.local_tokens:
+            calibration = min(max(last.usage.input / last.local_tokens, 0.5), 4.0)
         return RunInput(
             model=opened.model,
             account=opened.account,

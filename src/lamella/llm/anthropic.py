@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from typing import Any, assert_never
+from typing import Any
 
 import anthropic
 import httpx2
@@ -13,12 +13,12 @@ from anthropic.types import RawMessageStreamEvent
 from lamella.core import deltas
 from lamella.core.deltas import Delta
 from lamella.core.errors import ProviderError
-from lamella.core.json import Json, JsonObject, decode_object, encode_text
-from lamella.core.messages import Part, Reasoning, StopReason, Text, ToolCall, ToolResult
+from lamella.core.json import Json, encode_text
+from lamella.core.messages import StopReason
 from lamella.core.models import ModelFacts, Thinking
-from lamella.core.prompt import Kind, Level, Marker, Prompt, Sampling, Segment, WireBlock, Wired, WireRequest
+from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
-from lamella.llm.call_ids import wire_call_id
+from lamella.llm.anthropic_wire import blocks_of, body_of
 from lamella.llm.failures import broken, in_stream, of_status, timed_out, unreachable
 from lamella.llm.wiring import wire_segments
 
@@ -35,6 +35,12 @@ _STOPS = {
     "model_context_window_exceeded": StopReason.MAX_TOKENS,
     "refusal": StopReason.REFUSAL,
 }
+
+
+def connect(facts: ModelFacts, *, base_url: str, key: str, timeout: float, retries: int) -> AnthropicModel:
+    """An adapter with a client of its own. `timeout` is in seconds of silence."""
+    client = anthropic.AsyncAnthropic(api_key=key, base_url=base_url, timeout=timeout, max_retries=retries)
+    return AnthropicModel(facts, client)
 
 
 class AnthropicModel:
@@ -72,33 +78,8 @@ class AnthropicModel:
         return {"thinking": {"type": "adaptive"}, "output_config": {"effort": sampling.thinking_effort}}
 
     def body(self, request: WireRequest) -> dict[str, object]:
-        """See `ChatModel.body`. Neighbours of one role become one message: the blocks stay what they are."""
-        marked = {marker.index: marker.ttl.value for marker in request.markers}
-        tools: list[JsonObject] = []
-        system: list[JsonObject] = []
-        messages: list[dict[str, Any]] = []
-        for index, block in enumerate(request.blocks):
-            value = block.value
-            if index in marked:
-                value = {**value, "cache_control": {"type": "ephemeral", "ttl": marked[index]}}
-            match block.level:
-                case "tools":
-                    tools.append(value)
-                case "system":
-                    system.append(value)
-                case "messages":
-                    if not messages or messages[-1]["role"] != block.role:
-                        messages.append({"role": block.role, "content": []})
-                    messages[-1]["content"].append(value)
-                case _:
-                    assert_never(block.level)
-        body: dict[str, object] = dict(request.head)
-        if tools:
-            body["tools"] = tools
-        if system:
-            body["system"] = system
-        body["messages"] = messages
-        return body
+        """See `ChatModel.body`."""
+        return body_of(request)
 
     async def stream(self, request: WireRequest, headers: dict[str, str]) -> AsyncIterator[Delta]:
         """See `ChatModel.stream`."""
@@ -154,45 +135,6 @@ def _error_body(body: object, message: str) -> tuple[str, str]:
     if isinstance(inner, dict):
         return str(inner.get("type", "error")), str(inner.get("message", message))
     return "error", message
-
-
-def blocks_of(segment: Segment) -> Iterator[WireBlock]:
-    """The wire blocks of one segment."""
-    for tool in segment.tools:
-        value: dict[str, Json] = {
-            "name": tool.name,
-            "description": tool.description,
-            "input_schema": decode_object(tool.input_schema),
-        }
-        yield WireBlock.of("tools", "tool", value, segment.id, markable=True)
-    for message in segment.messages:
-        level: Level = "system" if segment.kind is Kind.SYSTEM else "messages"
-        role = "user" if message.role == "tool" else message.role
-        for part in message.parts:
-            markable = not isinstance(part, Reasoning)
-            yield WireBlock.of(level, role, _value(part), segment.id, markable=markable)
-
-
-def _value(part: Part) -> JsonObject:
-    match part:
-        case Text(text):
-            return {"type": "text", "text": text}
-        case Reasoning(_, _, redacted) if redacted is not None:
-            return {"type": "redacted_thinking", "data": redacted}
-        case Reasoning(text, signature):
-            return {"type": "thinking", "thinking": text, "signature": signature or ""}
-        case ToolCall(id, name, arguments):
-            call_id = wire_call_id(id, LONGEST_CALL_ID)
-            return {"type": "tool_use", "id": call_id, "name": name, "input": decode_object(arguments)}
-        case ToolResult(call_id, _, content, is_error):
-            value: dict[str, Json] = {"type": "tool_result", "tool_use_id": wire_call_id(call_id, LONGEST_CALL_ID)}
-            if content.strip():
-                value["content"] = content
-            if is_error:
-                value["is_error"] = True
-            return value
-        case _:
-            assert_never(part)
 
 
 class _Events:

@@ -14,13 +14,13 @@ from openai.types.chat import ChatCompletionChunk
 from lamella.core import deltas
 from lamella.core.deltas import Delta
 from lamella.core.errors import ProviderError
-from lamella.core.json import Json, JsonObject, decode_object, encode_text
-from lamella.core.messages import Reasoning, StopReason, Text, ToolCall, ToolResult
+from lamella.core.json import Json, encode_text
+from lamella.core.messages import StopReason
 from lamella.core.models import Markers, ModelFacts, Thinking
-from lamella.core.prompt import Level, Marker, Prompt, PromptMessage, Sampling, Segment, WireBlock, Wired, WireRequest
+from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
-from lamella.llm.call_ids import wire_call_id
 from lamella.llm.failures import broken, in_stream, of_status, timed_out, unreachable
+from lamella.llm.openai_wire import blocks_of, body_of
 from lamella.llm.wiring import wire_segments
 
 PROVIDER = "OpenAI"
@@ -34,6 +34,12 @@ _STOPS = {
     "function_call": StopReason.TOOL_CALLS,
     "content_filter": StopReason.REFUSAL,
 }
+
+
+def connect(facts: ModelFacts, *, base_url: str, key: str, timeout: float, retries: int) -> OpenAIModel:
+    """An adapter with a client of its own. `timeout` is in seconds of silence."""
+    client = openai.AsyncOpenAI(api_key=key, base_url=base_url, timeout=timeout, max_retries=retries)
+    return OpenAIModel(facts, client)
 
 
 class OpenAIModel:
@@ -74,17 +80,7 @@ class OpenAIModel:
 
     def body(self, request: WireRequest) -> dict[str, object]:
         """See `ChatModel.body`."""
-        marked = {marker.index: marker.ttl.value for marker in request.markers}
-        tools: list[JsonObject] = []
-        messages: list[JsonObject] = []
-        for index, block in enumerate(request.blocks):
-            value = _with_breakpoint(block.value) if index in marked else block.value
-            (tools if block.level == "tools" else messages).append(value)
-        body: dict[str, object] = dict(request.head)
-        if tools:
-            body["tools"] = tools
-        body["messages"] = messages
-        return body
+        return body_of(request)
 
     async def stream(self, request: WireRequest, headers: dict[str, str]) -> AsyncIterator[Delta]:
         """See `ChatModel.stream`."""
@@ -126,67 +122,6 @@ class OpenAIModel:
                 return in_stream(PROVIDER, str(error.type or error.code or "error"), error.message)
             case _:
                 return broken(PROVIDER, str(error))
-
-
-def _with_breakpoint(message: JsonObject) -> JsonObject:
-    """A message whose text ends a reusable prefix (PROVIDERS 2: breakpoints on content parts)."""
-    part = {"type": "text", "text": message["content"], "prompt_cache_breakpoint": {"mode": "explicit"}}
-    return {**message, "content": [part]}
-
-
-def blocks_of(segment: Segment) -> Iterator[WireBlock]:
-    """The wire blocks of one segment: a message is a block here, since appending to one ends it as a match point."""
-    for tool in segment.tools:
-        function: dict[str, Json] = {
-            "name": tool.name,
-            "description": tool.description,
-            "parameters": decode_object(tool.input_schema),
-        }
-        yield WireBlock.of("tools", "tool", {"type": "function", "function": function}, segment.id, markable=False)
-    for message in segment.messages:
-        level: Level = "system" if message.role == "system" else "messages"
-        for value in _values(message):
-            yield WireBlock.of(level, message.role, value, segment.id, markable=message.role != "assistant")
-
-
-def _values(message: PromptMessage) -> Iterator[JsonObject]:
-    if message.role == "tool":
-        for part in message.parts:
-            if isinstance(part, ToolResult):
-                yield _result(part)
-    elif message.role == "assistant":
-        value = _answer(message)
-        if value is not None:
-            yield value
-    else:
-        for part in message.parts:
-            if isinstance(part, Text):
-                yield {"role": message.role, "content": part.text}
-
-
-def _result(part: ToolResult) -> JsonObject:
-    content = part.content if part.content.strip() else "(empty)"
-    return {"role": "tool", "tool_call_id": wire_call_id(part.call_id, LONGEST_CALL_ID), "content": content}
-
-
-def _answer(message: PromptMessage) -> JsonObject | None:
-    text = "".join(part.text for part in message.parts if isinstance(part, Text))
-    calls = [_call(part) for part in message.parts if isinstance(part, ToolCall)]
-    if not text and not calls:
-        assert all(isinstance(part, Reasoning) for part in message.parts)
-        return None
-    value: dict[str, Json] = {"role": "assistant", "content": text or None}
-    if calls:
-        value["tool_calls"] = calls
-    return value
-
-
-def _call(part: ToolCall) -> JsonObject:
-    return {
-        "id": wire_call_id(part.id, LONGEST_CALL_ID),
-        "type": "function",
-        "function": {"name": part.name, "arguments": part.arguments},
-    }
 
 
 class _Chunks:

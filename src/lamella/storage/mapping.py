@@ -61,14 +61,16 @@ Attached = Mapping[str, tuple[Attachment, ...]]
 # Usage and errors
 
 _USAGE = ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output", "reasoning")
+USAGE_COLUMNS = tuple(f"{name}_tokens" for name in _USAGE)
 
 
 def _usage_row(usage: Usage) -> Row:
     return {f"{name}_tokens": getattr(usage, name) for name in _USAGE}
 
 
-def _usage_of(row: RowMapping) -> Usage:
-    return Usage(*(row[f"{name}_tokens"] for name in _USAGE))
+def usage_of(row: RowMapping) -> Usage:
+    """The usage of a row that has one."""
+    return Usage(*(row[column] for column in USAGE_COLUMNS))
 
 
 def _error_text(error: Mapping[str, str | None] | None) -> str | None:
@@ -241,7 +243,7 @@ def step_row(owner: str, turn_id: str, seq: int, step: Step) -> Row:
         "reminder": step.reminder,
         "tokens": step.tokens,
         "cost": None,
-        **dict.fromkeys(f"{name}_tokens" for name in _USAGE),
+        **dict.fromkeys(USAGE_COLUMNS),
     }
 
 
@@ -307,7 +309,7 @@ def turn_record_of(row: RowMapping, rows: Sequence[RowMapping], attached: Attach
         started_at=datetime.fromisoformat(row["started_at"]),
         finished_at=None if row["finished_at"] is None else datetime.fromisoformat(row["finished_at"]),
         error=_error_of(row["error"], f"turn {turn.id}"),
-        usage=_usage_of(row),
+        usage=usage_of(row),
         cost=row["cost"],
     )
 
@@ -338,6 +340,8 @@ def request_row(owner: str, record: RequestRecord, base: str | None, shared: int
         "zones": json_text(record.zones),
         "markers": json_text(record.markers),
         "notes": json_text(record.notes),
+        "protocol": record.protocol,
+        "local_tokens": record.local_tokens,
         "estimate": record.estimate,
         "budget": record.budget,
         "predicted_read": record.predicted_read,
@@ -373,12 +377,14 @@ def request_of(row: RowMapping, segments: tuple[StoredSegment, ...]) -> RequestR
         zones=json_of(ZONES, row["zones"], what),
         markers=json_of(MARKERS, row["markers"], what),
         notes=json_of(NOTES, row["notes"], what),
+        protocol=row["protocol"],
+        local_tokens=row["local_tokens"],
         estimate=row["estimate"],
         budget=row["budget"],
         predicted_read=row["predicted_read"],
         predicted_written=row["predicted_written"],
         provider_request_id=row["provider_request_id"],
-        usage=None if row["input_tokens"] is None else _usage_of(row),
+        usage=None if row["input_tokens"] is None else usage_of(row),
         cost=row["cost"],
         error=_error_of(row["error"], what),
     )

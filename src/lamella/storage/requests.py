@@ -8,11 +8,20 @@ from sqlalchemy import ColumnElement, RowMapping, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lamella.core.errors import NotFound, StoreFailed
-from lamella.core.records import Caller, NewRequest, RequestRecord, StoredBlock, StoredSegment
+from lamella.core.records import Caller, LastBill, NewRequest, RequestRecord, StoredBlock, StoredSegment
 from lamella.storage.conversations import find_conversation
 from lamella.storage.database import Verbs, insert_missing, uninterrupted
 from lamella.storage.failures import damaged
-from lamella.storage.mapping import block_of, block_row, decision_row, request_of, request_row, segments_of
+from lamella.storage.mapping import (
+    USAGE_COLUMNS,
+    block_of,
+    block_row,
+    decision_row,
+    request_of,
+    request_row,
+    segments_of,
+    usage_of,
+)
 from lamella.storage.schema import blocks, decisions, requests
 from lamella.storage.turns import find_turn
 
@@ -115,10 +124,10 @@ class RequestVerbs(Verbs):
         return tuple(request_of(found[request_id], _segments(found, request_id)) for _, request_id in mine)
 
     @uninterrupted
-    async def last_request(self, caller: Caller, conversation_id: str, model: str) -> RequestRecord | None:
-        """The newest billed request of a conversation to a model."""
+    async def last_bill(self, caller: Caller, conversation_id: str, model: str) -> LastBill | None:
+        """What the newest billed request of a conversation to a model was billed."""
         query = (
-            select(requests.c.id)
+            select(requests.c.id, requests.c.local_tokens, *(requests.c[column] for column in USAGE_COLUMNS))
             .where(
                 requests.c.conversation_id == conversation_id,
                 requests.c.owner == caller.user_id,
@@ -130,8 +139,8 @@ class RequestVerbs(Verbs):
         )
         async with self._database.reading() as connection:
             await find_conversation(connection, caller, conversation_id)
-            request_id = (await connection.execute(query)).scalar_one_or_none()
-            return None if request_id is None else await _find_request(connection, caller, request_id)
+            row = (await connection.execute(query)).mappings().one_or_none()
+            return None if row is None else LastBill(row["id"], row["local_tokens"], usage_of(row))
 
     @uninterrupted
     async def blocks(self, caller: Caller, request_id: str) -> tuple[StoredBlock, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 from sqlalchemy import URL, Connection, event, make_url
@@ -35,11 +36,13 @@ def sqlite_url(url_or_path: str | Path) -> URL:
 def sqlite_engine(url: URL, *, writes: bool, foreign_keys: bool = True) -> AsyncEngine:
     """An engine on a database file. A writing one has a single connection, and takes the write lock as it begins.
 
-    Raises `StoreFailed` when the folder of the file is missing.
+    Raises `StoreFailed` when there can be no such file.
     """
-    folder = Path(str(url.database)).absolute().parent
-    if not folder.is_dir():
-        raise StoreFailed(f"The data folder {folder} does not exist.", hint="Make it, or name another one.")
+    path = Path(str(url.database)).absolute()
+    if not path.parent.is_dir():
+        raise StoreFailed(f"The data folder {path.parent} does not exist.", hint="Make it, or name another one.")
+    if path.is_dir():
+        raise StoreFailed(f"{path} is a folder, not a database file.", hint="Name a file in it.")
     size = 1 if writes else _READERS
     engine = create_async_engine(url, pool_size=size, max_overflow=0, connect_args={"timeout": _BUSY_MS / 1000})
     settings = [
@@ -51,12 +54,15 @@ def sqlite_engine(url: URL, *, writes: bool, foreign_keys: bool = True) -> Async
     ]
 
     def connected(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
-        # The driver must not begin transactions by itself: `begun` says when and how.
-        connection.isolation_level = None
-        cursor = connection.cursor()
-        for setting in settings:
-            cursor.execute(setting)
-        cursor.close()
+        with ExitStack() as undo:
+            undo.callback(connection.close)
+            # The driver must not begin transactions by itself: `begun` says when and how.
+            connection.isolation_level = None
+            cursor = connection.cursor()
+            for setting in settings:
+                cursor.execute(setting)
+            cursor.close()
+            undo.pop_all()
 
     def begun(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
 
 import msgspec
 
@@ -13,7 +12,7 @@ from lamella.core.errors import ToolFailed
 from lamella.core.json import Json, encode_text
 from lamella.core.messages import Attachment
 from lamella.core.prompt import ToolSpec
-from lamella.tools.tool import ToolKind, ToolScope
+from lamella.tools.tool import Invocation, ToolKind, ToolScope
 
 PIECE = 12_000
 """Characters of one piece."""
@@ -52,9 +51,9 @@ class ReadFile:
     kind = ToolKind.SEARCH
     timeout = 20.0
 
-    async def run(self, scope: ToolScope, arguments: Mapping[str, Json]) -> str:
+    async def run(self, scope: ToolScope, call: Invocation) -> str:
         """See `Tool.run`. The result is documents as JSON, with the number that the file has in the conversation."""
-        wanted = msgspec.convert(arguments, _Arguments)
+        wanted = msgspec.convert(call.arguments, _Arguments)
         attachment = next((a for a in scope.attachments if a.file_id == wanted.file_id), None)
         if attachment is None:
             raise ToolFailed(f"This conversation has no file {wanted.file_id}.")

@@ -11,7 +11,7 @@ import structlog
 from lamella.core.errors import ToolFailed
 from lamella.core.json import decode_object
 from lamella.core.messages import ToolCall, ToolResult
-from lamella.tools.tool import Registry, ToolScope
+from lamella.tools.tool import Invocation, Registry, ToolScope
 
 log = structlog.get_logger()
 
@@ -49,7 +49,7 @@ class ToolRunner:
             return _failed(call, f"The arguments are not a JSON object: {malformed[:200]}")
         try:
             async with asyncio.timeout(tool.timeout):
-                content = await tool.run(scope, decode_object(call.arguments))
+                content = await tool.run(scope, Invocation(call.id, decode_object(call.arguments)))
         except TimeoutError:
             return _failed(call, f"{call.name} gave no result within {tool.timeout:g} s.")
         except (ToolFailed, msgspec.ValidationError) as error:

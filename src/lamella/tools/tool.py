@@ -29,6 +29,14 @@ class ToolScope:
     attachments: tuple[Attachment, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """One call: `id` is unique in the conversation."""
+
+    id: str
+    arguments: Mapping[str, Json]
+
+
 class Tool(Protocol):
     """Something a model can call."""
 
@@ -37,7 +45,7 @@ class Tool(Protocol):
     timeout: float
     """Seconds after which a call is given up."""
 
-    async def run(self, scope: ToolScope, arguments: Mapping[str, Json]) -> str:
+    async def run(self, scope: ToolScope, call: Invocation) -> str:
         """The result in the form that the model reads.
 
         Raises `ToolFailed` with a text that the model can act on.

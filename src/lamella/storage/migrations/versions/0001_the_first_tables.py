@@ -203,6 +203,8 @@ def upgrade() -> None:
         sa.Column("zones", sa.Text(), nullable=False),
         sa.Column("markers", sa.Text(), nullable=False),
         sa.Column("notes", sa.Text(), nullable=False),
+        sa.Column("protocol", sa.String(), nullable=False),
+        sa.Column("local_tokens", sa.Integer(), nullable=False),
         sa.Column("estimate", sa.Integer(), nullable=False),
         sa.Column("budget", sa.Integer(), nullable=False),
         sa.Column("predicted_read", sa.Integer(), nullable=False),

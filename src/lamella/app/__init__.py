@@ -1,0 +1,1 @@
+"""Composition: settings in, a running chat out. The only place that knows every implementation."""

@@ -1,0 +1,160 @@
+"""Which models can be asked, and the adapters that ask them. The SDKs are loaded in a thread, after the start."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from types import ModuleType
+
+from lamella.app.demonstration import MODEL as DEMONSTRATION_MODEL
+from lamella.app.demonstration import Simulator, demonstration
+from lamella.core.errors import InvalidRequest
+from lamella.core.models import ModelFacts
+from lamella.core.ports import ChatModel
+from lamella.engine.turn import OpenModel
+from lamella.llm.model_table import ModelTable
+from lamella.settings import Settings
+
+DEFAULT_MODELS = {"anthropic": "claude-sonnet-5-5", "openai": "gpt-6.1-terra"}
+OPENAI_URL = "https://api.openai.com/v1"
+ANTHROPIC_URL = "https://api.anthropic.com"
+NO_KEY = "no-key"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a provider is, and as whom we speak to it."""
+
+    provider: str
+    base_url: str
+    key: str
+    timeout: float
+    retries: int
+
+    @property
+    def account(self) -> str:
+        """What caches are shared by: the address and a fingerprint of the key, never the key."""
+        return f"{self.base_url}#{blake2b(self.key.encode(), digest_size=8).hexdigest()}"
+
+
+def endpoints(settings: Settings) -> Mapping[str, Endpoint]:
+    """The providers that are configured: by a key, or by the address of a server that needs none."""
+    found = {}
+    for provider, key, url, usual in (
+        ("anthropic", settings.anthropic_api_key, settings.anthropic_base_url, ANTHROPIC_URL),
+        ("openai", settings.openai_api_key, settings.openai_base_url, OPENAI_URL),
+    ):
+        if key is not None or url is not None:
+            secret = key.get_secret_value() if key is not None else NO_KEY
+            found[provider] = Endpoint(
+                provider, url or usual, secret, settings.provider_timeout, settings.provider_retries
+            )
+    return found
+
+
+class Providers:
+    """The `ModelSource` of a deployment. Without any provider, the offline demonstration is the only model."""
+
+    def __init__(self, settings: Settings, table: ModelTable) -> None:
+        self._settings = settings
+        self._table = table
+        self._endpoints = endpoints(settings)
+        self._simulator: Simulator | None = None if self._endpoints else demonstration()
+        self._models: dict[str, OpenModel] = {}
+        self._opening = asyncio.Lock()
+        self.default = self._default()
+
+    def _default(self) -> str:
+        if self.is_demonstration:
+            return DEMONSTRATION_MODEL
+        if self._settings.model:
+            return self._settings.model
+        return DEFAULT_MODELS[next(iter(self._endpoints))]
+
+    @property
+    def is_demonstration(self) -> bool:
+        """Whether no real model is configured."""
+        return self._simulator is not None
+
+    def provider_of(self, name: str) -> str:
+        """Which configured provider serves this model; raises `InvalidRequest` when none does."""
+        if name == DEMONSTRATION_MODEL and self.is_demonstration:
+            return "anthropic"
+        provider, _, rest = name.rpartition(":")
+        if provider in self._endpoints and rest:
+            return provider
+        known = "anthropic" if name.startswith("claude") else "openai" if name.startswith(("gpt-", "o1", "o3")) else ""
+        if known in self._endpoints:
+            return known
+        if len(self._endpoints) == 1 and name == self.default:
+            return next(iter(self._endpoints))
+        if len(self._endpoints) == 1 and not known and name != DEMONSTRATION_MODEL:
+            return next(iter(self._endpoints))
+        raise InvalidRequest(
+            f"No configured provider serves the model “{name}”.",
+            hint=f"Choose another model, such as {self.default}, or set the provider's key and start again.",
+            param="model",
+        )
+
+    def facts(self, name: str) -> ModelFacts:
+        """What is known of a model that is served here; raises `InvalidRequest` otherwise."""
+        provider = self.provider_of(name)
+        return self._table.facts(name.removeprefix(f"{provider}:"), provider)
+
+    def names(self) -> tuple[str, ...]:
+        """The models to choose from."""
+        if self.is_demonstration:
+            return (DEMONSTRATION_MODEL,)
+        served = [n for n in self._table.names() if n != DEMONSTRATION_MODEL and self._serves(n)]
+        return tuple(dict.fromkeys([self.default, *served]))
+
+    def _serves(self, name: str) -> bool:
+        try:
+            return self._table.facts(name, self.provider_of(name)).known
+        except InvalidRequest:
+            return False
+
+    async def open(self, name: str) -> OpenModel:
+        """See `ModelSource.open`."""
+        facts = self.facts(name)
+        async with self._opening:
+            if self._simulator is not None:
+                url = await self._simulator.start()
+                endpoint = Endpoint(
+                    "anthropic", url, "demo", self._settings.provider_timeout, self._settings.provider_retries
+                )
+            else:
+                endpoint = self._endpoints[self.provider_of(name)]
+            key = f"{endpoint.account}/{facts.name}"
+            if key not in self._models:
+                self._models[key] = OpenModel(await adapter(facts, endpoint), endpoint.account)
+            return self._models[key]
+
+    async def warm(self) -> None:
+        """Load the SDK and start the demonstration while nobody waits."""
+        await self.open(self.default)
+
+    async def close(self) -> None:
+        """End the demonstration's process."""
+        if self._simulator is not None:
+            await self._simulator.close()
+
+
+async def adapter(facts: ModelFacts, endpoint: Endpoint) -> ChatModel:
+    """The adapter for a model; its SDK is imported in a thread (it costs a second)."""
+    return _build(await load_adapter(endpoint.provider), facts, endpoint)
+
+
+async def load_adapter(provider: str) -> ModuleType:
+    """The module of a provider's adapter."""
+    return await asyncio.to_thread(importlib.import_module, f"lamella.llm.{provider}")
+
+
+def _build(module: ModuleType, facts: ModelFacts, endpoint: Endpoint) -> ChatModel:
+    model: ChatModel = module.connect(
+        facts, base_url=endpoint.base_url, key=endpoint.key, timeout=endpoint.timeout, retries=endpoint.retries
+    )
+    return model

@@ -1,0 +1,78 @@
+"""`lamella replay`: a trace through the engine, a line for each request, then totals and the bound."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lamella.app.replay import Replayed, ReplayOptions, ReplayReport, body_name, replay
+from lamella.app.trace import read_trace
+from lamella.cli.main import cli
+from lamella.core.errors import ConfigurationError, InvalidRequest
+from lamella.core.json import encode_text
+from lamella.core.tokens import Usage
+
+
+@cli.command("replay")
+def replay_command(
+    trace: Annotated[Path, typer.Argument(help="A trace: a JSON file.")],
+    layout: Annotated[str | None, typer.Option(help="Another layout than the trace's.")] = None,
+    markers: Annotated[str | None, typer.Option(help="Another marker policy: planner, auto_tail or off.")] = None,
+    model: Annotated[str | None, typer.Option(help="Another model.")] = None,
+    provider: Annotated[str | None, typer.Option(help="anthropic or openai.")] = None,
+    set: Annotated[list[str] | None, typer.Option(help="A setting as KEY=VALUE; may be repeated.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    dump: Annotated[
+        Path | None, typer.Option(help="Write every request body, exactly as sent, to this folder.")
+    ] = None,
+) -> None:
+    """Run a trace through the engine against the simulator, on virtual time."""
+    options = ReplayOptions(layout, markers, model, provider, _settings(set or []))
+    report = asyncio.run(replay(read_trace(trace), options))
+    if dump is not None:
+        _dump(report, dump)
+    typer.echo(encode_text(report.as_json()) if json else "\n".join(_lines(report)))
+
+
+def _settings(pairs: list[str]) -> dict[str, str]:
+    found = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise InvalidRequest(f"--set takes KEY=VALUE, not “{pair}”.")
+        found[name.strip()] = value
+    return found
+
+
+def _dump(report: ReplayReport, folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for request in report.requests:
+            (folder / body_name(request.number)).write_bytes(request.body)
+    except OSError as error:
+        raise ConfigurationError(f"{folder} can't be written to: {error.strerror}.") from None
+
+
+def _lines(report: ReplayReport) -> list[str]:
+    lines = ["   n turn step    total     read  written    fresh   output       cost  window"]
+    lines += [_line(request) for request in report.requests]
+    usage = report.usage
+    lines.append(
+        f"{len(report.requests):>4} requests  {usage.input:>8} {usage.cache_read:>8} {usage.cache_write:>8} "
+        f"{usage.fresh:>8} {usage.output:>8} {report.cost:>10.6f}"
+    )
+    ratio = f", {report.ratio:.2f} times the lower bound of ${report.bound:.6f}" if report.ratio else ""
+    lines.append(f"cost ${report.cost:.6f}{ratio}")
+    return lines
+
+
+def _line(request: Replayed) -> str:
+    record, usage = request.record, request.record.usage or Usage()
+    events = "".join(f"  [{kind}: {cause}]" for kind, cause in request.events)
+    return (
+        f"{request.number:>4} {request.turn:>4} {record.step:>4} {usage.input:>8} {usage.cache_read:>8} "
+        f"{usage.cache_write:>8} {usage.fresh:>8} {usage.output:>8} {record.cost or 0:>10.6f}  {record.letters}{events}"
+    )

@@ -1,0 +1,73 @@
+"""`lamella serve`: the server, and what a person needs to know when it is up."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from typing import Annotated
+
+import typer
+import uvicorn
+
+from lamella.app.app import App, open_app
+from lamella.app.demonstration import NOTICE
+from lamella.cli.logs import configure_logs
+from lamella.cli.main import DataOption, ModelOption, cli
+from lamella.core.errors import ConfigurationError
+from lamella.server.guard import LOOPBACK
+from lamella.server.web import create_web
+from lamella.settings import Settings, read_settings
+
+PORT = 8377
+
+
+@cli.command("serve")
+def serve_command(
+    host: Annotated[str, typer.Option(help="The address to listen on; only this machine's own for now.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port; 0 takes a free one.", min=0, max=65535)] = PORT,
+    data: DataOption = None,
+    model: ModelOption = None,
+) -> None:
+    """Serve the page and the API."""
+    if host not in LOOPBACK:
+        raise ConfigurationError(
+            f"{host} can be reached by others, and there are no accounts yet: everybody would be the owner.",
+            hint="Listen on 127.0.0.1, and reach it through a tunnel or a proxy that checks who asks.",
+        )
+    configure_logs()
+    asyncio.run(_serve(host, port, read_settings(data=data, model=model)))
+
+
+async def _serve(host: str, port: int, settings: Settings) -> None:
+    listener = _listen(host, port)
+    async with open_app(settings) as app:
+        config = uvicorn.Config(
+            create_web(app), log_config=None, access_log=False, timeout_graceful_shutdown=2, lifespan="off"
+        )
+        _announce(app, host, listener.getsockname()[1])
+        await uvicorn.Server(config).serve(sockets=[listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise ConfigurationError(
+            f"Port {port} of {host} can't be used: {error.strerror}.", hint="Choose another with --port."
+        ) from error
+    listener.listen(512)
+    return listener
+
+
+def _announce(app: App, host: str, port: int) -> None:
+    shown = f"[{host}]" if ":" in host else host
+    sys.stdout.write(f"Lamella   http://{shown}:{port}\n")
+    sys.stdout.write(f"data      {app.settings.data}\n")
+    sys.stdout.write(f"model     {app.models.default}\n")
+    if app.models.is_demonstration:
+        sys.stdout.write(f"          {NOTICE}\n")
+    sys.stdout.flush()

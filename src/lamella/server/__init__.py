@@ -1,0 +1,1 @@
+"""The HTTP server: routes, one skin per protocol, over `app`."""

@@ -1,0 +1,66 @@
+"""Errors over HTTP: one shape, one status per code, never a stack trace (API.md)."""
+
+from __future__ import annotations
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from lamella.core.errors import InvalidRequest, LamellaError, NotFound, TurnInProgress
+
+log = structlog.get_logger()
+
+STATUS = {
+    "invalid_request": 400,
+    "context_length_exceeded": 400,
+    "authentication_error": 401,
+    "permission_denied": 403,
+    "not_found": 404,
+    "turn_in_progress": 409,
+    "payload_too_large": 413,
+    "idempotency_mismatch": 422,
+    "rate_limit_exceeded": 429,
+    "internal_error": 500,
+    "store_failed": 500,
+    "configuration_error": 500,
+    "provider_error": 502,
+    "overloaded": 503,
+    "provider_timeout": 504,
+}
+
+
+def error_answer(error: LamellaError, status: int | None = None) -> JSONResponse:
+    """The answer for an error of our tree."""
+    headers = {"x-should-retry": "false"} if isinstance(error, TurnInProgress) else None
+    body = {"error": error.as_dict()}
+    return JSONResponse(body, status_code=status or STATUS.get(error.code, 500), headers=headers)
+
+
+def install(api: FastAPI) -> None:
+    """Make every failure of a route an answer of the one shape."""
+
+    @api.exception_handler(LamellaError)
+    async def ours(request: Request, error: LamellaError) -> JSONResponse:
+        return error_answer(error)
+
+    @api.exception_handler(RequestValidationError)
+    async def malformed(request: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"][1:]) or None
+        if first["type"] == "json_invalid":
+            return error_answer(InvalidRequest("The body is not valid JSON.", hint="Send one JSON object."))
+        message = f"{where}: {first['msg']}" if where else str(first["msg"])
+        return error_answer(InvalidRequest(message, param=where))
+
+    @api.exception_handler(HTTPException)
+    async def framework(request: Request, error: HTTPException) -> JSONResponse:
+        if error.status_code == 404:
+            return error_answer(NotFound(f"There is nothing at {request.url.path}."))
+        return error_answer(InvalidRequest(str(error.detail)), error.status_code)
+
+    @api.exception_handler(Exception)
+    async def unforeseen(request: Request, error: Exception) -> JSONResponse:
+        log.error("request failed", path=request.url.path, exc_info=error)
+        return error_answer(LamellaError("The server failed.", hint="The server's log has the cause."))

@@ -1,0 +1,98 @@
+"""The web application: routes, request ids, security headers, and the page."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+
+from fastapi import FastAPI, Request, Response
+from starlette.datastructures import MutableHeaders
+from starlette.responses import FileResponse, JSONResponse
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lamella import __version__
+from lamella.app.app import LOCAL_OWNER, App
+from lamella.core.errors import NotFound
+from lamella.core.records import Caller
+from lamella.server.failures import install
+from lamella.server.guard import LoopbackGuard
+from lamella.server.routes import router
+
+POLICY = (
+    "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
+    "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+
+
+class Headers:
+    """A request id and the security headers on every answer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["x-request-id"] = f"http_{secrets.token_hex(8)}"
+                headers["x-content-type-options"] = "nosniff"
+                headers["referrer-policy"] = "no-referrer"
+                headers["content-security-policy"] = POLICY
+            await send(message)
+
+        await self._app(scope, receive, sending if scope["type"] == "http" else send)
+
+
+def local_owner(request: Request) -> Caller:
+    """Everybody on this machine is its one owner."""
+    return LOCAL_OWNER
+
+
+def page_folder() -> Path:
+    """Where the built page lies."""
+    return Path(str(files("lamella.server").joinpath("page")))
+
+
+def create_web(app: App, identify: Callable[[Request], Caller] = local_owner) -> ASGIApp:
+    """The ASGI application over a running app. `identify` says who asks."""
+    api = FastAPI(title="Lamella", version=__version__, docs_url=None, redoc_url=None)
+    api.state.lamella = app
+    api.state.identify = identify
+    install(api)
+    api.include_router(router)
+    _outside(api)
+    _page(api, page_folder())
+    return Headers(LoopbackGuard(api))
+
+
+def _outside(api: FastAPI) -> None:
+    @api.get("/healthz")
+    async def healthz() -> dict[str, str]:
+        """The process is up."""
+        return {"status": "ok"}
+
+    @api.get("/version")
+    async def version() -> dict[str, str]:
+        """The version."""
+        return {"version": __version__}
+
+
+def _page(api: FastAPI, folder: Path) -> None:
+    if (folder / "assets").is_dir():
+        api.mount("/assets", StaticFiles(directory=folder / "assets"))
+
+    @api.get("/{path:path}", include_in_schema=False)
+    def page(path: str) -> Response:
+        """The page for every address that is not the API's: the page reads the conversation from it."""
+        if path.startswith(("api/", "v1/")):
+            raise NotFound(f"There is nothing at /{path}.")
+        asked = folder / path
+        if path and asked.is_file() and asked.resolve().is_relative_to(folder.resolve()):
+            return FileResponse(asked)
+        index = folder / "index.html"
+        if not index.is_file():
+            return JSONResponse({"lamella": __version__, "page": "not built; ./run builds it", "api": "/api/v1/status"})
+        return FileResponse(index, headers={"cache-control": "no-cache"})

@@ -1,0 +1,74 @@
+"""Every setting, read from the environment here and nowhere else; names as in the README's table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import AliasChoices, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from lamella.core.errors import ConfigurationError
+
+
+def default_data_folder() -> Path:
+    """`~/.local/share/lamella`."""
+    return Path.home() / ".local" / "share" / "lamella"
+
+
+def _shared(name: str) -> AliasChoices:
+    """The vendors' usual variables, without our prefix."""
+    return AliasChoices(name.lower(), name)
+
+
+class Settings(BaseSettings):
+    """Sizes in tokens unless they say bytes."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="LAMELLA_", env_ignore_empty=True, extra="ignore", populate_by_name=True
+    )
+
+    data: Path = Field(default_factory=default_data_folder, description="The data folder: database and uploads.")
+    model: str | None = Field(None, description="The model that answers; default: by the key that is set.")
+    anthropic_api_key: SecretStr | None = Field(
+        None, validation_alias=_shared("ANTHROPIC_API_KEY"), description="Key for Anthropic's Messages API."
+    )
+    anthropic_base_url: str | None = Field(
+        None, validation_alias=_shared("ANTHROPIC_BASE_URL"), description="Another server that speaks Messages."
+    )
+    openai_api_key: SecretStr | None = Field(
+        None, validation_alias=_shared("OPENAI_API_KEY"), description="Key for OpenAI's Chat Completions API."
+    )
+    openai_base_url: str | None = Field(
+        None, validation_alias=_shared("OPENAI_BASE_URL"), description="Another server that speaks Chat Completions."
+    )
+    context_budget: int | None = Field(
+        None, ge=1000, description="The most tokens of a prompt; default: the model's window less the reserved output."
+    )
+    max_output: int = Field(16_000, ge=16, description="The most tokens of one answer.")
+    thinking_effort: Literal["low", "medium", "high"] | None = Field(
+        None, description="How much the model thinks; unset is off where a model can be without."
+    )
+    marker_policy: Literal["planner", "auto_tail", "off"] = Field(
+        "planner", description="Who places the cache markers of new conversations."
+    )
+    step_limit: int = Field(12, ge=1, le=100, description="Inferences of one turn.")
+    reminder: str | None = Field(None, description="A text that stands last in every request.")
+    max_upload_bytes: int = Field(50_000_000, ge=1, description="The largest file, in bytes.")
+    provider_timeout: float = Field(120.0, gt=0, description="Seconds that a provider may be silent.")
+    provider_retries: int = Field(2, ge=0, description="How often a refused or failed request is sent again.")
+    log_llm_requests: bool = Field(False, description="Log what is sent to models and what comes back.")
+
+
+def read_settings(**overrides: object) -> Settings:
+    """The settings of the environment, with what the command line gave; raises `ConfigurationError`."""
+    given = {name: value for name, value in overrides.items() if value is not None}
+    try:
+        return Settings(**given)  # type: ignore[arg-type]  # pydantic checks them
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = "_".join(str(part) for part in first["loc"]).upper()
+        variable = name if name.startswith(("ANTHROPIC", "OPENAI", "LAMELLA")) else f"LAMELLA_{name}"
+        raise ConfigurationError(
+            f"{variable} can't be used: {first['msg']}.", hint="Change or unset it.", param=variable
+        ) from None

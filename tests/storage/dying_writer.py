@@ -1,0 +1,31 @@
+"""Begins a turn, keeps writing, and waits to be killed; run as a program with the path of a database."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from lamella.storage import open_store
+from storage.examples import ANN, conversation, entry, minutes, new_turn
+
+
+async def write(path: str) -> None:
+    """Store a turn and packets, then hang in the middle of another transaction."""
+    store = await open_store(path)
+    await store.create_conversation(ANN, conversation())
+    await store.begin_turn(ANN, new_turn(), minutes(0))
+    await store.append_journal([entry(1, 2)])
+    await store.append_journal([entry(3)])
+    async with store._database.writing() as connection:
+        await connection.exec_driver_sql("DELETE FROM journal")
+        sys.stdout.write("written\n")
+        sys.stdout.flush()
+        await asyncio.sleep(60)
+
+
+if __name__ == "__main__":
+    asyncio.run(write(sys.argv[1]))

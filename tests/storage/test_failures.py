@@ -1,0 +1,131 @@
+"""Failures of disk and database reach the caller in plain words, and nothing is half done."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from sqlalchemy import event
+
+from lamella.core.errors import StoreFailed
+from lamella.core.ids import CountingIds
+from lamella.core.records import ConversationChange, PageQuery
+from lamella.storage import SqlStore, open_store
+from lamella.storage.database import Database
+from lamella.storage.sqlite import sqlite_engine, sqlite_url
+
+from .conftest import SqliteBacking
+from .examples import ANN, admission, conversation, file, minutes, new_request, new_turn, record, step, turn_end
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def database(migrated: Path, tmp_path: Path) -> SqliteBacking:
+    return SqliteBacking(migrated, tmp_path)
+
+
+def _limited(path: Path, *settings: str) -> SqlStore:
+    """A store whose writer has these settings."""
+    read, write = (sqlite_engine(sqlite_url(path), writes=writes) for writes in (False, True))
+
+    @event.listens_for(write.sync_engine, "connect")
+    def connected(connection: sqlite3.Connection, _entry: object) -> None:
+        cursor = connection.cursor()
+        for setting in settings:
+            cursor.execute(setting)
+        cursor.close()
+
+    return SqlStore(Database(read, write, one_writer=True), CountingIds())
+
+
+async def _path_of_first(path: Path) -> None:
+    async with await open_store(path) as store:
+        await store.path(ANN, "conv_1")
+
+
+async def test_a_full_disk(database: SqliteBacking) -> None:
+    async with _limited(database.path, "PRAGMA max_page_count = 60") as store:
+        await store.create_conversation(ANN, conversation())
+        before = database.dump()
+        with pytest.raises(StoreFailed, match="disk is full") as caught:
+            await store.add_file(ANN, file(), "x" * 1_000_000)
+        assert caught.value.hint
+        assert database.dump() == before
+        await store.create_conversation(ANN, conversation("conv_2"))
+
+
+async def test_a_database_that_another_program_holds(database: SqliteBacking) -> None:
+    other = sqlite3.connect(database.path, isolation_level=None)
+    async with _limited(database.path, "PRAGMA busy_timeout = 20") as store:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreFailed, match="locked by another program"):
+            await store.create_conversation(ANN, conversation())
+        assert (await store.conversations(ANN, PageQuery())).data == ()
+        other.execute("ROLLBACK")
+        await store.create_conversation(ANN, conversation())
+    other.close()
+
+
+@pytest.mark.parametrize("content", [b"This is a letter. " * 100, b"SQLite format 3\x00" + b"\xff" * 9000])
+async def test_a_file_that_is_no_database(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "lamella.db").write_bytes(content)
+    with pytest.raises(StoreFailed, match="damaged"):
+        await open_store(tmp_path / "lamella.db")
+    assert (tmp_path / "lamella.db").read_bytes() == content
+
+
+async def test_a_missing_folder(tmp_path: Path) -> None:
+    with pytest.raises(StoreFailed, match="does not exist"):
+        await open_store(tmp_path / "missing" / "lamella.db")
+
+
+async def test_a_folder_in_place_of_the_file(tmp_path: Path) -> None:
+    with pytest.raises(StoreFailed, match="is a folder"):
+        await open_store(tmp_path)
+
+
+async def test_damage_in_the_middle_of_the_file(database: SqliteBacking) -> None:
+    await database.fill(50)
+    whole = database.path.read_bytes()
+    for start in (4096, len(whole) // 2):
+        database.path.write_bytes(whole[:start] + b"\xa5" * (len(whole) - start))
+        with pytest.raises(StoreFailed, match="damaged"):
+            await _path_of_first(database.path)
+
+
+@pytest.mark.parametrize(
+    ("statement", "verb"),
+    [
+        ("UPDATE messages SET parts = '[{]'", "path"),
+        ("""UPDATE messages SET parts = '[{"type":"video"}]'""", "path"),
+        ("UPDATE messages SET results = '7' WHERE seq = 1", "path"),
+        ("UPDATE messages SET stop_reason = 'odd' WHERE seq = 1", "path"),
+        ("""UPDATE messages SET parts = '[{"type":"tool_result","call_id":"","name":"","content":""}]'""", "path"),
+        ("UPDATE turns SET status = 'odd'", "path"),
+        ("DELETE FROM messages", "path"),
+        ("DELETE FROM messages", "turn"),
+        ("UPDATE file_texts SET data = x'ff'", "path"),
+        ("UPDATE conversations SET tools = 'null'", "conversation"),
+        ("UPDATE requests SET segments = '[1]'", "request"),
+        ("UPDATE requests SET head = '[]'", "request"),
+        ("UPDATE requests SET base = NULL, shared = 1", "request"),
+        ("UPDATE decisions SET kind = 'odd'", "decisions"),
+    ],
+)
+async def test_a_damaged_row_is_named_and_never_skipped(database: SqliteBacking, statement: str, verb: str) -> None:
+    async with await database.open() as store:
+        await store.create_conversation(ANN, conversation())
+        await store.add_file(ANN, file(), "text")
+        await store.begin_turn(ANN, new_turn(files=("file_1",)), minutes(0))
+        await store.record_request(ANN, new_request(record()))
+        await store.finish_turn(ANN, turn_end(steps=[step()]))
+        await store.change_conversation(ANN, "conv_1", ConversationChange(decisions=[admission()]), minutes(2))
+        with sqlite3.connect(database.path) as other:
+            other.execute(statement)
+        other.close()
+        ids = {"path": "conv_1", "conversation": "conv_1", "decisions": "conv_1", "turn": "turn_1", "request": "req_1"}
+        with pytest.raises(StoreFailed, match="damaged") as caught:
+            await getattr(store, verb)(ANN, ids[verb])
+        assert caught.value.hint

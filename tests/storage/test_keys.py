@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from lamella.core.errors import IdempotencyMismatch
+from lamella.storage import SqlStore
+
+from .examples import ANN, BOB, NOON
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_key_stays_with_its_first_result(store: SqlStore) -> None:
+    assert await store.claim_key(ANN, "k", "POST a", "f", "turn_1", NOON) == "turn_1"
+    assert await store.claim_key(ANN, "k", "POST a", "f", "turn_2", NOON) == "turn_1"
+
+
+async def test_of_many_at_once_one_binds_the_key(store: SqlStore) -> None:
+    claims = (store.claim_key(ANN, "k", "POST a", "f", f"turn_{number}", NOON) for number in range(10))
+    assert len(set(await asyncio.gather(*claims))) == 1
+
+
+@pytest.mark.parametrize(("route", "fingerprint"), [("POST b", "f"), ("POST a", "g")])
+async def test_a_key_for_something_else_is_refused(store: SqlStore, route: str, fingerprint: str) -> None:
+    await store.claim_key(ANN, "k", "POST a", "f", "turn_1", NOON)
+    with pytest.raises(IdempotencyMismatch):
+        await store.claim_key(ANN, "k", route, fingerprint, "turn_2", NOON)
+
+
+async def test_keys_of_callers_do_not_meet(store: SqlStore) -> None:
+    await store.claim_key(ANN, "k", "POST a", "f", "turn_1", NOON)
+    assert await store.claim_key(BOB, "k", "POST b", "g", "turn_2", NOON) == "turn_2"
+    await store.release_key(BOB, "k")
+    assert await store.claim_key(ANN, "k", "POST a", "f", "turn_3", NOON) == "turn_1"
+
+
+async def test_a_released_key_is_free(store: SqlStore) -> None:
+    await store.claim_key(ANN, "k", "POST a", "f", "turn_1", NOON)
+    await store.release_key(ANN, "k")
+    await store.release_key(ANN, "k")
+    assert await store.claim_key(ANN, "k", "POST b", "g", "turn_2", NOON) == "turn_2"
