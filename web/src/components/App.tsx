@@ -12,19 +12,17 @@ import { Sidebar } from './Sidebar.tsx'
 
 export function App() {
   const conversation = useConversationId()
-  const [listOpen, setListOpen] = useState(false)
+  const list = useList(conversation)
   const { panel, panels } = usePanel(conversation)
   useTitle(conversation)
   useEnds()
   useNewConversationKey()
-  useEffect(() => setListOpen(false), [conversation])
-  const toggleList = useCallback(() => setListOpen((open) => !open), [])
 
   return (
     <PanelContext value={panels}>
-      <div className={styles.app} data-list={listOpen ? 'open' : 'closed'} data-panel={panel?.kind ?? 'none'}>
-        <Sidebar current={conversation} open={listOpen} onClose={() => setListOpen(false)} />
-        <Chat key={conversation ?? 'new'} conversation={conversation} onToggleList={toggleList} />
+      <div className={styles.app} data-list={list.hidden ? 'hidden' : 'shown'} data-panel={panel?.kind ?? 'none'}>
+        <Sidebar current={conversation} open={list.over} hidden={list.hidden} onClose={list.close} />
+        <Chat key={conversation ?? 'new'} conversation={conversation} onToggleList={list.toggle} />
         {panel?.kind === 'passage' && <PassagePanel passage={panel} onClose={panels.close} />}
         {panel?.kind === 'context' && conversation !== null && (
           <ContextDrawer conversation={conversation} turn={panel.turn} onClose={panels.close} />
@@ -32,6 +30,19 @@ export function App() {
       </div>
     </PanelContext>
   )
+}
+
+/** The list of conversations: beside the chat, where it can be put away, or over it on narrow screens. */
+function useList(conversation: string | null) {
+  const [over, setOver] = useState(false)
+  const [hidden, setHidden] = useState(false)
+  useEffect(() => setOver(false), [conversation])
+  const close = useCallback(() => setOver(false), [])
+  const toggle = useCallback(() => {
+    if (matchMedia('(max-width: 800px)').matches) setOver((open) => !open)
+    else setHidden((old) => !old)
+  }, [])
+  return { over, hidden, close, toggle }
 }
 
 /** One panel at a time; closing it gives the focus back to what opened it. */

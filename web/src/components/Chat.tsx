@@ -11,6 +11,7 @@ import { Composer } from './Composer.tsx'
 import { ContextBar } from './ContextBar.tsx'
 import controls from './controls.module.css'
 import { ErrorNote, QueryError } from './ErrorNote.tsx'
+import { Notice } from './Notice.tsx'
 import { Thread } from './Thread.tsx'
 import { Welcome } from './Welcome.tsx'
 
@@ -58,11 +59,7 @@ export function Chat({ conversation, onToggleList }: Props) {
           </QueryError>
         </div>
       )}
-      {status.data?.notice && (
-        <p className={styles.notice} data-testid="notice" role="note">
-          {status.data.notice}
-        </p>
-      )}
+      {status.data?.notice && <Notice text={status.data.notice} />}
       {conversation === null ? (
         <Welcome />
       ) : error ? (

@@ -30,7 +30,7 @@ export function ChatHeader({ conversation, started, model, onModel, onToggleList
       <header className={styles.head}>
         <button
           type="button"
-          className={`${controls.icon} ${styles.toggle}`}
+          className={controls.icon}
           onClick={onToggleList}
           aria-label="Conversations"
           data-testid="toggle-list"

@@ -10,7 +10,7 @@ export function CopyButton({ text, label }: { text: string; label: string }) {
     const timer = setTimeout(() => setCopied(false), 1500)
     return () => clearTimeout(timer)
   }, [copied])
-  if (!('clipboard' in navigator)) return null
+  if (!globalThis.navigator?.clipboard) return null
   return (
     <button
       type="button"

@@ -9,12 +9,15 @@ import styles from './Sidebar.module.css'
 
 interface Props {
   current: string | null
+  /** Shown over the chat, on narrow screens. */
   open: boolean
+  /** Put away, on wide ones. */
+  hidden: boolean
   onClose: () => void
 }
 
 /** The conversations; a sheet over the chat on narrow screens. */
-export function Sidebar({ current, open, onClose }: Props) {
+export function Sidebar({ current, open, hidden, onClose }: Props) {
   const list = useConversations()
   const status = useStatus()
   const conversations = list.data?.pages.flatMap((page) => page.data) ?? []
@@ -32,7 +35,7 @@ export function Sidebar({ current, open, onClose }: Props) {
   return (
     <>
       <div className={styles.shade} data-open={open} onClick={onClose} aria-hidden="true" />
-      <nav className={styles.side} data-open={open} aria-label="Conversations" data-testid="sidebar">
+      <nav className={styles.side} data-open={open} data-hidden={hidden} aria-label="Conversations" data-testid="sidebar">
         <div className={styles.head}>
           <Mark />
           <span className={styles.name}>Lamella</span>

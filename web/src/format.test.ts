@@ -1,0 +1,22 @@
+import { describe, expect, it } from 'vitest'
+import { bytes, dollars, percent, tokens } from './format.ts'
+
+describe('numbers', () => {
+  it('counts tokens shortly', () => {
+    expect([0, 812, 999, 1000, 4100, 9949, 9950, 41_238, 200_000, 999_499, 999_500, 1_000_000, 1_250_000].map(tokens)).toEqual([
+      '0', '812', '999', '1k', '4.1k', '9.9k', '10k', '41k', '200k', '999k', '1M', '1M', '1.3M',
+    ])
+  })
+
+  it('never rounds a share to nothing or to all', () => {
+    expect([0, 0.001, 0.5, 0.924, 0.999, 1].map(percent)).toEqual(['0 %', '< 1 %', '50 %', '92 %', '> 99 %', '100 %'])
+  })
+
+  it('writes costs with the digits that say something', () => {
+    expect([0, 0.0000001, 0.00012, 0.0123, 1.5].map(dollars)).toEqual(['$0', '< $0.000001', '$0.00012', '$0.0123', '$1.50'])
+  })
+
+  it('writes sizes', () => {
+    expect([12, 41_000, 2_400_000, 50_000_000].map(bytes)).toEqual(['12 B', '41 kB', '2.4 MB', '50 MB'])
+  })
+})
