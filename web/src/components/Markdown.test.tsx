@@ -59,7 +59,7 @@ describe('Markdown with citations', () => {
     expect(simple(render('`a[1]`'))).toBe('<p><code>a[1]</code></p>')
     expect(simple(render('```\nb[1]\n```'))).toContain('<code>b[1]\n</code>')
     expect(render('[x](https://a.b/c[1])')).toContain('href="https://a.b/c%5B1%5D"')
-    expect(simple(render('<i title="[1]">'))).toBe('<p>&lt;i title=&quot;[1]&quot;&gt;</p>')
+    expect(simple(render('a <i title="[1]">'))).toBe('<p>a &lt;i title=&quot;[1]&quot;&gt;</p>')
   })
 
   it('ends a bare address before the citation', () => {

@@ -4,9 +4,9 @@ import styles from './Notice.module.css'
 
 const FOLDED = 'notice-folded'
 
-/** What the server wants everybody to know. It can be folded to one line, not away. */
+/** What the server wants everybody to know. It can be folded to one line, not away, and begins so on narrow screens. */
 export function Notice({ text }: { text: string }) {
-  const [whole, setWhole] = useState(() => sessionStorage.getItem(FOLDED) !== text)
+  const [whole, setWhole] = useState(() => sessionStorage.getItem(FOLDED) !== text && !matchMedia('(max-width: 800px)').matches)
   const toggle = () => {
     if (whole) sessionStorage.setItem(FOLDED, text)
     else sessionStorage.removeItem(FOLDED)
