@@ -12,7 +12,9 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Table
+from sqlalchemy.engine import make_url
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from lamella.core.errors import ConfigurationError, StoreFailed
 from lamella.storage import open_store
@@ -52,6 +54,15 @@ async def test_the_revisions_make_the_tables_of_the_schema(tmp_path: Path) -> No
     migrated = _tables(tmp_path / "migrated.db")
     del migrated["alembic_version"]
     assert migrated == _tables(tmp_path / "made.db")
+
+
+@pytest.mark.parametrize("table", metadata.sorted_tables, ids=str)
+def test_the_tables_have_a_form_for_postgresql(table: Table) -> None:
+    dialect = make_url("postgresql://").get_dialect()()
+    assert str(CreateTable(table).compile(dialect=dialect))
+    for index in table.indexes:
+        assert str(CreateIndex(index).compile(dialect=dialect))
+    assert "owner" in table.columns
 
 
 def test_the_newest_revision_is_the_one_that_is_asked_for() -> None:

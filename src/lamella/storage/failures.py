@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from lamella.core.errors import InvalidRequest, StoreFailed
 
@@ -27,7 +28,9 @@ _EXPLANATIONS = (
 
 def failure(error: SQLAlchemyError) -> StoreFailed:
     """An error of the database as the store raises it."""
-    cause = str(getattr(error, "orig", None) or type(error).__name__)
+    if isinstance(error, PoolTimeout):
+        return StoreFailed("The database is too busy.", hint="Try again in a moment.")
+    cause = str(getattr(error, "orig", None) or type(error).__name__).split("\n", 1)[0]
     if isinstance(error, IntegrityError):
         return StoreFailed(f"The rows do not fit what is stored: {cause}.")
     for symptom, message, hint in _EXPLANATIONS:

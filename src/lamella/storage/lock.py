@@ -44,7 +44,8 @@ class FolderLock:
         try:
             _lock(descriptor)
         except OSError as error:
-            holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            holder = os.read(descriptor, 20).decode("ascii", "replace").strip() or "unknown"
             os.close(descriptor)
             raise ConfigurationError(
                 f"Another lamella serves this data folder (pid {holder}).",

@@ -9,9 +9,9 @@ from pathlib import Path
 from sqlalchemy import URL, Connection, inspect, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from lamella.core.errors import ConfigurationError, StoreFailed
+from lamella.core.errors import ConfigurationError
 from lamella.storage.failures import plain_errors
-from lamella.storage.sqlite import sqlite_engine, sqlite_url
+from lamella.storage.sqlite import check_references, sqlite_engine, sqlite_url
 
 HEAD = "0001"
 """The newest revision in `migrations/versions`, as text so that asking for it does not load Alembic."""
@@ -24,12 +24,6 @@ def _stored(connection: Connection) -> str | None:
     return revision
 
 
-def _check_references(connection: Connection) -> None:
-    """Foreign keys are off while tables are rebuilt: look at them before anything is kept."""
-    if connection.execute(text("PRAGMA foreign_key_check")).first() is not None:
-        raise StoreFailed("The database could not be brought up to date: rows refer to rows that are missing.")
-
-
 async def _upgrade(engine: AsyncEngine) -> None:
     # Alembic costs most of a second to load and is needed once per version, so it is loaded here, beside the loop.
     upgrade = (await asyncio.to_thread(import_module, "lamella.storage.migrations.upgrade")).upgrade
@@ -37,7 +31,7 @@ async def _upgrade(engine: AsyncEngine) -> None:
         stored = await connection.run_sync(_stored)
         if stored != HEAD:
             await connection.run_sync(upgrade)
-            await connection.run_sync(_check_references)
+            await connection.run_sync(check_references)
 
 
 async def migrate(url_or_path: str | Path | URL) -> None:

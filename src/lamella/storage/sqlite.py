@@ -72,6 +72,12 @@ def sqlite_engine(url: URL, *, writes: bool, foreign_keys: bool = True) -> Async
     return engine
 
 
+def check_references(connection: Connection) -> None:
+    """Foreign keys are off while tables are rebuilt: look at them before anything is kept; raises `StoreFailed`."""
+    if connection.exec_driver_sql("PRAGMA foreign_key_check").first() is not None:
+        raise StoreFailed("The database could not be brought up to date: rows refer to rows that are missing.")
+
+
 def sqlite_database(url: URL) -> Database:
     """The readers and the one writer of a database file."""
     return Database(sqlite_engine(url, writes=False), sqlite_engine(url, writes=True), one_writer=True)
