@@ -1,7 +1,8 @@
 """Builds the chat page from `web/` into the package, and does nothing when nothing changed.
 
 Two stamps decide: the lockfile's hash stands beside the installed modules, the hash of the sources beside the built
-page. Standard library only: it runs before anything else is installed. `./run`, `./check` and the wheel call it.
+page. Standard library only: it runs before anything else is installed. `./run`, `./check` and the wheel call it;
+with `--test` it runs the page's type check and tests as well.
 """
 
 from __future__ import annotations
@@ -46,11 +47,13 @@ class Toolchain:
 
 
 def main() -> int:
-    """Build if needed. 0 when the page is there, 1 with one paragraph on standard error when it cannot be built."""
+    """Build if needed, test if asked. 0 when all is well, 1 with one paragraph on standard error when it is not."""
     try:
         built = build()
+        if "--test" in sys.argv[1:]:
+            check()
     except BuildError as error:
-        print(textwrap.fill(f"The page was not built: {error}", 100), file=sys.stderr)
+        print(textwrap.fill(f"The page is not ready: {error}", 100), file=sys.stderr)
         return 1
     if built:
         print(f"Built the page in {built:.1f} s.")
@@ -61,7 +64,6 @@ def build() -> float:
     """Bring the page up to date; the seconds it took, 0 when it was."""
     started = time.monotonic()
     refuse_addresses(WEB / "package-lock.json")
-    install_stamp = digest([WEB / name for name in INSTALL_FILES])
     page_stamp = digest([*sources(WEB), *(WEB / name for name in INSTALL_FILES)])
     if read_stamp(PAGE) == page_stamp:
         return 0.0
@@ -69,12 +71,29 @@ def build() -> float:
         if read_stamp(PAGE) == page_stamp:
             return 0.0
         tools = find_tools()
-        if read_stamp(MODULES) != install_stamp:
-            MODULES.joinpath(".stamp").unlink(missing_ok=True)
-            call(tools, [*tools.npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-progress"], "npm ci")
-            write_stamp(MODULES, install_stamp)
+        install(tools)
         bundle(tools, page_stamp)
     return time.monotonic() - started
+
+
+def check() -> None:
+    """The type check and the tests of the page."""
+    with one_at_a_time():
+        tools = find_tools()
+        install(tools)
+    node = str(tools.node)
+    call(tools, [node, str(MODULES / "typescript" / "bin" / "tsc"), "--noEmit"], "tsc")
+    print(call(tools, [node, str(MODULES / "vitest" / "vitest.mjs"), "run", "--reporter=dot"], "vitest"))
+
+
+def install(tools: Toolchain) -> None:
+    """The modules of the lockfile, unless they are there."""
+    stamp = digest([WEB / name for name in INSTALL_FILES])
+    if read_stamp(MODULES) == stamp:
+        return
+    MODULES.joinpath(".stamp").unlink(missing_ok=True)
+    call(tools, [*tools.npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-progress"], "npm ci")
+    write_stamp(MODULES, stamp)
 
 
 def bundle(tools: Toolchain, stamp: str) -> None:
@@ -184,14 +203,15 @@ def install_node() -> None:
         )
 
 
-def call(tools: Toolchain, command: list[str], name: str) -> None:
-    """Run one step inside `web/`, quietly; on failure show the end of what it said."""
+def call(tools: Toolchain, command: list[str], name: str) -> str:
+    """Run one step inside `web/`; what it said. On failure the end of that is shown."""
     cache = (Path(sys.prefix) if sys.prefix != sys.base_prefix else ROOT / ".venv") / "npm-cache"
     environment = os.environ | {
         "PATH": os.pathsep.join([str(tools.node.parent), os.environ.get("PATH", "")]),
         "npm_config_cache": str(cache),
         "npm_config_update_notifier": "false",
-        "NODE_ENV": "" if name == "npm ci" else "production",
+        "NO_COLOR": "1",
+        "NODE_ENV": "production" if name == "vite build" else "",
     }
     try:
         answer = subprocess.run(command, cwd=WEB, env=environment, capture_output=True, text=True, check=False)
@@ -202,6 +222,7 @@ def call(tools: Toolchain, command: list[str], name: str) -> None:
         print("\n".join(said), file=sys.stderr)
         hint = "Is a package registry reachable?" if name == "npm ci" else "The lines above say where."
         raise BuildError(f"`{name}` failed with exit status {answer.returncode}. {hint}")
+    return answer.stdout.strip()
 
 
 def last_line(text: str) -> str:

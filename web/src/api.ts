@@ -84,6 +84,8 @@ export interface UploadedFile {
   reason: string | null
   code: string | null
   tokens: number
+  /** Whether the text has room in the window; if not it is listed, and read in pieces. */
+  fits?: boolean
   pages: number | null
 }
 

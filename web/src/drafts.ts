@@ -90,7 +90,7 @@ export function attach(conversation: string | null, files: Iterable<File>, limit
             file: done,
             name: done.name,
             state: done.status,
-            reason: done.status === 'failed' ? (done.reason ?? 'The file could not be read.') : null,
+            reason: done.reason ?? (done.status === 'failed' ? 'The file could not be read.' : null),
           }),
         (error: unknown) => {
           const { message, hint } = explain(error)

@@ -22,12 +22,12 @@ export function ContextBar({ conversation, newest }: { conversation: string; new
   const client = useQueryClient()
   const gauge = useGauge(conversation)
   const entry = useTurn(newest ?? '')
-  const filling = fillingOf(gauge.data ?? null, entry && !entry.view.ended ? entry.view : null)
+  const filling = fillingOf(gauge.data ?? null, entry?.view ?? null)
   const billed = entry?.view.requests.filter((request) => request.usage).length ?? 0
   useEffect(() => {
     if (billed > 0) void client.invalidateQueries({ queryKey: keys.context(conversation) })
   }, [client, conversation, billed])
-  if (!filling || newest === null) return <div className={styles.empty} />
+  if (!filling || filling.input === 0 || newest === null) return <div className={styles.empty} />
 
   const { input, read, budget, cached, estimate } = filling
   const share = (count: number) => `${Math.min(100, budget > 0 ? (100 * count) / budget : 0)}%`
@@ -64,9 +64,12 @@ export function ContextBar({ conversation, newest }: { conversation: string; new
   )
 }
 
-/** The running turn knows best: first what it was billed, else what it is about to send; then the server's gauge. */
-export function fillingOf(gauge: Gauge | null, running: TurnView | null): Filling | null {
-  const billed = running?.requests.findLast((request) => request.usage)
+/**
+ * While a turn runs, what its requests were billed; then the server's gauge. Where nothing was measured yet, what the
+ * last request was expected to be.
+ */
+export function fillingOf(gauge: Gauge | null, newest: TurnView | null): Filling | null {
+  const billed = newest?.ended ? undefined : newest?.requests.findLast((request) => request.usage)
   if (billed?.usage) {
     const { input, cache_read: read } = billed.usage
     return { input, read, budget: billed.budget, cached: input > 0 ? read / input : null, estimate: false }
@@ -74,7 +77,7 @@ export function fillingOf(gauge: Gauge | null, running: TurnView | null): Fillin
   if (gauge && gauge.input > 0 && !gauge.estimate) {
     return { input: gauge.input, read: gauge.read, budget: gauge.budget, cached: gauge.cached_share, estimate: false }
   }
-  const sent = running?.requests.at(-1)
+  const sent = newest?.requests.at(-1)
   if (sent) return { input: sent.estimate, read: 0, budget: sent.budget, cached: null, estimate: true }
   return gauge && { input: gauge.input, read: 0, budget: gauge.budget, cached: null, estimate: true }
 }

@@ -37,7 +37,7 @@ export function DraftChip({ file, onRemove }: { file: DraftFile; onRemove: () =>
   const busy = file.state === 'uploading' || file.state === 'reading'
   return (
     <li className={styles.item}>
-      <div className={styles.chip} data-state={file.state} data-testid="file-chip" title={file.name}>
+      <div className={styles.chip} data-state={file.state} data-testid="file-chip" title={file.reason ?? file.name}>
         {file.state === 'failed' ? <WarningIcon /> : <FileIcon />}
         <span className={styles.name}>{file.name}</span>
         <span className={file.state === 'failed' ? styles.reason : styles.detail}>{stateOf(file)}</span>
@@ -72,6 +72,7 @@ function stateOf(file: DraftFile): string {
 
 function readyText({ file, size }: DraftFile): string {
   const parts = [file?.tokens ? `${tokens(file.tokens)} tokens` : bytes(size)]
+  if (file?.fits === false) parts.push('read in pieces')
   if (file?.pages) parts.push(file.pages === 1 ? '1 page' : `${file.pages} pages`)
   return parts.join(', ')
 }
