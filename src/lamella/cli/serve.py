@@ -12,6 +12,7 @@ import uvicorn
 
 from lamella.app.app import App, open_app
 from lamella.app.demonstration import NOTICE
+from lamella.cli.doors import announced
 from lamella.cli.logs import configure_logs
 from lamella.cli.main import DataOption, ModelOption, cli
 from lamella.core.errors import ConfigurationError
@@ -41,11 +42,13 @@ def serve_command(
 
 async def _serve(host: str, port: int, settings: Settings) -> None:
     listener = _listen(host, port)
-    async with open_app(settings) as app:
+    shown = f"http://[{host}]:" if ":" in host else f"http://{host}:"
+    url = f"{shown}{listener.getsockname()[1]}"
+    async with open_app(settings) as app, announced(settings.data, url):
         config = uvicorn.Config(
             create_web(app), log_config=None, access_log=False, timeout_graceful_shutdown=2, lifespan="off"
         )
-        _announce(app, host, listener.getsockname()[1])
+        _announce(app, url)
         await uvicorn.Server(config).serve(sockets=[listener])
 
 
@@ -63,9 +66,8 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _announce(app: App, host: str, port: int) -> None:
-    shown = f"[{host}]" if ":" in host else host
-    sys.stdout.write(f"Lamella   http://{shown}:{port}\n")
+def _announce(app: App, url: str) -> None:
+    sys.stdout.write(f"Lamella   {url}\n")
     sys.stdout.write(f"data      {app.settings.data}\n")
     sys.stdout.write(f"model     {app.models.default}\n")
     if app.models.is_demonstration:

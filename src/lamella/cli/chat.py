@@ -1,0 +1,209 @@
+"""`lamella chat`: a conversation in the terminal. Streams; a pipe in is the prompt; Ctrl-C stops an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lamella.cli.doors import Door, local_zone, open_door
+from lamella.cli.failures import report
+from lamella.cli.logs import configure_logs
+from lamella.cli.main import DataOption, ModelOption, cli
+from lamella.core.errors import InvalidRequest, LamellaError
+from lamella.core.packets import (
+    AnyPacket,
+    CitationPacket,
+    ContextDegraded,
+    ErrorPacket,
+    ReasoningPacket,
+    TextPacket,
+    ToolCallPacket,
+    ToolResultPacket,
+    TurnFinished,
+    TurnStarted,
+    TurnStopped,
+    UsagePacket,
+    encode_packet,
+)
+from lamella.settings import Settings, read_settings
+
+DIM, PLAIN = "\033[2m", "\033[0m"
+SHOWN_PASSAGE = 160
+
+
+@cli.command("chat")
+def chat_command(
+    text: Annotated[str | None, typer.Argument(help="The message; without it, a conversation at the prompt.")] = None,
+    file: Annotated[list[Path] | None, typer.Option("-f", "--file", help="A file to send along; may repeat.")] = None,
+    conversation: Annotated[str | None, typer.Option("-c", "--conversation", help="Go on with this one.")] = None,
+    data: DataOption = None,
+    model: ModelOption = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the packets as JSON lines.")] = False,
+) -> None:
+    """Chat in the terminal."""
+    configure_logs()
+    piped = "" if sys.stdin.isatty() else sys.stdin.read()
+    message = "\n\n".join(part for part in (text, piped.strip()) if part)
+    if not message and not sys.stdin.isatty():
+        raise InvalidRequest("The message is empty.", hint="Give it as an argument or through the pipe.")
+    talk = _Talk(read_settings(data=data, model=model), conversation, model, json)
+    sys.exit(asyncio.run(talk.run(message, file or [])))
+
+
+class _Talk:
+    """One sitting at the terminal."""
+
+    def __init__(self, settings: Settings, conversation: str | None, model: str | None, json: bool) -> None:
+        self._settings = settings
+        self._conversation = conversation
+        self._model = model
+        self._json = json
+        self._color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+    async def run(self, message: str, files: list[Path]) -> int:
+        async with open_door(self._settings) as door:
+            if door.notice:
+                sys.stderr.write(f"{self._dim(door.notice)}\n")
+            conversation = await door.conversation(self._conversation, self._model)
+            file_ids = await self._upload(door, files)
+            if message:
+                return await self._answer(door, conversation, message, file_ids)
+            return await self._at_prompt(door, conversation, file_ids)
+
+    async def _upload(self, door: Door, files: list[Path]) -> tuple[str, ...]:
+        ids = []
+        for path in files:
+            uploaded = await door.upload(path)
+            if not uploaded.ready:
+                raise InvalidRequest(f"{uploaded.name}: {uploaded.problem}", param=str(path))
+            if uploaded.problem:
+                sys.stderr.write(self._dim(f"{uploaded.name}: {uploaded.problem}") + "\n")
+            ids.append(uploaded.id)
+        return tuple(ids)
+
+    async def _at_prompt(self, door: Door, conversation: str, file_ids: tuple[str, ...]) -> int:
+        sys.stderr.write(self._dim(f"{conversation} · {door.model} · Ctrl-D ends") + "\n")
+        while True:
+            try:
+                line = await asyncio.to_thread(input, "\n> ")
+            except EOFError:
+                return 0
+            if not line.strip():
+                continue
+            try:
+                await self._answer(door, conversation, line, file_ids)
+            except LamellaError as error:
+                report(error)
+            file_ids = ()
+
+    async def _answer(self, door: Door, conversation: str, text: str, file_ids: tuple[str, ...]) -> int:
+        """Print one turn; 1 when it failed. Ctrl-C asks it to stop and lets it end."""
+        shown = _Shown(self._color)
+        turn_id: list[str] = []
+        loop = asyncio.get_running_loop()
+        stops: set[asyncio.Task[None]] = set()
+
+        def stop() -> None:
+            for id in turn_id:
+                stops.add(asyncio.create_task(door.stop(id)))
+
+        loop.add_signal_handler(signal.SIGINT, stop)
+        try:
+            async for packet in self._packets(door, conversation, text, file_ids):
+                if isinstance(packet, TurnStarted):
+                    turn_id.append(packet.turn_id)
+                if self._json:
+                    sys.stdout.write(encode_packet(packet).decode() + "\n")
+                else:
+                    await shown.show(packet, door)
+                sys.stdout.flush()
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+        return 1 if shown.failed else 0
+
+    def _packets(self, door: Door, conversation: str, text: str, file_ids: tuple[str, ...]) -> AsyncIterator[AnyPacket]:
+        return door.send(conversation, text, file_ids, local_zone())
+
+    def _dim(self, text: str) -> str:
+        return f"{DIM}{text}{PLAIN}" if self._color else text
+
+
+class _Shown:
+    """What of a turn is on the screen."""
+
+    def __init__(self, color: bool) -> None:
+        self._color = color
+        self._citations: dict[int, CitationPacket] = {}
+        self._titles: dict[int, str] = {}
+        self._block: int | None = None
+        self._usage: UsagePacket | None = None
+        self.failed = False
+
+    def _write(self, text: str, *, dim: bool = False) -> None:
+        sys.stdout.write(f"{DIM}{text}{PLAIN}" if dim and self._color else text)
+
+    async def show(self, packet: AnyPacket, door: Door) -> None:
+        if packet.block_index is not None and packet.block_index != self._block:
+            if self._block is not None:
+                self._write("\n\n")
+            self._block = packet.block_index
+        match packet:
+            case TurnStarted(documents=documents):
+                self._titles = {int(d["document"] or 0): str(d["title"]) for d in documents}
+            case TextPacket(text=text):
+                self._write(text)
+            case ReasoningPacket(text=text):
+                self._write(text, dim=True)
+            case ToolCallPacket(name=name):
+                self._write(f"[{name} …]", dim=True)
+            case ToolResultPacket(content=content, is_error=is_error):
+                self._write(f" {'failed: ' + content if is_error else f'{len(content):,} characters'}", dim=True)
+            case CitationPacket(document=document):
+                self._citations.setdefault(document, packet)
+            case UsagePacket():
+                self._usage = packet
+            case ContextDegraded(why=why):
+                sys.stderr.write(f"{why}\n")
+            case _:
+                await self._show_end(packet, door)
+
+    async def _show_end(self, packet: AnyPacket, door: Door) -> None:
+        match packet:
+            case ErrorPacket(error=error):
+                self.failed = True
+                self._write("\n")
+                report(LamellaError(str(error["message"]), hint=error["hint"]))
+            case TurnStopped(reason=reason):
+                self._write("\n[stopped]" if reason == "user_cancelled" else "\n[interrupted]", dim=True)
+            case TurnFinished():
+                self._write("\n")
+                await self._show_sources(door)
+                self._write(self._summary(), dim=True)
+            case _:
+                pass
+
+    async def _show_sources(self, door: Door) -> None:
+        for document, citation in sorted(self._citations.items()):
+            where = f", page {citation.page}" if citation.page else ""
+            line = f"\n[{document}] {self._titles.get(document, citation.file_id)}{where}"
+            if citation.file_id and citation.passage_start is not None and citation.passage_end is not None:
+                text = await door.passage(citation.file_id, citation.passage_start, citation.passage_end)
+                quoted = " ".join(text.split())
+                line += f": “{quoted[:SHOWN_PASSAGE]}{'…' if len(quoted) > SHOWN_PASSAGE else ''}”"
+            self._write(line, dim=True)
+        if self._citations:
+            self._write("\n")
+
+    def _summary(self) -> str:
+        if self._usage is None:
+            return ""
+        usage = self._usage.usage
+        share = f" · {usage.cache_read / usage.input:.0%} cached" if usage.input else ""
+        return f"\n{usage.input:,} / {self._usage.budget:,} tokens{share} · ${self._usage.cost:.4f}\n"
