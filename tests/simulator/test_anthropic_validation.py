@@ -39,6 +39,15 @@ REFUSED_HISTORIES: dict[str, tuple[list[Any], str]] = {
     "odd call id": ([user("a"), assistant({**CALL, "id": "a.b"}), user("b")], "tool_use.id: String should match"),
     "input not an object": ([user("a"), assistant({**CALL, "input": "x"}), user("b")], "valid dictionary"),
     "call from the user": ([user(CALL)], "is not allowed in a message of role 'user'"),
+    "image without source": ([user({"type": "image"})], "image.source: Field required"),
+    "result content of the wrong type": (
+        [user("a"), assistant(CALL), user({**RESULT, "content": 5})],
+        "Input should be a string or a list of blocks",
+    ),
+    "empty text in a result": (
+        [user("a"), assistant(CALL), user({**RESULT, "content": [text("")]})],
+        "text content blocks must be non-empty",
+    ),
     "system first": ([SYSTEM, user("a")], "first message"),
     "system before user": ([user("a"), SYSTEM, user("b")], "a system message must follow a user message"),
     "system after assistant": ([user("a"), assistant("b"), SYSTEM], "a system message must follow a user message"),

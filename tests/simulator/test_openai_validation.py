@@ -35,6 +35,11 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
     "no tool_call_id": ([USER, calls("c1"), {"role": "tool", "content": "x"}], "tool_call_id"),
     "null content": ([{"role": "user", "content": None}], "got null"),
     "nothing said": ([USER, {"role": "assistant", "content": None}, USER], "got null"),
+    "part of an unknown type": ([{"role": "user", "content": [{"type": "video"}]}], "'video'"),
+    "arguments that are no text": (
+        [USER, {**calls("c1"), "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "t"}}]}],
+        "function.arguments",
+    ),
     "unknown role": ([{"role": "bot", "content": "a"}], "role"),
 }
 

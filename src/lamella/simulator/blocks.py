@@ -70,11 +70,8 @@ def encode(value: object) -> bytes:
 
 def digest(*parts: bytes) -> bytes:
     """A short hash of parts, each with its length, so that no two lists of parts collide."""
-    state = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        state.update(len(part).to_bytes(8, "big"))
-        state.update(part)
-    return state.digest()
+    lengths = b",".join(b"%d" % len(part) for part in parts)
+    return hashlib.blake2b(b"".join((lengths, b":", *parts)), digest_size=16).digest()
 
 
 def link(previous: bytes, block_digest: bytes) -> bytes:

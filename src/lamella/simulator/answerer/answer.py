@@ -11,7 +11,7 @@ from lamella.simulator.answerer.documents import Document
 from lamella.simulator.answerer.question import Question, understand
 from lamella.simulator.answerer.ranking import Candidate, Match, candidates, distinct, rank
 from lamella.simulator.answerer.summary import central
-from lamella.simulator.answerer.words import words
+from lamella.simulator.answerer.words import terms, words
 from lamella.simulator.replies import Reply, ToolCall
 
 MOST_QUOTES = 4
@@ -127,7 +127,7 @@ def call(document: Document, offset: int | None, question: Question) -> Reply:
 def conclude(desk: Desk, matches: Sequence[Match]) -> Reply:
     """The final answer of a turn, with a short note of the search as its reasoning."""
     question = desk.question
-    shown = list(question.query.weights)[:8]
+    shown = list(dict.fromkeys(word for _, word in terms(question.text)))[:8]
     reasoning = wording.thought(len(desk.open), len(desk.pool), shown if question.wish == "answer" else ())
     if not desk.open:
         text = wording.not_found((), desk.listed)

@@ -17,7 +17,8 @@ LENGTH_WEIGHT = 0.5
 HEADING_WEIGHT = 0.4
 TITLE_WEIGHT = 0.25
 HEADING_PENALTY = 0.45
-RELATED = 0.6
+LONGER = 0.6
+SHORTER = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,19 +89,22 @@ def rank(query: Query, pool: Sequence[Candidate]) -> list[Match]:
 
 def spellings(query: Query, pool: Sequence[Candidate]) -> dict[str, dict[str, float]]:
     """For each stem of the query the stems that count for it: itself, and by part longer or shorter forms."""
-    vocabulary = {stem for candidate in pool for stem in candidate.counts}
+    vocabulary = sorted({stem for candidate in pool for stem in candidate.counts})
     return {
-        stem: {stem: 1.0} | {other: RELATED for other in vocabulary if related(stem, other)}
+        stem: {stem: 1.0} | {other: share for other in vocabulary if (share := related(stem, other))}
         for stem in sorted(query.stems)
     }
 
 
-def related(stem: str, other: str) -> bool:
-    """Compounds and derived forms: one begins with, or ends with, the whole other (Frist, Kündigungsfrist)."""
+def related(stem: str, other: str) -> float:
+    """Compounds and derived forms: one begins or ends with the whole other. A longer form says more than the query
+    asked (Frist, Kündigungsfrist) and counts for more than a shorter one, which may say something else."""
     short, long = (stem, other) if len(stem) < len(other) else (other, stem)
     if len(short) < 5 or len(short) == len(long) or not short.isalpha():
-        return False
-    return long.startswith(short) or long.endswith(short)
+        return 0.0
+    if not (long.startswith(short) or long.endswith(short)):
+        return 0.0
+    return LONGER if long == other else SHORTER
 
 
 def occurrences(candidate: Candidate, spelt: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
@@ -164,6 +168,8 @@ def distinct(matches: Sequence[Match], limit: int, floor: float) -> list[Match]:
     for match in matches:
         if len(chosen) == limit or (chosen and match.score < floor * chosen[0].score):
             break
+        if chosen and match.coverage < floor * chosen[0].coverage:
+            continue
         if not any(alike(match.candidate, other.candidate) for other in chosen):
             chosen.append(match)
     return chosen

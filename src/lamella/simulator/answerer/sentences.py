@@ -147,8 +147,14 @@ def sentences_of(paragraph: Sequence[str], heading: str) -> Iterator[Sentence]:
         return
     kind: Kind = "item" if BULLET.match(paragraph[0]) else "sentence"
     joined = BULLET.sub("", join_lines(paragraph)) if kind == "item" else join_lines(paragraph)
-    for text in split_sentences(joined):
-        yield Sentence(text, kind, heading)
+    for index, text in enumerate(split_sentences(joined)):
+        yield Sentence(text, "heading" if index == 0 and is_run_in_heading(text) else kind, heading)
+
+
+def is_run_in_heading(text: str) -> bool:
+    """ "Grant of Patent License." opens a paragraph like a heading: a few words, the long ones all capital."""
+    long_words = [word for word in text.split() if len(word) > 3 and word[0].isalpha()]
+    return 2 <= len(text.split()) <= 8 and len(long_words) > 1 and all(word[0].isupper() for word in long_words)
 
 
 def join_lines(lines: Sequence[str]) -> str:

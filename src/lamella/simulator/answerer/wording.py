@@ -89,9 +89,9 @@ def reading(document: Document, *, further: bool) -> str:
     return f"Let me read **{document.name}**."
 
 
-def thought(documents: int, sentences: int, stems: Sequence[str]) -> str:
+def thought(documents: int, sentences: int, sought: Sequence[str]) -> str:
     text = f"Looking through {counted(documents, 'document')}, {counted(sentences, 'sentence')}"
-    return f"{text}, for: {', '.join(stems)}." if stems else f"{text}."
+    return f"{text}, for: {', '.join(sought)}." if sought else f"{text}."
 
 
 def counted(number: int, noun: str) -> str:

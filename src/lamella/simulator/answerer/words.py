@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from functools import lru_cache
 
 WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+(?:['’][^\W\d_]+)?|\w+")
@@ -50,14 +51,17 @@ SUFFIXES = ("ing", "ion", "ung", "ed", "en", "er", "em", "ly", "e", "n")
 
 def words(text: str) -> list[str]:
     """The stems of a text's content words, in order, with repetitions."""
-    found: list[str] = []
+    return [stem_of for stem_of, _ in terms(text)]
+
+
+def terms(text: str) -> Iterator[tuple[str, str]]:
+    """Each content word as its stem and as it is written."""
     for match in WORD.finditer(unicodedata.normalize("NFKC", text)):
         word = match.group()
         if CJK.search(word):
-            found.extend(pairs(word))
+            yield from ((pair, pair) for pair in pairs(word))
         elif stem_of := stem(word.casefold()):
-            found.append(stem_of)
-    return found
+            yield stem_of, word
 
 
 @lru_cache(maxsize=50_000)

@@ -102,8 +102,27 @@ def check_block(block: WireBlock) -> None:
         raise invalid(f"{block.path}.type: Input should be 'text'")
     elif block.kind == "tool_use":
         check_call(block.path, raw)
-    elif block.kind == "tool_result" and not isinstance(raw.get("tool_use_id"), str):
-        raise invalid(f"{block.path}.tool_result.tool_use_id: Field required")
+    elif block.kind == "tool_result":
+        check_result(block.path, raw)
+    elif block.kind in ("image", "document") and not isinstance(raw.get("source"), dict):
+        raise invalid(f"{block.path}.{block.kind}.source: Field required")
+
+
+def check_result(path: str, raw: Json) -> None:
+    """The content of a result is absent, a text, or blocks."""
+    if not isinstance(raw.get("tool_use_id"), str):
+        raise invalid(f"{path}.tool_result.tool_use_id: Field required")
+    content = raw.get("content", "")
+    if isinstance(content, str):
+        return
+    if not isinstance(content, list):
+        raise invalid(f"{path}.tool_result.content: Input should be a string or a list of blocks")
+    for index, part in enumerate(content):
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind not in ("text", "image", "document", "search_result"):
+            raise invalid(f"{path}.tool_result.content.{index}.type: {kind!r} is not allowed in a tool result")
+        if kind == "text" and not part.get("text"):
+            raise invalid(f"messages: text content blocks must be non-empty ({path}.content.{index})")
 
 
 def check_call(path: str, raw: Json) -> None:

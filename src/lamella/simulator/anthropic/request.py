@@ -68,15 +68,8 @@ class WireBlock:
     """Of a system message with `clear_at: next_user_message`."""
     hidden: bool = False
     """A later user message exists, so the model is no longer shown this turn-scoped block."""
-
-    @property
-    def kind(self) -> str:
-        kind = self.raw.get("type")
-        return kind if isinstance(kind, str) else ""
-
-    @property
-    def thinking(self) -> bool:
-        return self.kind in THINKING
+    kind: str = ""
+    thinking: bool = False
 
 
 def parse(body: bytes) -> MessagesRequest:
@@ -172,4 +165,6 @@ def wire_block(
 ) -> WireBlock:
     bare = stripped(raw)
     content = digest(role.encode(), encode(bare))
-    return WireBlock(level, role, raw, bare, content, path, message, first, turn_scoped, hidden)
+    kind = str(raw.get("type", ""))
+    thinking = kind in THINKING
+    return WireBlock(level, role, raw, bare, content, path, message, first, turn_scoped, hidden, kind, thinking)

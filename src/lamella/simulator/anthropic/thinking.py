@@ -6,7 +6,7 @@ conversation".
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,12 +130,14 @@ def last_plain_user(blocks: Sequence[WireBlock]) -> int:
     return max(plain, default=-1)
 
 
-def check_complete(blocks: Sequence[WireBlock], thought_calls: Container[bytes], settings: Settings) -> None:
+def check_complete(blocks: Sequence[WireBlock], thought_calls: Collection[bytes], settings: Settings) -> None:
     """Inside a tool loop every thinking block of the running turn must come back. Raises 400.
 
     `thought_calls` are the calls that this simulator made after thinking, as `call_key`s: an answer that had none is
     not missed, and neither is one whose past has been edited, for which the prefix check speaks.
     """
+    if not thought_calls:
+        return
     start = last_plain_user(blocks)
     chain = before = START
     message, thought = -1, False

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
+from lamella.simulator.blocks import Json
 from lamella.simulator.errors import ProviderError, invalid
 from lamella.simulator.models import Model, find
 from lamella.simulator.openai.request import ChatMessage, ChatRequest
+
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+PARTS = {"user": ("text", "image_url", "input_audio", "file"), "assistant": ("text", "refusal")}
 
 
 def known_model(name: str) -> Model:
@@ -19,6 +25,10 @@ def validate(request: ChatRequest, model: Model) -> None:
     if not request.messages:
         raise invalid("Invalid 'messages': empty array. Expected an array with minimum length 1.")
     check_cache_options(request, model)
+    for index, tool in enumerate(request.tools):
+        check_function(f"tools[{index}]", tool, "name")
+    for index, message in enumerate(request.messages):
+        check_parts(index, message)
     pending: list[str] = []
     for index, message in enumerate(request.messages):
         pending = check_pairing(index, message, pending)
@@ -28,6 +38,29 @@ def validate(request: ChatRequest, model: Model) -> None:
 def check_cache_options(request: ChatRequest, model: Model) -> None:
     if request.prompt_cache_options is not None and model.cache_rules != "blocks":
         raise invalid(f"'prompt_cache_options' is not supported with the model `{model.id}`.")
+
+
+def check_function(path: str, raw: Json, *fields: str) -> None:
+    """A tool or a call: of type function, with these texts."""
+    function = raw.get("function")
+    if raw.get("type") != "function" or not isinstance(function, dict):
+        raise invalid(f"Invalid value: '{path}' must be of type 'function' and have a 'function'.")
+    for field in fields:
+        if not isinstance(function.get(field), str):
+            raise invalid(f"Missing required parameter: '{path}.function.{field}'.")
+    if not NAME.fullmatch(function["name"]):
+        raise invalid(f"Invalid '{path}.function.name': string does not match pattern '^[a-zA-Z0-9_-]+$'.")
+
+
+def check_parts(index: int, message: ChatMessage) -> None:
+    for position, part in enumerate(message.content if isinstance(message.content, list) else ()):
+        kind = part.get("type")
+        if kind not in PARTS.get(message.role, ("text",)):
+            raise invalid(f"Invalid value: '{kind}' in 'messages[{index}].content[{position}].type'.")
+        if kind == "text" and not isinstance(part.get("text"), str):
+            raise invalid(f"Missing required parameter: 'messages[{index}].content[{position}].text'.")
+    for position, call in enumerate(message.tool_calls or ()):
+        check_function(f"messages[{index}].tool_calls[{position}]", call, "name", "arguments")
 
 
 def check_pairing(index: int, message: ChatMessage, pending: list[str]) -> list[str]:
