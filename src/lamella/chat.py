@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import structlog
 
-from lamella.core.errors import InvalidRequest, TurnInProgress
+from lamella.core.errors import InvalidRequest, LamellaError, TurnInProgress
 from lamella.core.json import digest, encode
 from lamella.core.packets import TurnFinished, UsageBody, decode_packet, encode_packet
 from lamella.core.ports import Batch, StreamBus
@@ -83,7 +83,7 @@ class Chat:
         turn_id = self._services.ids.new("turn")
         new = await self._new_turn(caller, conversation_id, turn_id, message)
         if message.key is None:
-            await self._begin(caller, new)
+            await asyncio.shield(self._begin(caller, new))
             return turn_id
         fingerprint = digest(encode([conversation_id, message.text, list(message.file_ids), message.model]))
         store, now = self._services.store, self._services.clock.now()
@@ -91,8 +91,8 @@ class Chat:
         if bound != turn_id:
             return bound
         try:
-            await self._begin(caller, new)
-        except BaseException:
+            await asyncio.shield(self._begin(caller, new))
+        except LamellaError:
             await asyncio.shield(store.release_key(caller, message.key))
             raise
         return turn_id

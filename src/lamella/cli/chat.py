@@ -23,6 +23,7 @@ from lamella.core.packets import (
     ContextDegraded,
     ErrorPacket,
     ReasoningPacket,
+    SourcePacket,
     TextPacket,
     ToolCallPacket,
     ToolResultPacket,
@@ -155,8 +156,8 @@ class _Shown:
                 self._write("\n\n")
             self._block = packet.block_index
         match packet:
-            case TurnStarted(documents=documents):
-                self._titles = {int(d["document"] or 0): str(d["title"]) for d in documents}
+            case SourcePacket(document=document, title=title):
+                self._titles[document] = title
             case TextPacket(text=text):
                 self._write(text)
             case ReasoningPacket(text=text):

@@ -23,7 +23,7 @@ class Packet(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_d
 
 
 class TurnStarted(Packet, frozen=True, kw_only=True, tag="turn.started"):
-    """The turn has its ids; the user message is stored."""
+    """The turn has its ids; the user message is stored. `documents` are the files that came with it."""
 
     conversation_id: str
     user_message_id: str
@@ -94,7 +94,7 @@ class ToolResultPacket(Packet, frozen=True, kw_only=True, tag="tool.result"):
 
 
 class SourcePacket(Packet, frozen=True, kw_only=True, tag="source"):
-    """A document that the answer may cite."""
+    """A document that the answer cites; comes before its first citation in a turn."""
 
     document: int
     title: str

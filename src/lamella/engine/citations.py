@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lamella.core.messages import Attachment
-from lamella.core.packets import CitationPacket
+from lamella.core.packets import CitationPacket, SourcePacket
 from lamella.engine.passages import PassageFinder, statement_before
 
 _NUMBERS = re.compile(r"\[\s*\d{1,5}(?:\s*,\s*\d{1,5})*\s*\]")
@@ -97,6 +97,9 @@ class CitationScanner:
         return Found(match.start(), match.end(), numbers)
 
 
+Cited = CitationPacket | SourcePacket
+
+
 class CitationWatch:
     """Turns what the scanners find into packets, for the documents that there are."""
 
@@ -104,13 +107,14 @@ class CitationWatch:
         self._documents = {attachment.document: attachment for attachment in attachments}
         self._scanners: dict[int, CitationScanner] = {}
         self._passages = PassageFinder()
+        self._named: set[int] = set()
 
-    async def text(self, block: int, piece: str) -> list[CitationPacket]:
+    async def text(self, block: int, piece: str) -> list[Cited]:
         """The citations that `piece` of shown block `block` completes."""
         scanner = self._scanners.setdefault(block, CitationScanner())
         return [packet for found in scanner.feed(piece) for packet in await self._packets(scanner, found)]
 
-    async def end(self) -> list[tuple[int, CitationPacket]]:
+    async def end(self) -> list[tuple[int, Cited]]:
         """The citations at the very end of the blocks of a step; the next step has new blocks."""
         scanners, self._scanners = self._scanners, {}
         return [
@@ -120,13 +124,16 @@ class CitationWatch:
             for packet in await self._packets(scanner, found)
         ]
 
-    async def _packets(self, scanner: CitationScanner, found: Found) -> list[CitationPacket]:
+    async def _packets(self, scanner: CitationScanner, found: Found) -> list[Cited]:
         if not all(number in self._documents for number in found.documents):
             return []
         statement = statement_before(scanner.text[: found.start])
-        packets = []
+        packets: list[Cited] = []
         for number in found.documents:
             attachment = self._documents[number]
+            if number not in self._named:
+                self._named.add(number)
+                packets.append(SourcePacket(document=number, title=attachment.title, file_id=attachment.file_id))
             passage = await self._passages.find(statement, attachment.file_id, attachment.text or "")
             packets.append(
                 CitationPacket(

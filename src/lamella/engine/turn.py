@@ -275,6 +275,6 @@ def _started(turn: TurnInput) -> TurnStarted:
         sent_at=user.sent_at.isoformat(),
         documents=[
             {"document": a.document, "file_id": a.file_id, "title": a.title, "reason": a.reason}
-            for a in turn.attachments
+            for a in user.attachments
         ],
     )
