@@ -126,6 +126,7 @@ export function obstacle(draft: Draft): string | null {
 export interface Sent {
   conversation: string
   text: string
+  files: UploadedFile[]
   model: string | null
   started: Extract<Packet, { type: 'turn.started' }>
 }
@@ -147,7 +148,7 @@ export async function submit(conversation: string | null, model: string | null):
     const started = await begin(target, key, draft)
     drafts.delete(conversation ?? NEW)
     for (const listener of listeners) listener()
-    return { conversation: target, text: draft.text, model, started }
+    return { conversation: target, text: draft.text, files: filesOf(draft), model, started }
   } catch (error) {
     const known = error instanceof ApiError && error.status > 0
     change(conversation, () => ({ sending: false, problem: explain(error), key: known ? null : key }))
@@ -168,10 +169,14 @@ export function titleOf(text: string): string {
   return `${cut.slice(0, Math.max(30, cut.lastIndexOf(' '))).trimEnd()}…`
 }
 
+function filesOf(draft: Draft): UploadedFile[] {
+  return draft.files.flatMap(({ file }) => (file ? [file] : []))
+}
+
 async function begin(conversation: string, key: string, draft: Draft): Promise<Sent['started']> {
   const value = {
     text: draft.text,
-    file_ids: draft.files.flatMap((file) => (file.file ? [file.file.id] : [])),
+    file_ids: filesOf(draft).map((file) => file.id),
     timezone: Intl.DateTimeFormat().resolvedOptions().timeZone || 'UTC',
   }
   for (let attempt = 1; ; attempt += 1) {

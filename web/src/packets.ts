@@ -17,7 +17,7 @@ export interface ApiErrorBody {
   hint?: string | null
 }
 
-/** A document of the conversation, as a turn names it. `reason` says why it is listed instead of included. */
+/** A document: of a message where the turn's record names it, of the whole conversation in `turn.started`. */
 export interface TurnDocument {
   document: number | null
   file_id: string | null

@@ -56,7 +56,7 @@ function holdMarks(block: string): string {
 /** A bracket that is not closed, and one that an address or a citation may follow. */
 function holdLink(block: string): string {
   const open = block.lastIndexOf('[')
-  if (open < 0 || block.length - open > HELD_BACK) return block
+  if (open < 0 || block.length - open > HELD_BACK || block[open - 1] === '\\') return block
   const tail = block.slice(open)
   const half = !tail.includes(']') || /^\[[^\]\n]*\]\([^)\n]*$/.test(tail) || /^\[[\d, ]+\]$/.test(tail)
   const from = block[open - 1] === '!' ? open - 1 : open

@@ -16,6 +16,7 @@ describe('the reducer', () => {
       'text: Every 400 hours [1].',
     ])
     expect(view).toMatchObject({ outcome: 'finished', ended: true, cost: 0.02, usage, last: 35 })
+    expect(replay(packets.slice(0, 1)).sources[1]?.title).toBe('manual.pdf')
     expect(view.sources[1]).toEqual({ title: 'manual.pdf', fileId: 'file_1', url: null })
     expect(view.requests).toMatchObject([{ id: 'req_1', usage, cost: 0.01, budget: 8000 }])
     expect(view.degraded).toEqual([{ subject: 'annex.pdf', why: 'does not fit' }])

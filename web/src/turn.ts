@@ -59,6 +59,7 @@ export interface TurnView {
   outcome: Outcome
   ended: boolean
   sentAt: string | null
+  /** The documents of the conversation, of this and earlier messages. */
   documents: TurnDocument[]
   runs: RunView[]
   requests: RequestView[]
@@ -100,7 +101,7 @@ export function replay(packets: Iterable<Packet>, from: TurnView = emptyTurn): T
 function apply(view: TurnView, packet: Packet): TurnView {
   switch (packet.type) {
     case 'turn.started':
-      return { ...view, sentAt: packet.sent_at, documents: packet.documents }
+      return { ...view, sentAt: packet.sent_at, documents: packet.documents, sources: sourcesOf(packet.documents) }
     case 'run.started':
       return onRun(view, packet.model_index, (run) => ({
         ...run,
@@ -151,6 +152,12 @@ function outcomeOf(view: TurnView, status: string): Outcome {
     return status === 'stopped' && view.outcome === 'interrupted' ? 'interrupted' : status
   }
   return view.outcome === 'running' ? 'finished' : view.outcome
+}
+
+/** Every document that the conversation has may be cited; `source` packets add what they know better. */
+function sourcesOf(documents: readonly TurnDocument[]): Record<number, Source> {
+  const numbered = documents.filter((one) => one.document !== null)
+  return Object.fromEntries(numbered.map((one) => [one.document, { title: one.title, fileId: one.file_id, url: null }]))
 }
 
 function onRun(view: TurnView, index: number, change: (run: RunView) => RunView): TurnView {

@@ -72,7 +72,7 @@ function turnName(turn: Turn, index: number): string {
 }
 
 function requestName(request: RequestSummary): string {
-  const parts = [`Step ${request.step}`, request.purpose, moment(request.at)]
+  const parts = [`Step ${request.step + 1}`, request.purpose, moment(request.at)]
   if (request.cost !== null) parts.push(dollars(request.cost))
   if (request.error) parts.push('failed')
   return parts.filter(Boolean).join(' · ')

@@ -1,7 +1,6 @@
 import { memo } from 'react'
 import type { Turn } from '../api.ts'
 import { fullMoment, moment } from '../format.ts'
-import type { TurnDocument } from '../packets.ts'
 import { useTurn } from '../turns.ts'
 import { Answer } from './Answer.tsx'
 import { DocumentChip } from './FileChip.tsx'
@@ -10,7 +9,7 @@ import styles from './TurnItem.module.css'
 /** A question and what came of it. */
 export const TurnItem = memo(function TurnItem({ turn }: { turn: Turn }) {
   const entry = useTurn(turn.id)
-  const documents: TurnDocument[] = turn.documents.length > 0 ? turn.documents : (entry?.view.documents ?? [])
+  const { documents } = turn
   return (
     <article className={styles.turn} data-testid="turn" data-turn={turn.id}>
       <section className={styles.user} aria-label="You" data-testid="message-user">
