@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from lamella.simulator.testing import Answered, InProcess
+from lamella.simulator.testing import EXACT, Answered, InProcess
 
 from .texts import Json, user
 
@@ -179,3 +181,13 @@ async def test_chunks_of_chat_completions(provider: InProcess) -> None:
     assert {call["index"] for call in calls} == {0, 1}
     plain = await provider.chat({**CHAT, "stream": True}, reply="r")
     assert all("usage" not in event for event in plain.events)
+
+
+async def test_by_option_chat_shows_reasoning_as_compatible_servers_do() -> None:
+    for shown in (False, True):
+        provider = InProcess(replace(EXACT, openai_reasoning_content=shown))
+        await provider.script(r={"text": "ok", "reasoning": "hm"})
+        message = (await provider.chat(CHAT, reply="r")).json["choices"][0]["message"]
+        streamed = await provider.chat({**CHAT, "stream": True}, reply="r")
+        assert message.get("reasoning_content") == ("hm" if shown else None)
+        assert ("reasoning_content" in streamed.text) == shown

@@ -257,3 +257,17 @@ async def test_by_option_a_turn_scoped_message_may_vanish() -> None:
     reminder: Json = {"role": "system", "content": "Be kind.", "clear_at": "next_user_message"}
     answer = await turn(provider, [user("question"), reminder])
     assert await send(provider, [user("question"), answer, user("next")]) == (200, "")
+
+
+@pytest.mark.parametrize(("counts", "read"), [(True, 0), (False, 1_000)])
+async def test_by_option_thinking_takes_no_place_in_the_look_back(counts: bool, read: int) -> None:
+    provider = InProcess(replace(EXACT, lookback_counts_thinking=counts))
+    await provider.script(think={"text": "ok", "reasoning": "hm"})
+    mark = {"type": "ephemeral"}
+    await provider.messages({"messages": [user(text(tokens(1_000), mark))]})
+    messages = [user(tokens(1_000))]
+    for index in range(7):
+        messages.append(await turn(provider, messages, "claude-opus-5"))
+        messages.append(user(f"question {index}"))
+    usage = (await provider.messages({"messages": messages, "cache_control": mark})).usage
+    assert usage["cache_read_input_tokens"] == read

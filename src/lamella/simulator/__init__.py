@@ -19,8 +19,8 @@ Headers that rule one request
   x-sim-rate   characters per second of its stream (system clock only)
 
 Admin calls, without a key
-  POST /_sim/replies   {"ID": {"text", "reasoning", "tool_calls", "output_tokens", "stop_reason", "ttft_ms", "ms",
-                       "chunk", "fault": {"kind", "when", "times", "retry_after", "ms"}}}, see `replies`
+  POST /_sim/replies   {"ID": {"text" | "rule", "reasoning", "tool_calls", "output_tokens", "stop_reason", "ttft_ms",
+                       "ms", "chunk", "fault": {"kind", "when", "times", "retry_after", "ms"}}}, see `replies`
   GET|POST /_sim/clock {"now": ISO 8601} or {"advance_seconds": N}
   GET /_sim/ledger     every cache entry written
   GET /_sim/requests   the last requests as received, with usage, cost and what was streamed; ?last=N

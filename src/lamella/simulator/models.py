@@ -39,6 +39,7 @@ class Model:
     wires: tuple[Wire, ...]
     prices: Prices
     window: int = MILLION
+    """The largest prompt in tokens."""
     max_output: int = 128_000
     minimum: int = 1_024
     token_factor: float = 1.4
@@ -71,6 +72,7 @@ def gpt(input_price: float, output: float, read: float, *, paid_writes: bool = T
 
 ANTHROPIC: tuple[Wire, ...] = ("anthropic",)
 OPENAI: tuple[Wire, ...] = ("openai",)
+GPT_PROMPT = 922_000
 ALWAYS = ("adaptive",)
 BOTH = ("adaptive", "enabled", "disabled")
 BUDGETED = ("enabled", "disabled")
@@ -97,14 +99,14 @@ MODELS: tuple[Model, ...] = (
           token_factor=1.1, keeps_thinking=False, thinking_types=BUDGETED, prefill=True, tool_prompt=496),
     Model("lamella-demo", ("anthropic", "openai"), claude(2, 10, 0.10), window=200_000, minimum=512,
           system_messages=True, tool_prompt=354),
-    Model("gpt-6.1-sol", OPENAI, gpt(2, 10, 0.10), thinking="on", token_factor=1.0),
-    Model("gpt-6.1-terra", OPENAI, gpt(1, 5, 0.05), thinking="on", token_factor=1.0),
-    Model("gpt-6-luna", OPENAI, gpt(0.10, 0.50, 0.01), thinking="on", token_factor=1.0),
-    Model("gpt-6-astra", OPENAI, gpt(10, 50, 1.0), thinking="on", token_factor=1.0),
-    Model("gpt-5.6", OPENAI, gpt(4, 20, 0.40), thinking="on", token_factor=1.0),
-    Model("gpt-5.5", OPENAI, gpt(5, 30, 0.50, paid_writes=False), thinking="on", token_factor=1.0, cache_rules="tokens",
-          minimum=2_048, token_step=2_048, idle_seconds=1_800),
-    Model("gpt-5.4", OPENAI, gpt(2.5, 15, 0.25, paid_writes=False), thinking="on", token_factor=1.0,
+    Model("gpt-6.1-sol", OPENAI, gpt(2, 10, 0.10), window=GPT_PROMPT, thinking="on", token_factor=1.0),
+    Model("gpt-6.1-terra", OPENAI, gpt(1, 5, 0.05), window=GPT_PROMPT, thinking="on", token_factor=1.0),
+    Model("gpt-6-luna", OPENAI, gpt(0.10, 0.50, 0.01), window=GPT_PROMPT, thinking="on", token_factor=1.0),
+    Model("gpt-6-astra", OPENAI, gpt(10, 50, 1.0), window=GPT_PROMPT, thinking="on", token_factor=1.0),
+    Model("gpt-5.6", OPENAI, gpt(4, 20, 0.40), window=GPT_PROMPT, thinking="on", token_factor=1.0),
+    Model("gpt-5.5", OPENAI, gpt(5, 30, 0.50, paid_writes=False), window=GPT_PROMPT, thinking="on", token_factor=1.0,
+          cache_rules="tokens", minimum=2_048, token_step=2_048, idle_seconds=1_800),
+    Model("gpt-5.4", OPENAI, gpt(2.5, 15, 0.25, paid_writes=False), window=GPT_PROMPT, thinking="on", token_factor=1.0,
           cache_rules="tokens"),
 )  # fmt: skip
 

@@ -40,6 +40,14 @@ class Match:
     """Share of the question's weight that the sentence and its heading carry, 0 to 1."""
 
 
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """How often a stem stands in a sentence, and how like the stem its best form there is, up to 1."""
+
+    number: float
+    likeness: float
+
+
 @lru_cache(maxsize=256)
 def counted(contents: str) -> tuple[tuple[Sentence, Mapping[str, int], int], ...]:
     """The sentences of a document with their stems counted."""
@@ -107,13 +115,14 @@ def related(stem: str, other: str) -> float:
     return LONGER if long == other else SHORTER
 
 
-def occurrences(candidate: Candidate, spelt: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+def occurrences(candidate: Candidate, spelt: Mapping[str, Mapping[str, float]]) -> dict[str, Occurrence]:
     """How often each stem of the query stands in a sentence; related forms count by part."""
-    found: dict[str, float] = {}
+    found: dict[str, Occurrence] = {}
     for stem, forms in spelt.items():
-        for form, share in forms.items():
-            if form in candidate.counts:
-                found[stem] = found.get(stem, 0.0) + share * candidate.counts[form]
+        present = forms.keys() & candidate.counts.keys()
+        if present:
+            number = sum(forms[form] * candidate.counts[form] for form in sorted(present))
+            found[stem] = Occurrence(number, max(forms[form] for form in present))
     return found
 
 
@@ -136,7 +145,7 @@ def rarities(query: Query, spelt: Mapping[str, Mapping[str, float]], pool: Seque
 
 def score(
     candidate: Candidate,
-    own: Mapping[str, float],
+    own: Mapping[str, Occurrence],
     query: Query,
     rarity: Mapping[str, float],
     average: float,
@@ -148,9 +157,9 @@ def score(
     total = covered = 0.0
     for stem in sorted(query.weights):
         weight = query.weights[stem] * rarity[stem]
-        if count := own.get(stem, 0.0):
-            total += weight * count * (SATURATION + 1) / (count + norm)
-            covered += weight * min(1.0, count)
+        if (found := own.get(stem)) is not None:
+            total += weight * found.number * (SATURATION + 1) / (found.number + norm)
+            covered += weight * found.likeness
         elif stem in heading:
             total += weight * HEADING_WEIGHT
             covered += weight * HEADING_WEIGHT
