@@ -57,7 +57,6 @@ class Settings(BaseSettings):
     max_upload_bytes: int = Field(50_000_000, ge=1, description="The largest file, in bytes.")
     provider_timeout: float = Field(120.0, gt=0, description="Seconds that a provider may be silent.")
     provider_retries: int = Field(2, ge=0, description="How often a refused or failed request is sent again.")
-    log_llm_requests: bool = Field(False, description="Log what is sent to models and what comes back.")
 
 
 def read_settings(**overrides: object) -> Settings:

@@ -1,0 +1,65 @@
+"""Writes docs/settings.md and docs/packets.md from the code: `python docs/generate.py`."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from pathlib import Path
+
+import msgspec
+from pydantic.fields import FieldInfo
+
+from lamella.core import packets
+from lamella.settings import Settings, default_data_folder
+
+DOCS = Path(__file__).parent
+MADE = "<!-- Made by docs/generate.py from the code. -->\n\n"
+
+
+def settings_page() -> str:
+    """Every setting with its variable and default."""
+    lines = ["# Settings\n", "\nEvery setting is an environment variable. Sizes are in tokens unless they say bytes.\n"]
+    lines += ["\n| variable | default | what it is |\n|---|---|---|\n"]
+    for name, field in Settings.model_fields.items():
+        lines.append(f"| `{_variable(name, field)}` | {_default(name, field)} | {field.description} |\n")
+    lines.append("\n`lamella serve --data DIR --model NAME` set the folder and the model for one start.\n")
+    return MADE + "".join(lines)
+
+
+def _variable(name: str, field: FieldInfo) -> str:
+    return name.upper() if field.validation_alias is not None else f"LAMELLA_{name.upper()}"
+
+
+def _default(name: str, field: FieldInfo) -> str:
+    if name == "data":
+        return f"`~/{default_data_folder().relative_to(Path.home())}`"
+    return "" if field.default is None else f"`{str(field.default).lower()}`"
+
+
+def packets_page() -> str:
+    """Every packet type with its fields."""
+    lines = ["# Packets\n\n", inspect.cleandoc(packets.Packet.__doc__ or ""), "\n\n"]
+    lines.append("A turn's stream is server-sent events: `id:` is `n`, `data:` the packet as JSON with its `type`.\n")
+    lines.append(
+        "`Last-Event-ID`, or `?after=N`, continues behind packet N. The last packet is always `turn.finished`.\n"
+    )
+    for kind in typing.get_args(packets.AnyPacket):
+        info = msgspec.inspect.type_info(kind)
+        assert isinstance(info, msgspec.inspect.StructType)
+        own = [field.name for field in info.fields if field.name not in packets.Packet.__struct_fields__]
+        lines.append(f"\n## `{info.tag}`\n\n{inspect.cleandoc(kind.__doc__ or '')}\n\n")
+        lines.append("Fields: " + ", ".join(f"`{name}`" for name in own) + "\n")
+    return MADE + "".join(lines)
+
+
+PAGES = {"settings.md": settings_page, "packets.md": packets_page}
+
+
+def main() -> None:
+    """Write the pages."""
+    for name, make in PAGES.items():
+        (DOCS / name).write_text(make(), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""The pages that are made from the code are up to date, and every name in the API page is a route."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from fastapi.routing import APIRoute
+
+from lamella.server.routes import router
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def _generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_generate", DOCS / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["settings.md", "packets.md"])
+def test_a_generated_page_is_up_to_date(name: str) -> None:
+    made = _generator().PAGES[name]()
+    assert (DOCS / name).read_text("utf-8") == made, "run: python docs/generate.py"
+
+
+def test_the_api_page_names_every_route() -> None:
+    page = (DOCS / "api.md").read_text("utf-8")
+    missing = [
+        route.path
+        for route in router.routes
+        if isinstance(route, APIRoute) and route.path.removeprefix("/api/v1") not in page
+    ]
+    assert missing == []
