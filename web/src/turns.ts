@@ -208,7 +208,7 @@ async function* readWatched(answer: Response): AsyncGenerator<Packet> {
   }
 }
 
-/** Half a second, one, two, four, then every eight; at once when the network comes back. */
+/** Half a second, one, two, then every four; at once when the network comes back. */
 export function pause(attempt: number): Promise<void> {
   return new Promise((resolve) => {
     const go = () => {
@@ -216,7 +216,7 @@ export function pause(attempt: number): Promise<void> {
       removeEventListener('online', go)
       resolve()
     }
-    const timer = setTimeout(go, Math.min(8000, 250 * 2 ** attempt) * (0.8 + Math.random() * 0.4))
+    const timer = setTimeout(go, Math.min(4000, 250 * 2 ** attempt) * (0.8 + Math.random() * 0.4))
     addEventListener('online', go)
   })
 }

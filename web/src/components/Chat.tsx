@@ -1,8 +1,8 @@
 import { useQueryClient } from '@tanstack/react-query'
-import { type DragEvent, useCallback, useEffect, useRef, useState } from 'react'
+import { type DragEvent, useCallback, useEffect, useMemo, useRef, useState } from 'react'
 import { ApiError, api, explain } from '../api.ts'
 import { attach, submit } from '../drafts.ts'
-import { addTurn, inOrder, useConversation, useStatus, useTurnList } from '../queries.ts'
+import { addTurn, inOrder, keys, useConversation, useStatus, useTurnList } from '../queries.ts'
 import { go } from '../route.ts'
 import { useTurn } from '../turns.ts'
 import styles from './Chat.module.css'
@@ -26,7 +26,7 @@ export function Chat({ conversation, onToggleList }: Props) {
   const status = useStatus()
   const details = useConversation(conversation)
   const list = useTurnList(conversation)
-  const stored = inOrder(list.data)
+  const stored = useMemo(() => inOrder(list.data), [list.data])
   const newest = stored.at(-1)
   const [model, setModel] = useState<string | null>(null)
   const running = useRunning(newest?.id ?? null, newest?.status === 'running')
@@ -36,7 +36,11 @@ export function Chat({ conversation, onToggleList }: Props) {
 
   const onSubmit = useCallback(async () => {
     const sent = await submit(conversation, conversation === null ? model : null)
-    if (!sent) return
+    if (!sent) {
+      // Perhaps another window is ahead of this one.
+      if (conversation !== null) void client.invalidateQueries({ queryKey: keys.turns(conversation) })
+      return
+    }
     addTurn(client, sent)
     if (conversation === null) go(sent.conversation, true)
   }, [client, conversation, model])

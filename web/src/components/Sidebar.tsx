@@ -1,4 +1,4 @@
-import { useEffect } from 'react'
+import { useEffect, useRef } from 'react'
 import { useConversations, useStatus } from '../queries.ts'
 import { go } from '../route.ts'
 import { ConversationItem } from './ConversationItem.tsx'
@@ -21,6 +21,15 @@ export function Sidebar({ current, open, hidden, onClose }: Props) {
   const list = useConversations()
   const status = useStatus()
   const conversations = list.data?.pages.flatMap((page) => page.data) ?? []
+  const closing = useRef<HTMLButtonElement>(null)
+  useEffect(() => {
+    if (!open) return
+    const opener = document.activeElement
+    closing.current?.focus()
+    return () => {
+      if (opener instanceof HTMLElement) opener.focus()
+    }
+  }, [open])
   useEffect(() => {
     if (!open) return
     const onKey = (event: KeyboardEvent) => {
@@ -39,7 +48,13 @@ export function Sidebar({ current, open, hidden, onClose }: Props) {
         <div className={styles.head}>
           <Mark />
           <span className={styles.name}>Lamella</span>
-          <button type="button" className={`${controls.icon} ${styles.close}`} onClick={onClose} aria-label="Close list">
+          <button
+            ref={closing}
+            type="button"
+            className={`${controls.icon} ${styles.close}`}
+            onClick={onClose}
+            aria-label="Close list"
+          >
             <CloseIcon />
           </button>
         </div>
