@@ -217,12 +217,21 @@ def call(tools: Toolchain, command: list[str], name: str) -> str:
         answer = subprocess.run(command, cwd=WEB, env=environment, capture_output=True, text=True, check=False)
     except OSError as error:
         raise BuildError(f"{name} could not be started ({error}).") from error
-    if answer.returncode:
-        said = (answer.stdout + answer.stderr).strip().splitlines()[-TAIL_LINES:]
-        print("\n".join(said), file=sys.stderr)
-        hint = "Is a package registry reachable?" if name == "npm ci" else "The lines above say where."
-        raise BuildError(f"`{name}` failed with exit status {answer.returncode}. {hint}")
-    return answer.stdout.strip()
+    if answer.returncode == 0:
+        return answer.stdout.strip()
+    if name == "npm ci":
+        raise BuildError(
+            f"`npm ci` failed ({first_error(answer.stderr)}). It needs a package registry that npm can reach; "
+            f"npm's own report is in {cache / '_logs'}."
+        )
+    print("\n".join((answer.stdout + answer.stderr).strip().splitlines()[-TAIL_LINES:]), file=sys.stderr)
+    raise BuildError(f"`{name}` failed with exit status {answer.returncode}; the lines above say where.")
+
+
+def first_error(text: str) -> str:
+    """The first thing that npm calls an error."""
+    errors = [line.removeprefix("npm error").strip() for line in text.splitlines() if line.startswith("npm error")]
+    return next((error for error in errors if error), last_line(text))
 
 
 def last_line(text: str) -> str:
