@@ -79,6 +79,16 @@ async def test_an_unknown_script_is_an_error(provider: InProcess) -> None:
     assert (await provider.messages(ASK, reply="nobody")).status == 400
 
 
+async def test_a_request_that_names_no_script_gets_the_default_one(provider: InProcess) -> None:
+    await provider.script(usual={"text": "As usual."}, other={"text": "Something else."})
+    assert (await provider.post("/_sim/settings", {"default_reply": "usual"})).status == 200
+    assert (await provider.messages(ASK)).json["content"][0]["text"] == "As usual."
+    assert (await provider.chat(CHAT)).json["choices"][0]["message"]["content"] == "As usual."
+    assert (await provider.messages(ASK, reply="other")).json["content"][0]["text"] == "Something else."
+    assert (await provider.post("/_sim/settings", {"default_reply": None})).status == 200
+    assert (await provider.messages(ASK)).json["content"][0]["text"] != "As usual."
+
+
 async def test_a_malformed_script_is_refused(provider: InProcess) -> None:
     for wrong in ({"txt": "a"}, {"text": 1}, {"text": "a", "fault": {"kind": "fire"}}):
         assert (await provider.post("/_sim/replies", {"r": wrong})).status == 400

@@ -56,7 +56,7 @@ def authenticate(request: Request, simulator: Simulator) -> str:
 async def open_call(request: Request, simulator: Simulator, wire: Wire) -> Call:
     """Reads the body and starts its record; what may fail comes in `start_call`, when errors can be worded."""
     body = await request.body()
-    reply_id = request.headers.get("x-sim-reply")
+    reply_id = request.headers.get("x-sim-reply", simulator.settings.default_reply)
     betas = frozenset(beta.strip() for beta in request.headers.get("anthropic-beta", "").split(","))
     record = simulator.open_record(wire, request.url.path, body, simulator.clock.now(), reply_id)
     return Call(body, "", record.at, record, simulator.identifier("req_", record.serial), reply_id, 0.0, betas)

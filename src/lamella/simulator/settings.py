@@ -19,6 +19,8 @@ class Settings:
     """Characters in one streamed delta."""
     ttft_ms: int = 0
     """Milliseconds to the first token of a reply that names none; a cache entry is readable from then on."""
+    default_reply: str | None = None
+    """The scripted reply of a request that names none; unset lets the answerer speak."""
     keep_requests: int = 500
     keep_request_bytes: int = 256_000_000
     rejected_key_prefix: str = "invalid"
