@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from importlib.resources import files
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import structlog
 
-from lamella.app.providers import Providers
+from lamella.app.providers import Models, Providers
 from lamella.cache.ledger import Ledger
 from lamella.cache.plan import policy_named
 from lamella.chat import Chat
@@ -26,7 +26,7 @@ from lamella.core.records import Caller, Conversation
 from lamella.engine.bus import MemoryBus
 from lamella.engine.journal import Journal
 from lamella.engine.loop import Services
-from lamella.engine.turn import EngineSettings, ModelSource, TurnEngine, layout_named
+from lamella.engine.turn import EngineSettings, ModelSource, RequestHeaders, TurnEngine, layout_named, no_headers
 from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
 from lamella.knowledge.intake import Intake
 from lamella.llm.model_table import ModelTable
@@ -42,6 +42,8 @@ log = structlog.get_logger()
 LOCAL_OWNER = Caller("user_local")
 """On loopback without accounts everything belongs to the one person at this machine."""
 
+SHIPPED_TOOLS: tuple[Tool, ...] = (ReadFile(),)
+
 
 def shipped_system_prompt() -> str:
     """The system prompt that comes with the package."""
@@ -56,7 +58,7 @@ class App:
     engine_settings: EngineSettings
     store: Store
     chat: Chat
-    models: Providers
+    models: Models
     intake: Intake
     registry: Registry
     clock: Clock
@@ -102,7 +104,7 @@ class App:
         return conversation
 
 
-def engine_settings(settings: Settings) -> EngineSettings:
+def engine_settings(settings: Settings, headers: RequestHeaders = no_headers) -> EngineSettings:
     """The engine's part of the settings."""
     return EngineSettings(
         context_budget=settings.context_budget,
@@ -110,6 +112,7 @@ def engine_settings(settings: Settings) -> EngineSettings:
         thinking_effort=settings.thinking_effort,
         step_limit=settings.step_limit,
         reminders=(settings.reminder,) if settings.reminder else (),
+        headers=headers,
     )
 
 
@@ -122,7 +125,7 @@ class Core:
 
 
 def build_core(
-    store: Store, models: ModelSource, tools: tuple[Tool, ...], settings: EngineSettings, clock: Clock, ids: Ids
+    store: Store, models: ModelSource, tools: Sequence[Tool], settings: EngineSettings, clock: Clock, ids: Ids
 ) -> Core:
     """Wire the turn engine."""
     services = Services(store, clock, ids, ApproximateCounter(), Registry(tools), Ledger())
@@ -138,8 +141,17 @@ def database_path(data: Path) -> Path:
 
 
 @asynccontextmanager
-async def open_app(settings: Settings) -> AsyncIterator[App]:
-    """The app over its data folder: locked, migrated, recovered; closed when the block ends."""
+async def open_app(
+    settings: Settings,
+    *,
+    models: Models | None = None,
+    tools: Sequence[Tool] = SHIPPED_TOOLS,
+    headers: RequestHeaders = no_headers,
+) -> AsyncIterator[App]:
+    """The app over its data folder: locked, migrated, recovered; closed when the block ends.
+
+    A deployment may bring its own models and tools, and headers for the requests to its provider.
+    """
     async with AsyncExitStack() as stack:
         try:
             settings.data.mkdir(parents=True, exist_ok=True)
@@ -151,10 +163,11 @@ async def open_app(settings: Settings) -> AsyncIterator[App]:
         clock = SystemClock()
         ids = RandomIds(clock)
         store = await stack.enter_async_context(await open_store(database_path(settings.data)))
-        models = Providers(settings, ModelTable.shipped())
+        models = models or Providers(settings, ModelTable.shipped())
         stack.push_async_callback(models.close)
         models.facts(models.default)
-        core = build_core(store, models, (ReadFile(),), engine_settings(settings), clock, ids)
+        engine = engine_settings(settings, headers)
+        core = build_core(store, models, tools, engine, clock, ids)
         uploads = FolderFileStore(settings.data / "files")
         await uploads.sweep(await store.file_ids())
         extractor = ProcessExtractor(ExtractionLimits(max_bytes=settings.max_upload_bytes))
@@ -164,7 +177,7 @@ async def open_app(settings: Settings) -> AsyncIterator[App]:
         stack.push_async_callback(_cancel, warming)
         yield App(
             settings=settings,
-            engine_settings=engine_settings(settings),
+            engine_settings=engine,
             store=store,
             chat=core.chat,
             models=models,
@@ -175,7 +188,7 @@ async def open_app(settings: Settings) -> AsyncIterator[App]:
         )
 
 
-async def _warm(models: Providers) -> None:
+async def _warm(models: Models) -> None:
     try:
         await models.warm()
     except LamellaError as error:

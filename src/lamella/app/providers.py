@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from types import ModuleType
+from typing import Protocol
 
 from lamella.app.demonstration import MODEL as DEMONSTRATION_MODEL
 from lamella.app.demonstration import Simulator, demonstration
 from lamella.core.errors import InvalidRequest
 from lamella.core.models import ModelFacts
 from lamella.core.ports import ChatModel
-from lamella.engine.turn import OpenModel
+from lamella.engine.turn import ModelSource, OpenModel
 from lamella.llm.model_table import ModelTable
 from lamella.settings import Settings
 
@@ -22,6 +23,33 @@ DEFAULT_MODELS = {"anthropic": "claude-sonnet-5-5", "openai": "gpt-6.1-terra"}
 OPENAI_URL = "https://api.openai.com/v1"
 ANTHROPIC_URL = "https://api.anthropic.com"
 NO_KEY = "no-key"
+
+
+class Models(ModelSource, Protocol):
+    """The models of a deployment."""
+
+    default: str
+
+    @property
+    def is_demonstration(self) -> bool:
+        """Whether no real model is configured."""
+        ...
+
+    def facts(self, name: str) -> ModelFacts:
+        """What is known of a model that is served here; raises `InvalidRequest` otherwise."""
+        ...
+
+    def names(self) -> tuple[str, ...]:
+        """The models to choose from."""
+        ...
+
+    async def warm(self) -> None:
+        """Load what the default model needs while nobody waits."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what was opened."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +84,7 @@ def endpoints(settings: Settings) -> Mapping[str, Endpoint]:
 
 
 class Providers:
-    """The `ModelSource` of a deployment. Without any provider, the offline demonstration is the only model."""
+    """The configured providers' `Models`. Without any provider, the offline demonstration is the only model."""
 
     def __init__(self, settings: Settings, table: ModelTable) -> None:
         self._settings = settings
@@ -83,7 +111,7 @@ class Providers:
         """Which configured provider serves this model; raises `InvalidRequest` when none does."""
         if name == DEMONSTRATION_MODEL and self.is_demonstration:
             return "anthropic"
-        provider, _, rest = name.rpartition(":")
+        provider, _, rest = name.partition(":")
         if provider in self._endpoints and rest:
             return provider
         known = "anthropic" if name.startswith("claude") else "openai" if name.startswith(("gpt-", "o1", "o3")) else ""

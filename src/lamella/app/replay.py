@@ -66,6 +66,8 @@ class ReplayReport:
     requests: tuple[Replayed, ...]
     cost: float
     bound: float
+    unused: tuple[str, ...] = ()
+    """Settings of the trace that change nothing in this version."""
 
     @property
     def usage(self) -> Usage:
@@ -224,12 +226,14 @@ class _OneModel:
 async def replay(trace: Trace, options: ReplayOptions | None = None) -> ReplayReport:
     """Run a trace; raises `InvalidRequest` for one that can't be, and what the engine raises before a turn begins."""
     trace = _with_options(trace, options or ReplayOptions())
-    provider = (options.provider if options else None) or ("openai" if trace.model.startswith("gpt-") else "anthropic")
+    asked = (options.provider if options else None) or trace.account.provider
+    provider = asked or ("openai" if trace.model.startswith("gpt-") else "anthropic")
     facts = ModelTable.shipped().facts(trace.model, provider)
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lamella-replay-")))
         store = await stack.enter_async_context(await open_store(folder / "lamella.db"))
-        simulator = Simulator("--clock", "virtual")
+        checked = str(trace.account.prefix_check).lower()
+        simulator = Simulator("--clock", "virtual", "--option", f"prefix_check_enforced={checked}")
         stack.push_async_callback(simulator.close)
         url, _ = await asyncio.gather(simulator.start(), load_adapter(provider))
         await _load_scripts(url, trace)
@@ -242,7 +246,9 @@ async def replay(trace: Trace, options: ReplayOptions | None = None) -> ReplayRe
         for number, turn in enumerate(trace.turns, 1):
             found += await _turn(number, turn, trace, core, store, stage)
     billed = [BilledRequest(r.record.at, r.record.segments, r.record.zones, r.record.usage or Usage()) for r in found]
-    return ReplayReport(tuple(found), sum(r.record.cost or 0.0 for r in found), lower_bound(billed, facts))
+    return ReplayReport(
+        tuple(found), sum(r.record.cost or 0.0 for r in found), lower_bound(billed, facts), trace.settings.unused
+    )
 
 
 def _with_options(trace: Trace, options: ReplayOptions) -> Trace:
@@ -265,7 +271,7 @@ def replace_fields(trace: Trace, **fields: str | None) -> Trace:
 
 
 def _set(trace: Trace, name: str, value: str) -> None:
-    known = trace.settings.__struct_fields__
+    known = [field for field in trace.settings.__struct_fields__ if field != "unused"]
     if name not in known:
         raise InvalidRequest(f"There is no setting “{name}”.", hint="Choose one of " + ", ".join(known) + ".")
     text = name in ("thinking_effort", "reminder")
@@ -335,6 +341,11 @@ def _conversation(trace: Trace, tools: tuple[ToolSpec, ...], stage: _Stage) -> C
 
 
 async def _turn(number: int, turn: TraceTurn, trace: Trace, core: Core, store: Store, stage: _Stage) -> list[Replayed]:
+    if turn.at < stage.clock.now():
+        raise InvalidRequest(
+            f"Turn {number} begins while turn {number - 1} is still answering.",
+            hint="This version does not replay queued messages: let the turn begin later.",
+        )
     stage.clock.set(turn.at)
     stage.turn_number, stage.turn = number, turn
     file_ids = [await _file(file_number, turn, core, store) for file_number in range(len(turn.files))]

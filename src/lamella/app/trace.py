@@ -12,12 +12,20 @@ from lamella.core.errors import InvalidRequest
 from lamella.core.json import Json
 
 _LATER = {
-    "trace": {"account", "users", "knowledge_bases", "fault_seed", "side", "agent", "project"},
+    "trace": {"users", "knowledge_bases", "fault_seed", "side", "agent", "project"},
     "turn": {"id", "parent", "edit_of", "regenerate", "as", "models", "runs", "layout", "effort", "prefer", "stop"}
     | {"disconnect_after", "dynamic_context", "do"},
     "call": {"rich", "expanded_queries"},
 }
 """Names of the format that this version does not replay; it says so instead of leaving them out."""
+
+
+_UNUSED_SETTINGS = frozenset(
+    ("keep_recent_tokens", "tool_prune_threshold", "tool_keep_threshold", "compaction_threshold", "compaction_notify")
+    + ("tool_summarization_policy", "resume_token_budget", "compaction_provider", "compaction_model", "debounce_ms")
+    + ("cache_ttl", "cache_enabled")
+)
+"""Settings of the format that change nothing here yet: a replay names them."""
 
 
 class TraceFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -102,6 +110,13 @@ class TraceTurn(msgspec.Struct, forbid_unknown_fields=True):
     timezone: str | None = None
 
 
+class TraceAccount(msgspec.Struct, forbid_unknown_fields=True):
+    """The account at the provider: which one, and whether it enforces the prefix check of thinking."""
+
+    prefix_check: bool = True
+    provider: str | None = None
+
+
 class TraceSettings(msgspec.Struct, forbid_unknown_fields=True):
     """Settings of the engine, by their lower-case names."""
 
@@ -110,6 +125,7 @@ class TraceSettings(msgspec.Struct, forbid_unknown_fields=True):
     step_limit: int | None = None
     thinking_effort: str | None = None
     reminder: str | None = None
+    unused: tuple[str, ...] = ()
 
 
 class Trace(msgspec.Struct, forbid_unknown_fields=True):
@@ -124,6 +140,7 @@ class Trace(msgspec.Struct, forbid_unknown_fields=True):
     settings: TraceSettings = msgspec.field(default_factory=TraceSettings)
     system: str = ""
     tools: list[TraceTool] = []
+    account: TraceAccount = msgspec.field(default_factory=TraceAccount)
 
 
 def read_trace(path: Path) -> Trace:
@@ -147,6 +164,10 @@ def parse_trace(data: bytes) -> Trace:
     missing = sorted(_later_names(raw))
     if missing:
         raise InvalidRequest(f"This version does not replay: {', '.join(missing)}.", hint="Take them out of the trace.")
+    settings = raw.get("settings")
+    if isinstance(settings, dict):
+        unused = sorted(set(settings) & _UNUSED_SETTINGS)
+        raw["settings"] = {n: v for n, v in settings.items() if n not in unused} | {"unused": unused}
     try:
         trace = msgspec.convert(raw, Trace)
     except msgspec.ValidationError as error:

@@ -32,6 +32,8 @@ def replay_command(
     """Run a trace through the engine against the simulator, on virtual time."""
     options = ReplayOptions(layout, markers, model, provider, _settings(set or []))
     report = asyncio.run(replay(read_trace(trace), options))
+    if report.unused:
+        typer.echo(f"Not used by this version: {', '.join(report.unused)}", err=True)
     if dump is not None:
         _dump(report, dump)
     typer.echo(encode_text(report.as_json()) if json else "\n".join(_lines(report)))

@@ -17,6 +17,7 @@ from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import InvalidRequest
 from lamella.core.json import encode
 from lamella.core.records import Caller, ConversationChange, PageQuery
+from lamella.server.failures import STATUS
 from lamella.server.schemas import (
     ConversationPatch,
     Json,
@@ -153,7 +154,11 @@ async def send(
         return event_stream(packets)
     async for _ in packets:
         pass
-    return JSONResponse(turn_json(await app.store.turn(caller, turn_id)))
+    turn = await app.store.turn(caller, turn_id)
+    if turn.error is None:
+        return JSONResponse(turn_json(turn))
+    code = turn.error.get("code") or ""
+    return JSONResponse({"error": dict(turn.error), "turn": turn_json(turn)}, status_code=STATUS.get(code, 500))
 
 
 @router.get("/conversations/{conversation_id}/context")
