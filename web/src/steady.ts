@@ -19,7 +19,8 @@ function lastBlock(text: string): number {
   let start = 0
   let at = 0
   let fence = ''
-  for (const line of text.split('\n')) {
+  const lines = text.split('\n')
+  for (const [number, line] of lines.entries()) {
     const mark = /^ {0,3}(`{3,}|~{3,})/.exec(line)?.[1]
     if (fence) {
       if (mark?.startsWith(fence) && line.trim() === mark) {
@@ -27,7 +28,7 @@ function lastBlock(text: string): number {
         start = at + line.length + 1
       }
     } else if (mark) fence = mark
-    else if (line.trim() === '') start = at + line.length + 1
+    else if (line.trim() === '' && number < lines.length - 1) start = at + line.length + 1
     at += line.length + 1
   }
   return fence ? -1 : Math.min(start, text.length)
@@ -42,15 +43,20 @@ function holdFence(text: string): string {
 function held(block: string): string {
   const lines = block.split('\n')
   const last = lines.at(-1) ?? ''
-  // A table is a table only once its second line is whole.
-  if (lines[0]?.trimStart().startsWith('|') && lines.length < 3 && !/^[\s|:-]+\|\s*$/.test(lines[1] ?? '')) return ''
+  if (lines.length < 3 && lines[0]?.trimStart().startsWith('|') && !isTableHead(lines[0], lines[1] ?? '')) return ''
   // Dashes under a paragraph make it a heading, digits a list, and so on: wait for the first letter.
   if (/^\s*(?:[-=+*#>_~`]+|\d+[.)]?|[-*+] \[?[ x]?\]?)\s*$/.test(last)) lines.pop()
   return holdLink(holdMarks(lines.join('\n')))
 }
 
+/** A table is a table only once its second line has as many cells as its first. */
+function isTableHead(names: string, dashes: string): boolean {
+  const cells = (line: string) => line.trim().split('|').length
+  return /^[\s|:-]+\|\s*$/.test(dashes) && cells(dashes) >= cells(names)
+}
+
 function holdMarks(block: string): string {
-  return block.replace(/(?<=\s|^)(?:\*{1,3}|_{1,3}|~~?|`+)$/, '').replace(/\\$/, '')
+  return block.replace(/(?<=\s|^)(?:\*{1,3}|_{1,3}|~~?|`+|!)$/, '').replace(/\\$/, '')
 }
 
 /** A bracket that is not closed, and one that an address or a citation may follow. */
@@ -58,7 +64,7 @@ function holdLink(block: string): string {
   const open = block.lastIndexOf('[')
   if (open < 0 || block.length - open > HELD_BACK || block[open - 1] === '\\') return block
   const tail = block.slice(open)
-  const half = !tail.includes(']') || /^\[[^\]\n]*\]\([^)\n]*$/.test(tail) || /^\[[\d, ]+\]$/.test(tail)
+  const half = !tail.includes(']') || /^\[[^\]\n]*\]\([^)\n]*$/.test(tail) || /^\[[^\]\n]*\]$/.test(tail)
   const from = block[open - 1] === '!' ? open - 1 : open
   return half && !inCode(block, open) ? block.slice(0, from) : block
 }

@@ -77,6 +77,18 @@ describe('Markdown from a model', () => {
     expect(simple(html)).toContain('<a>the pump</a>')
   })
 
+  it('never takes back a block that it showed while it grows', () => {
+    const text =
+      '## Title\n\nOne **bold**, *it* [1].\nTwo\n\n| a | b |\n|---|--:|\n| 1 | 2[1] |\n\n1. one\n   - two\n2. three\n\n' +
+      '```js\nlet a = [0]\n```\n\n> quoted\n\n---\n\n![pump](http://a.b/c) and [link](http://a.b) end.'
+    let before = 0
+    for (let length = 1; length <= text.length; length += 1) {
+      const blocks = render(text.slice(0, length), undefined, true).match(/<(?:p|h\d|tr|li|pre|blockquote|hr)\b/g)?.length ?? 0
+      expect(blocks, JSON.stringify(text.slice(0, length))).toBeGreaterThanOrEqual(before)
+      before = blocks
+    }
+  })
+
   it('closes what is still open while it grows', () => {
     expect(simple(render('One **tw', undefined, true))).toBe('<p>One <strong>tw</strong></p>')
     expect(simple(render('One[1] two[2', undefined, true))).toBe('<p>One{1} two</p>')
