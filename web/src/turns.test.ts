@@ -44,6 +44,14 @@ describe('following a turn', () => {
     }
   })
 
+  it('asks for the rest of a stored one that was cut off', async () => {
+    const { wire, asked } = server(4, 'finished')
+    const turns = new Turns(wire)
+    await turns.open('turn_1', false)
+    expect(turns.get('turn_1')?.view).toEqual(replay(packets))
+    expect(asked.length).toBe(Math.ceil(packets.length / 4))
+  })
+
   it('goes on from the answer that began the turn', async () => {
     const { wire, asked } = server(100)
     const turns = new Turns(wire)

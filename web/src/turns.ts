@@ -99,7 +99,7 @@ export class Turns {
         events ??= readWatched(await this.#wire.events(turn, before))
         this.#link(turn, 'open')
         for await (const packet of events) this.#take(turn, packet)
-        if (await this.#settled(turn)) return
+        if (await this.#settled(turn, before)) return
       } catch (error) {
         if (error instanceof ApiError && error.status >= 400 && error.status < 500 && error.status !== 429) {
           this.#change(turn, { ...this.#entry(turn), link: 'lost', problem: explain(error) })
@@ -113,11 +113,12 @@ export class Turns {
     }
   }
 
-  /** After a stream that closed: whether there is nothing more to come. */
-  async #settled(turn: string): Promise<boolean> {
+  /** After a stream that closed: whether there is nothing more to come. One that brought something may bring more. */
+  async #settled(turn: string, before: number): Promise<boolean> {
     this.#show(turn)
     const { view } = this.#entry(turn)
     if (!view.ended) {
+      if (view.last > before) return false
       const { status } = await this.#wire.record(turn)
       if (status === 'running') return false
       this.#change(turn, { ...this.#entry(turn), view: { ...view, ended: true, outcome: status } })
