@@ -7,14 +7,16 @@ stream ─▶ live packets from the bus, else the journal        stop ─▶ a s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
+from weakref import WeakValueDictionary
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import structlog
 
-from lamella.core.errors import InvalidRequest, LamellaError, TurnInProgress
+from lamella.core.errors import InvalidRequest, LamellaError, NotFound, ServerStopping, TurnInProgress
 from lamella.core.json import digest, encode
 from lamella.core.packets import TurnFinished, UsageBody, decode_packet, encode_packet
 from lamella.core.ports import Batch, StreamBus
@@ -29,6 +31,9 @@ log = structlog.get_logger()
 MAX_FILES = 20
 """Files of one message."""
 
+CLOSE_SECONDS = 2.0
+"""The most that a closing process waits for its turns to be saved."""
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -42,12 +47,11 @@ class Message:
 
 
 class Mailbox:
-    """One conversation: at most one turn at a time."""
+    """One conversation: at most one turn at a time. It lives as long as somebody begins or runs one."""
 
     def __init__(self) -> None:
         self.begin = asyncio.Lock()
         self.turn: asyncio.Task[None] | None = None
-        self.turn_id: str | None = None
 
 
 class Chat:
@@ -58,7 +62,9 @@ class Chat:
         self._services = services
         self._journal = journal
         self._bus = bus
-        self._mailboxes: dict[str, Mailbox] = {}
+        self._mailboxes: WeakValueDictionary[str, Mailbox] = WeakValueDictionary()
+        self._work: set[asyncio.Task[None]] = set()
+        self._closing = False
 
     async def start(self) -> None:
         """Recover what a dead process left, then take messages."""
@@ -66,65 +72,87 @@ class Chat:
         self._journal.start()
 
     async def close(self) -> None:
-        """End every running turn as interrupted, saved as far as it came."""
-        tasks = [box.turn for box in self._mailboxes.values() if box.turn is not None]
-        for task in tasks:
+        """Take no more messages, and end every running turn as interrupted, saved as far as it came.
+
+        A turn that can't be saved in time is left to the recovery of the next start.
+        """
+        self._closing = True
+        self._engine.interrupt()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                while self._work:
+                    await asyncio.wait(self._work)
+        for task in self._work:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._work, return_exceptions=True)
         await self._journal.close()
 
     async def send(self, caller: Caller, conversation_id: str, message: Message) -> str:
         """Begin a turn and give its id; it goes on whether or not anybody listens.
 
         With a key that was used before for the same message, gives that turn's id and begins nothing. Raises
-        `InvalidRequest`, `NotFound`, `TurnInProgress`, `ContextLengthExceeded` or `IdempotencyMismatch`; then nothing
-        is stored.
+        `InvalidRequest`, `NotFound`, `TurnInProgress`, `ContextLengthExceeded`, `IdempotencyMismatch` or
+        `ServerStopping`; then nothing is stored.
         """
-        turn_id = self._services.ids.new("turn")
-        new = await self._new_turn(caller, conversation_id, turn_id, message)
-        if message.key is None:
-            await asyncio.shield(self._begin(caller, new))
-            return turn_id
-        fingerprint = digest(encode([conversation_id, message.text, list(message.file_ids), message.model]))
-        store, now = self._services.store, self._services.clock.now()
-        bound = await store.claim_key(caller, message.key, "turns", fingerprint, turn_id, now)
-        if bound != turn_id:
-            return bound
-        try:
-            await asyncio.shield(self._begin(caller, new))
-        except LamellaError:
-            await asyncio.shield(store.release_key(caller, message.key))
-            raise
-        return turn_id
+        if self._closing:
+            raise ServerStopping("The server is stopping.", hint="Send the message again when it is back.")
+        new = await self._new_turn(caller, conversation_id, message)
+        if message.key is not None:
+            new = replace(new, id=await self._claim(caller, new, message))
+        # Whoever asked may leave: what has begun to be stored is stored whole, and runs.
+        await asyncio.shield(self._track(self._begin(caller, new, message.key)))
+        return new.id
 
-    async def _begin(self, caller: Caller, new: NewTurn) -> None:
+    async def _claim(self, caller: Caller, new: NewTurn, message: Message) -> str:
+        """Bind the message's key to the new turn's id, or give the id that the same message had before."""
+        same = [new.conversation_id, message.text, message.file_ids, message.timezone, message.model]
+        store, now = self._services.store, self._services.clock.now()
+        return await store.claim_key(caller, str(message.key), "turns", digest(encode(same)), new.id, now)
+
+    def _track(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+        return task
+
+    async def _begin(self, caller: Caller, new: NewTurn, key: str | None) -> None:
         box = self._mailboxes.setdefault(new.conversation_id, Mailbox())
         async with box.begin:
-            if box.turn is not None and not box.turn.done():
-                conversation = await self._services.store.conversation(caller, new.conversation_id)
-                if conversation.running_turn is not None:
-                    raise _in_progress(box.turn_id)
-                await asyncio.wait({box.turn})
-            begun = await self._engine.begin(caller, new)
-            box.turn_id = new.id
-            box.turn = asyncio.create_task(self._run(begun))
+            try:
+                if key is None or not await self._is_stored(caller, new.id):
+                    await self._begin_in(box, caller, new)
+            except LamellaError:
+                if key is not None:
+                    await self._services.store.release_key(caller, key)
+                raise
 
-    async def _run(self, begun: Begun) -> None:
-        """Hops 5 to 12; what follows a turn is called from here."""
-        conversation_id = begun.input.conversation.id
+    async def _begin_in(self, box: Mailbox, caller: Caller, new: NewTurn) -> None:
+        conversation = await self._services.store.conversation(caller, new.conversation_id)
+        if conversation.running_turn is not None:
+            raise _in_progress(conversation.running_turn)
+        if box.turn is not None:
+            await asyncio.wait({box.turn})
+        begun = await self._engine.begin(caller, new)
+        box.turn = self._track(self._run(box, begun))
+
+    async def _is_stored(self, caller: Caller, turn_id: str) -> bool:
+        """Whether the turn that a key is bound to began; a process may have died in between."""
         try:
-            await self._engine.run(begun)
-        finally:
-            box = self._mailboxes.get(conversation_id)
-            if box is not None and not box.begin.locked():
-                del self._mailboxes[conversation_id]
+            await self._services.store.turn(caller, turn_id)
+        except NotFound:
+            return False
+        return True
 
-    async def _new_turn(self, caller: Caller, conversation_id: str, turn_id: str, message: Message) -> NewTurn:
+    async def _run(self, box: Mailbox, begun: Begun) -> None:
+        """Hops 5 to 12; what follows a turn is called from here. Holding the box keeps it the conversation's."""
+        await self._engine.run(begun)
+
+    async def _new_turn(self, caller: Caller, conversation_id: str, message: Message) -> NewTurn:
         text = _checked(message)
         conversation = await self._services.store.conversation(caller, conversation_id)
         now = self._services.clock.now()
         return NewTurn(
-            id=turn_id,
+            id=self._services.ids.new("turn"),
             conversation_id=conversation_id,
             user_message_id=self._services.ids.new("msg"),
             run_id=self._services.ids.new("run"),
@@ -173,7 +201,7 @@ def _missing_end(turn: TurnRecord, n: int) -> tuple[int, bytes]:
     return n, encode_packet(packet)
 
 
-def _in_progress(turn_id: str | None) -> TurnInProgress:
+def _in_progress(turn_id: str) -> TurnInProgress:
     return TurnInProgress(
         "This conversation is still answering.",
         hint=f"Wait for the turn to end or stop it: POST /api/v1/turns/{turn_id}/stop.",

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from lamella.cache.plan import policy_named
 from lamella.chat import Chat
 from lamella.core.clock import Clock, SystemClock
 from lamella.core.counting import ApproximateCounter
-from lamella.core.errors import ConfigurationError, LamellaError
+from lamella.core.errors import ConfigurationError, LamellaError, NotFound
 from lamella.core.ids import Ids, RandomIds
 from lamella.core.json import digest, encode
 from lamella.core.ports import Store
@@ -63,6 +63,7 @@ class App:
     registry: Registry
     clock: Clock
     ids: Ids
+    creating: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def create_conversation(
         self,
@@ -83,14 +84,8 @@ class App:
         layout_named(layout)
         policy = policy_named(marker_policy or self.settings.marker_policy)
         now = self.clock.now()
-        conversation_id = self.ids.new("conv")
-        if key is not None:
-            fingerprint = digest(encode([title, model, layout, marker_policy]))
-            bound = await self.store.claim_key(caller, key, "conversations", fingerprint, conversation_id, now)
-            if bound != conversation_id:
-                return await self.store.conversation(caller, bound)
         conversation = Conversation(
-            id=conversation_id,
+            id=self.ids.new("conv"),
             title=title.strip(),
             model=name,
             layout=layout,
@@ -100,8 +95,22 @@ class App:
             created_at=now,
             updated_at=now,
         )
+        if key is not None:
+            fingerprint = digest(encode([title, model, layout, marker_policy]))
+            return await self._create_once(caller, conversation, key, fingerprint)
         await self.store.create_conversation(caller, conversation)
         return conversation
+
+    async def _create_once(self, caller: Caller, new: Conversation, key: str, fingerprint: str) -> Conversation:
+        """The conversation that a key is bound to, made now if nobody came to that."""
+        async with self.creating:
+            bound = await self.store.claim_key(caller, key, "conversations", fingerprint, new.id, new.created_at)
+            try:
+                return await self.store.conversation(caller, bound)
+            except NotFound:
+                conversation = replace(new, id=bound)
+            await self.store.create_conversation(caller, conversation)
+            return conversation
 
 
 def engine_settings(settings: Settings, headers: RequestHeaders = no_headers) -> EngineSettings:

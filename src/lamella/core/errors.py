@@ -21,6 +21,7 @@ LamellaError
 │   └── ProviderTimeout             provider_timeout
 ├── ToolFailed                  a tool failed; the model is told and goes on
 ├── StoreFailed                 the database or the file folder failed
+├── ServerStopping              overloaded; the process is on its way out and takes nothing new
 └── ConfigurationError          a setting is missing or wrong; nothing was started
 """
 
@@ -167,6 +168,12 @@ class StoreFailed(LamellaError):
     """The database or the file folder failed; nothing was changed."""
 
     code = "store_failed"
+
+
+class ServerStopping(LamellaError):
+    """The process is ending; nothing was begun."""
+
+    code = "overloaded"
 
 
 class ConfigurationError(LamellaError):

@@ -29,6 +29,7 @@ class TurnLog:
     n: int = 0
     first: int = 1
     lines: list[bytes] = field(default_factory=list)
+    closed: bool = False
 
 
 class Journal:
@@ -48,11 +49,14 @@ class Journal:
         self._flusher = asyncio.create_task(self._flush_often())
 
     async def close(self) -> None:
-        """Store what is left and end."""
+        """Store what is left and end. What the store does not take now is lost, and logged."""
         if self._flusher is not None:
             self._flusher.cancel()
             await asyncio.gather(self._flusher, return_exceptions=True)
-        await self.flush()
+        try:
+            await self.flush()
+        except StoreFailed as error:
+            log.error("the last packets could not be stored", error=error.message)
 
     def open(self, owner: str, turn_id: str) -> None:
         """A turn begins. It can be followed, and asked to stop, from now on."""
@@ -69,11 +73,14 @@ class Journal:
         self._dirty.set()
 
     async def close_turn(self, turn_id: str) -> None:
-        """Store the turn's last packets, then let its followers go."""
+        """Store the turn's last packets, then let its followers go; what can't be stored waits for the next flush."""
+        self._logs[turn_id].closed = True
         try:
             await self.flush()
+        except StoreFailed as error:
+            log.error("a turn's last packets could not be stored; trying again", turn_id=turn_id, error=error.message)
+            self._dirty.set()
         finally:
-            self._logs.pop(turn_id, None)
             self._bus.close(turn_id)
 
     def abandon(self, turn_id: str) -> None:
@@ -84,10 +91,9 @@ class Journal:
     async def flush(self) -> None:
         """Store all packets that are waiting, in one transaction; on failure they stay for the next time."""
         async with self._flushing:
-            waiting = [turn for turn in self._logs.values() if turn.lines]
-            if not waiting:
+            taken = [(turn, len(turn.lines), turn.first) for turn in self._logs.values() if turn.lines]
+            if not taken:
                 return
-            taken = [(turn, len(turn.lines), turn.first) for turn in waiting]
             entries = [
                 JournalEntry(turn.owner, turn.turn_id, first, first + count - 1, b"\n".join(turn.lines[:count]))
                 for turn, count, first in taken
@@ -96,6 +102,8 @@ class Journal:
             for turn, count, first in taken:
                 del turn.lines[:count]
                 turn.first = first + count
+                if turn.closed and not turn.lines:
+                    del self._logs[turn.turn_id]
 
     async def _flush_often(self) -> None:
         while True:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
 import structlog
 
 from lamella.core import deltas
 from lamella.core.clock import Clock
+from lamella.core.errors import StoreFailed
 from lamella.core.messages import StopReason, ToolResult, TurnStatus
 from lamella.core.packets import (
     AnyPacket,
@@ -125,13 +127,24 @@ async def recover(store: Store, clock: Clock, counter: TokenCounter) -> int:
 
 
 async def _recover_turn(turn: UnfinishedTurn, store: Store, clock: Clock, counter: TokenCounter) -> None:
-    rows = await store.journal(turn.caller, turn.turn_id, 0)
-    packets = [decode_packet(data) for _, data in rows]
+    packets, last = await _journal(turn, store)
     container = rebuild(packets, counter)
     end = TurnEnd(turn.turn_id, TurnStatus.INTERRUPTED, container.steps, container.ends, clock.now())
     await store.finish_turn(turn.caller, end)
-    last = rows[-1][0] if rows else 0
     await store.append_journal([_last_packets(turn, end, last)])
+
+
+async def _journal(turn: UnfinishedTurn, store: Store) -> tuple[list[AnyPacket], int]:
+    """The packets of a turn up to the first that can't be read, and the last number that was given out."""
+    packets: list[AnyPacket] = []
+    rows: Sequence[tuple[int, bytes]] = ()
+    try:
+        rows = await store.journal(turn.caller, turn.turn_id, 0)
+        for _, data in rows:
+            packets.append(decode_packet(data))
+    except (StoreFailed, msgspec.DecodeError) as error:
+        log.error("a part of a turn's journal can't be read", turn_id=turn.turn_id, error=str(error))
+    return packets, rows[-1][0] if rows else 0
 
 
 def _last_packets(turn: UnfinishedTurn, end: TurnEnd, last: int) -> JournalEntry:

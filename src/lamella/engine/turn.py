@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import count
 from typing import Literal, Protocol
 
 import structlog
@@ -34,7 +35,13 @@ log = structlog.get_logger()
 LINES_KEPT = 64
 """How many conversations' last windows stay in memory, to make the next one quicker."""
 
-SAVE_ATTEMPTS = 3
+SAVE_ATTEMPTS = 2
+"""How often saving a turn is tried again before its followers are told."""
+
+SAVE_PAUSE = 2.0
+"""The most seconds between two attempts."""
+
+StopCause = Literal["user_cancelled", "interrupted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,15 @@ class ModelSource(Protocol):
         ...
 
 
+RequestHeaders = Callable[[str, int], Mapping[str, str]]
+"""Headers for the request of a turn's step, by the turn's id and the step's number."""
+
+
+def no_headers(turn_id: str, step: int) -> Mapping[str, str]:
+    """No header of our own."""
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
     """What a deployment sets. Sizes in tokens; None: what the model allows."""
@@ -62,7 +78,7 @@ class EngineSettings:
     thinking_effort: str | None = None
     step_limit: int = 12
     reminders: tuple[str, ...] = ()
-    headers: Callable[[str, int], Mapping[str, str]] = field(default=lambda turn_id, step: {})
+    headers: RequestHeaders = no_headers
 
     def output(self, facts: ModelFacts) -> int:
         """The most tokens that one answer may have."""
@@ -103,7 +119,8 @@ class TurnEngine:
         self._journal = journal
         self._bus = bus
         self._settings = settings
-        self._lines: OrderedDict[tuple[str, str], Line] = OrderedDict()
+        self._lines: OrderedDict[tuple[str, str, str], Line] = OrderedDict()
+        self._interrupted = asyncio.Event()
 
     async def begin(self, caller: Caller, new: NewTurn) -> Begun:
         """Hop 4: check that the message can be answered, store it, and freeze the turn.
@@ -115,8 +132,23 @@ class TurnEngine:
         opened = await self._models.open(new.model)
         history = await self._services.store.path(caller, conversation.id)
         stored = await self._services.store.decisions(caller, conversation.id)
+        decisions = tuple(s.decision for s in stored)
         run_input = await self._run_input(caller, conversation, opened, new.id)
-        self._check_fit(conversation, run_input, layout, history, new)
+        line = self._lines.get((conversation.id, opened.account, opened.model.facts.name))
+        user = UserMessage(new.user_message_id, new.text, new.sent_at, new.timezone, new.tokens)
+        context = ContextInput(
+            model=opened.model.facts,
+            budget=run_input.budget,
+            sampling=run_input.sampling,
+            system=conversation.system_prompt,
+            tools=conversation.tools,
+            history=history,
+            turn=Turn(new.id, user),
+            decisions=decisions,
+            calibration=run_input.calibration,
+        )
+        # A message that can't be sent is refused before it is stored; its files are listed where they do not fit.
+        assemble(context, layout, line.assembled if line else None)
         self._journal.open(caller.user_id, new.id)
         try:
             turn = await self._services.store.begin_turn(caller, new, self._services.clock.now())
@@ -128,12 +160,11 @@ class TurnEngine:
             conversation=conversation,
             history=history,
             turn=turn,
-            decisions=tuple(s.decision for s in stored),
+            decisions=decisions,
             layout=layout,
             policy=policy,
             reminders=self._settings.reminders,
         )
-        line = self._lines.get((conversation.id, new.model))
         run = Run(new.run_id, run_input, StateContainer(self._services.counter), line)
         return Begun(turn_input, (run,))
 
@@ -153,98 +184,73 @@ class TurnEngine:
             headers=lambda step: self._settings.headers(turn_id, step),
         )
 
-    def _check_fit(
-        self,
-        conversation: Conversation,
-        run: RunInput,
-        layout: Layout,
-        history: tuple[Turn, ...],
-        new: NewTurn,
-    ) -> None:
-        """Refuse a message that can't be sent before it is stored; files are listed where they do not fit."""
-        user = UserMessage(new.user_message_id, new.text, new.sent_at, new.timezone, new.tokens)
-        context = ContextInput(
-            model=run.model.facts,
-            budget=run.budget,
-            sampling=run.sampling,
-            system=conversation.system_prompt,
-            tools=conversation.tools,
-            history=history,
-            turn=Turn(new.id, user),
-            calibration=run.calibration,
-        )
-        line = self._lines.get((conversation.id, new.model))
-        assemble(context, layout, line.assembled if line else None)
-
     async def run(self, begun: Begun) -> None:
-        """Hops 5 to 11. Ends when the turn is saved; cancelling it saves what there is as interrupted."""
-        turn = begun.input
-        self._emit(turn, _started(turn))
-        ended: Literal["user_cancelled", "interrupted"] | None = "interrupted"
-        try:
-            ended = await self._until_stopped(begun)
-        finally:
-            await asyncio.shield(self._finish(begun, ended))
+        """Hops 5 to 11. Ends when the turn is saved; a turn whose task is cancelled is left to the next recovery."""
+        self._emit(begun.input, _started(begun.input))
+        await self._finish(begun, await self._until_ended(begun))
 
-    async def _until_stopped(self, begun: Begun) -> Literal["user_cancelled"] | None:
+    def interrupt(self) -> None:
+        """The process is ending: every turn ends as interrupted, saved as far as it came."""
+        self._interrupted.set()
+
+    async def _until_ended(self, begun: Begun) -> StopCause | None:
         """Run the models until they are done or somebody stops the turn (SPEC O15)."""
         turn = begun.input
         work = asyncio.create_task(
             run_models(turn, begun.runs, self._services, lambda packet: self._emit(turn, packet))
         )
         stop = asyncio.create_task(self._bus.stop_requested(turn.turn.id))
+        interrupt = asyncio.create_task(self._interrupted.wait())
         try:
-            await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({work, stop, interrupt}, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
-                return "user_cancelled"
+                return "user_cancelled" if stop.done() else "interrupted"
             work.result()
             return None
         finally:
-            stop.cancel()
-            work.cancel()
-            await asyncio.gather(work, stop, return_exceptions=True)
+            for task in (work, stop, interrupt):
+                task.cancel()
+            await asyncio.gather(work, stop, interrupt, return_exceptions=True)
 
-    async def _finish(self, begun: Begun, ended: Literal["user_cancelled", "interrupted"] | None) -> None:
+    async def _finish(self, begun: Begun, cause: StopCause | None) -> None:
         """Hop 11: what the containers hold, in one transaction; then the last packets."""
         turn = begun.input
         run = begun.runs[0]
-        cost = run.input.model.facts.cost
-        cut = StopReason.USER_CANCELLED if ended == "user_cancelled" else StopReason.INTERRUPTED
-        run.container.cut_off(cut, cost)
+        cut = StopReason.USER_CANCELLED if cause == "user_cancelled" else StopReason.INTERRUPTED
+        run.container.cut_off(cut, run.input.model.facts.cost)
         self._keep_line(turn, run)
         end = TurnEnd(
             turn_id=turn.turn.id,
-            status=_status(run, ended),
+            status=_status(run, cause),
             steps=run.container.steps,
             requests=run.container.ends,
             finished_at=self._services.clock.now(),
             error=run.error.as_dict() if run.error else None,
         )
-        try:
-            await self._save(turn, end)
-        except StoreFailed as error:
-            log.error("a turn could not be saved; its journal recovers it at the next start", turn_id=end.turn_id)
-            self._emit(turn, ErrorPacket(error=error.as_dict()))
-        if ended is not None:
-            self._emit(turn, TurnStopped(reason=ended))
+        await self._save(turn, end)
+        if cause is not None:
+            self._emit(turn, TurnStopped(reason=cause))
         usage = sum((e.usage for e in end.requests), Usage())
         total = sum(e.cost for e in end.requests)
         self._emit(turn, TurnFinished(status=end.status.value, usage=UsageBody.of(usage), cost=total))
         await self._journal.close_turn(turn.turn.id)
 
     async def _save(self, turn: TurnInput, end: TurnEnd) -> None:
-        for attempt in range(SAVE_ATTEMPTS):
+        """Store the end. Until the store takes it the turn goes on running, and whoever follows it is told why."""
+        for attempt in count():
             try:
+                await self._journal.flush()
                 await self._services.store.finish_turn(turn.caller, end)
                 return
-            except StoreFailed:
-                if attempt == SAVE_ATTEMPTS - 1:
-                    raise
-                await self._services.clock.sleep(0.1 * 4**attempt)
+            except StoreFailed as error:
+                if attempt == SAVE_ATTEMPTS:
+                    log.error("a turn can't be saved yet", turn_id=end.turn_id, error=error.message)
+                    self._emit(turn, ErrorPacket(error=_unsaved(error).as_dict()))
+            await self._services.clock.sleep(min(0.1 * 3**attempt, SAVE_PAUSE))
 
     def _keep_line(self, turn: TurnInput, run: Run) -> None:
         if run.line is not None:
-            key = (turn.conversation.id, run.input.model.facts.name)
+            key = (turn.conversation.id, run.input.account, run.input.model.facts.name)
             self._lines[key] = run.line
             self._lines.move_to_end(key)
             while len(self._lines) > LINES_KEPT:
@@ -259,12 +265,19 @@ class TurnEngine:
         self._journal.append(turn.turn.id, packet)
 
 
-def _status(run: Run, ended: str | None) -> TurnStatus:
-    if ended == "user_cancelled":
+def _status(run: Run, cause: StopCause | None) -> TurnStatus:
+    if cause == "user_cancelled":
         return TurnStatus.STOPPED
-    if ended == "interrupted":
+    if cause == "interrupted":
         return TurnStatus.INTERRUPTED
     return TurnStatus.FAILED if run.error else TurnStatus.FINISHED
+
+
+def _unsaved(error: StoreFailed) -> StoreFailed:
+    return StoreFailed(
+        f"The answer could not be saved yet: {error.message}",
+        hint="It is kept and saved as soon as the store works again. " + (error.hint or ""),
+    )
 
 
 def _started(turn: TurnInput) -> TurnStarted:

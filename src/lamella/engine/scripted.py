@@ -1,0 +1,176 @@
+"""A model that follows a script: the fake for tests and demonstrations that need every delta in its place."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from lamella.core import deltas
+from lamella.core.clock import Clock, SystemClock
+from lamella.core.deltas import Delta
+from lamella.core.errors import InvalidRequest, LamellaError, ProviderRefusedRequest, ProviderStreamBroken
+from lamella.core.json import Json, encode
+from lamella.core.messages import StopReason, ToolCall
+from lamella.core.models import Markers, ModelFacts, Price
+from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
+from lamella.core.tokens import Usage
+from lamella.engine.turn import OpenModel
+from lamella.llm.anthropic_wire import blocks_of, body_of
+from lamella.llm.wiring import wire_segments
+
+FACTS = ModelFacts(
+    name="scripted",
+    provider="anthropic",
+    window=200_000,
+    max_output=16_000,
+    min_cacheable=1024,
+    price=Price(input=1, output=5, read=0.1, write_5m=1.25, write_1h=2),
+    markers=Markers.ANTHROPIC,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """So many seconds of silence."""
+
+    seconds: float
+
+
+class Gate:
+    """Silence until somebody opens it; `reached` tells when the model has come to it."""
+
+    def __init__(self) -> None:
+        self.reached = asyncio.Event()
+        self.opened = asyncio.Event()
+
+    async def passed(self) -> None:
+        """Come back when it is open."""
+        self.reached.set()
+        await self.opened.wait()
+
+
+Happening = Delta | Wait | Gate | LamellaError
+"""What a step of a script is made of; an error is raised in its place."""
+
+
+def saying(*pieces: str, usage: Usage | None = None) -> list[Happening]:
+    """An answer in these pieces, billed and closed."""
+    texts = [deltas.TextDelta(0, piece) for piece in pieces]
+    return [*texts, deltas.UsageReported(usage or Usage(input=100, output=10)), deltas.Closed(StopReason.END_TURN)]
+
+
+def calling(*calls: ToolCall, text: str = "") -> list[Happening]:
+    """Some words, then calls of tools."""
+    made: list[Happening] = [deltas.TextDelta(0, text)] if text else []
+    for block, call in enumerate(calls, start=1):
+        made += [deltas.ToolCallOpened(block, call.id, call.name), deltas.ToolArgsDelta(block, call.arguments)]
+    return [*made, deltas.UsageReported(Usage(input=100, output=10)), deltas.Closed(StopReason.TOOL_CALLS)]
+
+
+class ScriptedModel:
+    """A `ChatModel` that plays one step of its script for each request, on Anthropic's wire and without a network.
+
+    `requests` are those it was sent; `left` counts the streams that were closed before their end.
+    """
+
+    def __init__(
+        self, steps: Iterable[Sequence[Happening]] = (), facts: ModelFacts = FACTS, clock: Clock | None = None
+    ) -> None:
+        self.facts = facts
+        self.requests: list[WireRequest] = []
+        self.left = 0
+        self._steps = list(steps)
+        self._clock = clock or SystemClock()
+
+    def then(self, *steps: Sequence[Happening]) -> None:
+        """Add to the script."""
+        self._steps += steps
+
+    def wire(self, prompt: Prompt, previous: Wired | None = None) -> Wired:
+        """See `ChatModel.wire`."""
+        return wire_segments(prompt.segments, blocks_of, previous)
+
+    def request(self, prompt: Prompt, blocks: tuple[WireBlock, ...], markers: Sequence[Marker]) -> WireRequest:
+        """See `ChatModel.request`."""
+        head: dict[str, Json] = {"model": prompt.model, "max_tokens": prompt.sampling.max_output, "stream": True}
+        if prompt.sampling.tool_choice == "none":
+            head["tool_choice"] = {"type": "none"}
+        return WireRequest(head, blocks, tuple(markers))
+
+    def salts(self, sampling: Sampling) -> Mapping[Level, str]:
+        """See `ChatModel.salts`."""
+        return {"messages": sampling.tool_choice} if sampling.tool_choice == "none" else {}
+
+    def body(self, request: WireRequest) -> dict[str, object]:
+        """See `ChatModel.body`."""
+        return body_of(request)
+
+    async def stream(self, request: WireRequest, headers: dict[str, str]) -> AsyncIterator[Delta]:
+        """See `ChatModel.stream`. The provider has begun to answer when the first delta comes."""
+        self.requests.append(request)
+        steps = self._next()
+        began = ended = False
+        try:
+            for happening in steps:
+                if isinstance(happening, Wait):
+                    await self._clock.sleep(happening.seconds)
+                elif isinstance(happening, Gate):
+                    await happening.passed()
+                elif isinstance(happening, LamellaError):
+                    ended = True
+                    raise happening
+                else:
+                    if not began:
+                        began = True
+                        yield deltas.Opened(f"scripted_{len(self.requests)}", encode(self.body(request)))
+                    ended = ended or isinstance(happening, deltas.Closed)
+                    yield happening
+            if not ended:
+                ended = True
+                raise ProviderStreamBroken("The script ended before the message did.")
+        finally:
+            self.left += not ended
+
+    def _next(self) -> Iterator[Happening]:
+        if not self._steps:
+            raise ProviderRefusedRequest("The script has no step for this request.")
+        return iter(self._steps.pop(0))
+
+    async def count(self, request: WireRequest) -> int:
+        """See `ChatModel.count`."""
+        return sum(len(block.data) for block in request.blocks) // 4
+
+
+class ScriptedModels:
+    """Scripted models by name; the first is the default."""
+
+    is_demonstration = False
+
+    def __init__(self, *models: ScriptedModel) -> None:
+        self._models = {model.facts.name: model for model in models}
+        self.default = models[0].facts.name
+
+    def model(self, name: str) -> ScriptedModel:
+        """The model of this name; raises `InvalidRequest` when there is none."""
+        if name not in self._models:
+            raise InvalidRequest(f"No configured provider serves the model “{name}”.", param="model")
+        return self._models[name]
+
+    def facts(self, name: str) -> ModelFacts:
+        """What is known of a model."""
+        return self.model(name).facts
+
+    def names(self) -> tuple[str, ...]:
+        """The models to choose from."""
+        return tuple(self._models)
+
+    async def open(self, name: str) -> OpenModel:
+        """See `ModelSource.open`."""
+        return OpenModel(self.model(name), "scripted")
+
+    async def warm(self) -> None:
+        """Nothing to load."""
+
+    async def close(self) -> None:
+        """Nothing to end."""
