@@ -123,6 +123,7 @@ def record(
         budget=1000,
         predicted_read=60,
         predicted_written=30,
+        predicted_hit=2,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lamella.core.json import Json, decode
 from lamella.core.records import RequestRecord, StoredBlock, StoredMarker, StoredSegment
+from lamella.core.tokens import Usage
 
 PREVIEW = 280
 """Characters of a segment's text that a map shows."""
@@ -27,45 +28,109 @@ class MappedSegment:
     preview: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """Tokens of one segment, as they were billed."""
+
+    read: float = 0.0
+    written: float = 0.0
+    fresh: float = 0.0
+
+
 def map_request(record: RequestRecord, blocks: Sequence[StoredBlock]) -> tuple[MappedSegment, ...]:
-    """Split the bill over the segments by their local weight, in window order: first read, then written, then fresh."""
+    """Split the bill over the segments by their local weight: what was read, then what was written, then the rest.
+
+    Where the bill is what was predicted, the borders between the three are known to the block; else they are where
+    the tokens add up.
+    """
     texts = {block.digest: block.data for block in blocks}
-    whole = sum(segment.tokens for segment in record.segments) or 1
-    usage = record.usage
-    scale = (usage.input if usage and usage.input else record.estimate) / whole
-    read_end = usage.cache_read if usage else 0
-    written_end = read_end + (usage.cache_write if usage else 0)
-    mapped = []
-    position, block_index, before = 0.0, 0, 0
-    for segment, zone in zip(record.segments, _zones(record), strict=True):
-        position += segment.tokens * scale
-        after = round(position)
-        count = len(segment.blocks)
-        read = _overlap(before, after, 0, read_end)
-        written = _overlap(before, after, read_end, written_end)
+    mapped, block_index = [], 0
+    shares = _rounded(_shares(record))
+    for segment, zone, (read, written, fresh) in zip(record.segments, _zones(record), shares, strict=True):
+        end = block_index + len(segment.blocks)
         mapped.append(
             MappedSegment(
                 segment=segment,
                 zone=zone,
-                tokens=after - before,
+                tokens=read + written + fresh,
                 read=read,
                 written=written,
-                fresh=after - before - read - written,
-                measured=bool(usage and usage.input),
-                markers=tuple(m for m in record.markers if block_index <= m.index < block_index + count),
+                fresh=fresh,
+                measured=bool(record.usage and record.usage.input),
+                markers=tuple(m for m in record.markers if block_index <= m.index < end),
                 preview=_preview([texts[digest] for digest in segment.blocks if digest in texts]),
             )
         )
-        before, block_index = after, block_index + count
+        block_index = end
     return tuple(mapped)
+
+
+def _shares(record: RequestRecord) -> list[_Share]:
+    usage = record.usage
+    whole = record.local_tokens or 1
+    if usage is None or not usage.input:
+        return [_Share(fresh=segment.tokens * record.estimate / whole) for segment in record.segments]
+    regions = _regions(record)
+    totals = {name: sum(sum(parts) for parts in by_segment) for name, by_segment in regions.items()}
+    billed = {"read": usage.cache_read, "written": usage.cache_write, "fresh": usage.fresh}
+    if any(bool(totals[name]) != bool(billed[name]) for name in billed) or not _as_predicted(record, usage):
+        return _by_position(record, usage, whole)
+    scale = {name: billed[name] / totals[name] if totals[name] else 0.0 for name in billed}
+    return [
+        _Share(*(sum(regions[name][index]) * scale[name] for name in ("read", "written", "fresh")))
+        for index in range(len(record.segments))
+    ]
+
+
+def _as_predicted(record: RequestRecord, usage: Usage) -> bool:
+    return abs(usage.cache_read - record.predicted_read) <= 0.02 * usage.input
+
+
+def _regions(record: RequestRecord) -> dict[str, list[list[float]]]:
+    """The local weight of each block, by segment, in the region where the plan saw it."""
+    hit = -1 if record.predicted_hit is None else record.predicted_hit
+    last = max((marker.index for marker in record.markers), default=-1)
+    regions: dict[str, list[list[float]]] = {"read": [], "written": [], "fresh": []}
+    index = 0
+    for segment in record.segments:
+        for by_segment in regions.values():
+            by_segment.append([])
+        for _ in segment.blocks:
+            name = "read" if index <= hit else "written" if index <= last else "fresh"
+            regions[name][-1].append(segment.tokens / len(segment.blocks))
+            index += 1
+    return regions
+
+
+def _by_position(record: RequestRecord, usage: Usage, whole: int) -> list[_Share]:
+    shares, before = [], 0.0
+    for segment in record.segments:
+        after = before + segment.tokens * usage.input / whole
+        read = _overlap(before, after, 0, usage.cache_read)
+        written = _overlap(before, after, usage.cache_read, usage.cache_read + usage.cache_write)
+        shares.append(_Share(read, written, after - before - read - written))
+        before = after
+    return shares
+
+
+def _rounded(shares: Sequence[_Share]) -> list[tuple[int, int, int]]:
+    """Whole tokens whose sums are the rounded sums."""
+    rounded = []
+    before = (0.0, 0.0, 0.0)
+    for share in shares:
+        after = (before[0] + share.read, before[1] + share.written, before[2] + share.fresh)
+        read, written, fresh = (round(b) - round(a) for a, b in zip(before, after, strict=True))
+        rounded.append((read, written, fresh))
+        before = after
+    return rounded
 
 
 def _zones(record: RequestRecord) -> list[str]:
     return [zone for zone, count in record.zones for _ in range(count)]
 
 
-def _overlap(start: int, end: int, low: int, high: int) -> int:
-    return max(0, min(end, high) - max(start, low))
+def _overlap(start: float, end: float, low: float, high: float) -> float:
+    return max(0.0, min(end, high) - max(start, low))
 
 
 def _preview(blocks: Sequence[bytes]) -> str:

@@ -21,9 +21,20 @@ _LATER = {
 
 
 _UNUSED_SETTINGS = frozenset(
-    ("keep_recent_tokens", "tool_prune_threshold", "tool_keep_threshold", "compaction_threshold", "compaction_notify")
-    + ("tool_summarization_policy", "resume_token_budget", "compaction_provider", "compaction_model", "debounce_ms")
-    + ("cache_ttl", "cache_enabled")
+    {
+        "cache_enabled",
+        "cache_ttl",
+        "compaction_model",
+        "compaction_notify",
+        "compaction_provider",
+        "compaction_threshold",
+        "debounce_ms",
+        "keep_recent_tokens",
+        "resume_token_budget",
+        "tool_keep_threshold",
+        "tool_prune_threshold",
+        "tool_summarization_policy",
+    }
 )
 """Settings of the format that change nothing here yet: a replay names them."""
 

@@ -139,7 +139,7 @@ class RequestRecord:
 
     `zones` is the run-length list of zones over `segments`, as `(zone, count)`. `protocol` is the wire that it was
     sent on. `local_tokens` is the local count, `estimate` that count calibrated. `usage` and `cost` come with the end
-    of the turn; `error` is the error object when it failed.
+    of the turn; `error` is the error object when it failed. `predicted_hit` is the index of the last block to be read.
     """
 
     id: str
@@ -163,6 +163,7 @@ class RequestRecord:
     budget: int
     predicted_read: int
     predicted_written: int
+    predicted_hit: int | None
     provider_request_id: str | None = None
     usage: Usage | None = None
     cost: float | None = None

@@ -114,6 +114,7 @@ def new_request(prepared: Prepared, identity: Identity, policy: MarkerPolicy, li
         budget=prepared.assembled.report.budget,
         predicted_read=prepared.plan.read,
         predicted_written=prepared.plan.written,
+        predicted_hit=prepared.plan.hit,
     )
     fresh = [block for group in prepared.wired.groups[shared:] for block in group]
     return NewRequest(

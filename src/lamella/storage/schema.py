@@ -184,6 +184,7 @@ requests = Table(
     Column("budget", Integer, nullable=False),
     Column("predicted_read", Integer, nullable=False),
     Column("predicted_written", Integer, nullable=False),
+    Column("predicted_hit", Integer),
     Column("provider_request_id", String),
     *_usage(nullable=True),
     Column("cost", Float),

@@ -209,6 +209,7 @@ def upgrade() -> None:
         sa.Column("budget", sa.Integer(), nullable=False),
         sa.Column("predicted_read", sa.Integer(), nullable=False),
         sa.Column("predicted_written", sa.Integer(), nullable=False),
+        sa.Column("predicted_hit", sa.Integer(), nullable=True),
         sa.Column("provider_request_id", sa.String(), nullable=True),
         sa.Column("input_tokens", sa.Integer(), nullable=True),
         sa.Column("cache_read_tokens", sa.Integer(), nullable=True),
