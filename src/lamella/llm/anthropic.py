@@ -20,11 +20,11 @@ from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wire
 from lamella.core.tokens import Usage
 from lamella.llm.anthropic_wire import blocks_of, body_of
 from lamella.llm.failures import broken, in_stream, of_status, timed_out, unreachable
+from lamella.llm.plain_text import plain
 from lamella.llm.wiring import wire_segments
 
 PROVIDER = "Anthropic"
 KEY_VARIABLE = "ANTHROPIC_API_KEY"
-LONGEST_CALL_ID = 64
 
 _STOPS = {
     "end_turn": StopReason.END_TURN,
@@ -169,22 +169,22 @@ class _Events:
             case "redacted_thinking":
                 yield deltas.ReasoningSealed(index, redacted=block.data)
             case "text" if block.text:
-                yield deltas.TextDelta(index, block.text)
+                yield deltas.TextDelta(index, plain(block.text))
             case "thinking" if block.thinking:
-                yield deltas.ReasoningDelta(index, block.thinking)
+                yield deltas.ReasoningDelta(index, plain(block.thinking))
             case _:
                 pass
 
     def _delta(self, index: int, delta: Any) -> Iterator[Delta]:
         match delta.type:
             case "text_delta":
-                yield deltas.TextDelta(index, delta.text)
+                yield deltas.TextDelta(index, plain(delta.text))
             case "thinking_delta":
-                yield deltas.ReasoningDelta(index, delta.thinking)
+                yield deltas.ReasoningDelta(index, plain(delta.thinking))
             case "signature_delta":
                 yield deltas.ReasoningSealed(index, signature=delta.signature)
             case "input_json_delta" if delta.partial_json:
-                yield deltas.ToolArgsDelta(index, delta.partial_json)
+                yield deltas.ToolArgsDelta(index, plain(delta.partial_json))
             case _:
                 pass
 

@@ -8,9 +8,10 @@ from typing import Any, assert_never
 from lamella.core.json import Json, JsonObject, decode_object
 from lamella.core.messages import Part, Reasoning, Text, ToolCall, ToolResult
 from lamella.core.prompt import Kind, Level, Segment, WireBlock, WireRequest
-from lamella.llm.call_ids import wire_call_id
+from lamella.llm.call_ids import wire_call_id, wire_tool_name
 
 LONGEST_CALL_ID = 64
+LONGEST_NAME = 128
 
 
 def body_of(request: WireRequest) -> dict[str, object]:
@@ -69,8 +70,12 @@ def _value(part: Part) -> JsonObject:
         case Reasoning(text, signature):
             return {"type": "thinking", "thinking": text, "signature": signature or ""}
         case ToolCall(id, name, arguments):
-            call_id = wire_call_id(id, LONGEST_CALL_ID)
-            return {"type": "tool_use", "id": call_id, "name": name, "input": decode_object(arguments)}
+            return {
+                "type": "tool_use",
+                "id": wire_call_id(id, LONGEST_CALL_ID),
+                "name": wire_tool_name(name, LONGEST_NAME),
+                "input": decode_object(arguments),
+            }
         case ToolResult(call_id, _, content, is_error):
             value: dict[str, Json] = {"type": "tool_result", "tool_use_id": wire_call_id(call_id, LONGEST_CALL_ID)}
             if content.strip():

@@ -21,11 +21,11 @@ from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wire
 from lamella.core.tokens import Usage
 from lamella.llm.failures import broken, in_stream, of_status, timed_out, unreachable
 from lamella.llm.openai_wire import blocks_of, body_of
+from lamella.llm.plain_text import plain
 from lamella.llm.wiring import wire_segments
 
 PROVIDER = "OpenAI"
 KEY_VARIABLE = "OPENAI_API_KEY"
-LONGEST_CALL_ID = 40
 
 _STOPS = {
     "stop": StopReason.END_TURN,
@@ -146,16 +146,16 @@ class _Chunks:
     def _choice(self, delta: Any) -> Iterator[Delta]:
         reasoning = getattr(delta, "reasoning_content", None)
         if isinstance(reasoning, str) and reasoning:
-            yield deltas.ReasoningDelta(0, reasoning)
+            yield deltas.ReasoningDelta(0, plain(reasoning))
         if delta.content or delta.refusal:
-            yield deltas.TextDelta(1, delta.content or delta.refusal)
+            yield deltas.TextDelta(1, plain(delta.content or delta.refusal))
         for call in delta.tool_calls or ():
             block = 2 + call.index
             if call.index not in self._calls:
                 self._calls.add(call.index)
                 yield deltas.ToolCallOpened(block, call.id or f"call_{call.index}", call.function.name or "")
             if call.function and call.function.arguments:
-                yield deltas.ToolArgsDelta(block, call.function.arguments)
+                yield deltas.ToolArgsDelta(block, plain(call.function.arguments))
 
 
 def usage_of(reported: CompletionUsage) -> Usage:

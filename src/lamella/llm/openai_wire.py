@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from lamella.core.json import Json, JsonObject, decode_object
 from lamella.core.messages import Reasoning, Text, ToolCall, ToolResult
 from lamella.core.prompt import Level, PromptMessage, Segment, WireBlock, WireRequest
-from lamella.llm.call_ids import wire_call_id
+from lamella.llm.call_ids import wire_call_id, wire_tool_name
 
 LONGEST_CALL_ID = 40
+LONGEST_NAME = 64
 
 
 def body_of(request: WireRequest) -> dict[str, object]:
@@ -84,5 +85,5 @@ def _call(part: ToolCall) -> JsonObject:
     return {
         "id": wire_call_id(part.id, LONGEST_CALL_ID),
         "type": "function",
-        "function": {"name": part.name, "arguments": part.arguments},
+        "function": {"name": wire_tool_name(part.name, LONGEST_NAME), "arguments": part.arguments},
     }
