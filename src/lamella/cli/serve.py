@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import sys
 from typing import Annotated
@@ -37,6 +38,7 @@ def serve_command(
             hint="Listen on 127.0.0.1, and reach it through a tunnel or a proxy that checks who asks.",
         )
     configure_logs()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     asyncio.run(_serve(host, port, read_settings(data=data, model=model)))
 
 
@@ -49,11 +51,24 @@ async def _serve(host: str, port: int, settings: Settings) -> None:
             create_web(app), log_config=None, access_log=False, timeout_graceful_shutdown=2, lifespan="off"
         )
         _announce(app, url)
-        await uvicorn.Server(config).serve(sockets=[listener])
+        await _Server(config, app).serve(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """Ends the running turns while connections are let go, so that whoever follows one sees how it ended."""
+
+    def __init__(self, config: uvicorn.Config, app: App) -> None:
+        super().__init__(config)
+        self._lamella = app
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await asyncio.gather(super().shutdown(sockets), self._lamella.chat.close())
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Without the protocol's number asyncio leaves Nagle's algorithm on, and a first token can wait 40 ms for an ACK.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
