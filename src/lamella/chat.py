@@ -177,17 +177,24 @@ class Chat:
 
     async def stream(self, caller: Caller, turn_id: str, after: int = 0) -> AsyncIterator[Batch]:
         """The packets of a turn behind number `after`, as they come, to its end. Raises `NotFound`."""
+        async for batch in await self.follow(caller, turn_id, after):
+            yield batch
+
+    async def follow(self, caller: Caller, turn_id: str, after: int = 0) -> AsyncIterator[Batch]:
+        """As `stream`, but raises at once what keeps the turn from being read."""
         turn = await self._services.store.turn(caller, turn_id)
         if self._bus.is_live(turn_id):
-            async for batch in self._bus.follow(turn_id, after):
-                yield batch
-            return
+            return self._bus.follow(turn_id, after)
         stored = await self._services.store.journal(caller, turn_id, 0)
         waiting = [packet for packet in stored if packet[0] > after]
-        if waiting:
-            yield waiting
         if turn.finished_at is not None and not (stored and _ends(stored[-1][1])):
-            yield [_missing_end(turn, max(after, stored[-1][0] if stored else 0) + 1)]
+            waiting.append(_missing_end(turn, max(after, stored[-1][0] if stored else 0) + 1))
+        return _one_batch(waiting)
+
+
+async def _one_batch(packets: Batch) -> AsyncIterator[Batch]:
+    if packets:
+        yield packets
 
 
 def _ends(data: bytes) -> bool:

@@ -48,27 +48,9 @@ class MemoryBus:
         """See `StreamBus.is_live`."""
         return turn_id in self._turns
 
-    async def follow(self, turn_id: str, after: int) -> AsyncIterator[Batch]:
+    def follow(self, turn_id: str, after: int) -> AsyncIterator[Batch]:
         """See `StreamBus.follow`."""
-        live = self._turns.get(turn_id)
-        if live is None:
-            return
-        news = asyncio.Event()
-        live.followers.add(news)
-        try:
-            index = 0
-            while True:
-                news.clear()
-                fresh = [packet for packet in live.packets[index:] if packet[0] > after]
-                index = len(live.packets)
-                if fresh:
-                    yield fresh
-                    continue
-                if live.closed:
-                    return
-                await news.wait()
-        finally:
-            live.followers.discard(news)
+        return _follow(self._turns.get(turn_id) or _Live(closed=True), after)
 
     def stop(self, turn_id: str) -> None:
         """See `StreamBus.stop`."""
@@ -79,3 +61,22 @@ class MemoryBus:
     async def stop_requested(self, turn_id: str) -> None:
         """See `StreamBus.stop_requested`."""
         await self._turns[turn_id].stopped.wait()
+
+
+async def _follow(live: _Live, after: int) -> AsyncIterator[Batch]:
+    news = asyncio.Event()
+    live.followers.add(news)
+    try:
+        index = 0
+        while True:
+            news.clear()
+            fresh = [packet for packet in live.packets[index:] if packet[0] > after]
+            index = len(live.packets)
+            if fresh:
+                yield fresh
+            elif live.closed:
+                return
+            else:
+                await news.wait()
+    finally:
+        live.followers.discard(news)

@@ -22,6 +22,14 @@ def clean_name(name: str) -> str:
     return "".join(c for c in last if c.isprintable()).strip()[:MAX_NAME] or "untitled"
 
 
+def too_large(limit: int) -> PayloadTooLarge:
+    """The answer to an upload of more than `limit` bytes."""
+    size = f"{limit // 1_000_000:,} MB" if limit >= 1_000_000 else f"{limit:,} bytes"
+    return PayloadTooLarge(
+        f"The file is larger than {size}.", hint="Split it and upload the parts you need.", param="file"
+    )
+
+
 class Intake:
     """Takes files in for a caller."""
 
@@ -67,11 +75,7 @@ class Intake:
                 async for piece in pieces:
                     size += len(piece)
                     if size > self._max_bytes:
-                        raise PayloadTooLarge(
-                            f"The file is larger than {self._max_bytes // 1_000_000} MB.",
-                            hint="Split it and upload the parts you need.",
-                            param="file",
-                        )
+                        raise too_large(self._max_bytes)
                     await asyncio.to_thread(target.write, piece)
         except OSError as error:
             raise StoreFailed(f"The upload could not be kept: {error.strerror}.") from error

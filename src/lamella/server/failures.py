@@ -31,6 +31,9 @@ STATUS = {
 }
 
 
+FIELDS_HINT = "/openapi.json has the fields of every request; bodies are JSON, as content-type application/json."
+
+
 def error_answer(error: LamellaError, status: int | None = None) -> JSONResponse:
     """The answer for an error of our tree."""
     headers = {"x-should-retry": "false"} if isinstance(error, TurnInProgress) else None
@@ -52,7 +55,7 @@ def install(api: FastAPI) -> None:
         if first["type"] == "json_invalid":
             return error_answer(InvalidRequest("The body is not valid JSON.", hint="Send one JSON object."))
         message = f"{where}: {first['msg']}" if where else str(first["msg"])
-        return error_answer(InvalidRequest(message, param=where))
+        return error_answer(InvalidRequest(message, hint=FIELDS_HINT, param=where))
 
     @api.exception_handler(HTTPException)
     async def framework(request: Request, error: HTTPException) -> JSONResponse:

@@ -16,10 +16,10 @@ from lamella.server.failures import error_answer
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
-def host_of(value: str) -> str | None:
-    """The host name of a Host header or an origin; None for nonsense."""
+def host_of(host: str) -> str | None:
+    """The host name of a Host header; None for nonsense."""
     try:
-        return urlsplit(value if "//" in value else f"//{value}").hostname
+        return urlsplit(f"//{host}").hostname
     except ValueError:
         return None
 
@@ -43,6 +43,6 @@ class LoopbackGuard:
 def _problem(host: str, origin: str | None) -> PermissionDenied | None:
     if host_of(host) not in LOOPBACK:
         return PermissionDenied("This server only answers on this machine.", hint="Use http://127.0.0.1 or localhost.")
-    if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+    if origin is not None and origin.lower().partition("://")[2] != host.lower():
         return PermissionDenied("Pages of other origins may not use this server.")
     return None

@@ -30,10 +30,15 @@ from lamella.server.schemas import (
     request_json,
     turn_json,
 )
-from lamella.server.sse import event_stream
+from lamella.server.sse import EVENT_STREAM, event_stream
 from lamella.server.uploads import received_file
 
-router = APIRouter(prefix="/api/v1")
+PREFIX = "/api/v1"
+UPLOAD_PATH = f"{PREFIX}/files"
+LAST_PACKET = 2**53
+"""No turn has more packets, and no client's number holds more."""
+
+router = APIRouter(prefix=PREFIX)
 
 
 def _app(request: Request) -> App:
@@ -149,9 +154,9 @@ async def send(
         key=key,
     )
     turn_id = await app.chat.send(caller, conversation_id, message)
-    packets = app.chat.stream(caller, turn_id)
-    if request.headers.get("accept") != "application/json":
-        return event_stream(packets)
+    packets = await app.chat.follow(caller, turn_id)
+    if not _wants_json(request.headers.get("accept", "")):
+        return event_stream(packets, request.app.state.silence)
     async for _ in packets:
         pass
     turn = await app.store.turn(caller, turn_id)
@@ -159,6 +164,12 @@ async def send(
         return JSONResponse(turn_json(turn))
     code = turn.error.get("code") or ""
     return JSONResponse({"error": dict(turn.error), "turn": turn_json(turn)}, status_code=STATUS.get(code, 500))
+
+
+def _wants_json(accept: str) -> bool:
+    """Whether a client that names what it takes names JSON and not the stream."""
+    named = [kind.partition(";")[0].strip().lower() for kind in accept.split(",")]
+    return "application/json" in named and EVENT_STREAM not in named
 
 
 @router.get("/conversations/{conversation_id}/context")
@@ -188,24 +199,29 @@ async def turn(turn_id: str, app: TheApp, caller: TheCaller) -> Json:
 @router.get("/turns/{turn_id}/events")
 async def events(
     turn_id: str,
+    request: Request,
     app: TheApp,
     caller: TheCaller,
-    after: Annotated[int | None, Query(ge=0)] = None,
+    after: Annotated[int | None, Query(ge=0, le=LAST_PACKET)] = None,
     last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
 ) -> Response:
     """The packets of a turn from any number on, and on as they come."""
-    await app.store.turn(caller, turn_id)
-    return event_stream(app.chat.stream(caller, turn_id, _after(after, last_event_id)))
+    packets = await app.chat.follow(caller, turn_id, _after(after, last_event_id))
+    return event_stream(packets, request.app.state.silence)
 
 
 def _after(after: int | None, last_event_id: str | None) -> int:
     if after is not None:
         return after
-    if last_event_id is None:
+    if not last_event_id:
         return 0
     if not last_event_id.isascii() or not last_event_id.isdigit():
-        raise InvalidRequest("Last-Event-ID must be the number of a packet.", param="Last-Event-ID")
-    return int(last_event_id)
+        raise InvalidRequest(
+            "Last-Event-ID must be the number of a packet.",
+            hint="Send the `id` of the last event that you saw, or leave it out to begin at the first.",
+            param="Last-Event-ID",
+        )
+    return min(int(last_event_id[:20]), LAST_PACKET)
 
 
 @router.post("/turns/{turn_id}/stop", status_code=202)

@@ -9,6 +9,7 @@ from starlette.responses import StreamingResponse
 
 from lamella.core.ports import Batch
 
+EVENT_STREAM = "text/event-stream"
 SILENCE_SECONDS = 15.0
 HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
@@ -18,7 +19,7 @@ def frame(n: int, data: bytes) -> bytes:
     return b"id: %d\ndata: %b\n\n" % (n, data)
 
 
-async def frames(batches: AsyncIterator[Batch], silence: float = SILENCE_SECONDS) -> AsyncIterator[bytes]:
+async def frames(batches: AsyncIterator[Batch], silence: float) -> AsyncIterator[bytes]:
     """Frames as packets come, and comments in between; the packets' source is closed with this."""
     following: asyncio.Task[Batch | None] | None = None
     try:
@@ -44,6 +45,6 @@ async def _next(batches: AsyncIterator[Batch]) -> Batch | None:
     return await anext(batches, None)
 
 
-def event_stream(batches: AsyncIterator[Batch]) -> StreamingResponse:
+def event_stream(batches: AsyncIterator[Batch], silence: float) -> StreamingResponse:
     """The streaming answer."""
-    return StreamingResponse(frames(batches), media_type="text/event-stream", headers=HEADERS)
+    return StreamingResponse(frames(batches, silence), media_type=EVENT_STREAM, headers=HEADERS)

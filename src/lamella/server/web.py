@@ -19,7 +19,11 @@ from lamella.core.errors import NotFound
 from lamella.core.records import Caller
 from lamella.server.failures import install
 from lamella.server.guard import LoopbackGuard
-from lamella.server.routes import router
+from lamella.server.limits import BodyLimit
+from lamella.server.routes import UPLOAD_PATH, router
+from lamella.server.sse import SILENCE_SECONDS
+
+INDEX = "index.html"
 
 POLICY = (
     "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
@@ -56,16 +60,22 @@ def page_folder() -> Path:
     return Path(str(files("lamella.server").joinpath("page")))
 
 
-def create_web(app: App, identify: Callable[[Request], Caller] = local_owner) -> ASGIApp:
-    """The ASGI application over a running app. `identify` says who asks."""
+def create_web(
+    app: App, identify: Callable[[Request], Caller] = local_owner, silence: float = SILENCE_SECONDS
+) -> ASGIApp:
+    """The ASGI application over a running app.
+
+    `identify` says who asks. After `silence` seconds without a packet a stream sends a comment.
+    """
     api = FastAPI(title="Lamella", version=__version__, docs_url=None, redoc_url=None)
     api.state.lamella = app
     api.state.identify = identify
+    api.state.silence = silence
     install(api)
     api.include_router(router)
     _outside(api)
     _page(api, page_folder())
-    return Headers(LoopbackGuard(api))
+    return Headers(LoopbackGuard(BodyLimit(api, streamed={UPLOAD_PATH})))
 
 
 def _outside(api: FastAPI) -> None:
@@ -86,13 +96,15 @@ def _page(api: FastAPI, folder: Path) -> None:
 
     @api.get("/{path:path}", include_in_schema=False)
     def page(path: str) -> Response:
-        """The page for every address that is not the API's: the page reads the conversation from it."""
+        """The page for every address that is not the API's: the page reads the conversation from it.
+
+        The files beside it are found by looking the name up in the folder: an address is never a path.
+        """
         if path.startswith(("api/", "v1/")):
             raise NotFound(f"There is nothing at /{path}.")
-        asked = folder / path
-        if path and asked.is_file() and asked.resolve().is_relative_to(folder.resolve()):
-            return FileResponse(asked)
-        index = folder / "index.html"
-        if not index.is_file():
+        there = {file.name: file for file in folder.iterdir() if file.is_file()} if folder.is_dir() else {}
+        if path in there and path != INDEX:
+            return FileResponse(there[path])
+        if INDEX not in there:
             return JSONResponse({"lamella": __version__, "page": "not built; ./run builds it", "api": "/api/v1/status"})
-        return FileResponse(index, headers={"cache-control": "no-cache"})
+        return FileResponse(there[INDEX], headers={"cache-control": "no-cache"})

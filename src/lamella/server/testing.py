@@ -1,0 +1,134 @@
+"""Reaching a server from tests and benchmarks: one over a socket in this process, and a client that reads streams."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import uvicorn
+from starlette.types import ASGIApp
+
+from lamella.core.json import Json, decode_object
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One server-sent event; a comment has neither number nor packet."""
+
+    n: int | None
+    packet: Object
+
+    @property
+    def type(self) -> str:
+        """The packet's type, "" for a comment."""
+        return str(self.packet.get("type", ""))
+
+
+@asynccontextmanager
+async def serving(web: ASGIApp) -> AsyncIterator[str]:
+    """Serve an application on a free port of this machine; gives its address."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    config = uvicorn.Config(web, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    running = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await running
+
+
+class Client:
+    """Speaks to a server as the page does."""
+
+    def __init__(self, http: httpx2.AsyncClient) -> None:
+        self.http = http
+
+    async def call(self, method: str, path: str, **options: Any) -> httpx2.Response:
+        """A request under `/api/v1`."""
+        return await self.http.request(method, f"/api/v1{path}", **options)
+
+    async def get(self, path: str) -> Object:
+        """The JSON of a successful GET under `/api/v1`."""
+        return _object(await self.call("GET", path))
+
+    async def post(self, path: str, body: Json = None, **options: Any) -> Object:
+        """The JSON of a successful POST under `/api/v1`."""
+        return _object(await self.call("POST", path, json=body, **options))
+
+    async def conversation(self, **fields: Json) -> str:
+        """The id of a new conversation."""
+        return str((await self.post("/conversations", fields))["id"])
+
+    async def send(self, conversation_id: str, text: str, **fields: Json) -> list[Object]:
+        """Send a message; all packets of its turn."""
+        async with self.sending(conversation_id, text, **fields) as events:
+            return [event.packet async for event in events if event.n is not None]
+
+    @asynccontextmanager
+    async def sending(self, conversation_id: str, text: str, **fields: Json) -> AsyncIterator[AsyncIterator[Event]]:
+        """Send a message and read its stream; leaving the block closes the connection."""
+        path = f"/api/v1/conversations/{conversation_id}/turns"
+        async with self.http.stream("POST", path, json={"text": text, **fields}) as response:
+            yield _events(await _checked(response))
+
+    @asynccontextmanager
+    async def following(
+        self, turn_id: str, after: int | None = None, last_event_id: int | None = None
+    ) -> AsyncIterator[AsyncIterator[Event]]:
+        """Read a turn's packets, from any number on."""
+        query = {} if after is None else {"after": after}
+        headers = {} if last_event_id is None else {"last-event-id": str(last_event_id)}
+        path = f"/api/v1/turns/{turn_id}/events"
+        async with self.http.stream("GET", path, params=query, headers=headers) as response:
+            yield _events(await _checked(response))
+
+    async def packets(self, turn_id: str, after: int | None = None) -> list[Object]:
+        """A turn's packets to its end."""
+        async with self.following(turn_id, after) as events:
+            return [event.packet async for event in events if event.n is not None]
+
+    async def upload(self, name: str, data: bytes) -> Object:
+        """Upload a file."""
+        return _object(await self.call("POST", "/files", files={"file": (name, data)}))
+
+
+@asynccontextmanager
+async def client(address: str, **headers: str) -> AsyncIterator[Client]:
+    """A client of the server at `address` that sends `headers` with every request."""
+    async with httpx2.AsyncClient(base_url=address, headers=headers, timeout=30, trust_env=False) as http:
+        yield Client(http)
+
+
+def _object(response: httpx2.Response) -> Object:
+    response.raise_for_status()
+    return decode_object(response.content)
+
+
+async def _checked(response: httpx2.Response) -> httpx2.Response:
+    if response.is_error:
+        await response.aread()
+        response.raise_for_status()
+    return response
+
+
+async def _events(response: httpx2.Response) -> AsyncIterator[Event]:
+    number: int | None = None
+    async for line in response.aiter_lines():
+        name, _, value = line.partition(": ")
+        if name == "id":
+            number = int(value)
+        elif name == "data":
+            yield Event(number, decode_object(value))
+            number = None
+        elif not name and value:
+            yield Event(None, {})
