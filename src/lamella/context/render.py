@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from typing import assert_never
 
 from lamella.context.documents import files_message
 from lamella.context.layout import Layout, Slot
 from lamella.context.moments import time_suffix
 from lamella.core.json import digest, encode
-from lamella.core.messages import Part, Reasoning, Step, Text, ToolCall, ToolResult, Turn
+from lamella.core.messages import AnswerPart, Reasoning, Step, Text, ToolCall, ToolResult, Turn
 from lamella.core.models import ModelFacts
 from lamella.core.prompt import Kind, Lifetime, PromptMessage, Segment, ToolSpec, Zone
 
@@ -21,7 +22,8 @@ REMINDER_OPEN, REMINDER_CLOSE = "<system-reminder>", "</system-reminder>"
 class Standing:
     """What a turn's rendering depends on besides the turn: everything before it, as a fingerprint.
 
-    `durable` chains the digests of all segments that stay; `reminder` is the last reminder that stays in place.
+    `durable` chains the digests of all segments that stay; `reminder` is what the last step was sent with, where
+    reminders stay in place.
     """
 
     durable: str
@@ -95,25 +97,25 @@ class Renderer:
     def _steps(self, turn: Turn, number: int, out: _Out) -> None:
         for index, step in enumerate(turn.steps):
             if self.keeps_reminders:
-                self.keep_reminder(turn, index, step.reminder, out)
+                self._keep_reminder(turn, index, step.reminder, out)
             made = step_segment(step, number, out.zone, with_thinking=self._thinking_of(step, out.standing))
             if made is not None:
                 out.add(made)
 
-    def keep_reminder(self, turn: Turn, index: int, text: str, out: _Out) -> None:
-        """Put a reminder that stays before step `index`, unless the same one stands already."""
-        if not text or text == out.standing.reminder:
-            return
-        out.add(reminder_segment(text, f"{turn.id}/reminder{index}", out.zone, Lifetime.SESSION))
+    def _keep_reminder(self, turn: Turn, index: int, text: str, out: _Out) -> None:
+        """Put a reminder that stays before step `index`, unless the step before it was sent with the same one."""
+        if text and text != out.standing.reminder:
+            out.add(reminder_segment(text, _reminder_id(turn, index), out.zone, Lifetime.SESSION))
         out.standing = Standing(out.standing.durable, text)
 
     def trailing_reminder(self, turn: Turn, text: str, standing: Standing) -> tuple[tuple[Segment, ...], Standing]:
-        """The reminder behind the last step: travelling with the end, or kept where it is first sent."""
+        """The reminder behind the last step. Where reminders are kept, only a step that follows makes it stay."""
         if not self.keeps_reminders:
             return (reminder_segment(text, "reminder", Zone.TRAILING, Lifetime.STEP),), standing
-        out = _Out(Zone.TURN, standing)
-        self.keep_reminder(turn, len(turn.steps), text, out)
-        return tuple(out.segments), out.standing
+        if text == standing.reminder:
+            return (), standing
+        made = reminder_segment(text, _reminder_id(turn, len(turn.steps)), Zone.TRAILING, Lifetime.STEP)
+        return (made,), standing.behind(made)
 
     def _thinking_of(self, step: Step, standing: Standing) -> bool:
         """Thinking goes only to the model that made it, and only behind what it was made after (law 5)."""
@@ -216,8 +218,8 @@ def user_segment(turn: Turn, number: int, zone: Zone) -> Segment:
 
 def step_segment(step: Step, number: int, zone: Zone, *, with_thinking: bool) -> Segment | None:
     """An answer and the results of its calls; None when nothing of it can be shown to a model."""
-    parts = tuple(part for part in step.parts if _sendable(part, with_thinking))
-    if not any(isinstance(part, Text | ToolCall) for part in parts):
+    parts = sendable_parts(step, with_thinking=with_thinking)
+    if not parts:
         return None
     messages = [PromptMessage("assistant", parts)]
     if step.calls:
@@ -237,14 +239,24 @@ def step_segment(step: Step, number: int, zone: Zone, *, with_thinking: bool) ->
     )
 
 
-def _sendable(part: Part, with_thinking: bool) -> bool:
+def sendable_parts(step: Step, *, with_thinking: bool) -> tuple[AnswerPart, ...]:
+    """What of an answer may be sent back: no empty text, no thinking without a seal or with nothing behind it."""
+    parts = [part for part in step.parts if _sendable(part, with_thinking)]
+    while parts and isinstance(parts[-1], Reasoning):
+        parts.pop()
+    return tuple(parts)
+
+
+def _sendable(part: AnswerPart, with_thinking: bool) -> bool:
     match part:
         case Text(text):
             return bool(text.strip())
         case Reasoning(_, signature, redacted):
-            return with_thinking and (signature is not None or redacted is not None)
-        case _:
+            return with_thinking and bool(signature or redacted)
+        case ToolCall():
             return True
+        case _:
+            assert_never(part)
 
 
 def results_of(step: Step) -> tuple[ToolResult, ...]:
@@ -253,6 +265,11 @@ def results_of(step: Step) -> tuple[ToolResult, ...]:
     return tuple(
         given.get(call.id) or ToolResult(call.id, call.name, INTERRUPTED, is_error=True) for call in step.calls
     )
+
+
+def _reminder_id(turn: Turn, index: int) -> str:
+    """The id of the reminder that stays before step `index` of a turn."""
+    return f"{turn.id}/reminder{index}"
 
 
 def reminder_segment(text: str, id: str, zone: Zone, lifetime: Lifetime) -> Segment:
