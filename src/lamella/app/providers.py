@@ -166,7 +166,9 @@ class Providers:
         await self.open(self.default)
 
     async def close(self) -> None:
-        """End the demonstration's process."""
+        """Let every connection go, and end the demonstration's process."""
+        for opened in self._models.values():
+            await opened.model.close()
         if self._simulator is not None:
             await self._simulator.close()
 

@@ -194,6 +194,9 @@ class _StagedModel:
     async def count(self, request: WireRequest) -> int:
         return await self._inner.count(request)
 
+    async def close(self) -> None:
+        await self._inner.close()
+
 
 class _StagedTool:
     """A tool of the trace: gives the recorded result."""

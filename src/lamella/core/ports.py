@@ -64,6 +64,10 @@ class ChatModel(Protocol):
         """The provider's own count of the input, in tokens; raises a `ProviderError`."""
         ...
 
+    async def close(self) -> None:
+        """Let its connections go."""
+        ...
+
 
 class Store(Protocol):
     """Rows (`storage/`). Raises `NotFound` for ids that do not exist or are somebody else's, `StoreFailed` on failure.

@@ -141,6 +141,9 @@ class ScriptedModel:
         """See `ChatModel.count`."""
         return sum(len(block.data) for block in request.blocks) // 4
 
+    async def close(self) -> None:
+        """Nothing to let go."""
+
 
 class ScriptedModels:
     """Scripted models by name; the first is the default."""

@@ -111,6 +111,10 @@ class AnthropicModel:
             raise self._failure(error, began=False) from error
         return counted.input_tokens
 
+    async def close(self) -> None:
+        """See `ChatModel.close`."""
+        await self._client.close()
+
     def _failure(self, error: anthropic.AnthropicError, *, began: bool) -> ProviderError:
         match error:
             case anthropic.APITimeoutError():

@@ -107,6 +107,10 @@ class OpenAIModel:
         """Chat Completions has no counting endpoint."""
         raise NotImplementedError("Chat Completions has no counting endpoint")
 
+    async def close(self) -> None:
+        """See `ChatModel.close`."""
+        await self._client.close()
+
     def _failure(self, error: openai.OpenAIError, *, began: bool) -> ProviderError:
         match error:
             case openai.APITimeoutError():

@@ -14,8 +14,14 @@ SILENCE_SECONDS = 15.0
 HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
+_LINE_ENDS = {end.encode(): f"\\u{ord(end):04x}".encode() for end in "\x85\u2028\u2029"}
+"""What JSON leaves in a string and many clients take for the end of a line."""
+
+
 def frame(n: int, data: bytes) -> bytes:
-    """One event."""
+    """One event; `data` is JSON."""
+    for end, escaped in _LINE_ENDS.items():
+        data = data.replace(end, escaped)
     return b"id: %d\ndata: %b\n\n" % (n, data)
 
 

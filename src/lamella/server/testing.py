@@ -13,7 +13,11 @@ import httpx2
 import uvicorn
 from starlette.types import ASGIApp
 
+from lamella.app.app import App, open_app
 from lamella.core.json import Json, decode_object
+from lamella.server.sse import SILENCE_SECONDS
+from lamella.server.web import create_web
+from lamella.settings import Settings
 
 Object = dict[str, Any]
 
@@ -107,6 +111,19 @@ async def client(address: str, **headers: str) -> AsyncIterator[Client]:
     """A client of the server at `address` that sends `headers` with every request."""
     async with httpx2.AsyncClient(base_url=address, headers=headers, timeout=30, trust_env=False) as http:
         yield Client(http)
+
+
+@asynccontextmanager
+async def served(
+    settings: Settings, *, silence: float = SILENCE_SECONDS, **parts: Any
+) -> AsyncIterator[tuple[App, Client]]:
+    """An app with its server, and a client of it; `parts` are what `open_app` takes beside the settings."""
+    async with (
+        open_app(settings, **parts) as app,
+        serving(create_web(app, silence=silence)) as address,
+        client(address) as speaking,
+    ):
+        yield app, speaking
 
 
 def _object(response: httpx2.Response) -> Object:

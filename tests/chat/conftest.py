@@ -1,0 +1,57 @@
+"""A server over a scripted model, and one over a provider's simulator."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from lamella.app.app import App
+from lamella.engine.scripted import ScriptedModel, ScriptedModels
+from lamella.server.testing import Client, served
+from lamella.settings import read_settings
+from lamella.simulator.testing import running
+
+from .stage import Stage, staged
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def provider() -> Iterator[str]:
+    """The address of a simulated provider in a process of its own, on real time."""
+    with running("--clock", "system") as url:
+        yield url
+
+
+@pytest.fixture
+async def stage(provider: str, tmp_path: Path, anyio_backend: str) -> AsyncIterator[Stage]:
+    """A server whose model is the simulator."""
+    async with staged(provider, tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def model() -> ScriptedModel:
+    return ScriptedModel()
+
+
+@pytest.fixture
+async def scripted(model: ScriptedModel, tmp_path: Path, anyio_backend: str) -> AsyncIterator[tuple[App, Client]]:
+    """A server whose model follows a script."""
+    async with served(read_settings(data=tmp_path), silence=0.2, models=ScriptedModels(model)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def app(scripted: tuple[App, Client]) -> App:
+    return scripted[0]
+
+
+@pytest.fixture
+def client(scripted: tuple[App, Client]) -> Client:
+    return scripted[1]
