@@ -44,9 +44,10 @@ laws = settings(
 TABLE = ModelTable.shipped()
 BINDING = TABLE.facts("claude-opus-5-5", "anthropic")
 LOOSE = TABLE.facts("claude-opus-5", "anthropic")
+OLD = TABLE.facts("claude-haiku-4-5", "anthropic")
 GPT = TABLE.facts("gpt-6.1-sol", "openai")
 LEGACY = TABLE.facts("gpt-5.4", "openai")
-MODELS = (BINDING, LOOSE, GPT, LEGACY)
+MODELS = (BINDING, LOOSE, OLD, GPT, LEGACY)
 
 TOOLS = (
     ToolSpec("search", "Looks words up.", '{"type":"object","properties":{"query":{"type":"string"}}}'),
@@ -149,7 +150,7 @@ def grow(plan: Plan, infer: Infer = as_planned) -> Grown:
             context = ContextInput(
                 model=planned.model,
                 budget=plan.budget,
-                sampling=Sampling(1_000, plan.effort),
+                sampling=Sampling(8_000, plan.effort),
                 system=plan.system,
                 tools=plan.tools,
                 history=history,
@@ -166,9 +167,10 @@ def grow(plan: Plan, infer: Infer = as_planned) -> Grown:
             decisions += assembled.decisions
             lines[planned.model.name] = assembled
             sent.append(Sent(context, assembled, before))
+            parts = infer(sent[-1], step)
             if not step.kept:
                 break
-            made = _made(f"step_{number}_{index}", sent[-1], step, infer(sent[-1], step))
+            made = _made(f"step_{number}_{index}", sent[-1], step, parts)
             made_by[made.id] = sent[-1]
             turn = replace(turn, steps=(*turn.steps, made))
         history += (replace(turn, status=planned.status),)
@@ -302,7 +304,8 @@ def plans(
 ) -> Plan:
     """A conversation of one model, or of two that take turns."""
     ids = _Ids()
-    pool = draw(st.lists(models or st.sampled_from(MODELS), min_size=1, max_size=2, unique=True))
+    choice = models if models is not None else st.sampled_from(MODELS)
+    pool = draw(st.lists(choice, min_size=1, max_size=2, unique=True))
     turns = []
     documents = 1
     for number in range(draw(st.integers(1, max_turns))):
@@ -317,7 +320,7 @@ def plans(
         system=draw(st.sampled_from(("You are helpful.", "", "  \n", "Du bist hilfreich. 🙂" * 40))),
         tools=tuple(draw(st.lists(st.sampled_from(TOOLS), unique=True))),
         budget=draw(st.sampled_from((2_000, 20_000, 500_000))),
-        effort=draw(st.sampled_from((None, "low"))),
+        effort=draw(st.sampled_from((None, "low", "high"))),
         turns=tuple(turns),
     )
 

@@ -48,3 +48,7 @@ class Ledger:
         entry = self._entries.get(key)
         if entry is not None:
             self._entries[key] = replace(entry, used_at=now)
+
+    def forget(self, key: str) -> None:
+        """Note that this prefix is not cached after all."""
+        self._entries.pop(key, None)

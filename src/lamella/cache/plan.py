@@ -82,8 +82,8 @@ def _reach(model: ModelFacts) -> int:
 
 
 def _life(facts: Facts) -> Ttl:
-    """The shortest life that the provider sells."""
-    return Ttl.FIVE_MINUTES if facts.model.markers is Markers.ANTHROPIC else Ttl.THIRTY_MINUTES
+    """The shortest life that the provider sells; without markers, how long it keeps an idle prefix at least."""
+    return Ttl.THIRTY_MINUTES if facts.model.markers is Markers.OPENAI else Ttl.FIVE_MINUTES
 
 
 def _tail(chain: Chain, facts: Facts) -> tuple[Marker, ...]:
@@ -95,7 +95,7 @@ def _planned(chain: Chain, ledger: Ledger, facts: Facts) -> tuple[Marker, ...]:
     """The places of PROVIDERS 5.9: end of FIXED; deepest live entry of before; last block before what moves."""
     blocks = chain.blocks
     fixed_end = next((i for i, b in enumerate(blocks) if _zone(b.segment, facts) is not Zone.FIXED), len(blocks))
-    moving = next((i for i, b in enumerate(blocks) if _lifetime(b.segment, facts) is not Lifetime.SESSION), len(blocks))
+    moving = _moving(chain, facts)
     places: dict[int, str] = {}
     fixed = _last_markable(chain, fixed_end)
     if fixed is not None:
@@ -113,8 +113,11 @@ def _zone(segment: str, facts: Facts) -> Zone:
     return facts.segments[segment].zone
 
 
-def _lifetime(segment: str, facts: Facts) -> Lifetime:
-    return facts.segments[segment].lifetime
+def _moving(chain: Chain, facts: Facts) -> int:
+    """The first block that may be gone or elsewhere in the next request."""
+    stays = Lifetime.SESSION
+    blocks = enumerate(chain.blocks)
+    return next((i for i, b in blocks if facts.segments[b.segment].lifetime is not stays), len(chain.blocks))
 
 
 def _last_markable(chain: Chain, end: int) -> int | None:
@@ -173,30 +176,48 @@ def lookup(chain: Chain, markers: Sequence[Marker], ledger: Ledger, facts: Facts
 
 
 def note_written(made: Plan, ledger: Ledger, facts: Facts) -> None:
-    """The response began: what the markers wrote can be read from now on, with its life since the request began."""
+    """The response began: what it wrote can be read from now on, with its life since the request began.
+
+    What is read lives on. Anthropic renews every marked entry, OpenAI only the one that was read (PROVIDERS 1.1, 2).
+    """
+    for place in _places(made, facts):
+        key = made.chain.keys[place.index]
+        if made.hit is not None and place.index <= made.hit:
+            if facts.model.markers is Markers.ANTHROPIC:
+                ledger.renew(key, facts.now)
+        elif made.sizes[place.index] >= facts.model.min_cacheable:
+            ledger.write(Entry(key, made.sizes[place.index], place.ttl, facts.now, exact=False))
     if made.hit is not None:
         ledger.renew(made.chain.keys[made.hit], facts.now)
-    ends = [(marker.index, marker.ttl) for marker in made.markers]
-    if facts.model.markers is Markers.NONE and made.chain.blocks:
-        ends = [(len(made.chain.blocks) - 1, _life(facts))]
-    for index, ttl in ends:
-        known = ledger.live(made.chain.keys[index], facts.now)
-        if known is not None:
-            ledger.renew(known.key, facts.now)
-        elif made.hit is None or index > made.hit:
-            tokens = made.sizes[index]
-            if tokens >= facts.model.min_cacheable:
-                ledger.write(Entry(made.chain.keys[index], tokens, ttl, facts.now, exact=False))
 
 
 def note_billed(made: Plan, usage: Usage, ledger: Ledger, facts: Facts) -> None:
-    """The bill came: the deepest entry's size is known exactly, or there is none where nothing was read or written."""
-    cached = usage.cache_read + usage.cache_write
-    deepest = made.markers[-1] if made.markers else None
-    if deepest is None and facts.model.markers is Markers.NONE and made.chain.blocks:
-        deepest = Marker(len(made.chain.blocks) - 1, _life(facts), "")
-        cached = usage.input
-    if deepest is None:
+    """The bill came: it corrects the sizes that `note_written` noted, and takes back what was too short to be cached.
+
+    The billed count is exact at the last place; places before it get their share of it.
+    """
+    places = _places(made, facts)
+    if not places:
         return
-    if cached:
-        ledger.write(Entry(made.chain.keys[deepest.index], cached, deepest.ttl, facts.now, exact=True))
+    last, billed = places[-1].index, usage.cache_read + usage.cache_write
+    if facts.model.markers is Markers.NONE:
+        last, billed = len(made.sizes) - 1, usage.input
+    scale = billed / made.sizes[last] if made.sizes[last] else 0.0
+    read = made.hit if made.hit is not None and usage.cache_read else -1
+    for place in places:
+        key, exact = made.chain.keys[place.index], place.index == last
+        known = ledger.live(key, facts.now)
+        tokens = round(made.sizes[place.index] * scale)
+        if tokens < facts.model.min_cacheable:
+            ledger.forget(key)
+        elif place.index > read or (known is not None and not known.exact):
+            used_at = facts.now if known is None else known.used_at
+            ledger.write(Entry(key, tokens, place.ttl, used_at, exact))
+
+
+def _places(made: Plan, facts: Facts) -> tuple[Marker, ...]:
+    """Where a request is written: at its markers. A provider without markers keeps all that comes back: what stays."""
+    if facts.model.markers is not Markers.NONE:
+        return made.markers
+    end = _moving(made.chain, facts)
+    return (Marker(end - 1, _life(facts), "the end of what stays"),) if end else ()

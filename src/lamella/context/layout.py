@@ -13,8 +13,8 @@ class Slot:
 
     A slot of zone TURN is filled once for every turn of the path: past turns keep their place in zone HISTORY, by the
     same slots, so a finished turn is a prefix of the next request. `keep_for_bound_thinking`: where a model refuses
-    thinking after anything before it was taken away, a trailing segment stays where it was sent and is sent again
-    only when its text changes (PROVIDERS 1.5).
+    thinking after anything before it was taken away, a trailing segment stays before the step that was made behind it,
+    and is sent again only when its text changes (PROVIDERS 1.5).
     """
 
     kind: Kind

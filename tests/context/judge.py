@@ -1,0 +1,101 @@
+"""The simulator as a judge of generated requests: called directly, since a socket would only cost time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from lamella.core.json import JsonObject, decode_object, encode
+from lamella.core.messages import AnswerPart, Reasoning, Text, ToolCall
+from lamella.core.tokens import Usage
+from lamella.simulator.access import Call
+from lamella.simulator.anthropic import exchange as messages
+from lamella.simulator.anthropic.request import parse as parse_messages
+from lamella.simulator.anthropic.validation import check_max_tokens
+from lamella.simulator.anthropic.validation import known_model as claude
+from lamella.simulator.openai import exchange as chat
+from lamella.simulator.openai import prompt
+from lamella.simulator.openai.request import parse as parse_chat
+from lamella.simulator.openai.validation import known_model as gpt
+from lamella.simulator.openai.validation import validate
+from lamella.simulator.replies import Part, Reply
+from lamella.simulator.replies import ToolCall as ScriptedCall
+from lamella.simulator.settings import Settings
+from lamella.simulator.state import Simulator
+
+ACCOUNT = "account"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the provider made of a request. `sums[i]` are the tokens up to block i as the provider splits the prompt."""
+
+    usage: Usage
+    sums: tuple[int, ...]
+    parts: tuple[AnswerPart, ...]
+
+
+class Judge:
+    """One provider with its cache. Raises the simulator's `ProviderError` for what the vendor would refuse."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self._simulator = Simulator(settings or Settings())
+
+    def send(self, wire: str, body: JsonObject, now: datetime, said: tuple[AnswerPart, ...]) -> Judged:
+        """The request `body` at `now`; `said` is what the model is to say."""
+        data = encode(body)
+        record = self._simulator.open_record(wire, "", data, now.timestamp(), "r")
+        call = Call(data, ACCOUNT, record.at, record, "req", "r", 0.0, frozenset())
+        self._simulator.script({"r": reply_of(said)})
+        return self._messages(call) if wire == "anthropic" else self._chat(call)
+
+    def _messages(self, call: Call) -> Judged:
+        request = parse_messages(call.body)
+        model = claude(request.model)
+        check_max_tokens(request, model)
+        accepted = messages.accept(request, model, call, self._simulator)
+        answer = messages.answer(accepted, call, self._simulator)
+        outcome = answer.encoder.outcome
+        usage = Usage(
+            input=outcome.total,
+            cache_read=outcome.read,
+            cache_write_5m=outcome.written_short,
+            cache_write_1h=outcome.written_long,
+        )
+        return Judged(usage, accepted.prefix.sums, tuple(part_of(part) for part in answer.draft.parts))
+
+    def _chat(self, call: Call) -> Judged:
+        request = parse_chat(call.body)
+        model = gpt(request.model)
+        validate(request, model)
+        sums = prompt.build(request, model, ACCOUNT, self._simulator.counter, self._simulator.settings).sums
+        answer = chat.answer(request, model, call, self._simulator)
+        details = answer.encoder.usage["prompt_tokens_details"]
+        usage = Usage(
+            input=answer.encoder.usage["prompt_tokens"],
+            cache_read=details["cached_tokens"],
+            cache_write_5m=details.get("cache_write_tokens", 0),
+        )
+        shown = (part_of(part) for part in answer.draft.parts if part.kind != "thinking")
+        return Judged(usage, sums, tuple(shown))
+
+
+def reply_of(said: tuple[AnswerPart, ...]) -> Reply:
+    """A script of the simulator: one thought, one text, the calls."""
+    thoughts = [part.text for part in said if isinstance(part, Reasoning)]
+    return Reply(
+        text="".join(part.text for part in said if isinstance(part, Text)),
+        reasoning=" ".join(thoughts) if thoughts else None,
+        tool_calls=tuple(
+            ScriptedCall(part.name, part.id, decode_object(part.arguments))
+            for part in said
+            if isinstance(part, ToolCall)
+        ),
+    )
+
+
+def part_of(part: Part) -> AnswerPart:
+    """What the engine keeps of a block of the answer."""
+    if part.call is not None:
+        return ToolCall(part.call.id, part.call.name, part.text)
+    return Reasoning(part.text, part.signature) if part.kind == "thinking" else Text(part.text)
