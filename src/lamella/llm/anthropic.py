@@ -25,6 +25,8 @@ from lamella.llm.wiring import wire_segments
 
 PROVIDER = "Anthropic"
 KEY_VARIABLE = "ANTHROPIC_API_KEY"
+THINKING_BUDGETS = {"low": 1_024, "medium": 4_096, "high": 16_384}
+LEAST_BUDGET = 1_024
 
 _STOPS = {
     "end_turn": StopReason.END_TURN,
@@ -73,8 +75,8 @@ class AnthropicModel:
         if sampling.thinking_effort is None or self.facts.thinking is Thinking.NONE:
             return {}
         if self.facts.thinking is Thinking.BUDGET:
-            budgets = {"low": 1024, "medium": 4096, "high": 16384}
-            return {"thinking": {"type": "enabled", "budget_tokens": budgets[sampling.thinking_effort]}}
+            budget = thinking_budget(sampling.thinking_effort, sampling.max_output)
+            return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget else {}
         return {"thinking": {"type": "adaptive"}, "output_config": {"effort": sampling.thinking_effort}}
 
     def body(self, request: WireRequest) -> dict[str, object]:
@@ -131,6 +133,15 @@ class AnthropicModel:
                 return in_stream(PROVIDER, type, message)
             case _:
                 return broken(PROVIDER, str(error))
+
+
+def thinking_budget(effort: str, max_output: int) -> int:
+    """The thinking budget of an effort in tokens (SPEC L14), 0 for none.
+
+    It is part of `max_tokens` and has to be lower (PROVIDERS 1.5): a quarter of the output is left for the answer.
+    """
+    budget = min(THINKING_BUDGETS[effort], max_output * 3 // 4)
+    return budget if budget >= LEAST_BUDGET else 0
 
 
 def _error_body(body: object, message: str) -> tuple[str, str]:
