@@ -124,19 +124,8 @@ class Renderer:
 
 def content_digest(messages: Sequence[PromptMessage]) -> str:
     """The fingerprint of messages, thinking left out: a provider may drop old thinking without a change of prefix."""
-    pieces: list[bytes] = []
-    for message in messages:
-        for part in message.parts:
-            match part:
-                case Text(text):
-                    pieces += [message.role.encode(), b"text", text.encode()]
-                case ToolCall(id, name, arguments):
-                    pieces += [b"call", id.encode(), name.encode(), arguments.encode()]
-                case ToolResult(call_id, name, content, is_error):
-                    pieces += [b"result", call_id.encode(), name.encode(), content.encode(), b"1" if is_error else b"0"]
-                case Reasoning():
-                    pass
-    return digest(*pieces)
+    shown = [(message.role, [p for p in message.parts if not isinstance(p, Reasoning)]) for message in messages]
+    return digest(encode(shown))
 
 
 def tools_segment(tools: Sequence[ToolSpec]) -> Segment:
@@ -221,8 +210,9 @@ def step_segment(step: Step, number: int, zone: Zone, *, with_thinking: bool) ->
     parts = sendable_parts(step, with_thinking=with_thinking)
     if not parts:
         return None
+    calls = step.calls
     messages = [PromptMessage("assistant", parts)]
-    if step.calls:
+    if calls:
         messages.append(PromptMessage("tool", results_of(step)))
     return Segment(
         id=step.id,
@@ -231,8 +221,8 @@ def step_segment(step: Step, number: int, zone: Zone, *, with_thinking: bool) ->
         lifetime=Lifetime.SESSION,
         source=step.id,
         owner=f"model:{step.model}",
-        label="Calls " + ", ".join(call.name for call in step.calls) if step.calls else f"Answer {number}",
-        letters="TC TR" if step.calls else f"A{number}",
+        label="Calls " + ", ".join(call.name for call in calls) if calls else f"Answer {number}",
+        letters="TC TR" if calls else f"A{number}",
         tokens=step.tokens + 8,
         digest=content_digest(messages),
         messages=tuple(messages),
