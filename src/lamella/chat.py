@@ -37,13 +37,17 @@ CLOSE_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a user sends. `timezone` is an IANA name; `key` an Idempotency-Key; `model` None for the conversation's."""
+    """What a user sends. `timezone` is an IANA name; `key` an Idempotency-Key; `model` None for the conversation's.
+
+    `dynamic` are the blocks of the dynamic context; empty ones are left out (SPEC W4, W5).
+    """
 
     text: str
     file_ids: tuple[str, ...] = ()
     timezone: str = "UTC"
     model: str | None = None
     key: str | None = None
+    dynamic: tuple[str, ...] = ()
 
 
 class Mailbox:
@@ -105,7 +109,7 @@ class Chat:
 
     async def _claim(self, caller: Caller, new: NewTurn, message: Message) -> str:
         """Bind the message's key to the new turn's id, or give the id that the same message had before."""
-        same = [new.conversation_id, message.text, message.file_ids, message.timezone, message.model]
+        same = [new.conversation_id, message.text, message.file_ids, message.timezone, message.model, message.dynamic]
         store, now = self._services.store, self._services.clock.now()
         return await store.claim_key(caller, str(message.key), "turns", digest(encode(same)), new.id, now)
 
@@ -162,6 +166,7 @@ class Chat:
             timezone=message.timezone,
             tokens=self._services.counter.count(text),
             file_ids=message.file_ids,
+            dynamic="\n\n".join(block for block in message.dynamic if block.strip()),
         )
 
     async def stop(self, caller: Caller, turn_id: str) -> TurnRecord:

@@ -49,8 +49,8 @@ class Settings(BaseSettings):
     thinking_effort: Literal["low", "medium", "high"] | None = Field(
         None, description="How much the model thinks; unset is off where a model can be without."
     )
-    marker_policy: Literal["planner", "auto_tail", "off"] = Field(
-        "planner", description="Who places the cache markers of new conversations."
+    marker_policy: Literal["planner", "seed", "auto_tail", "off"] | None = Field(
+        None, description="Who places the cache markers of new conversations; unset: as the layout says."
     )
     step_limit: int = Field(12, ge=1, le=100, description="Inferences of one turn.")
     reminder: str | None = Field(None, description="A text that stands last in every request.")

@@ -81,8 +81,8 @@ class App:
         """
         name = model or self.models.default
         self.models.facts(name)
-        layout_named(layout)
-        policy = policy_named(marker_policy or self.settings.marker_policy)
+        chosen = layout_named(layout)
+        policy = policy_named(marker_policy or self.settings.marker_policy or chosen.markers)
         now = self.clock.now()
         conversation = Conversation(
             id=self.ids.new("conv"),

@@ -29,7 +29,7 @@ from lamella.core.ports import ChatModel, Store
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, ToolSpec, WireBlock, Wired, WireRequest
 from lamella.core.records import Caller, Conversation, File, RequestRecord
 from lamella.core.tokens import Usage
-from lamella.engine.turn import EngineSettings, OpenModel
+from lamella.engine.turn import EngineSettings, OpenModel, layout_named
 from lamella.llm.model_table import ModelTable
 from lamella.storage.store import open_store
 from lamella.tools.tool import Invocation, ToolKind, ToolScope
@@ -335,7 +335,7 @@ def _conversation(trace: Trace, tools: tuple[ToolSpec, ...], stage: _Stage) -> C
         title="",
         model=trace.model,
         layout=trace.layout,
-        marker_policy=trace.marker_policy,
+        marker_policy=trace.marker_policy or layout_named(trace.layout).markers,
         system_prompt=trace.system,
         tools=tools,
         created_at=now,
@@ -353,7 +353,8 @@ async def _turn(number: int, turn: TraceTurn, trace: Trace, core: Core, store: S
     stage.turn_number, stage.turn = number, turn
     file_ids = [await _file(file_number, turn, core, store) for file_number in range(len(turn.files))]
     first = len(stage.bodies)
-    message = Message(turn.user, tuple(file_ids), turn.timezone or trace.timezone)
+    zone = turn.timezone or trace.timezone
+    message = Message(turn.user, tuple(file_ids), zone, dynamic=tuple(turn.dynamic_context))
     turn_id = await core.chat.send(OWNER, "conv_replay", message)
     async for _ in core.chat.stream(OWNER, turn_id):
         pass

@@ -14,7 +14,7 @@ from lamella.core.json import Json
 _LATER = {
     "trace": {"users", "knowledge_bases", "fault_seed", "side", "agent", "project"},
     "turn": {"id", "parent", "edit_of", "regenerate", "as", "models", "runs", "layout", "effort", "prefer", "stop"}
-    | {"disconnect_after", "dynamic_context", "do"},
+    | {"disconnect_after", "do"},
     "call": {"rich", "expanded_queries"},
 }
 """Names of the format that this version does not replay; it says so instead of leaving them out."""
@@ -117,6 +117,7 @@ class TraceTurn(msgspec.Struct, forbid_unknown_fields=True):
     at: datetime
     user: str
     files: list[TraceFile] = []
+    dynamic_context: list[str] = []
     steps: list[TraceStep] = []
     timezone: str | None = None
 
@@ -146,7 +147,7 @@ class Trace(msgspec.Struct, forbid_unknown_fields=True):
     turns: list[TraceTurn]
     model: str = "claude-sonnet-5-5"
     layout: str = "lamella"
-    marker_policy: str = "planner"
+    marker_policy: str | None = None
     timezone: str = "UTC"
     settings: TraceSettings = msgspec.field(default_factory=TraceSettings)
     system: str = ""

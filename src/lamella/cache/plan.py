@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -11,7 +11,7 @@ from lamella.cache.chain import Chain
 from lamella.cache.ledger import Entry, Ledger
 from lamella.core.errors import InvalidRequest
 from lamella.core.models import Markers, ModelFacts
-from lamella.core.prompt import Lifetime, Marker, Segment, Ttl, Zone
+from lamella.core.prompt import Kind, Lifetime, Marker, SeedMarker, Segment, Ttl, Zone
 from lamella.core.tokens import Usage
 
 MAX_MARKERS = 4
@@ -23,6 +23,7 @@ class MarkerPolicy(StrEnum):
     """Who decides where markers go; a setting apart from the layout."""
 
     PLANNER = "planner"
+    SEED = "seed"
     AUTO_TAIL = "auto_tail"
     OFF = "off"
 
@@ -47,6 +48,7 @@ class Facts:
     segments: Mapping[str, Segment]
     calibration: float
     now: datetime
+    seed_markers: tuple[SeedMarker, ...] = ()
 
 
 def policy_named(name: str) -> MarkerPolicy:
@@ -69,6 +71,8 @@ def plan(chain: Chain, ledger: Ledger, facts: Facts, policy: MarkerPolicy) -> Pl
             markers: tuple[Marker, ...] = ()
         case MarkerPolicy.AUTO_TAIL:
             markers = _tail(chain, facts)
+        case MarkerPolicy.SEED:
+            markers = _seeded(chain, facts)
         case MarkerPolicy.PLANNER:
             markers = _planned(chain, ledger, facts)
     if facts.model.markers is Markers.NONE:
@@ -92,25 +96,58 @@ def _tail(chain: Chain, facts: Facts) -> tuple[Marker, ...]:
 
 
 def _planned(chain: Chain, ledger: Ledger, facts: Facts) -> tuple[Marker, ...]:
-    """The places of PROVIDERS 5.9: end of FIXED; deepest live entry of before; last block before what moves."""
-    blocks = chain.blocks
-    fixed_end = next((i for i, b in enumerate(blocks) if _zone(b.segment, facts) is not Zone.FIXED), len(blocks))
+    """The places of PROVIDERS 5.9: end of FIXED; last block before what moves; deepest live entry of before.
+
+    Where something moves, the end of the turn is marked too: a tool loop reads it again before it has moved.
+    """
+    segments = [facts.segments[block.segment] for block in chain.blocks]
+    fixed = _last_markable(chain, _first(segments, lambda s: s.zone is not Zone.FIXED))
     moving = _moving(chain, facts)
+    steady = _last_markable(chain, moving)
+    end = _first(segments, lambda s: s.zone is Zone.TRAILING)
+    tail = _last_markable(chain, end) if end > moving and chain.blocks[0].level == "tools" else None
     places: dict[int, str] = {}
-    fixed = _last_markable(chain, fixed_end)
-    if fixed is not None:
+    if fixed is not None and segments[fixed].lifetime is Lifetime.SESSION:
         places[fixed] = "the end of what never changes"
-    tail = _last_markable(chain, moving)
-    if tail is not None:
-        places.setdefault(tail, "the last block before anything that moves")
-        deepest = _deepest_entry(chain, ledger, facts.now, tail)
-        if deepest is not None and tail - deepest >= _reach(facts.model) and blocks[deepest].markable:
-            places.setdefault(deepest, "the end of the previous request, out of reach of the next marker")
+    if steady is not None:
+        places.setdefault(steady, "the last block before anything that moves")
+    if tail is not None and segments[tail].lifetime is not Lifetime.STEP:
+        places.setdefault(tail, "the end of this turn, which its next step reads again")
+    deepest = _deepest_entry(chain, ledger, facts.now, max(places)) if places else None
+    if deepest is not None and _out_of_reach(deepest, places, facts) and chain.blocks[deepest].markable:
+        places.setdefault(deepest, "the end of the previous request, out of reach of the next marker")
     return tuple(Marker(index, _life(facts), why) for index, why in sorted(places.items()))
 
 
-def _zone(segment: str, facts: Facts) -> Zone:
-    return facts.segments[segment].zone
+def _first(segments: Sequence[Segment], where: Callable[[Segment], bool]) -> int:
+    """The index of the first block whose segment is so; their number when none is."""
+    return next((i for i, segment in enumerate(segments) if where(segment)), len(segments))
+
+
+def _out_of_reach(entry: int, places: Iterable[int], facts: Facts) -> bool:
+    return all(not entry <= place < entry + _reach(facts.model) for place in places)
+
+
+def _seeded(chain: Chain, facts: Facts) -> tuple[Marker, ...]:
+    """The places that the layout's seed names; nothing is gained by fewer of them."""
+    segments = [facts.segments[block.segment] for block in chain.blocks]
+    ends = {
+        SeedMarker.SYSTEM: _last(segments, lambda s: s.kind in (Kind.TOOLS, Kind.SYSTEM)),
+        SeedMarker.SUMMARY: _last(segments, lambda s: s.kind is Kind.SUMMARY),
+        SeedMarker.PRUNE: _last(segments, lambda s: s.letters.endswith("tr")),
+        SeedMarker.TAIL: len(segments),
+    }
+    places: dict[int, str] = {}
+    for seed in facts.seed_markers:
+        index = _last_markable(chain, ends[seed])
+        if ends[seed] and index is not None:
+            places.setdefault(index, f"the seed's marker: {seed.value}")
+    return tuple(Marker(index, _life(facts), why) for index, why in sorted(places.items()))
+
+
+def _last(segments: Sequence[Segment], where: Callable[[Segment], bool]) -> int:
+    """One more than the index of the last block whose segment is so; 0 when none is."""
+    return next((i + 1 for i in range(len(segments) - 1, -1, -1) if where(segments[i])), 0)
 
 
 def _moving(chain: Chain, facts: Facts) -> int:

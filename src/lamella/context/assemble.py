@@ -5,25 +5,28 @@ ContextInput ──admit──▶ which files are included ──render by the l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from lamella.context.admission import MARGIN, Admission, admit
 from lamella.context.input import ContextInput
-from lamella.context.layout import Layout
-from lamella.context.render import (
-    RenderedTurn,
-    Renderer,
-    Standing,
+from lamella.context.layout import Layout, Slot
+from lamella.context.render import RenderedTurn, Renderer, Standing, View, pruned_steps
+from lamella.context.segments import (
+    agent_segment,
+    dynamic_segment,
+    project_segment,
+    sections_segment,
+    summary_segment,
     system_segment,
     tools_segment,
 )
-from lamella.core.decisions import Decision
+from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import ContextLengthExceeded
 from lamella.core.json import digest
 from lamella.core.messages import Turn
 from lamella.core.models import ModelFacts
-from lamella.core.prompt import Kind, Prompt, Report, Segment, SegmentNote, Zone
+from lamella.core.prompt import Kind, Lifetime, Prompt, Report, Role, Sampling, Segment, SegmentNote, Zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +50,8 @@ def assemble(context: ContextInput, layout: Layout, previous: Assembled | None =
     Raises `ContextLengthExceeded` when it does not fit although every file is only listed that may be. `previous`, an
     earlier assembly, saves work and changes nothing.
     """
-    admission = admit(context)
-    fixed = _fixed(context, layout)
+    admission = admit(context, layout)
+    fixed = _fixed(context, layout, admission)
     rendered = _turns(context, layout, admission, _standing(fixed), previous)
     trailing, after = _trailing(context, layout, rendered[-1].after)
     segments = (*fixed, *(segment for turn in rendered for segment in turn.segments), *trailing)
@@ -56,7 +59,7 @@ def assemble(context: ContextInput, layout: Layout, previous: Assembled | None =
     estimate = round(local * context.calibration)
     _must_fit(estimate, context)
     return Assembled(
-        prompt=Prompt(context.model.name, segments, context.sampling),
+        prompt=Prompt(context.model.name, segments, _sampling(context, layout)),
         report=Report(
             local=local,
             estimate=estimate,
@@ -71,23 +74,57 @@ def assemble(context: ContextInput, layout: Layout, previous: Assembled | None =
     )
 
 
-def _fixed(context: ContextInput, layout: Layout) -> tuple[Segment, ...]:
-    segments = []
+def _sampling(context: ContextInput, layout: Layout) -> Sampling:
+    """Where a layout takes away what a model may have thought of, the provider is asked to drop that thinking."""
+    return replace(context.sampling, drop_unbound_thinking=context.model.binds_thinking and layout.moves)
+
+
+def _fixed(context: ContextInput, layout: Layout, admission: Admission) -> tuple[Segment, ...]:
+    made: list[Segment | None] = []
     for slot in layout.of_zone(Zone.FIXED):
         match slot.kind:
-            case Kind.TOOLS if context.tools:
-                segments.append(tools_segment(context.tools))
-            case Kind.SYSTEM if context.system.strip():
-                segments.append(system_segment(context.system))
+            case Kind.TOOLS:
+                made.append(tools_segment(context.tools) if context.tools else None)
+            case Kind.SYSTEM:
+                text = _system_text(context)
+                made.append(system_segment(text) if text.strip() else None)
+            case Kind.SECTIONS:
+                sections = sections_segment(
+                    context.turn, context.tools, searched=context.searched, lifetime=slot.lifetime
+                )
+                made.append(sections)
+            case Kind.SUMMARY:
+                made += [summary_segment(summary) for summary in context.summaries]
             case _:
-                pass
-    return tuple(segments)
+                made.append(_placed(slot, context, admission, "system"))
+    return tuple(segment for segment in made if segment is not None)
+
+
+def _system_text(context: ContextInput) -> str:
+    """The system prompt, or the prompt of the agent that replaces it (SPEC O2)."""
+    agent = context.agent
+    return agent.prompt if agent is not None and agent.replaces_system else context.system
+
+
+def _placed(slot: Slot, context: ContextInput, admission: Admission, agent_role: Role) -> Segment | None:
+    """Agent, project or dynamic context, where the layout has them stand as one segment of the request."""
+    match slot.kind:
+        case Kind.AGENT if context.agent is not None and not context.agent.replaces_system:
+            return agent_segment(context.agent, agent_role, slot.zone, slot.lifetime)
+        case Kind.PROJECT if context.project is not None and not admission.project_absent:
+            return project_segment(context.project, admission.listed, slot.zone, slot.lifetime)
+        case Kind.DYNAMIC if context.turn.user.dynamic:
+            return dynamic_segment(context.turn, slot.zone, slot.lifetime)
+        case _:
+            return None
 
 
 def _standing(fixed: Sequence[Segment]) -> Standing:
+    """What thinking is made after: of the fixed zone, what stays for the session."""
     standing = Standing(digest())
     for segment in fixed:
-        standing = standing.behind(segment)
+        if segment.lifetime is Lifetime.SESSION:
+            standing = standing.behind(segment)
     return standing
 
 
@@ -95,26 +132,40 @@ def _turns(
     context: ContextInput, layout: Layout, admission: Admission, start: Standing, previous: Assembled | None
 ) -> tuple[RenderedTurn, ...]:
     renderer = Renderer(layout, context.model)
+    view = View(admission.listed, pruned_steps(context.history, _boundary(context)))
     known = previous.rendered if previous and (previous.layout, previous.model) == (layout, context.model) else ()
     rendered: list[RenderedTurn] = []
     standing = start
     for index, turn in enumerate(context.history):
         old = known[index] if index < len(known) else None
-        if old is None or not _same(old, turn, admission, standing):
-            old = renderer.turn(turn, index + 1, admission.listed, standing, Zone.HISTORY)
+        if old is None or not _same(old, turn, view, standing):
+            old = renderer.turn(turn, index + 1, view, standing, Zone.HISTORY)
         rendered.append(old)
         standing = old.after
+    moving = _moving(context, layout, admission)
     number = len(context.history) + 1
-    rendered.append(renderer.turn(context.turn, number, admission.listed, standing, Zone.TURN))
+    rendered.append(renderer.turn(context.turn, number, view, standing, Zone.TURN, moving))
     return tuple(rendered)
 
 
-def _same(old: RenderedTurn, turn: Turn, admission: Admission, standing: Standing) -> bool:
+def _moving(context: ContextInput, layout: Layout, admission: Admission) -> Mapping[Kind, Segment]:
+    """What travels with the running turn."""
+    placed = {slot.kind: _placed(slot, context, admission, "user") for slot in layout.of_zone(Zone.TRAVELLING)}
+    return {kind: segment for kind, segment in placed.items() if segment is not None}
+
+
+def _boundary(context: ContextInput) -> str | None:
+    """The newest prune boundary."""
+    boundaries = [d.outcome for d in context.decisions if d.kind is DecisionKind.PRUNE]
+    return boundaries[-1] if boundaries else None
+
+
+def _same(old: RenderedTurn, turn: Turn, view: View, standing: Standing) -> bool:
     return (
         old.before == standing
         and old.turn == turn
         and all(segment.zone is Zone.HISTORY for segment in old.segments)
-        and old.listed == frozenset(a.file_id for a in turn.user.attachments) & admission.listed
+        and old.view == view.of(turn)
     )
 
 
@@ -138,12 +189,20 @@ def _must_fit(estimate: int, context: ContextInput) -> None:
 
 
 def _notes(context: ContextInput, admission: Admission) -> tuple[SegmentNote, ...]:
-    return tuple(
+    """Why something is not there."""
+    notes = [
         SegmentNote(f"{turn.id}/files", f"“{attachment.title}” is listed, not included")
         for turn in (*context.history, context.turn)
         for attachment in turn.user.attachments
         if attachment.file_id in admission.listed
-    )
+    ]
+    project = context.project
+    if project is not None and admission.project_absent:
+        notes.append(SegmentNote(project.id, f"the project “{project.name}” does not fit and is not included"))
+    elif project is not None:
+        listed = [file for file in project.files if file.file_id in admission.listed]
+        notes += [SegmentNote(project.id, f"“{file.title}” is listed, not included") for file in listed]
+    return tuple(notes)
 
 
 def letters(segments: Sequence[Segment]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lamella.core.agents import Agent, Project, Summary
 from lamella.core.decisions import Decision
 from lamella.core.messages import Turn
 from lamella.core.models import ModelFacts
@@ -15,7 +16,8 @@ class ContextInput:
     """The data of one request.
 
     `history` are the finished turns of the path, `turn` the running one with its steps so far. `budget` is in tokens;
-    `calibration` is what the provider counted for a local token so far. `reminder` is this step's merged reminder.
+    `calibration` is what the provider counted for a local token so far. `reminder` is this step's merged reminder;
+    `searched`: a search-like tool ran in this turn. `summaries` are those of earlier sessions, oldest first.
     """
 
     model: ModelFacts
@@ -28,3 +30,7 @@ class ContextInput:
     reminder: str = ""
     decisions: tuple[Decision, ...] = ()
     calibration: float = 1.0
+    agent: Agent | None = None
+    project: Project | None = None
+    summaries: tuple[Summary, ...] = ()
+    searched: bool = False

@@ -21,3 +21,9 @@ def time_suffix(sent_at: datetime, timezone: str) -> str:
     day = f"{_WEEKDAYS[sent_at.weekday()]} {sent_at.year:04d}-{sent_at.month:02d}-{sent_at.day:02d}"
     time = f"{sent_at.hour:02d}:{sent_at.minute:02d} {sign}{hours:02d}:{rest:02d}"
     return f"[Sent: {day} {time}, {timezone}]"
+
+
+def date_line(sent_at: datetime) -> str:
+    """`The current date is Sunday 2026-03-01, the time 09:00.`, for system prompts that carry it."""
+    day = f"{_WEEKDAYS[sent_at.weekday()]} {sent_at.year:04d}-{sent_at.month:02d}-{sent_at.day:02d}"
+    return f"The current date is {day}, the time {sent_at.hour:02d}:{sent_at.minute:02d}."

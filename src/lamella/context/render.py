@@ -1,21 +1,26 @@
-"""From canonical turns to segments: the one place where what a model reads is written (DESIGN 2)."""
+"""Renders the turns of a path by a layout's slots, each the same way whether it runs or is long over."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import assert_never
 
-from lamella.context.documents import files_message
-from lamella.context.layout import Layout, Slot
-from lamella.context.moments import time_suffix
-from lamella.core.json import digest, encode
-from lamella.core.messages import AnswerPart, Reasoning, Step, Text, ToolCall, ToolResult, Turn
+from lamella.context.layout import Layout, OldResults, Slot
+from lamella.context.segments import (
+    dynamic_segment,
+    files_segment,
+    notices_of,
+    reminder_segment,
+    results_of,
+    step_segment,
+    stubs_of,
+    user_segment,
+)
+from lamella.core.json import digest
+from lamella.core.messages import Step, ToolResult, Turn
 from lamella.core.models import ModelFacts
-from lamella.core.prompt import Kind, Lifetime, PromptMessage, Segment, ToolSpec, Zone
-
-INTERRUPTED = "This call was interrupted; it has no result."
-REMINDER_OPEN, REMINDER_CLOSE = "<system-reminder>", "</system-reminder>"
+from lamella.core.prompt import Kind, Lifetime, Segment, Zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +28,29 @@ class Standing:
     """What a turn's rendering depends on besides the turn: everything before it, as a fingerprint.
 
     `durable` chains the digests of all segments that stay; `reminder` is what the last step was sent with, where
-    reminders stay in place.
+    reminders stay in place; `dynamic` the dynamic context that was sent last, where it does.
     """
 
     durable: str
     reminder: str = ""
+    dynamic: str = ""
 
     def behind(self, segment: Segment) -> Standing:
         """The standing after `segment`."""
-        return Standing(digest(self.durable.encode(), segment.digest.encode()), self.reminder)
+        return replace(self, durable=digest(self.durable.encode(), segment.digest.encode()))
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How a request looks at the path: which files are only listed, and which steps' results are stubs."""
+
+    listed: frozenset[str] = frozenset()
+    pruned: frozenset[str] = frozenset()
+
+    def of(self, turn: Turn) -> View:
+        """What of the view concerns one turn."""
+        files = frozenset(a.file_id for a in turn.user.attachments)
+        return View(self.listed & files, self.pruned & frozenset(step.id for step in turn.steps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +58,7 @@ class RenderedTurn:
     """A turn as segments, with what it was made from, so that an equal one need not be made again."""
 
     turn: Turn
-    listed: frozenset[str]
+    view: View
     before: Standing
     segments: tuple[Segment, ...]
     after: Standing
@@ -60,10 +79,14 @@ class _Out:
         self.segments.append(segment)
         self.standing = self.standing.behind(segment)
 
+    def pass_by(self, segment: Segment) -> None:
+        """Append a segment that will be gone: nothing that stays is counted as made behind it."""
+        self.segments.append(segment)
+
 
 @dataclass(frozen=True, slots=True)
 class Renderer:
-    """Renders turns for one layout and model."""
+    """Renders turns for one layout and model. `moving` are the segments that travel with the running turn."""
 
     layout: Layout
     model: ModelFacts
@@ -73,40 +96,81 @@ class Renderer:
         """Whether reminders stay where they were sent, because this model's thinking is bound to them."""
         return self.model.binds_thinking and any(slot.keep_for_bound_thinking for slot in self.layout.slots)
 
-    def turn(self, turn: Turn, number: int, listed: Set[str], before: Standing, zone: Zone) -> RenderedTurn:
-        """The segments of a turn, by the layout's slots of zone TURN; `zone` is where they stand in this request."""
-        own = frozenset(a.file_id for a in turn.user.attachments) & listed
+    def turn(
+        self,
+        turn: Turn,
+        number: int,
+        view: View,
+        before: Standing,
+        zone: Zone,
+        moving: Mapping[Kind, Segment] | None = None,
+    ) -> RenderedTurn:
+        """The segments of a turn, by the layout's slots; `zone` is where they stand in this request."""
+        own = view.of(turn)
         out = _Out(zone, before)
-        for slot in self.layout.of_zone(Zone.TURN):
-            self._fill(slot, turn, number, own, out)
+        for slot in self.layout.slots:
+            if slot.zone is Zone.TRAVELLING and moving and slot.kind in moving:
+                out.pass_by(moving[slot.kind])
+            elif slot.zone is Zone.TURN:
+                self._fill(slot, turn, number, own, out)
         return RenderedTurn(turn, own, before, tuple(out.segments), out.standing)
 
-    def _fill(self, slot: Slot, turn: Turn, number: int, listed: Set[str], out: _Out) -> None:
+    def _fill(self, slot: Slot, turn: Turn, number: int, view: View, out: _Out) -> None:
         match slot.kind:
             case Kind.FILES if turn.user.attachments:
-                out.add(files_segment(turn, listed, out.zone))
+                out.add(files_segment(turn, view.listed, out.zone))
             case Kind.FILES:
                 pass
             case Kind.USER:
                 out.add(user_segment(turn, number, out.zone))
+            case Kind.DYNAMIC:
+                self._keep_dynamic(slot, turn, out)
             case Kind.STEP:
-                self._steps(turn, number, out)
+                self._steps(slot, turn, number, view, out)
             case _:
                 raise ValueError(f"a layout can't put {slot.kind} into zone {slot.zone}")
 
-    def _steps(self, turn: Turn, number: int, out: _Out) -> None:
+    def _keep_dynamic(self, slot: Slot, turn: Turn, out: _Out) -> None:
+        """Dynamic context that stays where it was sent: sent again only when it changed."""
+        text = turn.user.dynamic
+        if not text or (slot.when_changed and text == out.standing.dynamic):
+            return
+        out.add(dynamic_segment(turn, out.zone, slot.lifetime))
+        out.standing = replace(out.standing, dynamic=text)
+
+    def _steps(self, slot: Slot, turn: Turn, number: int, view: View, out: _Out) -> None:
+        over = out.zone is Zone.HISTORY
         for index, step in enumerate(turn.steps):
             if self.keeps_reminders:
                 self._keep_reminder(turn, index, step.reminder, out)
-            made = step_segment(step, number, out.zone, with_thinking=self._thinking_of(step, out.standing))
+            made = step_segment(
+                step,
+                number,
+                out.zone,
+                self._results(step, over=over, pruned=step.id in view.pruned),
+                with_thinking=self._thinking_of(step, out.standing),
+                lifetime=slot.lifetime if step.calls and not over else Lifetime.SESSION,
+            )
             if made is not None:
                 out.add(made)
+
+    def _results(self, step: Step, *, over: bool, pruned: bool) -> tuple[ToolResult, ...]:
+        """The results as this layout shows them; those of the running turn are always whole."""
+        match self.layout.old_results:
+            case OldResults.KEEP:
+                return results_of(step)
+            case OldResults.NOTICE:
+                return notices_of(step) if over else results_of(step)
+            case OldResults.STUB:
+                return stubs_of(step) if over and pruned else results_of(step)
+            case _:
+                assert_never(self.layout.old_results)
 
     def _keep_reminder(self, turn: Turn, index: int, text: str, out: _Out) -> None:
         """Put a reminder that stays before step `index`, unless the step before it was sent with the same one."""
         if text and text != out.standing.reminder:
             out.add(reminder_segment(text, _reminder_id(turn, index), out.zone, Lifetime.SESSION))
-        out.standing = Standing(out.standing.durable, text)
+        out.standing = replace(out.standing, reminder=text)
 
     def trailing_reminder(self, turn: Turn, text: str, standing: Standing) -> tuple[tuple[Segment, ...], Standing]:
         """The reminder behind the last step. Where reminders are kept, only a step that follows makes it stay."""
@@ -122,159 +186,14 @@ class Renderer:
         return step.model == self.model.name and step.made_after == standing.durable
 
 
-def content_digest(messages: Sequence[PromptMessage]) -> str:
-    """The fingerprint of messages, thinking left out: a provider may drop old thinking without a change of prefix."""
-    shown = [(message.role, [p for p in message.parts if not isinstance(p, Reasoning)]) for message in messages]
-    return digest(encode(shown))
-
-
-def tools_segment(tools: Sequence[ToolSpec]) -> Segment:
-    """The tool list, sorted by name: its order never depends on who listed them."""
-    ordered = tuple(sorted(tools, key=lambda tool: tool.name))
-    text = encode([[tool.name, tool.description, tool.input_schema] for tool in ordered])
-    return Segment(
-        id="tools",
-        kind=Kind.TOOLS,
-        zone=Zone.FIXED,
-        lifetime=Lifetime.SESSION,
-        source="tools",
-        owner="deployment",
-        label=f"{len(ordered)} tool{'s' if len(ordered) != 1 else ''}",
-        letters="",
-        tokens=len(text) // 4,
-        digest=digest(text),
-        tools=ordered,
-    )
-
-
-def system_segment(text: str) -> Segment:
-    """The system prompt."""
-    messages = (PromptMessage("system", (Text(text),)),)
-    return Segment(
-        id="system",
-        kind=Kind.SYSTEM,
-        zone=Zone.FIXED,
-        lifetime=Lifetime.SESSION,
-        source="system_prompt",
-        owner="deployment",
-        label="System prompt",
-        letters="S",
-        tokens=len(text) // 4,
-        digest=content_digest(messages),
-        messages=messages,
-    )
-
-
-def files_segment(turn: Turn, listed: Set[str], zone: Zone) -> Segment:
-    """All files of a turn: one user message before the user's own (SPEC O3, O6)."""
-    attachments = turn.user.attachments
-    messages = (PromptMessage("user", (Text(files_message(attachments, listed)),)),)
-    included = [a for a in attachments if a.text is not None and a.file_id not in listed]
-    return Segment(
-        id=f"{turn.id}/files",
-        kind=Kind.FILES,
-        zone=zone,
-        lifetime=Lifetime.SESSION,
-        source=",".join(a.file_id for a in attachments),
-        owner="user",
-        label="Files: " + ", ".join(a.title for a in attachments),
-        letters="F",
-        tokens=sum(a.tokens for a in included) + 40 * len(attachments),
-        digest=content_digest(messages),
-        messages=messages,
-    )
-
-
-def user_segment(turn: Turn, number: int, zone: Zone) -> Segment:
-    """The user's message with its date and time (SPEC W3)."""
-    user = turn.user
-    text = f"{user.text}\n\n{time_suffix(user.sent_at, user.timezone)}"
-    messages = (PromptMessage("user", (Text(text),)),)
-    return Segment(
-        id=f"{turn.id}/user",
-        kind=Kind.USER,
-        zone=zone,
-        lifetime=Lifetime.SESSION,
-        source=user.id,
-        owner="user",
-        label=f"Question {number}",
-        letters=f"U{number}",
-        tokens=user.tokens + 24,
-        digest=content_digest(messages),
-        messages=messages,
-    )
-
-
-def step_segment(step: Step, number: int, zone: Zone, *, with_thinking: bool) -> Segment | None:
-    """An answer and the results of its calls; None when nothing of it can be shown to a model."""
-    parts = sendable_parts(step, with_thinking=with_thinking)
-    if not parts:
-        return None
-    calls = step.calls
-    messages = [PromptMessage("assistant", parts)]
-    if calls:
-        messages.append(PromptMessage("tool", results_of(step)))
-    return Segment(
-        id=step.id,
-        kind=Kind.STEP,
-        zone=zone,
-        lifetime=Lifetime.SESSION,
-        source=step.id,
-        owner=f"model:{step.model}",
-        label="Calls " + ", ".join(call.name for call in calls) if calls else f"Answer {number}",
-        letters="TC TR" if calls else f"A{number}",
-        tokens=step.tokens + 8,
-        digest=content_digest(messages),
-        messages=tuple(messages),
-    )
-
-
-def sendable_parts(step: Step, *, with_thinking: bool) -> tuple[AnswerPart, ...]:
-    """What of an answer may be sent back: no empty text, no thinking without a seal or with nothing behind it."""
-    parts = [part for part in step.parts if _sendable(part, with_thinking)]
-    while parts and isinstance(parts[-1], Reasoning):
-        parts.pop()
-    return tuple(parts)
-
-
-def _sendable(part: AnswerPart, with_thinking: bool) -> bool:
-    match part:
-        case Text(text):
-            return bool(text.strip())
-        case Reasoning(_, signature, redacted):
-            return with_thinking and bool(signature or redacted)
-        case ToolCall():
-            return True
-        case _:
-            assert_never(part)
-
-
-def results_of(step: Step) -> tuple[ToolResult, ...]:
-    """Exactly one result for each call, in the order of the calls; a missing one reads "interrupted" (law 5)."""
-    given = {result.call_id: result for result in step.results}
-    return tuple(
-        given.get(call.id) or ToolResult(call.id, call.name, INTERRUPTED, is_error=True) for call in step.calls
-    )
-
-
 def _reminder_id(turn: Turn, index: int) -> str:
     """The id of the reminder that stays before step `index` of a turn."""
     return f"{turn.id}/reminder{index}"
 
 
-def reminder_segment(text: str, id: str, zone: Zone, lifetime: Lifetime) -> Segment:
-    """A reminder: a user message that says it is not the user's (SPEC O8)."""
-    messages = (PromptMessage("user", (Text(f"{REMINDER_OPEN}\n{text}\n{REMINDER_CLOSE}"),)),)
-    return Segment(
-        id=id,
-        kind=Kind.REMINDER,
-        zone=zone,
-        lifetime=lifetime,
-        source="reminders",
-        owner="deployment",
-        label="Reminder",
-        letters="R",
-        tokens=len(text) // 4 + 12,
-        digest=content_digest(messages),
-        messages=messages,
-    )
+def pruned_steps(path: tuple[Turn, ...], boundary: str | None) -> frozenset[str]:
+    """The ids of the steps up to the prune boundary, wherever it lies on the path; none when it lies elsewhere."""
+    if boundary is None:
+        return frozenset()
+    ids = [step.id for turn in path for step in turn.steps]
+    return frozenset(ids[: ids.index(boundary) + 1]) if boundary in ids else frozenset()

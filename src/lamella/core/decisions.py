@@ -13,6 +13,12 @@ class DecisionKind(StrEnum):
     ADMISSION = "admission"
     """Whether a file's text is in the window of a model, or only listed. Subject: `FILE_ID@MODEL`."""
 
+    PROJECT = "project"
+    """Whether a project's files are in the window of a model as one block. Subject: `PROJECT_ID@MODEL`."""
+
+    PRUNE = "prune"
+    """Up to which step old tool results are stubs. Outcome: the id of that step."""
+
     SETTING = "setting"
     """A setting of the conversation changed (model, system prompt, layout)."""
 

@@ -68,7 +68,10 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """What a user sent. `sent_at` carries the offset of the user's zone, so its rendering needs no zone database."""
+    """What a user sent. `sent_at` carries the offset of the user's zone, so its rendering needs no zone database.
+
+    `dynamic` is the dynamic context as it was sent with this message, its blocks joined; "" for none (SPEC W4, W5).
+    """
 
     id: str
     text: str
@@ -76,6 +79,7 @@ class UserMessage:
     timezone: str
     tokens: int
     attachments: tuple[Attachment, ...] = ()
+    dynamic: str = ""
 
 
 class StopReason(StrEnum):

@@ -16,7 +16,12 @@ class Kind(StrEnum):
 
     TOOLS = "tools"
     SYSTEM = "system"
+    SECTIONS = "sections"
+    AGENT = "agent"
+    PROJECT = "project"
+    SUMMARY = "summary"
     FILES = "files"
+    DYNAMIC = "dynamic"
     USER = "user"
     STEP = "step"
     REMINDER = "reminder"
@@ -38,6 +43,15 @@ class Lifetime(StrEnum):
     SESSION = "session"
     TURN = "turn"
     STEP = "step"
+
+
+class SeedMarker(StrEnum):
+    """A place of a cache marker that a seed's layout names (SPEC L10)."""
+
+    SYSTEM = "system"
+    SUMMARY = "summary"
+    PRUNE = "prune"
+    TAIL = "tail"
 
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -85,10 +99,14 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """What goes with a prompt outside its blocks. All of it is part of the cache key (a *salt*, DESIGN 3)."""
+    """What goes with a prompt outside its blocks. All of it is part of the cache key (a *salt*, DESIGN 3).
+
+    `drop_unbound_thinking` asks the provider to drop thinking whose prefix changed instead of refusing the request.
+    """
 
     max_output: int
     thinking_effort: str | None = None
+    drop_unbound_thinking: bool = False
     tool_choice: Literal["auto", "none"] = "auto"
 
 

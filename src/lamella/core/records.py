@@ -62,7 +62,10 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class NewTurn:
-    """A turn to begin: the user's message as it arrived. `sent_at` carries the offset of `timezone`."""
+    """A turn to begin: the user's message as it arrived. `sent_at` carries the offset of `timezone`.
+
+    `dynamic` is the dynamic context that goes with it, its blocks joined.
+    """
 
     id: str
     conversation_id: str
@@ -74,6 +77,7 @@ class NewTurn:
     timezone: str
     tokens: int
     file_ids: tuple[str, ...] = ()
+    dynamic: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from lamella.cache.ledger import Ledger
 from lamella.cache.plan import MarkerPolicy, note_billed, note_written
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
+from lamella.core.agents import Agent, Project
 from lamella.core.clock import Clock
 from lamella.core.decisions import Decision
 from lamella.core.errors import LamellaError
@@ -28,7 +29,7 @@ from lamella.core.tokens import TokenCounter
 from lamella.engine.citations import CitationWatch
 from lamella.engine.container import OpenStep, StateContainer, StepBirth, build_step
 from lamella.engine.emitter import Emitter
-from lamella.engine.reminders import merged
+from lamella.engine.reminders import merged, of_agent, searched
 from lamella.engine.request import Identity, Line, Prepared, new_request, next_line, prepare
 from lamella.engine.step import ShownBlocks, run_step
 from lamella.tools.runner import ToolRunner
@@ -49,11 +50,14 @@ class TurnInput:
     layout: Layout
     policy: MarkerPolicy
     reminders: tuple[str, ...] = ()
+    agent: Agent | None = None
+    project: Project | None = None
 
     @property
     def attachments(self) -> tuple[Attachment, ...]:
-        """All files on the path."""
-        return tuple(a for turn in (*self.history, self.turn) for a in turn.user.attachments)
+        """All files on the path, and those of the project."""
+        project = self.project.files if self.project is not None else ()
+        return (*(a for turn in (*self.history, self.turn) for a in turn.user.attachments), *project)
 
     @property
     def call_ids(self) -> frozenset[str]:
@@ -122,7 +126,8 @@ class Loop:
         return StopReason.END_TURN
 
     async def _step(self, index: int, *, last: bool, forced: bool) -> Step:
-        reminder = merged(self._steps, self._services.registry, last_step=last, configured=self._turn.reminders)
+        configured = (*of_agent(self._turn.agent, self._turn.layout), *self._turn.reminders)
+        reminder = merged(self._steps, self._services.registry, last_step=last, configured=configured)
         sampling = replace(self._run.sampling, tool_choice="none") if forced else self._run.sampling
         prepared, stored = await self._prepare(index, reminder, sampling)
         opened = self._container.open(
@@ -153,6 +158,9 @@ class Loop:
             reminder=reminder,
             decisions=self._decisions,
             calibration=run.calibration,
+            agent=turn.agent,
+            project=turn.project,
+            searched=searched(self._steps, self._services.registry),
         )
         now = self._services.clock.now()
         prepared = prepare(

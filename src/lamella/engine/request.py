@@ -76,10 +76,12 @@ def prepare(
     keys = chain(
         wired.blocks,
         f"{account}/{model.facts.name}",
-        model.salts(context.sampling),
+        model.salts(assembled.prompt.sampling),
         line.chain if line else None,
     )
-    facts = Facts(model.facts, {s.id: s for s in assembled.prompt.segments}, context.calibration, now)
+    facts = Facts(
+        model.facts, {s.id: s for s in assembled.prompt.segments}, context.calibration, now, layout.seed_markers
+    )
     planned = plan(keys, ledger, facts, policy)
     request = model.request(assembled.prompt, wired.blocks, planned.markers)
     return Prepared(assembled, wired, planned, facts, request)

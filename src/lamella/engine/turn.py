@@ -135,7 +135,7 @@ class TurnEngine:
         decisions = tuple(s.decision for s in stored)
         run_input = await self._run_input(caller, conversation, opened, new.id)
         line = self._lines.get((conversation.id, opened.account, opened.model.facts.name))
-        user = UserMessage(new.user_message_id, new.text, new.sent_at, new.timezone, new.tokens)
+        user = UserMessage(new.user_message_id, new.text, new.sent_at, new.timezone, new.tokens, dynamic=new.dynamic)
         context = ContextInput(
             model=opened.model.facts,
             budget=run_input.budget,

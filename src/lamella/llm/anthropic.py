@@ -27,6 +27,10 @@ PROVIDER = "Anthropic"
 KEY_VARIABLE = "ANTHROPIC_API_KEY"
 THINKING_BUDGETS = {"low": 1_024, "medium": 4_096, "high": 16_384}
 LEAST_BUDGET = 1_024
+DROP: Mapping[str, Json] = {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+"""Drop thinking whose prefix changed, instead of refusing the request (PROVIDERS 1.5)."""
+
+BINDING_BETA = "thinking-binding-controls-2026-08-01"
 
 _STOPS = {
     "end_turn": StopReason.END_TURN,
@@ -72,12 +76,14 @@ class AnthropicModel:
         return {"messages": encode_text(changed)} if changed else {}
 
     def _thinking(self, sampling: Sampling) -> dict[str, Json]:
+        thinking: dict[str, Json] = {"type": "adaptive"} | (dict(DROP) if sampling.drop_unbound_thinking else {})
         if sampling.thinking_effort is None or self.facts.thinking is Thinking.NONE:
-            return {}
+            always = self.facts.thinking is Thinking.ALWAYS and sampling.drop_unbound_thinking
+            return {"thinking": thinking} if always else {}
         if self.facts.thinking is Thinking.BUDGET:
             budget = thinking_budget(sampling.thinking_effort, sampling.max_output)
             return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget else {}
-        return {"thinking": {"type": "adaptive"}, "output_config": {"effort": sampling.thinking_effort}}
+        return {"thinking": thinking, "output_config": {"effort": sampling.thinking_effort}}
 
     def body(self, request: WireRequest) -> dict[str, object]:
         """See `ChatModel.body`."""
@@ -88,7 +94,9 @@ class AnthropicModel:
         body: Any = self.body(request)
         events = _Events()
         try:
-            async with self._client.messages.with_streaming_response.create(**body, extra_headers=headers) as response:
+            async with self._client.messages.with_streaming_response.create(
+                **body, extra_headers=headers | _betas(request)
+            ) as response:
                 yield deltas.Opened(response.headers.get("request-id"), response.http_request.content)
                 async for event in await response.parse():
                     for delta in events.of(event):
@@ -108,7 +116,7 @@ class AnthropicModel:
         for name in ("max_tokens", "stream"):
             body.pop(name)
         try:
-            counted = await self._client.messages.count_tokens(**body)
+            counted = await self._client.messages.count_tokens(**body, extra_headers=_betas(request))
         except anthropic.AnthropicError as error:
             raise self._failure(error, began=False) from error
         return counted.input_tokens
@@ -142,6 +150,12 @@ def thinking_budget(effort: str, max_output: int) -> int:
     """
     budget = min(THINKING_BUDGETS[effort], max_output * 3 // 4)
     return budget if budget >= LEAST_BUDGET else 0
+
+
+def _betas(request: WireRequest) -> dict[str, str]:
+    """The beta header, where the request uses something that needs one."""
+    thinking = request.head.get("thinking")
+    return {"anthropic-beta": BINDING_BETA} if isinstance(thinking, dict) and "block_binding" in thinking else {}
 
 
 def _error_body(body: object, message: str) -> tuple[str, str]:

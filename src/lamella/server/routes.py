@@ -152,6 +152,7 @@ async def send(
         timezone=body.timezone,
         model=body.models[0] if body.models else None,
         key=key,
+        dynamic=tuple(body.dynamic_context),
     )
     turn_id = await app.chat.send(caller, conversation_id, message)
     packets = await app.chat.follow(caller, turn_id)

@@ -47,6 +47,7 @@ class NewTurnBody(Body):
     file_ids: list[Id] = Field(default_factory=list)
     timezone: Annotated[str, StringConstraints(max_length=80)] = "UTC"
     models: Annotated[list[Id], Field(min_length=1, max_length=1)] | None = None
+    dynamic_context: Annotated[list[str], Field(max_length=20)] = Field(default_factory=list)
 
 
 class PageParameters(BaseModel):

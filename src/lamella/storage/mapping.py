@@ -212,6 +212,7 @@ def user_message_row(owner: str, turn: NewTurn) -> Row:
         "tokens": turn.tokens,
         "sent_at": local_moment_text(turn.sent_at),
         "timezone": turn.timezone,
+        "dynamic": turn.dynamic,
     }
 
 
@@ -274,7 +275,7 @@ def user_message_of(row: RowMapping, attachments: tuple[Attachment, ...]) -> Use
     """The user message of a message row."""
     text = "".join(part.text for part in _answer_parts(row) if isinstance(part, Text))
     sent_at = datetime.fromisoformat(row["sent_at"])
-    return UserMessage(row["id"], text, sent_at, row["timezone"], row["tokens"], attachments)
+    return UserMessage(row["id"], text, sent_at, row["timezone"], row["tokens"], attachments, row["dynamic"] or "")
 
 
 def turn_of(turn_id: str, status: str, rows: Sequence[RowMapping], attached: Attached) -> Turn:

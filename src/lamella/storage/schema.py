@@ -113,6 +113,7 @@ messages = Table(
     Column("tokens", Integer, nullable=False),
     Column("sent_at", String),
     Column("timezone", String),
+    Column("dynamic", Text),
     *_usage(nullable=True),
     Column("cost", Float),
     Index("uq_messages_turn_id_seq", "turn_id", "seq", unique=True),

@@ -59,6 +59,7 @@ _MESSAGE = (
     messages.c.tokens,
     messages.c.sent_at,
     messages.c.timezone,
+    messages.c.dynamic,
 )
 
 TurnIds = Select[tuple[str]]
@@ -225,7 +226,7 @@ class TurnVerbs(Verbs):
             await connection.execute(insert(messages), message)
             attached = await _attach(connection, caller, turn, first, wanted)
         sent_at = fixed_offset(turn.sent_at)
-        user = UserMessage(turn.user_message_id, turn.text, sent_at, turn.timezone, turn.tokens, attached)
+        user = UserMessage(turn.user_message_id, turn.text, sent_at, turn.timezone, turn.tokens, attached, turn.dynamic)
         return Turn(turn.id, user)
 
     async def _take_head(

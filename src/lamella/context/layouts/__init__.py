@@ -7,5 +7,8 @@ from types import MappingProxyType
 
 from lamella.context.layout import Layout
 from lamella.context.layouts.lamella import LAMELLA
+from lamella.context.layouts.lis import LIS
+from lamella.context.layouts.onyx import ONYX
+from lamella.context.layouts.wegent import WEGENT
 
-LAYOUTS: Mapping[str, Layout] = MappingProxyType({layout.name: layout for layout in (LAMELLA,)})
+LAYOUTS: Mapping[str, Layout] = MappingProxyType({layout.name: layout for layout in (LAMELLA, ONYX, LIS, WEGENT)})

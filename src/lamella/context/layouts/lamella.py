@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lamella.context.layout import Layout, Slot
+from lamella.context.layout import Layout, OldResults, Slot
 from lamella.core.prompt import Kind, Lifetime, Zone
 
 LAMELLA = Layout(
@@ -10,9 +10,15 @@ LAMELLA = Layout(
     slots=(
         Slot(Kind.TOOLS, Zone.FIXED, Lifetime.SESSION),
         Slot(Kind.SYSTEM, Zone.FIXED, Lifetime.SESSION),
+        Slot(Kind.AGENT, Zone.FIXED, Lifetime.SESSION),
+        Slot(Kind.PROJECT, Zone.FIXED, Lifetime.SESSION),
+        Slot(Kind.SUMMARY, Zone.FIXED, Lifetime.SESSION),
         Slot(Kind.FILES, Zone.TURN, Lifetime.SESSION),
         Slot(Kind.USER, Zone.TURN, Lifetime.SESSION),
+        Slot(Kind.DYNAMIC, Zone.TURN, Lifetime.SESSION, when_changed=True),
         Slot(Kind.STEP, Zone.TURN, Lifetime.SESSION),
         Slot(Kind.REMINDER, Zone.TRAILING, Lifetime.STEP, keep_for_bound_thinking=True),
     ),
+    old_results=OldResults.STUB,
+    markers="planner",
 )

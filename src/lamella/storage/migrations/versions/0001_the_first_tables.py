@@ -168,6 +168,7 @@ def upgrade() -> None:
         sa.Column("tokens", sa.Integer(), nullable=False),
         sa.Column("sent_at", sa.String(), nullable=True),
         sa.Column("timezone", sa.String(), nullable=True),
+        sa.Column("dynamic", sa.Text(), nullable=True),
         sa.Column("input_tokens", sa.Integer(), nullable=True),
         sa.Column("cache_read_tokens", sa.Integer(), nullable=True),
         sa.Column("cache_write_5m_tokens", sa.Integer(), nullable=True),
