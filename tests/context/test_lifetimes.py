@@ -49,4 +49,9 @@ def test_the_table_says_the_same() -> None:
     assert LAYOUTS["lamella"] is LAMELLA
     for first, second in pairwise(LAMELLA.slots):
         assert (ZONES[first.zone], RANK[first.lifetime]) <= (ZONES[second.zone], RANK[second.lifetime])
-    assert [slot.kind for slot in LAMELLA.of_zone(Zone.TURN)] == [Kind.FILES, Kind.USER, Kind.STEP]
+    assert [slot.kind for slot in LAMELLA.of_zone(Zone.TURN)] == [
+        Kind.FILES,
+        Kind.USER,
+        Kind.DYNAMIC,
+        Kind.STEP,
+    ]
