@@ -7,7 +7,7 @@ from typing import Any, assert_never
 
 from lamella.core.json import Json, JsonObject, decode_object
 from lamella.core.messages import Part, Reasoning, Text, ToolCall, ToolResult
-from lamella.core.prompt import Kind, Level, Segment, WireBlock, WireRequest
+from lamella.core.prompt import Level, Segment, WireBlock, WireRequest
 from lamella.llm.call_ids import wire_call_id, wire_tool_name
 
 LONGEST_CALL_ID = 64
@@ -54,7 +54,7 @@ def blocks_of(segment: Segment) -> Iterator[WireBlock]:
         }
         yield WireBlock.of("tools", "tool", value, segment.id, markable=True)
     for message in segment.messages:
-        level: Level = "system" if segment.kind is Kind.SYSTEM else "messages"
+        level: Level = "system" if message.role == "system" else "messages"
         role = "user" if message.role == "tool" else message.role
         for part in message.parts:
             markable = not isinstance(part, Reasoning)
