@@ -24,7 +24,7 @@ class _Announcement(msgspec.Struct):
 
 
 class Simulator:
-    """The simulator's process; it ends with ours, however ours ends."""
+    """The simulator's process; it ends with ours, however ours ends, and never before: Ctrl-C does not reach it."""
 
     def __init__(self, *arguments: str) -> None:
         self._arguments = arguments
@@ -44,6 +44,7 @@ class Simulator:
             stdin=PIPE,
             stdout=PIPE,
             stderr=DEVNULL,
+            start_new_session=True,
         )
         assert self._process.stdout is not None
         try:
@@ -56,10 +57,10 @@ class Simulator:
         return self.url
 
     async def close(self) -> None:
-        """End the process."""
+        """End the process; nothing in it needs saving."""
         process, self._process = self._process, None
         if process is not None and process.returncode is None:
-            process.terminate()
+            process.kill()
             await process.wait()
 
 

@@ -1,0 +1,49 @@
+"""What a process keeps of turns that have ended: nothing that grows with their number."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import Counter
+
+import pytest
+
+from lamella.app.app import LOCAL_OWNER, App
+from lamella.chat import Mailbox, Message
+from lamella.core.packets import Packet
+from lamella.engine.bus import MemoryBus
+from lamella.engine.citations import CitationWatch
+from lamella.engine.container import StateContainer
+from lamella.engine.journal import TurnLog
+from lamella.engine.loop import TurnInput
+from lamella.engine.scripted import ScriptedModel, saying
+
+pytestmark = pytest.mark.anyio
+
+CONVERSATIONS, TURNS = 20, 10
+
+
+def living() -> Counter[str]:
+    """How many objects of the engine's own classes there are, and tasks."""
+    gc.collect()
+    kept = (Mailbox, MemoryBus, TurnLog, TurnInput, StateContainer, CitationWatch, asyncio.Task, Packet)
+    return Counter(type(item).__qualname__ for item in gc.get_objects() if isinstance(item, kept))
+
+
+async def test_ended_turns_are_dropped(app: App, model: ScriptedModel) -> None:
+    async def talk() -> None:
+        conversation = await app.create_conversation(LOCAL_OWNER)
+        for number in range(TURNS):
+            turn_id = await app.chat.send(LOCAL_OWNER, conversation.id, Message(f"Question {number}"))
+            async for _ in app.chat.stream(LOCAL_OWNER, turn_id):
+                pass
+
+    model.then(*(saying("An answer.") for _ in range(TURNS * (CONVERSATIONS + 1))))
+    await talk()
+    await asyncio.sleep(0.1)
+    before = living()
+    await asyncio.gather(*(talk() for _ in range(CONVERSATIONS)))
+    await asyncio.sleep(0.1)
+    after = living()
+    assert len(model.requests) == TURNS * (CONVERSATIONS + 1)
+    assert after - before == Counter()

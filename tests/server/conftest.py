@@ -1,0 +1,40 @@
+"""A server over a scripted model."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from lamella.app.app import App
+from lamella.engine.scripted import ScriptedModel, ScriptedModels
+from lamella.server.testing import Client, served
+from lamella.settings import read_settings
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def model() -> ScriptedModel:
+    return ScriptedModel()
+
+
+@pytest.fixture
+async def scripted(model: ScriptedModel, tmp_path: Path, anyio_backend: str) -> AsyncIterator[tuple[App, Client]]:
+    """A server whose model follows a script."""
+    async with served(read_settings(data=tmp_path), models=ScriptedModels(model)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def app(scripted: tuple[App, Client]) -> App:
+    return scripted[0]
+
+
+@pytest.fixture
+def client(scripted: tuple[App, Client]) -> Client:
+    return scripted[1]
