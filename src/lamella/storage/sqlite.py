@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from lamella.core.errors import ConfigurationError, StoreFailed
+from lamella.storage.connection import QuickConnection, connect
 from lamella.storage.database import Database
 
 _BUSY_MS = 5_000
@@ -44,7 +45,9 @@ def sqlite_engine(url: URL, *, writes: bool, foreign_keys: bool = True) -> Async
     if path.is_dir():
         raise StoreFailed(f"{path} is a folder, not a database file.", hint="Name a file in it.")
     size = 1 if writes else _READERS
-    engine = create_async_engine(url, pool_size=size, max_overflow=0, connect_args={"timeout": _BUSY_MS / 1000})
+    engine = create_async_engine(
+        url, pool_size=size, max_overflow=0, async_creator=lambda: connect(str(path), _BUSY_MS / 1000)
+    )
     settings = [
         "PRAGMA journal_mode = WAL",
         "PRAGMA synchronous = NORMAL",
@@ -56,8 +59,6 @@ def sqlite_engine(url: URL, *, writes: bool, foreign_keys: bool = True) -> Async
     def connected(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
         with ExitStack() as undo:
             undo.callback(connection.close)
-            # The driver must not begin transactions by itself: `begun` says when and how.
-            connection.isolation_level = None
             cursor = connection.cursor()
             for setting in settings:
                 cursor.execute(setting)
@@ -65,7 +66,9 @@ def sqlite_engine(url: URL, *, writes: bool, foreign_keys: bool = True) -> Async
             undo.pop_all()
 
     def begun(connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        driver = connection.connection.driver_connection
+        assert isinstance(driver, QuickConnection)
+        driver.begin("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     event.listen(engine.sync_engine, "connect", connected)
     event.listen(engine.sync_engine, "begin", begun)
