@@ -131,10 +131,10 @@ class Chat:
                 raise
 
     async def _begin_in(self, box: Mailbox, caller: Caller, new: NewTurn) -> None:
-        conversation = await self._services.store.conversation(caller, new.conversation_id)
-        if conversation.running_turn is not None:
-            raise _in_progress(conversation.running_turn)
-        if box.turn is not None:
+        if box.turn is not None and not box.turn.done():
+            conversation = await self._services.store.conversation(caller, new.conversation_id)
+            if conversation.running_turn is not None:
+                raise _in_progress(conversation.running_turn)
             await asyncio.wait({box.turn})
         begun = await self._engine.begin(caller, new)
         box.turn = self._track(self._run(box, begun))
@@ -187,6 +187,8 @@ class Chat:
 
     async def follow(self, caller: Caller, turn_id: str, after: int = 0) -> AsyncIterator[Batch]:
         """As `stream`, but raises at once what keeps the turn from being read."""
+        if self._journal.owner(turn_id) == caller.user_id and self._bus.is_live(turn_id):
+            return self._bus.follow(turn_id, after)
         turn = await self._services.store.turn(caller, turn_id)
         if self._bus.is_live(turn_id):
             return self._bus.follow(turn_id, after)

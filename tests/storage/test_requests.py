@@ -147,6 +147,17 @@ async def test_the_last_bill_is_that_of_the_newest_request(begun: SqlStore) -> N
     assert (found.request_id, found.local_tokens, found.usage) == ("req_a", 80, USAGE)
 
 
+async def test_a_beginning_is_what_the_single_verbs_give(begun: SqlStore) -> None:
+    await begun.record_request(ANN, replace(new_request(record()), decisions=[admission()]))
+    await begun.finish_turn(ANN, turn_end(requests=[RequestEnd("req_1", USAGE, 1.0)]))
+    found = await begun.beginning(ANN, "conv_1", "m-1")
+    assert found.conversation == await begun.conversation(ANN, "conv_1")
+    assert found.path == await begun.path(ANN, "conv_1") != ()
+    assert found.decisions == await begun.decisions(ANN, "conv_1") != ()
+    assert found.last_bill == await begun.last_bill(ANN, "conv_1", "m-1") is not None
+    assert (await begun.beginning(ANN, "conv_1", "m-2")).last_bill is None
+
+
 async def test_missing_blocks_are_an_error(begun: SqlStore) -> None:
     await begun.record_request(ANN, replace(new_request(record()), blocks=blocks([1])))
     with pytest.raises(StoreFailed, match="damaged"):

@@ -45,6 +45,7 @@ BY_ID: dict[str, Call] = {
     "delete_conversation": lambda store, caller: store.delete_conversation(caller, "conv_1"),
     "file": lambda store, caller: store.file(caller, "file_1"),
     "file_text": lambda store, caller: store.file_text(caller, "file_1"),
+    "beginning": lambda store, caller: store.beginning(caller, "conv_1", "m-1"),
     "begin_turn": lambda store, caller: store.begin_turn(caller, new_turn("turn_2"), NOON),
     "path": lambda store, caller: store.path(caller, "conv_1"),
     "turn": lambda store, caller: store.turn(caller, "turn_1"),

@@ -13,6 +13,7 @@ from lamella.core.messages import Turn
 from lamella.core.models import ModelFacts
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 from lamella.core.records import (
+    Beginning,
     Caller,
     Conversation,
     ConversationChange,
@@ -111,6 +112,10 @@ class Store(Protocol):
 
     async def file_text(self, caller: Caller, file_id: str) -> str | None:
         """The extracted text, None when there is none."""
+        ...
+
+    async def beginning(self, caller: Caller, conversation_id: str, model: str) -> Beginning:
+        """What a turn of `model` begins from: conversation, path, decisions and last bill in one transaction."""
         ...
 
     async def begin_turn(self, caller: Caller, turn: NewTurn, at: datetime) -> Turn:

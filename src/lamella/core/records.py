@@ -9,7 +9,7 @@ from typing import Generic, Literal, TypeVar
 
 from lamella.core.decisions import Decision
 from lamella.core.json import JsonObject
-from lamella.core.messages import Attachment, Step, TurnStatus
+from lamella.core.messages import Attachment, Step, Turn, TurnStatus
 from lamella.core.prompt import Level, ToolSpec
 from lamella.core.tokens import Usage
 
@@ -239,6 +239,16 @@ class StoredDecision:
     id: str
     at: datetime
     decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a turn begins from: its conversation, the path so far, the decisions and the newest bill, of one moment."""
+
+    conversation: Conversation
+    path: tuple[Turn, ...]
+    decisions: tuple[StoredDecision, ...]
+    last_bill: LastBill | None
 
 
 @dataclass(frozen=True, slots=True)

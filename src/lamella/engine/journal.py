@@ -63,6 +63,11 @@ class Journal:
         self._logs[turn_id] = TurnLog(owner, turn_id)
         self._bus.open(turn_id)
 
+    def owner(self, turn_id: str) -> str | None:
+        """Whose turn this is, while it runs here."""
+        turn = self._logs.get(turn_id)
+        return turn.owner if turn is not None else None
+
     def append(self, turn_id: str, packet: Packet) -> None:
         """Number a packet, hand it to whoever follows the turn, and keep it for the next flush."""
         turn = self._logs[turn_id]

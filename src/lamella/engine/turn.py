@@ -22,7 +22,7 @@ from lamella.core.models import ModelFacts
 from lamella.core.packets import ErrorPacket, Packet, TurnFinished, TurnStarted, TurnStopped, UsageBody
 from lamella.core.ports import ChatModel, StreamBus
 from lamella.core.prompt import Sampling
-from lamella.core.records import Caller, Conversation, NewTurn, TurnEnd
+from lamella.core.records import Caller, LastBill, NewTurn, TurnEnd
 from lamella.core.tokens import Usage
 from lamella.engine.container import StateContainer
 from lamella.engine.journal import Journal
@@ -127,13 +127,12 @@ class TurnEngine:
 
         Raises a `CallerError` when it can't; then nothing is stored.
         """
-        conversation = await self._services.store.conversation(caller, new.conversation_id)
-        layout, policy = layout_named(conversation.layout), policy_named(conversation.marker_policy)
         opened = await self._models.open(new.model)
-        history = await self._services.store.path(caller, conversation.id)
-        stored = await self._services.store.decisions(caller, conversation.id)
-        decisions = tuple(s.decision for s in stored)
-        run_input = await self._run_input(caller, conversation, opened, new.id)
+        found = await self._services.store.beginning(caller, new.conversation_id, opened.model.facts.name)
+        conversation = found.conversation
+        layout, policy = layout_named(conversation.layout), policy_named(conversation.marker_policy)
+        decisions = tuple(s.decision for s in found.decisions)
+        run_input = self._run_input(opened, found.last_bill, new.id)
         line = self._lines.get((conversation.id, opened.account, opened.model.facts.name))
         user = UserMessage(new.user_message_id, new.text, new.sent_at, new.timezone, new.tokens, dynamic=new.dynamic)
         context = ContextInput(
@@ -142,7 +141,7 @@ class TurnEngine:
             sampling=run_input.sampling,
             system=conversation.system_prompt,
             tools=conversation.tools,
-            history=history,
+            history=found.path,
             turn=Turn(new.id, user),
             decisions=decisions,
             calibration=run_input.calibration,
@@ -158,7 +157,7 @@ class TurnEngine:
         turn_input = TurnInput(
             caller=caller,
             conversation=conversation,
-            history=history,
+            history=found.path,
             turn=turn,
             decisions=decisions,
             layout=layout,
@@ -168,9 +167,8 @@ class TurnEngine:
         run = Run(new.run_id, run_input, StateContainer(self._services.counter), line)
         return Begun(turn_input, (run,))
 
-    async def _run_input(self, caller: Caller, conversation: Conversation, opened: OpenModel, turn_id: str) -> RunInput:
+    def _run_input(self, opened: OpenModel, last: LastBill | None, turn_id: str) -> RunInput:
         facts = opened.model.facts
-        last = await self._services.store.last_bill(caller, conversation.id, facts.name)
         calibration = facts.token_factor
         if last is not None and last.local_tokens:
             calibration = min(max(last.usage.input / last.local_tokens, 0.5), 4.0)

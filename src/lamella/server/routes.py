@@ -41,12 +41,12 @@ LAST_PACKET = 2**53
 router = APIRouter(prefix=PREFIX)
 
 
-def _app(request: Request) -> App:
+async def _app(request: Request) -> App:
     app: App = request.app.state.lamella
     return app
 
 
-def _caller(request: Request) -> Caller:
+async def _caller(request: Request) -> Caller:
     caller: Caller = request.app.state.identify(request)
     return caller
 

@@ -35,6 +35,18 @@ async def find_conversation(
     return conversation_of(row)
 
 
+async def find_decisions(
+    connection: AsyncConnection, caller: Caller, conversation_id: str
+) -> tuple[StoredDecision, ...]:
+    """Everything that was decided for a conversation, oldest first."""
+    query = (
+        select(decisions)
+        .where(decisions.c.conversation_id == conversation_id, decisions.c.owner == caller.user_id)
+        .order_by(decisions.c.at, decisions.c.id)
+    )
+    return tuple(map(decision_of, (await connection.execute(query)).mappings()))
+
+
 class ConversationVerbs(Verbs):
     """The verbs of `Store` about conversations and decisions."""
 
@@ -110,12 +122,6 @@ class ConversationVerbs(Verbs):
     @uninterrupted
     async def decisions(self, caller: Caller, conversation_id: str) -> tuple[StoredDecision, ...]:
         """Everything that was decided for a conversation, oldest first."""
-        query = (
-            select(decisions)
-            .where(decisions.c.conversation_id == conversation_id, decisions.c.owner == caller.user_id)
-            .order_by(decisions.c.at, decisions.c.id)
-        )
         async with self._database.reading() as connection:
             await find_conversation(connection, caller, conversation_id)
-            rows = (await connection.execute(query)).mappings().all()
-        return tuple(map(decision_of, rows))
+            return await find_decisions(connection, caller, conversation_id)

@@ -86,6 +86,25 @@ async def _starting_point(
     return request.base, request.shared, row["depth"] + 1
 
 
+async def find_last_bill(
+    connection: AsyncConnection, caller: Caller, conversation_id: str, model: str
+) -> LastBill | None:
+    """What the newest billed request of a conversation to a model was billed."""
+    query = (
+        select(requests.c.id, requests.c.local_tokens, *(requests.c[column] for column in USAGE_COLUMNS))
+        .where(
+            requests.c.conversation_id == conversation_id,
+            requests.c.owner == caller.user_id,
+            requests.c.model == model,
+            requests.c.input_tokens > 0,
+        )
+        .order_by(requests.c.at.desc(), requests.c.id.desc())
+        .limit(1)
+    )
+    row = (await connection.execute(query)).mappings().one_or_none()
+    return None if row is None else LastBill(row["id"], row["local_tokens"], usage_of(row))
+
+
 class RequestVerbs(Verbs):
     """The verbs of `Store` about requests."""
 
@@ -126,21 +145,9 @@ class RequestVerbs(Verbs):
     @uninterrupted
     async def last_bill(self, caller: Caller, conversation_id: str, model: str) -> LastBill | None:
         """What the newest billed request of a conversation to a model was billed."""
-        query = (
-            select(requests.c.id, requests.c.local_tokens, *(requests.c[column] for column in USAGE_COLUMNS))
-            .where(
-                requests.c.conversation_id == conversation_id,
-                requests.c.owner == caller.user_id,
-                requests.c.model == model,
-                requests.c.input_tokens > 0,
-            )
-            .order_by(requests.c.at.desc(), requests.c.id.desc())
-            .limit(1)
-        )
         async with self._database.reading() as connection:
             await find_conversation(connection, caller, conversation_id)
-            row = (await connection.execute(query)).mappings().one_or_none()
-            return None if row is None else LastBill(row["id"], row["local_tokens"], usage_of(row))
+            return await find_last_bill(connection, caller, conversation_id, model)
 
     @uninterrupted
     async def blocks(self, caller: Caller, request_id: str) -> tuple[StoredBlock, ...]:

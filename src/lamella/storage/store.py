@@ -8,6 +8,7 @@ from types import TracebackType
 from lamella.core.clock import SystemClock
 from lamella.core.ids import Ids, RandomIds
 from lamella.core.ports import Store
+from lamella.storage.beginnings import BeginningVerbs
 from lamella.storage.conversations import ConversationVerbs
 from lamella.storage.files import FileVerbs
 from lamella.storage.journal import JournalVerbs
@@ -18,7 +19,7 @@ from lamella.storage.sqlite import sqlite_database, sqlite_url
 from lamella.storage.turns import TurnVerbs
 
 
-class SqlStore(ConversationVerbs, FileVerbs, TurnVerbs, RequestVerbs, JournalVerbs, KeyVerbs):
+class SqlStore(ConversationVerbs, FileVerbs, TurnVerbs, RequestVerbs, BeginningVerbs, JournalVerbs, KeyVerbs):
     """The store; `ids` names the decisions. Closing it, or leaving its block, closes the database."""
 
     async def __aenter__(self) -> SqlStore:

@@ -209,6 +209,24 @@ async def _end_requests(
     }
 
 
+async def find_path(connection: AsyncConnection, caller: Caller, conversation: Conversation) -> tuple[Turn, ...]:
+    """The turns from the first to the head, canonical, the running one included."""
+    if conversation.head is None:
+        return ()
+    line = _line(caller, conversation.head)
+    query = (
+        select(*_MESSAGE, line.c.status)
+        .join(line, line.c.id == messages.c.turn_id)
+        .where(messages.c.owner == caller.user_id)
+        .order_by(line.c.depth.desc(), messages.c.seq)
+    )
+    by_turn = _by_turn((await connection.execute(query)).mappings().all())
+    attached = await _attachments(connection, caller, select(line.c.id))
+    if conversation.head not in by_turn:
+        raise damaged(f"conversation {conversation.id}", "its turns are missing")
+    return tuple(turn_of(turn_id, rows[0]["status"], rows, attached) for turn_id, rows in by_turn.items())
+
+
 class TurnVerbs(Verbs):
     """The verbs of `Store` about turns."""
 
@@ -253,20 +271,7 @@ class TurnVerbs(Verbs):
         """The turns from the first to the head, canonical, the running one included."""
         async with self._database.reading() as connection:
             conversation = await find_conversation(connection, caller, conversation_id)
-            if conversation.head is None:
-                return ()
-            line = _line(caller, conversation.head)
-            query = (
-                select(*_MESSAGE, line.c.status)
-                .join(line, line.c.id == messages.c.turn_id)
-                .where(messages.c.owner == caller.user_id)
-                .order_by(line.c.depth.desc(), messages.c.seq)
-            )
-            by_turn = _by_turn((await connection.execute(query)).mappings().all())
-            attached = await _attachments(connection, caller, select(line.c.id))
-        if conversation.head not in by_turn:
-            raise damaged(f"conversation {conversation_id}", "its turns are missing")
-        return tuple(turn_of(turn_id, rows[0]["status"], rows, attached) for turn_id, rows in by_turn.items())
+            return await find_path(connection, caller, conversation)
 
     @uninterrupted
     async def turn(self, caller: Caller, turn_id: str) -> TurnRecord:
