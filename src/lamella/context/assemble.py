@@ -1,6 +1,6 @@
 """`assemble`: the window of one request, as a pure function of stored data (SPEC X-PURE, DESIGN 3).
 
-ContextInput ──admit──▶ which files are included ──render by the layout's slots──▶ segments ──▶ Prompt
+ContextInput ──render by the layout's slots──▶ segments ──admit the files that fit, render again──▶ Prompt
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lamella.context.admission import MARGIN, Admission, admit
+from lamella.context.admission import NOTHING_NEW, Admission, admit, usable
+from lamella.context.documents import key_of
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout, Slot
 from lamella.context.render import RenderedTurn, Renderer, Standing, View, pruned_steps
@@ -50,28 +51,46 @@ def assemble(context: ContextInput, layout: Layout, previous: Assembled | None =
     Raises `ContextLengthExceeded` when it does not fit although every file is only listed that may be. `previous`, an
     earlier assembly, saves work and changes nothing.
     """
-    admission = admit(context, layout)
-    fixed = _fixed(context, layout, admission)
-    rendered = _turns(context, layout, admission, _standing(fixed), previous)
-    trailing, after = _trailing(context, layout, rendered[-1].after)
-    segments = (*fixed, *(segment for turn in rendered for segment in turn.segments), *trailing)
-    local = sum(segment.tokens for segment in segments)
-    estimate = round(local * context.calibration)
-    _must_fit(estimate, context)
+    known = previous.rendered if previous and (previous.layout, previous.model) == (layout, context.model) else ()
+    admission = admit(context, layout, NOTHING_NEW)
+    window = _window(context, layout, admission, known)
+    _must_fit(window.local, context)
+    if admission.decisions:
+        admission = admit(context, layout, usable(context) - window.local)
+        window = _window(context, layout, admission, window.rendered)
     return Assembled(
-        prompt=Prompt(context.model.name, segments, _sampling(context, layout)),
+        prompt=Prompt(context.model.name, window.segments, _sampling(context, layout)),
         report=Report(
-            local=local,
-            estimate=estimate,
+            local=window.local,
+            estimate=int(window.local * context.calibration),
             budget=context.budget,
-            durable=after.durable,
+            durable=window.durable,
             notes=_notes(context, admission),
         ),
         decisions=admission.decisions,
         layout=layout,
         model=context.model,
-        rendered=rendered,
+        rendered=window.rendered,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """All segments in order; `local` are their tokens, `durable` is the fingerprint of what stays."""
+
+    segments: tuple[Segment, ...]
+    rendered: tuple[RenderedTurn, ...]
+    local: int
+    durable: str
+
+
+def _window(context: ContextInput, layout: Layout, admission: Admission, known: tuple[RenderedTurn, ...]) -> _Window:
+    """The window with the files that are admitted; `known` are turns as they were rendered before."""
+    fixed = _fixed(context, layout, admission)
+    rendered = _turns(context, layout, admission, _standing(fixed), known)
+    trailing, after = _trailing(context, layout, rendered[-1].after)
+    segments = (*fixed, *(segment for turn in rendered for segment in turn.segments), *trailing)
+    return _Window(segments, rendered, sum(segment.tokens for segment in segments), after.durable)
 
 
 def _sampling(context: ContextInput, layout: Layout) -> Sampling:
@@ -129,11 +148,14 @@ def _standing(fixed: Sequence[Segment]) -> Standing:
 
 
 def _turns(
-    context: ContextInput, layout: Layout, admission: Admission, start: Standing, previous: Assembled | None
+    context: ContextInput,
+    layout: Layout,
+    admission: Admission,
+    start: Standing,
+    known: tuple[RenderedTurn, ...],
 ) -> tuple[RenderedTurn, ...]:
     renderer = Renderer(layout, context.model)
     view = View(admission.listed, pruned_steps(context.history, _boundary(context)))
-    known = previous.rendered if previous and (previous.layout, previous.model) == (layout, context.model) else ()
     rendered: list[RenderedTurn] = []
     standing = start
     for index, turn in enumerate(context.history):
@@ -177,9 +199,10 @@ def _trailing(context: ContextInput, layout: Layout, standing: Standing) -> tupl
     return Renderer(layout, context.model).trailing_reminder(context.turn, context.reminder, standing)
 
 
-def _must_fit(estimate: int, context: ContextInput) -> None:
-    if estimate * (1 + MARGIN) <= context.budget:
+def _must_fit(local: int, context: ContextInput) -> None:
+    if local <= usable(context):
         return
+    estimate = int(local * context.calibration)
     message = f"This request has about {estimate:,} tokens; {context.model.name} takes {context.budget:,} here."
     if context.history and context.turn.user.tokens * 2 < context.budget:
         hint = "Start a new conversation, or choose a model with a larger window."
@@ -194,13 +217,13 @@ def _notes(context: ContextInput, admission: Admission) -> tuple[SegmentNote, ..
         SegmentNote(f"{turn.id}/files", f"“{attachment.title}” is listed, not included")
         for turn in (*context.history, context.turn)
         for attachment in turn.user.attachments
-        if attachment.file_id in admission.listed
+        if key_of(attachment) in admission.listed
     ]
     project = context.project
     if project is not None and admission.project_absent:
         notes.append(SegmentNote(project.id, f"the project “{project.name}” does not fit and is not included"))
     elif project is not None:
-        listed = [file for file in project.files if file.file_id in admission.listed]
+        listed = [file for file in project.files if key_of(file) in admission.listed]
         notes += [SegmentNote(project.id, f"“{file.title}” is listed, not included") for file in listed]
     return tuple(notes)
 

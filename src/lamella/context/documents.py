@@ -43,6 +43,11 @@ def documents_json(documents: Sequence[Document]) -> str:
     return f'{{"documents": [\n{lines}\n]}}'
 
 
+def key_of(attachment: Attachment) -> str:
+    """What tells a document from another one of the same file: a file can be attached more than once."""
+    return f"{attachment.file_id}#{attachment.document}"
+
+
 def of_attachment(attachment: Attachment, *, included: bool) -> Document:
     """The document that an attachment is in the window."""
     if attachment.text is None:
@@ -61,9 +66,9 @@ def of_attachment(attachment: Attachment, *, included: bool) -> Document:
 
 
 def files_message(attachments: Sequence[Attachment], listed: Set[str]) -> str:
-    """The text of one turn's files; those whose id is in `listed` come without their text."""
+    """The text of one turn's files; those whose key is in `listed` come without their text."""
     documents = [
-        of_attachment(attachment, included=attachment.text is not None and attachment.file_id not in listed)
+        of_attachment(attachment, included=attachment.text is not None and key_of(attachment) not in listed)
         for attachment in attachments
     ]
     return f"{PREFIX}\n{documents_json(documents)}"

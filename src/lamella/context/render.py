@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from lamella.context.documents import key_of
 from lamella.context.layout import Layout, OldResults, Slot
 from lamella.context.segments import (
     dynamic_segment,
@@ -49,7 +50,7 @@ class View:
 
     def of(self, turn: Turn) -> View:
         """What of the view concerns one turn."""
-        files = frozenset(a.file_id for a in turn.user.attachments)
+        files = frozenset(key_of(attachment) for attachment in turn.user.attachments)
         return View(self.listed & files, self.pruned & frozenset(step.id for step in turn.steps))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import assert_never
 
-from lamella.context.documents import files_message
+from lamella.context.documents import files_message, key_of
 from lamella.context.moments import date_line, time_suffix
 from lamella.core.agents import Agent, Project, Summary
 from lamella.core.json import digest, encode
@@ -66,7 +66,7 @@ def files_segment(turn: Turn, listed: Set[str], zone: Zone) -> Segment:
     """All files of a turn: one user message before the user's own (SPEC O3, O6)."""
     attachments = turn.user.attachments
     messages = (PromptMessage("user", (Text(files_message(attachments, listed)),)),)
-    included = [a for a in attachments if a.text is not None and a.file_id not in listed]
+    included = [a for a in attachments if a.text is not None and key_of(a) not in listed]
     return Segment(
         id=f"{turn.id}/files",
         kind=Kind.FILES,
@@ -234,11 +234,16 @@ def project_segment(project: Project, listed: Set[str], zone: Zone, lifetime: Li
         parts.append(files_message(project.files, listed))
     if not parts:
         return None
-    included = [file for file in project.files if file.text is not None and file.file_id not in listed]
-    tokens = sum(file.tokens for file in included) + 40 * len(project.files) + len(project.instructions) // 4
+    tokens = project_tokens(project, listed)
     labels = ("user", f"Project {project.name}", "P")
     text = "\n\n".join(parts)
     return _text_segment(project.id, Kind.PROJECT, "user", text, tokens, zone=zone, lifetime=lifetime, labels=labels)
+
+
+def project_tokens(project: Project, listed: Set[str]) -> int:
+    """Local tokens of a project in the window."""
+    included = [file for file in project.files if file.text is not None and key_of(file) not in listed]
+    return sum(file.tokens for file in included) + 40 * len(project.files) + len(project.instructions) // 4
 
 
 def summary_segment(summary: Summary) -> Segment:

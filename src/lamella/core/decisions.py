@@ -11,7 +11,7 @@ class DecisionKind(StrEnum):
     """What was decided."""
 
     ADMISSION = "admission"
-    """Whether a file's text is in the window of a model, or only listed. Subject: `FILE_ID@MODEL`."""
+    """Whether a file's text is in the window of a model, or only listed. Subject: `FILE_ID#DOCUMENT@MODEL`."""
 
     PROJECT = "project"
     """Whether a project's files are in the window of a model as one block. Subject: `PROJECT_ID@MODEL`."""
