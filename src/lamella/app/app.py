@@ -133,15 +133,17 @@ class Core:
     services: Services
 
 
-def build_core(
-    store: Store, models: ModelSource, tools: Sequence[Tool], settings: EngineSettings, clock: Clock, ids: Ids
-) -> Core:
+def build_core(services: Services, models: ModelSource, settings: EngineSettings) -> Core:
     """Wire the turn engine."""
-    services = Services(store, clock, ids, ApproximateCounter(), Registry(tools), Ledger())
     bus = MemoryBus()
-    journal = Journal(store, bus, clock)
+    journal = Journal(services.store, bus, services.clock)
     engine = TurnEngine(services, models, journal, bus, settings)
     return Core(Chat(engine, services, journal, bus), services)
+
+
+def build_services(store: Store, tools: Sequence[Tool], clock: Clock, ids: Ids) -> Services:
+    """What the engine needs, with a ledger of its own."""
+    return Services(store, clock, ids, ApproximateCounter(), Registry(tools), Ledger())
 
 
 def database_path(data: Path) -> Path:
@@ -176,7 +178,7 @@ async def open_app(
         stack.push_async_callback(models.close)
         models.facts(models.default)
         engine = engine_settings(settings, headers)
-        core = build_core(store, models, tools, engine, clock, ids)
+        core = build_core(build_services(store, tools, clock, ids), models, engine)
         uploads = FolderFileStore(settings.data / "files")
         await uploads.sweep(await store.file_ids())
         extractor = ProcessExtractor(ExtractionLimits(max_bytes=settings.max_upload_bytes))

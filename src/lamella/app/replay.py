@@ -11,30 +11,35 @@ from pathlib import Path
 
 import httpx2
 
-from lamella.app.app import Core, build_core
+from lamella.app.app import Core, build_core, build_services
 from lamella.app.bound import BilledRequest, lower_bound
 from lamella.app.demonstration import Simulator
 from lamella.app.providers import DEFAULT_MODELS, Endpoint, adapter, load_adapter
 from lamella.app.trace import Trace, TraceCall, TraceStep, TraceTurn
 from lamella.chat import Message
 from lamella.core import deltas
+from lamella.core.agents import Agent, Project
 from lamella.core.clock import VirtualClock
 from lamella.core.counting import ApproximateCounter
 from lamella.core.deltas import Delta
 from lamella.core.errors import InvalidRequest, ToolFailed
 from lamella.core.ids import CountingIds
 from lamella.core.json import Json, encode
+from lamella.core.messages import Attachment
 from lamella.core.models import ModelFacts
 from lamella.core.ports import ChatModel, Store
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, ToolSpec, WireBlock, Wired, WireRequest
 from lamella.core.records import Caller, Conversation, File, RequestRecord
 from lamella.core.tokens import Usage
+from lamella.engine.surroundings import Surroundings
 from lamella.engine.turn import EngineSettings, OpenModel, layout_named
 from lamella.llm.model_table import ModelTable
 from lamella.storage.store import open_store
 from lamella.tools.tool import Invocation, ToolKind, ToolScope
 
 OWNER = Caller("user_replay")
+PROJECT_DOCUMENTS = 1000
+"""The documents of a trace's project are numbered from here, those of its turns from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +221,16 @@ class _StagedTool:
         return recorded.result
 
 
+class _Staged:
+    """The agent and the project of the trace."""
+
+    def __init__(self, found: Surroundings) -> None:
+        self._found = found
+
+    async def of(self, caller: Caller, conversation: Conversation) -> Surroundings:
+        return self._found
+
+
 class _OneModel:
     """A `ModelSource` of one model."""
 
@@ -318,8 +333,29 @@ async def _core(
         reminders=(asked.reminder,) if asked.reminder else (),
         headers=stage.headers,
     )
-    core = build_core(store, _OneModel(model), tools, settings, stage.clock, CountingIds())
+    services = build_services(store, tools, stage.clock, CountingIds())
+    core = build_core(replace(services, surroundings=_Staged(_surroundings(trace))), _OneModel(model), settings)
     return core, core.services.registry.specs()
+
+
+def _surroundings(trace: Trace) -> Surroundings:
+    agent, project = trace.agent, trace.project
+    files = tuple(
+        Attachment(
+            file_id=f"file_project_{number}",
+            document=PROJECT_DOCUMENTS + number,
+            title=file.name,
+            media_type=file.media_type,
+            size=len(file.text.encode()),
+            tokens=ApproximateCounter().count(file.text),
+            text=file.text,
+        )
+        for number, file in enumerate(project.files if project else [], 1)
+    )
+    return Surroundings(
+        Agent("agent_trace", agent.name, agent.prompt, agent.reminder, agent.replaces_system) if agent else None,
+        Project("proj_trace", project.name, project.instructions, files) if project else None,
+    )
 
 
 def _effort(trace: Trace, facts: ModelFacts) -> str | None:

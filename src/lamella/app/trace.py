@@ -12,7 +12,7 @@ from lamella.core.errors import InvalidRequest
 from lamella.core.json import Json
 
 _LATER = {
-    "trace": {"users", "knowledge_bases", "fault_seed", "side", "agent", "project"},
+    "trace": {"users", "knowledge_bases", "fault_seed", "side"},
     "turn": {"id", "parent", "edit_of", "regenerate", "as", "models", "runs", "layout", "effort", "prefer", "stop"}
     | {"disconnect_after", "do"},
     "call": {"rich", "expanded_queries"},
@@ -122,6 +122,23 @@ class TraceTurn(msgspec.Struct, forbid_unknown_fields=True):
     timezone: str | None = None
 
 
+class TraceAgent(msgspec.Struct, forbid_unknown_fields=True):
+    """A custom agent."""
+
+    prompt: str
+    name: str = "agent"
+    replaces_system: bool = False
+    reminder: str = ""
+
+
+class TraceProject(msgspec.Struct, forbid_unknown_fields=True):
+    """A project with its files."""
+
+    files: list[TraceFile] = []
+    instructions: str = ""
+    name: str = "project"
+
+
 class TraceAccount(msgspec.Struct, forbid_unknown_fields=True):
     """The account at the provider: which one, and whether it enforces the prefix check of thinking."""
 
@@ -152,6 +169,8 @@ class Trace(msgspec.Struct, forbid_unknown_fields=True):
     settings: TraceSettings = msgspec.field(default_factory=TraceSettings)
     system: str = ""
     tools: list[TraceTool] = []
+    agent: TraceAgent | None = None
+    project: TraceProject | None = None
     account: TraceAccount = msgspec.field(default_factory=TraceAccount)
 
 

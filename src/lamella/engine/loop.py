@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from lamella.cache.ledger import Ledger
 from lamella.cache.plan import MarkerPolicy, note_billed, note_written
@@ -32,6 +32,7 @@ from lamella.engine.emitter import Emitter
 from lamella.engine.reminders import merged, of_agent, searched
 from lamella.engine.request import Identity, Line, Prepared, new_request, next_line, prepare
 from lamella.engine.step import ShownBlocks, run_step
+from lamella.engine.surroundings import NoSurroundings, SurroundingsSource
 from lamella.tools.runner import ToolRunner
 from lamella.tools.tool import Registry, ToolScope
 
@@ -89,6 +90,7 @@ class Services:
     counter: TokenCounter
     registry: Registry
     ledger: Ledger
+    surroundings: SurroundingsSource = field(default_factory=NoSurroundings)
 
 
 class Loop:

@@ -132,6 +132,7 @@ class TurnEngine:
         conversation = found.conversation
         layout, policy = layout_named(conversation.layout), policy_named(conversation.marker_policy)
         decisions = tuple(s.decision for s in found.decisions)
+        around = await self._services.surroundings.of(caller, conversation)
         run_input = self._run_input(opened, found.last_bill, new.id)
         line = self._lines.get((conversation.id, opened.account, opened.model.facts.name))
         user = UserMessage(new.user_message_id, new.text, new.sent_at, new.timezone, new.tokens, dynamic=new.dynamic)
@@ -145,6 +146,8 @@ class TurnEngine:
             turn=Turn(new.id, user),
             decisions=decisions,
             calibration=run_input.calibration,
+            agent=around.agent,
+            project=around.project,
         )
         # A message that can't be sent is refused before it is stored; its files are listed where they do not fit.
         assemble(context, layout, line.assembled if line else None)
@@ -163,6 +166,8 @@ class TurnEngine:
             layout=layout,
             policy=policy,
             reminders=self._settings.reminders,
+            agent=around.agent,
+            project=around.project,
         )
         run = Run(new.run_id, run_input, StateContainer(self._services.counter), line)
         return Begun(turn_input, (run,))
