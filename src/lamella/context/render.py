@@ -13,7 +13,6 @@ from lamella.context.segments import (
     files_segment,
     notices_of,
     reminder_segment,
-    results_of,
     step_segment,
     stubs_of,
     user_segment,
@@ -38,7 +37,7 @@ class Standing:
 
     def behind(self, segment: Segment) -> Standing:
         """The standing after `segment`."""
-        return replace(self, durable=digest(self.durable.encode(), segment.digest.encode()))
+        return Standing(digest(self.durable.encode(), segment.digest.encode()), self.reminder, self.dynamic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,22 +147,22 @@ class Renderer:
                 step,
                 number,
                 out.zone,
-                self._results(step, over=over, pruned=step.id in view.pruned),
+                self._instead(step, pruned=step.id in view.pruned) if over else None,
                 with_thinking=self._thinking_of(step, out.standing),
                 lifetime=slot.lifetime if step.calls and not over else Lifetime.SESSION,
             )
             if made is not None:
                 out.add(made)
 
-    def _results(self, step: Step, *, over: bool, pruned: bool) -> tuple[ToolResult, ...]:
-        """The results as this layout shows them; those of the running turn are always whole."""
+    def _instead(self, step: Step, *, pruned: bool) -> tuple[ToolResult, ...] | None:
+        """What this layout shows instead of the results of an earlier turn; None where it shows them."""
         match self.layout.old_results:
             case OldResults.KEEP:
-                return results_of(step)
+                return None
             case OldResults.NOTICE:
-                return notices_of(step) if over else results_of(step)
+                return notices_of(step)
             case OldResults.STUB:
-                return stubs_of(step) if over and pruned else results_of(step)
+                return stubs_of(step) if pruned else None
             case _:
                 assert_never(self.layout.old_results)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from typing import assert_never
 
 from lamella.context.documents import files_message, key_of
 from lamella.context.moments import date_line, time_suffix
@@ -103,17 +102,22 @@ def user_segment(turn: Turn, number: int, zone: Zone) -> Segment:
 
 
 def step_segment(
-    step: Step, number: int, zone: Zone, results: tuple[ToolResult, ...], *, with_thinking: bool, lifetime: Lifetime
+    step: Step,
+    number: int,
+    zone: Zone,
+    instead: tuple[ToolResult, ...] | None,
+    *,
+    with_thinking: bool,
+    lifetime: Lifetime,
 ) -> Segment | None:
-    """An answer and, behind its calls, `results`; None when nothing of it can be shown to a model."""
+    """An answer and, behind its calls, its results or what is shown `instead`; None when there is nothing to show."""
     parts = sendable_parts(step, with_thinking=with_thinking)
     if not parts:
         return None
     calls = step.calls
     messages = [PromptMessage("assistant", parts)]
     if calls:
-        messages.append(PromptMessage("tool", results))
-    replaced = results != results_of(step)
+        messages.append(PromptMessage("tool", results_of(step) if instead is None else instead))
     return Segment(
         id=step.id,
         kind=Kind.STEP,
@@ -122,10 +126,8 @@ def step_segment(
         source=step.id,
         owner=f"model:{step.model}",
         label="Calls " + ", ".join(call.name for call in calls) if calls else f"Answer {number}",
-        letters=("TC tr" if replaced else "TC TR") if calls else f"A{number}",
-        tokens=(sum(len(r.content) // 4 for r in results) if replaced else 0)
-        + (step.tokens if not replaced else _said(step))
-        + 8,
+        letters=("TC TR" if instead is None else "TC tr") if calls else f"A{number}",
+        tokens=8 + (step.tokens if instead is None else _said(step) + sum(len(r.content) // 4 for r in instead)),
         digest=content_digest(messages),
         messages=tuple(messages),
     )
@@ -147,15 +149,11 @@ def sendable_parts(step: Step, *, with_thinking: bool) -> tuple[AnswerPart, ...]
 
 
 def _sendable(part: AnswerPart, with_thinking: bool) -> bool:
-    match part:
-        case Text(text):
-            return bool(text.strip())
-        case Reasoning(_, signature, redacted):
-            return with_thinking and bool(signature or redacted)
-        case ToolCall():
-            return True
-        case _:
-            assert_never(part)
+    if isinstance(part, Text):
+        return bool(part.text) and not part.text.isspace()
+    if isinstance(part, Reasoning):
+        return with_thinking and bool(part.signature or part.redacted)
+    return True
 
 
 def results_of(step: Step) -> tuple[ToolResult, ...]:
