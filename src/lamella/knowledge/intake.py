@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from hashlib import blake2b
 from pathlib import Path
 
 from lamella.core.clock import Clock
-from lamella.core.errors import InvalidRequest, PayloadTooLarge, StoreFailed
+from lamella.core.errors import InvalidRequest, NotFound, PayloadTooLarge, StoreFailed
 from lamella.core.ids import Ids
+from lamella.core.json import digest
 from lamella.core.ports import FileStore, Store
 from lamella.core.records import Caller, File
 from lamella.knowledge.extraction import Extractor
@@ -30,6 +32,14 @@ def too_large(limit: int) -> PayloadTooLarge:
     )
 
 
+class _Repeated(Exception):
+    """The upload is the repetition of one that is stored."""
+
+    def __init__(self, file_id: str) -> None:
+        super().__init__(file_id)
+        self.file_id = file_id
+
+
 class Intake:
     """Takes files in for a caller."""
 
@@ -42,16 +52,36 @@ class Intake:
         self._clock = clock
         self._ids = ids
         self._max_bytes = max_bytes
+        self._reading: set[str] = set()
 
-    async def receive(self, caller: Caller, name: str, pieces: AsyncIterator[bytes]) -> File:
+    async def receive(self, caller: Caller, name: str, pieces: AsyncIterator[bytes], key: str | None = None) -> File:
         """Store an upload and its text. A file that can't be read is stored as failed, with the reason.
 
-        Raises `PayloadTooLarge` or `InvalidRequest`; then nothing is stored.
+        With an Idempotency-Key that came before with the same file, gives that file. Raises `PayloadTooLarge`,
+        `InvalidRequest` or `IdempotencyMismatch`; then nothing is stored.
         """
         file_id = self._ids.new("file")
+        self._reading.add(file_id)
+        try:
+            return await self._receive(caller, file_id, name, pieces, key)
+        except _Repeated as known:
+            return await self._store.file(caller, known.file_id)
+        finally:
+            self._reading.discard(file_id)
+
+    async def _receive(
+        self, caller: Caller, file_id: str, name: str, pieces: AsyncIterator[bytes], key: str | None
+    ) -> File:
         async with self._uploads.receive(file_id) as path:
-            size = await self._write(path, pieces)
-            extraction = await self._extractor.extract(path, clean_name(name))
+            size, content = await self._write(path, pieces)
+            if key is not None:
+                await self._claim(caller, key, digest(name.encode(), content), file_id)
+            try:
+                extraction = await self._extractor.extract(path, clean_name(name))
+            except BaseException:
+                if key is not None:
+                    await asyncio.shield(self._store.release_key(caller, key))
+                raise
         ready = extraction.status == "ready"
         file = File(
             id=file_id,
@@ -68,14 +98,32 @@ class Intake:
         await self._store.add_file(caller, file, extraction.text if ready else None)
         return file
 
-    async def _write(self, path: Path, pieces: AsyncIterator[bytes]) -> int:
-        size = 0
+    async def _claim(self, caller: Caller, key: str, fingerprint: str, file_id: str) -> None:
+        """Bind the key to this upload; raises `_Repeated` when it is bound to a file that is stored."""
+        now = self._clock.now()
+        bound = await self._store.claim_key(caller, key, "files", fingerprint, file_id, now)
+        if bound == file_id:
+            return
+        if bound in self._reading:
+            raise InvalidRequest("The same file is still being read.", hint="Wait for its answer.", param="file")
+        try:
+            await self._store.file(caller, bound)
+        except NotFound:  # a process ended between the key and the file
+            await self._store.release_key(caller, key)
+            await self._store.claim_key(caller, key, "files", fingerprint, file_id, now)
+            return
+        raise _Repeated(bound)
+
+    async def _write(self, path: Path, pieces: AsyncIterator[bytes]) -> tuple[int, bytes]:
+        """Write the upload; gives its size and the fingerprint of its bytes."""
+        size, content = 0, blake2b(digest_size=16)
         try:
             with path.open("wb") as target:
                 async for piece in pieces:
                     size += len(piece)
                     if size > self._max_bytes:
                         raise too_large(self._max_bytes)
+                    content.update(piece)
                     await asyncio.to_thread(target.write, piece)
         except OSError as error:
             raise StoreFailed(f"The upload could not be kept: {error.strerror}.") from error
@@ -83,4 +131,4 @@ class Intake:
             raise InvalidRequest(
                 "The file is empty.", hint="Check that you saved it, and upload it again.", param="file"
             )
-        return size
+        return size, content.digest()

@@ -279,9 +279,9 @@ async def request_raw(request_id: str, app: TheApp, caller: TheCaller) -> Respon
 
 
 @router.post("/files", status_code=201)
-async def upload(request: Request, app: TheApp, caller: TheCaller) -> Json:
+async def upload(request: Request, app: TheApp, caller: TheCaller, key: IdempotencyKey = None) -> Json:
     """Upload one file in the multipart field `file`; answers when it has been read."""
-    return file_json(await received_file(request, app, caller), app)
+    return file_json(await received_file(request, app, caller, key), app)
 
 
 @router.get("/files")

@@ -94,7 +94,7 @@ def _malformed(error: FormParserError) -> InvalidRequest:
     )
 
 
-async def received_file(request: Request, app: App, caller: Caller) -> File:
+async def received_file(request: Request, app: App, caller: Caller, key: str | None) -> File:
     """Take the file of a multipart request in. Raises `InvalidRequest` or `PayloadTooLarge`; then nothing is stored."""
     limit = app.settings.max_upload_bytes
     declared = request.headers.get("content-length", "")
@@ -103,7 +103,7 @@ async def received_file(request: Request, app: App, caller: Caller) -> File:
     parts = _Parts()
     body = _Body(request, _parser(request, parts), parts, limit)
     await body.until_named()
-    return await app.intake.receive(caller, parts.name or "", body.pieces())
+    return await app.intake.receive(caller, parts.name or "", body.pieces(), key)
 
 
 class _Body:
