@@ -232,9 +232,11 @@ def _checked(message: Message) -> str:
             "The message holds half of a surrogate pair, which is no text.", hint="Send valid Unicode.", param="text"
         ) from None
     if len(message.file_ids) > MAX_FILES:
-        raise InvalidRequest(f"A message can have {MAX_FILES} files at most.", param="file_ids")
+        raise InvalidRequest(
+            f"A message can have {MAX_FILES} files at most.", hint="Send the others along next.", param="file_ids"
+        )
     if len(set(message.file_ids)) != len(message.file_ids):
-        raise InvalidRequest("A file is attached twice.", param="file_ids")
+        raise InvalidRequest("A file is attached twice.", hint="Name each file once.", param="file_ids")
     return message.text
 
 

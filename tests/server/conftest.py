@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from lamella.app.app import App
 from lamella.engine.scripted import ScriptedModel, ScriptedModels
@@ -16,6 +17,12 @@ from lamella.settings import read_settings
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def plain_logs() -> None:
+    """Without this a logged exception is drawn with all its variables, which takes seconds."""
+    structlog.configure(processors=[structlog.processors.format_exc_info, structlog.processors.JSONRenderer()])
 
 
 @pytest.fixture

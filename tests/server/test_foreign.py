@@ -1,0 +1,149 @@
+"""What belongs to somebody else does not exist: the same answer as for an id that nobody ever had (LESSONS, safety)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+
+from lamella.app.app import App, open_app
+from lamella.core import deltas
+from lamella.core.errors import AuthenticationFailed
+from lamella.core.records import Caller
+from lamella.engine.scripted import Gate, ScriptedModel, ScriptedModels, saying
+from lamella.server.testing import Client, serving
+from lamella.server.testing import client as connected
+from lamella.server.web import create_web
+from lamella.settings import read_settings
+
+pytestmark = pytest.mark.anyio
+
+
+def who(request: Request) -> Caller:
+    """The user of the test's header."""
+    name = request.headers.get("x-test-user")
+    if not name:
+        raise AuthenticationFailed("Nobody is asking.", hint="Send who you are.")
+    return Caller(f"user_{name}")
+
+
+@dataclass(frozen=True)
+class Town:
+    """Ann, who has something of everything, and Bob, who wants to see it."""
+
+    app: App
+    address: str
+    ann: Client
+    bob: Client
+    ids: dict[str, str]
+
+
+@pytest.fixture
+async def town(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Town]:
+    model = ScriptedModel([saying("For Ann's eyes [1]."), [deltas.TextDelta(0, "Half"), Gate()]])
+    async with (
+        open_app(read_settings(data=tmp_path), models=ScriptedModels(model)) as app,
+        serving(create_web(app, identify=who)) as address,
+        connected(address, **{"x-test-user": "ann"}) as ann,
+        connected(address, **{"x-test-user": "bob"}) as bob,
+    ):
+        file = await ann.upload("secret.txt", b"The secret is 42.")
+        conversation = await ann.conversation(title="Ann's secret")
+        packets = await ann.send(conversation, "What is the secret?", file_ids=[file["id"]])
+        [request] = [packet for packet in packets if packet["type"] == "request.started"]
+        async with ann.sending(conversation, "Go on") as events:
+            running = [(await anext(events)).packet for _ in range(4)]
+        ids = {
+            "conversation": conversation,
+            "file": file["id"],
+            "turn": packets[0]["turn_id"],
+            "running": running[0]["turn_id"],
+            "request": request["request_id"],
+        }
+        yield Town(app, address, ann, bob, ids)
+
+
+EVERY_ROUTE: list[tuple[str, str, Any]] = [
+    ("GET", "/conversations/{conversation}", None),
+    ("PATCH", "/conversations/{conversation}", {"title": "Mine now"}),
+    ("DELETE", "/conversations/{conversation}", None),
+    ("GET", "/conversations/{conversation}/turns", None),
+    ("POST", "/conversations/{conversation}/turns", {"text": "Tell me"}),
+    ("GET", "/conversations/{conversation}/context", None),
+    ("GET", "/turns/{turn}", None),
+    ("GET", "/turns/{turn}/events", None),
+    ("GET", "/turns/{turn}/requests", None),
+    ("POST", "/turns/{turn}/stop", None),
+    ("GET", "/turns/{running}", None),
+    ("GET", "/turns/{running}/events", None),
+    ("POST", "/turns/{running}/stop", None),
+    ("GET", "/requests/{request}/map", None),
+    ("GET", "/requests/{request}/raw", None),
+    ("GET", "/files/{file}", None),
+    ("GET", "/files/{file}/content", None),
+]
+
+
+async def test_every_id_of_somebody_else_is_not_found_at_every_route(town: Town) -> None:
+    before = await town.ann.get(f"/conversations/{town.ids['conversation']}")
+    for method, path, body in EVERY_ROUTE:
+        foreign = await town.bob.call(method, path.format(**town.ids), json=body)
+        missing = await town.bob.call(method, path.format(**{name: f"{name}_none" for name in town.ids}), json=body)
+        assert (foreign.status_code, missing.status_code) == (404, 404), (method, path)
+        answers = [answer.json()["error"] for answer in (foreign, missing)]
+        for name, id in town.ids.items():
+            answers[0]["message"] = answers[0]["message"].replace(id, f"{name}_none")
+        assert answers[0] == answers[1]
+        assert "secret" not in foreign.text.lower()
+    assert await town.ann.get(f"/conversations/{town.ids['conversation']}") == before
+    assert (await town.ann.get(f"/turns/{town.ids['running']}"))["status"] == "running"
+
+
+async def test_the_list_above_has_every_route_with_an_id(town: Town) -> None:
+    described = (await town.ann.http.get("/openapi.json")).json()["paths"]
+    routes = {
+        (verb.upper(), path.removeprefix("/api/v1").replace("_id}", "}"))
+        for path, verbs in described.items()
+        for verb in verbs
+        if "{" in path
+    }
+    assert routes
+    assert routes <= {(method, path) for method, path, _ in EVERY_ROUTE}
+
+
+async def test_lists_hold_only_what_is_ones_own(town: Town) -> None:
+    assert [len((await town.ann.get(path))["data"]) for path in ("/conversations", "/files")] == [1, 1]
+    assert [(await town.bob.get(path))["data"] for path in ("/conversations", "/files")] == [[], []]
+    for id in (town.ids["conversation"], town.ids["file"]):
+        assert (await town.bob.get(f"/conversations?after={id}&order=asc"))["data"] == []
+
+
+async def test_somebody_elses_file_cannot_be_attached(town: Town) -> None:
+    mine = await town.bob.conversation()
+    body = {"text": "What does it say?", "file_ids": [town.ids["file"]]}
+    answer = await town.bob.call("POST", f"/conversations/{mine}/turns", json=body)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (404, "file_ids")
+    assert (await town.bob.get(f"/conversations/{mine}/turns"))["data"] == []
+
+
+async def test_keys_of_two_users_are_two_keys(town: Town) -> None:
+    answers = [
+        await user.call("POST", "/conversations", json={}, headers={"Idempotency-Key": "same"})
+        for user in (town.ann, town.bob, town.ann, town.bob)
+    ]
+    ids = [answer.json()["id"] for answer in answers]
+    assert ids[:2] == ids[2:]
+    assert ids[0] != ids[1]
+
+
+async def test_who_is_nobody_gets_nothing(town: Town) -> None:
+    async with connected(town.address) as nobody:
+        for method, path, body in [*EVERY_ROUTE, ("GET", "/conversations", None), ("POST", "/conversations", {})]:
+            answer = await nobody.call(method, path.format(**town.ids), json=body)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (401, "authentication_error"), path
+        answer = await nobody.call("POST", "/files", files={"file": ("a.txt", b"a")})
+        assert answer.status_code == 401
