@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 
 from lamella.context.assemble import Assembled, assemble
 from lamella.context.input import ContextInput
+from lamella.context.layout import Layout
+from lamella.context.layouts import LAYOUTS
 from lamella.context.layouts.lamella import LAMELLA
+from lamella.core.agents import Agent, Project, Summary
 from lamella.core.counting import ApproximateCounter
-from lamella.core.decisions import Decision
+from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import ContextLengthExceeded
 from lamella.core.messages import (
     AnswerPart,
@@ -44,10 +47,11 @@ laws = settings(
 TABLE = ModelTable.shipped()
 BINDING = TABLE.facts("claude-opus-5-5", "anthropic")
 LOOSE = TABLE.facts("claude-opus-5", "anthropic")
+SONNET = TABLE.facts("claude-sonnet-5-5", "anthropic")
 OLD = TABLE.facts("claude-haiku-4-5", "anthropic")
 GPT = TABLE.facts("gpt-6.1-sol", "openai")
 LEGACY = TABLE.facts("gpt-5.4", "openai")
-MODELS = (BINDING, LOOSE, OLD, GPT, LEGACY)
+MODELS = (BINDING, SONNET, LOOSE, OLD, GPT, LEGACY)
 
 TOOLS = (
     ToolSpec("search", "Looks words up.", '{"type":"object","properties":{"query":{"type":"string"}}}'),
@@ -66,6 +70,7 @@ ODD_TEXTS = (
     "a" * 300,
 )
 CALL_IDS = ("call_1", "call:1", "call 1", "CALL_1", "call_1_", "functions.search:0", "1", "Aufruf-Ä", "x" * 70)
+SEARCHES = ("search", "read_file")
 TOOL_NAMES = ("search", "read_file", "functions.search", "web/suche ä", "n" * 90)
 ARGUMENTS = ("{}", '{"query":"red"}', '{"z":1,"a":{"y":[1.5,null,true],"b":"ü\\n"}}', '{"b": 2, "a": 1}')
 OFFSETS = (0, 60, -210, 345, -720, 840)
@@ -92,12 +97,18 @@ class PlannedTurn:
     steps: tuple[PlannedStep, ...]
     status: TurnStatus
     calibration: float
+    prunes: bool = False
+    """Before this turn the results of all earlier ones become stubs, where the layout has stubs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A whole conversation before anything of it was sent."""
 
+    layout: Layout
+    agent: Agent | None
+    project: Project | None
+    summaries: tuple[Summary, ...]
     system: str
     tools: tuple[ToolSpec, ...]
     budget: int
@@ -112,6 +123,11 @@ class Sent:
     context: ContextInput
     assembled: Assembled
     before: Assembled | None
+
+    @property
+    def layout(self) -> Layout:
+        """The layout it was assembled in."""
+        return self.assembled.layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +162,7 @@ def grow(plan: Plan, infer: Infer = as_planned) -> Grown:
     made_by: dict[str, Sent] = {}
     for number, planned in enumerate(plan.turns):
         turn = Turn(f"turn_{number}", planned.user)
+        decisions += _pruned(history, decisions) if planned.prunes else ()
         for index, step in enumerate(planned.steps):
             context = ContextInput(
                 model=planned.model,
@@ -158,10 +175,14 @@ def grow(plan: Plan, infer: Infer = as_planned) -> Grown:
                 reminder=step.reminder,
                 decisions=decisions,
                 calibration=planned.calibration,
+                agent=plan.agent,
+                project=plan.project,
+                summaries=plan.summaries,
+                searched=any(call.name in SEARCHES for step in turn.steps for call in step.calls),
             )
             before = lines.get(planned.model.name)
             try:
-                assembled = assemble(context, LAMELLA, before)
+                assembled = assemble(context, plan.layout, before)
             except ContextLengthExceeded:
                 break
             decisions += assembled.decisions
@@ -175,6 +196,17 @@ def grow(plan: Plan, infer: Infer = as_planned) -> Grown:
             turn = replace(turn, steps=(*turn.steps, made))
         history += (replace(turn, status=planned.status),)
     return Grown(plan, tuple(sent), history, made_by)
+
+
+def _pruned(history: tuple[Turn, ...], decisions: tuple[Decision, ...]) -> tuple[Decision, ...]:
+    """The boundary moves to the last step; named is the first step whose results become stubs by that."""
+    steps = [step for turn in history for step in turn.steps]
+    boundaries = [decision.outcome for decision in decisions if decision.kind is DecisionKind.PRUNE]
+    start = [step.id for step in steps].index(boundaries[-1]) + 1 if boundaries else 0
+    edited = [step.id for step in steps[start:] if step.calls]
+    if not edited:
+        return ()
+    return (Decision(DecisionKind.PRUNE, "conv", steps[-1].id, "engine", "it pays", first_changed=edited[0]),)
 
 
 def _made(id: str, sent: Sent, planned: PlannedStep, parts: tuple[AnswerPart, ...]) -> Step:
@@ -265,7 +297,7 @@ FILES = {
 
 
 @st.composite
-def user_messages(draw: st.DrawFn, number: int, first_document: int) -> UserMessage:
+def user_messages(draw: st.DrawFn, number: int, first_document: int, dynamic: str = "") -> UserMessage:
     """What a user sends: words with or without files, from some time zone."""
     names = draw(st.lists(st.sampled_from(sorted(FILES)), max_size=3, unique=True)) if draw(st.booleans()) else []
     attachments = []
@@ -283,6 +315,7 @@ def user_messages(draw: st.DrawFn, number: int, first_document: int) -> UserMess
         timezone="Etc/Somewhere",
         tokens=COUNTER.count(text),
         attachments=tuple(attachments),
+        dynamic=dynamic,
     )
 
 
@@ -298,25 +331,60 @@ statuses = st.sampled_from(
 )
 
 
+AGENTS = (
+    Agent("agent_1", "Pirate", "Talk like a pirate."),
+    Agent("agent_2", "Judge", "Weigh it up. " * 20, reminder="Be just.", replaces_system=True),
+)
+PROJECTS = (
+    Project("proj_1", "Empty"),
+    Project("proj_2", "Words", "Answer in one word."),
+    Project("proj_3", "Small", "", (Attachment("plan", 1_001, "plan.md", "text/markdown", 10, 30, "The plan."),)),
+    Project(
+        "proj_4",
+        "Large",
+        "Read all.",
+        (
+            Attachment("plan", 1_001, "plan.md", "text/markdown", 10, 30, "The plan."),
+            Attachment("scan", 1_002, "scan.pdf", "application/pdf", 10, 0, None, "it is encrypted"),
+            Attachment("book", 1_003, "book.txt", "text/plain", 10, 40_000, "It was a dark night."),
+        ),
+    ),
+)
+SUMMARIES = (Summary("sum_1", "They spoke of ships.", 6), Summary("sum_2", "Then of harbours.", 5))
+DYNAMICS = ("", "The user is Ann.", "The user is Ann.\n\nShe is an admin.")
+
+layouts = st.just(LAMELLA) | st.sampled_from(tuple(LAYOUTS.values()))
+
+
 @st.composite
 def plans(
-    draw: st.DrawFn, models: st.SearchStrategy[ModelFacts] | None = None, max_turns: int = 5, max_steps: int = 4
+    draw: st.DrawFn,
+    models: st.SearchStrategy[ModelFacts] | None = None,
+    layouts: st.SearchStrategy[Layout] = layouts,
+    max_turns: int = 5,
+    max_steps: int = 4,
 ) -> Plan:
-    """A conversation of one model, or of two that take turns."""
+    """A conversation of one model, or of two that take turns; half of them have something beside the turns."""
     ids = _Ids()
     choice = models if models is not None else st.sampled_from(MODELS)
     pool = draw(st.lists(choice, min_size=1, max_size=2, unique=True))
+    plain = draw(st.booleans())
     turns = []
     documents = 1
     for number in range(draw(st.integers(1, max_turns))):
         status = draw(statuses)
-        user = draw(user_messages(number, documents))
+        user = draw(user_messages(number, documents, "" if plain else draw(st.sampled_from(DYNAMICS))))
         documents += len(user.attachments)
         count = draw(st.integers(1, max_steps))
         steps = tuple(draw(planned_steps(ids, last=i == count - 1, status=status)) for i in range(count))
         calibration = draw(st.sampled_from((0.5, 1.0, 1.4, 3.7)))
-        turns.append(PlannedTurn(draw(st.sampled_from(pool)), user, steps, status, calibration))
+        prunes = not plain and draw(st.booleans())
+        turns.append(PlannedTurn(draw(st.sampled_from(pool)), user, steps, status, calibration, prunes))
     return Plan(
+        layout=draw(layouts),
+        agent=None if plain else draw(st.none() | st.sampled_from(AGENTS)),
+        project=None if plain else draw(st.none() | st.sampled_from(PROJECTS)),
+        summaries=() if plain else draw(st.sampled_from(((), SUMMARIES[:1], SUMMARIES))),
         system=draw(st.sampled_from(("You are helpful.", "", "  \n", "Du bist hilfreich. 🙂" * 40))),
         tools=tuple(draw(st.lists(st.sampled_from(TOOLS), unique=True))),
         budget=draw(st.sampled_from((2_000, 20_000, 500_000))),
@@ -325,9 +393,14 @@ def plans(
     )
 
 
-def grown(models: st.SearchStrategy[ModelFacts] | None = None) -> st.SearchStrategy[Grown]:
+def grown(
+    models: st.SearchStrategy[ModelFacts] | None = None, layouts: st.SearchStrategy[Layout] = layouts
+) -> st.SearchStrategy[Grown]:
     """Conversations with all their requests."""
-    return plans(models).map(grow)
+    return plans(models, layouts).map(grow)
+
+
+in_lamella = st.just(LAMELLA)
 
 
 @st.composite

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from lamella.core.json import JsonObject, decode_object, encode
 from lamella.core.messages import AnswerPart, Reasoning, Text, ToolCall
@@ -11,6 +12,7 @@ from lamella.core.tokens import Usage
 from lamella.simulator.access import Call
 from lamella.simulator.anthropic import exchange as messages
 from lamella.simulator.anthropic.request import parse as parse_messages
+from lamella.simulator.anthropic.thinking import BETA
 from lamella.simulator.anthropic.validation import check_max_tokens
 from lamella.simulator.anthropic.validation import known_model as claude
 from lamella.simulator.openai import exchange as chat
@@ -45,7 +47,9 @@ class Judge:
         """The request `body` at `now`; `said` is what the model is to say."""
         data = encode(body)
         record = self._simulator.open_record(wire, "", data, now.timestamp(), "r")
-        call = Call(data, ACCOUNT, record.at, record, "req", "r", 0.0, frozenset())
+        thinking: Any = body.get("thinking", {})
+        betas = frozenset({BETA}) if "block_binding" in thinking else frozenset()
+        call = Call(data, ACCOUNT, record.at, record, "req", "r", 0.0, betas)
         self._simulator.script({"r": reply_of(said)})
         return self._messages(call) if wire == "anthropic" else self._chat(call)
 

@@ -11,7 +11,7 @@ from lamella.context.layouts import LAYOUTS
 from lamella.context.layouts.lamella import LAMELLA
 from lamella.core.prompt import Kind, Lifetime, Zone
 
-from .conversations import Grown, grown, laws
+from .conversations import Grown, grown, in_lamella, laws
 from .wires import WIRES, wired
 
 RANK = {Lifetime.SESSION: 0, Lifetime.TURN: 1, Lifetime.STEP: 2}
@@ -19,7 +19,7 @@ ZONES = {Zone.FIXED: 0, Zone.HISTORY: 1, Zone.TRAVELLING: 2, Zone.TURN: 3, Zone.
 
 
 @laws
-@given(grown())
+@given(grown(layouts=in_lamella))
 def test_segments_stand_in_the_order_of_their_lifetimes(conversation: Grown) -> None:
     for sent in conversation.sent:
         for first, second in pairwise(sent.assembled.prompt.segments):
@@ -29,7 +29,7 @@ def test_segments_stand_in_the_order_of_their_lifetimes(conversation: Grown) -> 
 
 @pytest.mark.parametrize("wire", WIRES)
 @laws
-@given(grown())
+@given(grown(layouts=in_lamella))
 def test_so_do_the_blocks_on_the_wire(wire: str, conversation: Grown) -> None:
     for sent in conversation.sent:
         lifetime = {segment.id: segment.lifetime for segment in sent.assembled.prompt.segments}
@@ -38,7 +38,7 @@ def test_so_do_the_blocks_on_the_wire(wire: str, conversation: Grown) -> None:
 
 
 @laws
-@given(grown())
+@given(grown(layouts=in_lamella))
 def test_segment_ids_are_unique_in_a_window(conversation: Grown) -> None:
     for sent in conversation.sent:
         ids = [segment.id for segment in sent.assembled.prompt.segments]

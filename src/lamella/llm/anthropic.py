@@ -76,14 +76,21 @@ class AnthropicModel:
         return {"messages": encode_text(changed)} if changed else {}
 
     def _thinking(self, sampling: Sampling) -> dict[str, Json]:
-        thinking: dict[str, Json] = {"type": "adaptive"} | (dict(DROP) if sampling.drop_unbound_thinking else {})
-        if sampling.thinking_effort is None or self.facts.thinking is Thinking.NONE:
-            always = self.facts.thinking is Thinking.ALWAYS and sampling.drop_unbound_thinking
-            return {"thinking": thinking} if always else {}
-        if self.facts.thinking is Thinking.BUDGET:
-            budget = thinking_budget(sampling.thinking_effort, sampling.max_output)
-            return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget else {}
-        return {"thinking": thinking, "output_config": {"effort": sampling.thinking_effort}}
+        """What the request says of thinking: without an effort it is off where the model can be without (SPEC L14)."""
+        effort = sampling.thinking_effort
+        adaptive: dict[str, Json] = {"type": "adaptive"} | (dict(DROP) if sampling.drop_unbound_thinking else {})
+        match self.facts.thinking:
+            case Thinking.NONE:
+                return {}
+            case Thinking.BUDGET:
+                budget = thinking_budget(effort, sampling.max_output) if effort else 0
+                return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget else {}
+            case Thinking.ADAPTIVE if effort is None:
+                return {"thinking": {"type": "disabled"}}
+            case Thinking.ALWAYS if effort is None:
+                return {"thinking": adaptive} if sampling.drop_unbound_thinking else {}
+            case _:
+                return {"thinking": adaptive, "output_config": {"effort": effort}}
 
     def body(self, request: WireRequest) -> dict[str, object]:
         """See `ChatModel.body`."""
