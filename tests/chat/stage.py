@@ -98,8 +98,8 @@ async def staged(provider: str, data: Path, **changes: Any) -> AsyncIterator[Sta
     """A stage over a data folder; the account at the provider is its own, so no cache is shared with other tests."""
     steering = Steering()
     key = SecretStr(uuid4().hex)
-    given = {"data": data, "model": MODEL, "provider_retries": 0, "anthropic_api_key": key, **changes}
-    settings = read_settings(anthropic_base_url=provider, **given)
+    given = {"anthropic_base_url": provider, "anthropic_api_key": key, "model": MODEL, "provider_retries": 0}
+    settings = read_settings(data=data, **{**given, **changes})
     async with (
         served(settings, headers=steering, tools=SHIPPED_TOOLS) as (app, client),
         httpx2.AsyncClient(base_url=provider, trust_env=False) as simulator,

@@ -112,6 +112,8 @@ class AnthropicModel:
             raise self._failure(error, began=events.began) from error
         except (msgspec.DecodeError, ValueError, anthropic.APIResponseValidationError) as error:
             raise broken(PROVIDER, str(error)) from error
+        except httpx2.TimeoutException as error:
+            raise timed_out(PROVIDER) from error
         except httpx2.HTTPError as error:
             raise broken(PROVIDER, str(error) or type(error).__name__) from error
         if not events.ended:

@@ -98,6 +98,8 @@ class OpenAIModel:
             raise self._failure(error, began=chunks.began) from error
         except (msgspec.DecodeError, ValueError) as error:
             raise broken(PROVIDER, str(error)) from error
+        except httpx2.TimeoutException as error:
+            raise timed_out(PROVIDER) from error
         except httpx2.HTTPError as error:
             raise broken(PROVIDER, str(error) or type(error).__name__) from error
         if not chunks.ended:
