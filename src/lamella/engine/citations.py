@@ -5,46 +5,45 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 
 from lamella.core.messages import Attachment
 from lamella.core.packets import CitationPacket, SourcePacket
-from lamella.engine.passages import PassageFinder, statement_before
+from lamella.engine.passages import LONGEST_STATEMENT, PassageFinder, statement_before
 
+_OPENING = re.compile(r"[\[`~]")
+_CANDIDATE = re.compile(r"\[[\s\d,]{0,200}\]?")
 _NUMBERS = re.compile(r"\[\s*\d{1,5}(?:\s*,\s*\d{1,5})*\s*\]")
-_CANDIDATE = re.compile(r"\[[\s\d,]*\]?")
+_RUN = re.compile(r"`+|~+")
+_RUN_OR_BLANK_LINE = re.compile(r"`+|\n[ \t]*\n")
+_LINE_END = re.compile(r"\n[ \t]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Characters `start` to `end` of a text cite `documents`."""
+    """Characters `start` to `end` of a text cite `documents` for what stands `before` them."""
 
     start: int
     end: int
     documents: tuple[int, ...]
-
-
-class _State(StrEnum):
-    PROSE = "prose"
-    CODE = "code"
-    FENCE = "fence"
+    before: str
 
 
 class CitationScanner:
-    """Scans one text block as it arrives. What may become a citation waits for the character behind it.
+    """Scans one text block as it arrives. What can't be decided yet waits for more of the text.
 
-    Text in code spans and fences, the text of links (`[1](…)`) and definitions (`[1]: …`) is no citation.
+    Code spans and fences, the text of links (`[1](…)`, `[[1]](…)`) and definitions (`[1]: …`) hold no citations. As in
+    CommonMark, backticks that nothing closes before the paragraph ends are just backticks.
     """
 
     def __init__(self) -> None:
-        self.text = ""
+        self._text = ""
         self._at = 0
-        self._state = _State.PROSE
-        self._ticks = 0
+        self._looked = 0
+        """Up to where the end of the code that begins at `_at` was looked for."""
 
     def feed(self, piece: str) -> Iterator[Found]:
         """The citations that `piece` completes."""
-        self.text += piece
+        self._text += piece
         yield from self._scan(final=False)
 
     def end(self) -> Iterator[Found]:
@@ -52,49 +51,78 @@ class CitationScanner:
         yield from self._scan(final=True)
 
     def _scan(self, *, final: bool) -> Iterator[Found]:
-        while self._at < len(self.text):
-            character = self.text[self._at]
-            if character == "`":
-                if not self._tick(final=final):
-                    return
-            elif character == "[" and self._state is _State.PROSE:
-                match = _CANDIDATE.match(self.text, self._at)
+        while (opening := _OPENING.search(self._text, self._at)) is not None:
+            self._at = opening.start()
+            if opening.group() == "[":
+                match = _CANDIDATE.match(self._text, self._at)
                 assert match is not None
-                if not final and match.end() == len(self.text):
+                if not final and self._text[match.end() :] in ("", "]"):
                     return
-                found = self._citation(match)
-                if found is not None:
-                    yield found
-                self._at = found.end if found else self._at + 1
+                is_citation = self._is_citation(match)
+                if is_citation:
+                    yield self._found(match)
+                behind: int | None = match.end() if is_citation else match.start() + 1
             else:
-                self._at += 1
+                behind = self._behind_code(final=final)
+            if behind is None:
+                return
+            self._at = self._looked = behind
+        self._at = len(self._text)
 
-    def _tick(self, *, final: bool) -> bool:
-        """Step over a run of backticks; False when more of it may follow."""
-        end = self._at
-        while end < len(self.text) and self.text[end] == "`":
-            end += 1
-        if end == len(self.text) and not final:
+    def _found(self, match: re.Match[str]) -> Found:
+        numbers = tuple(int(number) for number in re.findall(r"\d+", match.group()))
+        before = self._text[max(0, match.start() - LONGEST_STATEMENT) : match.start()]
+        return Found(match.start(), match.end(), numbers, before)
+
+    def _is_citation(self, match: re.Match[str]) -> bool:
+        text, start, end = self._text, match.start(), match.end()
+        if not _NUMBERS.fullmatch(match.group()) or text.endswith("\\", 0, start):
             return False
-        run = end - self._at
-        line_start = self.text.rfind("\n", 0, self._at) + 1
-        at_line_start = not self.text[line_start : self._at].strip()
-        if self._state is _State.PROSE:
-            self._state = _State.FENCE if run >= 3 and at_line_start else _State.CODE
-            self._ticks = run
-        elif (self._state is _State.CODE and run == self._ticks) or (
-            self._state is _State.FENCE and run >= self._ticks and at_line_start
-        ):
-            self._state = _State.PROSE
-        self._at = end
-        return True
+        is_link = text.startswith("(", end) or (text.endswith("[", 0, start) and text.startswith("](", end))
+        is_definition = text.startswith(":", end) and self._begins_line(start)
+        return not is_link and not is_definition
 
-    def _citation(self, match: re.Match[str]) -> Found | None:
-        text = match.group()
-        if not _NUMBERS.fullmatch(text) or self.text[match.end() : match.end() + 1] in ("(", ":"):
+    def _begins_line(self, at: int) -> bool:
+        return not self._text[self._text.rfind("\n", 0, at) + 1 : at].strip()
+
+    def _behind_code(self, *, final: bool) -> int | None:
+        """Where the code ends that begins here, or the run of characters if none does; None while that is open."""
+        run = _RUN.match(self._text, self._at)
+        assert run is not None
+        if run.end() == len(self._text) and not final:
             return None
-        numbers = tuple(int(number) for number in re.findall(r"\d+", text))
-        return Found(match.start(), match.end(), numbers)
+        if len(run.group()) >= 3 and self._begins_line(run.start()):
+            line_end = self._text.find("\n", run.end())
+            is_whole = final or line_end >= 0
+            info = self._text[run.end() : line_end if line_end >= 0 else None]
+            if run.group().startswith("~") or "`" not in info:
+                return self._behind_fence(run, final=final) if is_whole else None
+        return run.end() if run.group().startswith("~") else self._behind_span(run, final=final)
+
+    def _behind_fence(self, run: re.Match[str], *, final: bool) -> int | None:
+        """A fence lasts to a line of at least as many of its characters, or to the end."""
+        closing = re.compile(rf"^[ \t]*{run.group()}{run.group()[0]}*[ \t]*$", re.MULTILINE)
+        match = closing.search(self._text, max(self._looked, run.end()))
+        if match is not None and (final or match.end() < len(self._text)):
+            return match.end()
+        self._looked = max(run.end(), self._text.rfind("\n") + 1)
+        return len(self._text) if final else None
+
+    def _behind_span(self, run: re.Match[str], *, final: bool) -> int | None:
+        """A span lasts to the next run of exactly as many backticks in its paragraph."""
+        for match in _RUN_OR_BLANK_LINE.finditer(self._text, max(self._looked, run.end())):
+            if match.end() == len(self._text) and not final:
+                self._looked = match.start()
+                return None
+            if match.group() == run.group():
+                return match.end()
+            if match.group().startswith("\n"):
+                return run.end()
+        if final:
+            return run.end()
+        line_end = _LINE_END.search(self._text, max(self._looked, run.end()))
+        self._looked = line_end.start() if line_end else len(self._text)
+        return None
 
 
 Cited = CitationPacket | SourcePacket
@@ -112,7 +140,7 @@ class CitationWatch:
     async def text(self, block: int, piece: str) -> list[Cited]:
         """The citations that `piece` of shown block `block` completes."""
         scanner = self._scanners.setdefault(block, CitationScanner())
-        return [packet for found in scanner.feed(piece) for packet in await self._packets(scanner, found)]
+        return [packet for found in scanner.feed(piece) for packet in await self._packets(found)]
 
     async def end(self) -> list[tuple[int, Cited]]:
         """The citations at the very end of the blocks of a step; the next step has new blocks."""
@@ -121,13 +149,13 @@ class CitationWatch:
             (block, packet)
             for block, scanner in scanners.items()
             for found in scanner.end()
-            for packet in await self._packets(scanner, found)
+            for packet in await self._packets(found)
         ]
 
-    async def _packets(self, scanner: CitationScanner, found: Found) -> list[Cited]:
+    async def _packets(self, found: Found) -> list[Cited]:
         if not all(number in self._documents for number in found.documents):
             return []
-        statement = statement_before(scanner.text[: found.start])
+        statement = statement_before(found.before)
         packets: list[Cited] = []
         for number in found.documents:
             attachment = self._documents[number]

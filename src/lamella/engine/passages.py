@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import Counter
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
 
-_WORD = re.compile(r"\w+")
-_SENTENCE_END = re.compile(r"(?<=[.!?…。！？])[\s\"”'’»)]+|\n+")
+_IDEOGRAPHS = r"\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff"
+_WORD = re.compile(rf"[{_IDEOGRAPHS}]|[^\W_{_IDEOGRAPHS}]+")
+_CLOSING = r"\"”'’»)」』"
+_SENTENCE_END = re.compile(rf"(?<=[.!?…])[\s{_CLOSING}]+|(?<=[.!?…][{_CLOSING}])\s+|(?<=[。！？])[\s{_CLOSING}]*|\n+")
+_TEXT_SENTENCE_END = re.compile(rf"[.!?…][{_CLOSING}]*\s+|[。！？][\s{_CLOSING}]*|\n\s*\n|\f|\Z")
 _CITATIONS = re.compile(r"(?:\s*\[[\d\s,]+\])+\s*$")
-_EDGES = " \t\n\"“”'’«»*_>-–—#.,;:!?…"
+_EDGES = " \t\n\"“”'’«»「」『』*_>-–—#.,;:!?…。！？"
 LONGEST_STATEMENT = 600
+LONG_TEXT = 200
+"""Sentences from which words that stand in every fifth of them are passed over."""
+
 IN_THREAD_FROM = 100_000
 """Characters from which a document is indexed in a thread, so that packets of other turns go on."""
 
@@ -32,38 +41,69 @@ class Passage:
 def statement_before(text: str) -> str:
     """The sentence that ends where a citation begins, other citations left out."""
     text = _CITATIONS.sub("", text[-LONGEST_STATEMENT:]).rstrip(_EDGES)
-    pieces = _SENTENCE_END.split(text)
-    return pieces[-1].strip(_EDGES) if pieces else ""
+    return _SENTENCE_END.split(text)[-1].strip(_EDGES)
+
+
+def _words(text: str) -> list[str]:
+    return [word.casefold() for word in _WORD.findall(text)]
 
 
 class _Index:
-    """The sentences of a document with their words."""
+    """A document's words in order, and its sentences by their words."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.spans: list[tuple[int, int]] = []
-        self.holders: dict[str, list[int]] = {}
-        start = 0
-        for match in re.finditer(r"[.!?…。！？][\s\"”'’»)]+|\n\s*\n|\f|$", text):
-            if text[start : match.end()].strip():
-                span = (start, match.end())
-                for word in set(_WORD.findall(text[span[0] : span[1]].casefold())):
-                    self.holders.setdefault(word, []).append(len(self.spans))
-                self.spans.append(span)
-            start = match.end()
+        self._starts = array("l")
+        self._ends = array("l")
+        self._offsets = array("l")
+        """Where each word begins in `_folded`."""
+        self._spans: list[tuple[int, int]] = []
+        self._holders: dict[str, list[int]] = {}
+        sentences = [match.end() for match in _TEXT_SENTENCE_END.finditer(text)]
+        words: list[str] = []
+        offset, begin = 1, 0
+        for match in _WORD.finditer(text):
+            word = match.group().casefold()
+            if not self._spans or match.start() >= self._spans[-1][1]:
+                border = bisect_right(sentences, match.start())
+                begin = sentences[border - 1] if border else 0
+                self._spans.append((begin, sentences[border]))
+            holders = self._holders.setdefault(word, [])
+            if not holders or holders[-1] != len(self._spans) - 1:
+                holders.append(len(self._spans) - 1)
+            words.append(word)
+            self._starts.append(match.start())
+            self._ends.append(match.end())
+            self._offsets.append(offset)
+            offset += len(word) + 1
+        self._folded = f" {' '.join(words)} "
 
-    def best(self, words: set[str]) -> tuple[int, int] | None:
-        """The sentence with most of the weight of `words`: rare words weigh more."""
-        weights = {w: log(1 + len(self.spans) / len(self.holders[w])) for w in words if w in self.holders}
-        total = sum(weights.values()) + (len(words) - len(weights)) * log(1 + len(self.spans))
-        scores: Counter[int] = Counter()
+    def literal(self, words: Sequence[str]) -> tuple[int, int] | None:
+        """Where these words stand in this order, whatever stands between them."""
+        found = self._folded.find(f" {' '.join(words)} ")
+        if found < 0:
+            return None
+        first = bisect_left(self._offsets, found + 1)
+        return self._starts[first], self._ends[first + len(words) - 1]
+
+    def nearest(self, words: set[str]) -> tuple[int, int] | None:
+        """The sentence with most of the weight of `words`, if that is enough: rare words weigh more."""
+        count = len(self._spans)
+        words = {word for word in words if self._tells(word)} or words
+        weights = {w: log(1 + count / len(self._holders[w])) for w in words if w in self._holders}
+        total = sum(weights.values()) + (len(words) - len(weights)) * log(1 + count)
+        scores: defaultdict[int, float] = defaultdict(float)
         for word, weight in weights.items():
-            for sentence in self.holders[word]:
-                scores[sentence] += weight  # type: ignore[assignment]  # weights are floats
-        if not scores or not total:
+            for sentence in self._holders[word]:
+                scores[sentence] += weight
+        if not scores:
             return None
         sentence, score = max(scores.items(), key=lambda item: (item[1], -item[0]))
-        return self.spans[sentence] if score / total >= ENOUGH else None
+        return self._spans[sentence] if score / total >= ENOUGH else None
+
+    def _tells(self, word: str) -> bool:
+        """Whether a word tells where it stands: in a long text, one that not every few sentences have."""
+        count = len(self._spans)
+        return count < LONG_TEXT or len(self._holders.get(word, ())) * 5 < count
 
 
 class PassageFinder:
@@ -74,7 +114,7 @@ class PassageFinder:
 
     async def find(self, statement: str, key: str, text: str) -> Passage | None:
         """The passage of document `key` that holds `statement` word for word, else the sentence nearest to it."""
-        words = _WORD.findall(statement.casefold())
+        words = _words(statement)
         if not words or not text:
             return None
         if len(text) >= IN_THREAD_FROM:
@@ -82,13 +122,10 @@ class PassageFinder:
         return self._find(words, key, text)
 
     def _find(self, words: list[str], key: str, text: str) -> Passage | None:
-        literal = re.search(r"[\W_]+".join(map(re.escape, words)), text, re.IGNORECASE) if len(words) > 2 else None
-        if literal is not None:
-            return _passage(text, literal.start(), literal.end())
         index = self._indexes.get(key)
         if index is None:
             index = self._indexes[key] = _Index(text)
-        span = index.best(set(words))
+        span = (index.literal(words) if len(words) > 2 else None) or index.nearest(set(words))
         return _passage(text, *span) if span else None
 
 

@@ -1,0 +1,166 @@
+"""`[n]` in a streamed answer: found however it was chunked, and only where a reader sees a citation (SPEC O7)."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from lamella.core.messages import Attachment
+from lamella.core.packets import CitationPacket, SourcePacket
+from lamella.engine.citations import CitationScanner, CitationWatch, Found
+
+MARKS = ["[1]", "[2,3]", "[", "]", "1", "23", ",", "`", "``", "```", "````", "~~~", "~", "(", ")", ":", "\\", "a"]
+LINKS = ["](x)", "[[1]](u)", "é", "🦎"]
+SPACES = [" ", "\n", "\n\n", "\n \t\n", "    ", "\t", "```py\n", "\n```\n", "\n~~~\n", "\n[1]: u", "\f"]
+TOKENS = st.sampled_from(MARKS + LINKS + SPACES)
+TEXTS = st.one_of(st.lists(TOKENS, max_size=40).map("".join), st.text(max_size=60))
+
+
+def scan(*pieces: str) -> list[Found]:
+    scanner = CitationScanner()
+    found = [hit for piece in pieces for hit in scanner.feed(piece)]
+    return [*found, *scanner.end()]
+
+
+def cited(text: str) -> list[str]:
+    return [text[hit.start : hit.end] for hit in scan(text)]
+
+
+@given(TEXTS, st.data())
+@example("`[1]\n\n[2]", None)
+@example("```\n[1]\n``` [2]\n```\n[3]", None)
+def test_chunks_make_no_difference(text: str, data: st.DataObject | None) -> None:
+    whole = scan(text)
+    assert scan(*text) == whole
+    if data is not None:
+        cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
+        pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+        assert scan(*pieces) == whole
+
+
+@given(TEXTS)
+def test_what_is_found_is_there(text: str) -> None:
+    end = 0
+    for hit in scan(text):
+        assert end <= hit.start < hit.end <= len(text)
+        assert text[hit.start] == "["
+        assert text[hit.end - 1] == "]"
+        assert hit.documents == tuple(int(number) for number in text[hit.start + 1 : hit.end - 1].split(","))
+        assert text[: hit.start].endswith(hit.before)
+        end = hit.end
+
+
+@given(TEXTS)
+def test_nothing_is_found_in_a_fence(text: str) -> None:
+    assert cited(f"~~~~~~~~\n{text.replace('~', '')}\n~~~~~~~~\n[7]")[-1:] == ["[7]"]
+    assert len(cited(f"~~~~~~~~\n{text.replace('~', '')}\n~~~~~~~~\n[7]")) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("True [1].", ["[1]"]),
+        ("True[1][2].", ["[1]", "[2]"]),
+        ("True [ 1 , 2,3 ]", ["[ 1 , 2,3 ]"]),
+        ("As [1]: it is true", ["[1]"]),
+        ("[1]: https://example.com\nTrue [1]", ["[1]"]),
+        ("  [1]: https://example.com", []),
+        ("A list:\n- true [1]\n- false [2]:\n", ["[1]", "[2]"]),
+        ("[1](https://example.com) and [2]", ["[2]"]),
+        ("[[1]](https://example.com) and [[2]]", ["[2]"]),
+        ("![1](image.png)", []),
+        ("[1] (see above)", ["[1]"]),
+        ("`a[1]` and [1]", ["[1]"]),
+        ("``a`[1]`` and [1]", ["[1]"]),
+        ("A lone ` tick [1]", ["[1]"]),
+        ("A lone ` tick [1]\n\nand `code [2]`", ["[1]"]),
+        ("A span `over\nlines [1]` ends", []),
+        ("```\na[1]\n```\n[2]", ["[2]"]),
+        ("```python\na[1]\n```\n[2]", ["[2]"]),
+        ("   ```\na[1]\n  ```  \n[2]", ["[2]"]),
+        ("- ```\n  a[1]\n  ```", []),
+        ("````\n```\n[1]\n```\n````\n[2]", ["[2]"]),
+        ("~~~\n[1]\n```\n[2]\n~~~\n[3]", ["[3]"]),
+        ("```\nnever closed [1]", []),
+        ("```one line [1]``` [2]", ["[2]"]),
+        ("~~gone [1]~~", ["[1]"]),
+        ("\\[1] and \\[1\\]", []),
+        ("arr[0] = x[i] [a] [] [,] [1,] [-1] [1.5] [1-3]", ["[0]"]),
+        ("[123456]", []),
+        ("[\n1\n]", ["[\n1\n]"]),
+        ("x [1", []),
+        ("[[[[[1]]]]]", ["[1]"]),
+        ("Ответ [1]。漢字[2]", ["[1]", "[2]"]),
+    ],
+)
+def test_what_a_reader_takes_for_a_citation(text: str, found: list[str]) -> None:
+    assert cited(text) == found
+
+
+LONG = {
+    "brackets": "[" * 20_000,
+    "open": "[1" * 10_000,
+    "wide": "[ " * 10_000,
+    "spaces": "[" + " " * 30_000,
+    "numbers": "[" + "1," * 15_000,
+    "ticks": "`" * 30_001,
+    "lone ticks": "` " * 15_000,
+    "odd ticks": "".join("`" * n + " " for n in range(1, 200)),
+    "fences": "```\n" * 8_000,
+    "tildes": "~~~\n`" * 6_000,
+    "lines": "\n" * 30_000,
+    "paragraphs": "`\n \n" * 8_000,
+    "cited ticks": "a `b [1] " * 4_000,
+    "escapes": "\\[" * 15_000,
+}
+
+
+@pytest.mark.parametrize("text", LONG.values(), ids=LONG.keys())
+def test_no_text_takes_long(text: str) -> None:
+    began = perf_counter()
+    scan(text)
+    scan(*(text[start : start + 40] for start in range(0, len(text), 40)))
+    assert perf_counter() - began < 1.5
+
+
+def attachment(document: int, text: str | None = "The lease ends in May. The rent is due in June.") -> Attachment:
+    return Attachment(f"file_{document}", document, f"{document}.txt", "text/plain", 10, 10, text)
+
+
+@pytest.mark.anyio
+async def test_a_citation_names_its_document_once_and_opens_its_passage() -> None:
+    watch = CitationWatch([attachment(1), attachment(7, None)])
+    packets = [
+        p
+        for piece in ("The rent is due in June [1", "]. ", "So they say [7], [1].")
+        for p in await watch.text(3, piece)
+    ]
+    packets += [packet for _, packet in await watch.end()]
+    assert [type(packet) for packet in packets] == [
+        *(SourcePacket, CitationPacket, SourcePacket, CitationPacket, CitationPacket)
+    ]
+    first, unread = packets[1], packets[3]
+    assert isinstance(first, CitationPacket)
+    assert isinstance(unread, CitationPacket)
+    assert (first.document, first.start, first.end, first.file_id) == (1, 24, 27, "file_1")
+    assert (first.passage_start, first.passage_end, first.page) == (23, 46, None)
+    assert (unread.document, unread.passage_start) == (7, None)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("text", ["[2]", "[1, 2]", "arr[0]", "[9, 1]"])
+async def test_a_number_without_a_document_is_left_alone(text: str) -> None:
+    watch = CitationWatch([attachment(1)])
+    assert await watch.text(0, f"True {text}.") == []
+    assert await watch.end() == []
+
+
+@pytest.mark.anyio
+async def test_blocks_are_scanned_apart() -> None:
+    watch = CitationWatch([attachment(1)])
+    assert await watch.text(0, "A ` tick [1") == []
+    assert [p.start for p in await watch.text(1, "True [1].") if isinstance(p, CitationPacket)] == [5]
+    assert [(block, type(packet)) for block, packet in await watch.end()] == []
