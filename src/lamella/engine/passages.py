@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
 
-_IDEOGRAPHS = r"\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff"
-_WORD = re.compile(rf"[{_IDEOGRAPHS}]|[^\W_{_IDEOGRAPHS}]+")
+from lamella.knowledge.words import WORD, words_of
+
 _CLOSING = r"\"”'’»)」』"
 _SENTENCE_END = re.compile(rf"(?<=[.!?…])[\s{_CLOSING}]+|(?<=[.!?…][{_CLOSING}])\s+|(?<=[。！？])[\s{_CLOSING}]*|\n+")
 _TEXT_SENTENCE_END = re.compile(rf"[.!?…][{_CLOSING}]*\s+|[。！？][\s{_CLOSING}]*|\n\s*\n|\f|\Z")
@@ -44,10 +44,6 @@ def statement_before(text: str) -> str:
     return _SENTENCE_END.split(text)[-1].strip(_EDGES)
 
 
-def _words(text: str) -> list[str]:
-    return [word.casefold() for word in _WORD.findall(text)]
-
-
 class _Index:
     """A document's words in order, and its sentences by their words."""
 
@@ -61,7 +57,7 @@ class _Index:
         sentences = [match.end() for match in _TEXT_SENTENCE_END.finditer(text)]
         words: list[str] = []
         offset, begin = 1, 0
-        for match in _WORD.finditer(text):
+        for match in WORD.finditer(text):
             word = match.group().casefold()
             if not self._spans or match.start() >= self._spans[-1][1]:
                 border = bisect_right(sentences, match.start())
@@ -114,7 +110,7 @@ class PassageFinder:
 
     async def find(self, statement: str, key: str, text: str) -> Passage | None:
         """The passage of document `key` that holds `statement` word for word, else the sentence nearest to it."""
-        words = _words(statement)
+        words = words_of(statement)
         if not words or not text:
             return None
         if len(text) >= IN_THREAD_FROM:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import asyncio
 from collections import Counter
 
 import msgspec
@@ -12,6 +12,7 @@ from lamella.core.errors import ToolFailed
 from lamella.core.json import Json, encode_text
 from lamella.core.messages import Attachment
 from lamella.core.prompt import ToolSpec
+from lamella.knowledge.words import words_of
 from lamella.tools.tool import Invocation, ToolKind, ToolScope
 
 PIECE = 12_000
@@ -64,7 +65,7 @@ class ReadFile:
         if not 0 <= wanted.offset <= len(attachment.text):
             raise ToolFailed(f"offset must be between 0 and {len(attachment.text)}.")
         if wanted.query.strip():
-            return documents_json(_matching(attachment, attachment.text, wanted.query))
+            return documents_json(await asyncio.to_thread(_matching, attachment, attachment.text, wanted.query))
         return documents_json([_piece(attachment, attachment.text, wanted.offset)])
 
 
@@ -79,11 +80,11 @@ def _piece(attachment: Attachment, text: str, offset: int) -> Document:
 
 def _matching(attachment: Attachment, text: str, query: str) -> list[Document]:
     """The passages with the rarest and most words of the query, in the file's order."""
-    words = {word.casefold() for word in re.findall(r"\w+", query)}
+    words = set(words_of(query))
     starts = range(0, max(len(text), 1), WINDOW)
-    found = [Counter(re.findall(r"\w+", text[start : start + WINDOW].casefold())) for start in starts]
-    spread = {word: sum(1 for counts in found if word in counts) for word in words}
-    scores = [sum(1 / spread[word] for word in words if word in counts) for counts in found]
+    found = [words.intersection(words_of(text[start : start + WINDOW])) for start in starts]
+    spread = Counter(word for held in found for word in held)
+    scores = [sum(1 / spread[word] for word in held) for held in found]
     best = sorted(range(len(scores)), key=lambda index: -scores[index])[: PIECE // WINDOW]
     chosen = sorted(index for index in best if scores[index] > 0)
     if not chosen:
