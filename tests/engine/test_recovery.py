@@ -1,0 +1,133 @@
+"""What a journal tells of a turn that was cut off, at whatever packet, and whatever became of its bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lamella.app.app import LOCAL_OWNER
+from lamella.core import deltas
+from lamella.core.clock import SystemClock
+from lamella.core.counting import ApproximateCounter
+from lamella.core.messages import Step, StopReason, ToolCall
+from lamella.core.packets import AnyPacket, RequestStarted, TextPacket, decode_packet
+from lamella.core.prompt import ToolSpec
+from lamella.engine.recovery import rebuild, recover
+from lamella.engine.scripted import ScriptedModel, ScriptedModels, calling, saying
+from lamella.server.testing import Object, served
+from lamella.settings import read_settings
+from lamella.storage.sqlite import sqlite_engine, sqlite_url
+from lamella.storage.store import open_store
+from lamella.tools.tool import Invocation, ToolKind, ToolScope
+
+pytestmark = pytest.mark.anyio
+
+COUNTER = ApproximateCounter()
+
+
+class Look:
+    """A tool that answers."""
+
+    spec = ToolSpec("look", "Looks.", '{"type":"object"}')
+    kind = ToolKind.OTHER
+    timeout = 5.0
+
+    async def run(self, scope: ToolScope, call: Invocation) -> str:
+        return f"seen {call.id}"
+
+
+async def played(folder: Path) -> tuple[list[Object], tuple[Step, ...]]:
+    """A turn of two steps with calls and an answer: its packets and its steps."""
+    model = ScriptedModel(
+        [
+            [deltas.ReasoningDelta(9, "Hm."), *calling(ToolCall("c1", "look", '{"a": 1}'), text="First.")],
+            calling(ToolCall("c2", "look", "{}"), ToolCall("c3", "look", '{"b":\t[2]}')),
+            saying("An ", "answer."),
+        ]
+    )
+    async with served(read_settings(data=folder), models=ScriptedModels(model), tools=(Look(),)) as (app, client):
+        conversation = await client.conversation()
+        packets = await client.send(conversation, "Go")
+        return packets, (await app.store.turn(LOCAL_OWNER, packets[0]["turn_id"])).steps
+
+
+async def journal_of(folder: Path) -> list[AnyPacket]:
+    packets, _ = await played(folder)
+    async with await open_store(folder / "lamella.db") as store:
+        return [decode_packet(data) for _, data in await store.journal(LOCAL_OWNER, packets[0]["turn_id"], 0)]
+
+
+async def test_a_whole_journal_gives_the_steps_that_were_saved(tmp_path: Path) -> None:
+    packets, steps = await played(tmp_path)
+    async with await open_store(tmp_path / "lamella.db") as store:
+        stored = [decode_packet(data) for _, data in await store.journal(LOCAL_OWNER, packets[0]["turn_id"], 0)]
+    rebuilt = rebuild(stored, COUNTER).steps
+    assert [(set(a.parts), a.results) for a in rebuilt] == [(set(b.parts), b.results) for b in steps]
+    assert [step.tokens for step in rebuilt] == [step.tokens for step in steps]
+    assert [end.usage.input for end in rebuild(stored, COUNTER).ends] == [100, 100, 100]
+
+
+async def test_a_journal_cut_anywhere_gives_valid_steps(tmp_path: Path) -> None:
+    stored = await journal_of(tmp_path)
+    texts = []
+    for cut in range(len(stored) + 1):
+        container = rebuild(stored[:cut], COUNTER)
+        requests = {p.request_id for p in stored[:cut] if isinstance(p, RequestStarted)}
+        assert {end.request_id for end in container.ends} == requests
+        for step in container.steps:
+            calls = [call.id for call in step.calls]
+            assert len(set(calls)) == len(calls)
+            assert {result.call_id for result in step.results} <= set(calls)
+            assert step.parts
+        if len(container.steps) == len(requests) > 0:
+            assert container.steps[-1].stop_reason is StopReason.INTERRUPTED
+        said = "".join(p.text for p in stored[:cut] if isinstance(p, TextPacket))
+        texts.append("".join(step.text for step in container.steps))
+        assert texts[-1] == said
+
+
+async def broken(folder: Path, statement: str) -> None:
+    """Put the turn back to where it was while it ran, and change its journal."""
+    engine = sqlite_engine(sqlite_url(folder / "lamella.db"), writes=True)
+    async with engine.begin() as connection:
+        await connection.exec_driver_sql("UPDATE turns SET status = 'running', finished_at = NULL")
+        await connection.exec_driver_sql("DELETE FROM messages WHERE seq > 0")
+        await connection.exec_driver_sql("UPDATE conversations SET running_turn = head")
+        await connection.exec_driver_sql(statement)
+    await engine.dispose()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM journal",
+        "UPDATE journal SET data = CAST('nonsense' AS BLOB)",
+        "UPDATE journal SET data = CAST(substr(data, 1, 700) AS BLOB)",
+        """UPDATE journal SET data = CAST('{"type":"of.tomorrow","n":1}' AS BLOB)""",
+        "UPDATE journal SET data = x'fffefd'",
+    ],
+)
+async def test_no_journal_keeps_a_server_from_starting(tmp_path: Path, statement: str) -> None:
+    packets, _ = await played(tmp_path)
+    await broken(tmp_path, statement)
+    model = ScriptedModel([saying("It goes on.")])
+    async with served(read_settings(data=tmp_path), models=ScriptedModels(model)) as (_, client):
+        turn = await client.get(f"/turns/{packets[0]['turn_id']}")
+        assert turn["status"] == "interrupted"
+        conversation = turn["conversation_id"]
+        assert (await client.get(f"/conversations/{conversation}"))["running_turn"] is None
+        answer = await client.send(conversation, "And now?")
+        assert answer[-1]["status"] == "finished"
+
+
+async def test_what_was_recovered_stays_as_it_is(tmp_path: Path) -> None:
+    packets, _ = await played(tmp_path)
+    await broken(tmp_path, "DELETE FROM journal WHERE first > 1")
+    async with await open_store(tmp_path / "lamella.db") as store:
+        assert await recover(store, SystemClock(), COUNTER) == 1
+        once = await store.journal(LOCAL_OWNER, packets[0]["turn_id"], 0)
+        turn = await store.turn(LOCAL_OWNER, packets[0]["turn_id"])
+        assert await recover(store, SystemClock(), COUNTER) == 0
+        assert await store.journal(LOCAL_OWNER, packets[0]["turn_id"], 0) == once
+        assert await store.turn(LOCAL_OWNER, packets[0]["turn_id"]) == turn

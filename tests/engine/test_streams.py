@@ -1,0 +1,140 @@
+"""The journal and the bus: numbered packets that every follower gets exactly once, whenever it comes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamella.core.clock import SystemClock
+from lamella.core.errors import StoreFailed
+from lamella.core.packets import TextPacket, decode_packet
+from lamella.core.records import JournalEntry
+from lamella.engine.bus import MemoryBus
+from lamella.engine.journal import Journal
+
+pytestmark = pytest.mark.anyio
+
+
+class Pages:
+    """As much of a store as a journal writes to; it refuses as often as it is told to."""
+
+    def __init__(self, refusals: int = 0) -> None:
+        self.entries: list[JournalEntry] = []
+        self.refusals = refusals
+        self.written = asyncio.Event()
+
+    async def append_journal(self, entries: Sequence[JournalEntry]) -> None:
+        await asyncio.sleep(0)
+        if self.refusals:
+            self.refusals -= 1
+            raise StoreFailed("The disk is full.")
+        self.entries += entries
+        self.written.set()
+
+    def numbers(self, turn_id: str) -> list[int]:
+        lines = [line for e in self.entries if e.turn_id == turn_id for line in e.data.split(b"\n")]
+        return [decode_packet(line).n for line in lines]
+
+
+def journal(pages: Pages) -> tuple[Journal, MemoryBus]:
+    bus = MemoryBus()
+    return Journal(pages, bus, SystemClock()), bus  # type: ignore[arg-type]  # only what a journal needs
+
+
+async def followed(bus: MemoryBus, turn_id: str, after: int) -> list[int]:
+    return [n async for batch in bus.follow(turn_id, after) for n, _ in batch]
+
+
+@given(st.lists(st.sampled_from(["packet", "pause", "flush", "join"]), max_size=40), st.integers(0, 45))
+async def test_every_follower_gets_every_packet_once(script: list[str], after: int) -> None:
+    pages = Pages()
+    packets, bus = journal(pages)
+    packets.open("user_ann", "turn_1")
+    followers = [asyncio.create_task(followed(bus, "turn_1", after))]
+    for action in script:
+        if action == "packet":
+            packets.append("turn_1", TextPacket(text="x"))
+        elif action == "pause":
+            await asyncio.sleep(0)
+        elif action == "flush":
+            await packets.flush()
+        else:
+            followers.append(asyncio.create_task(followed(bus, "turn_1", after)))
+    await asyncio.sleep(0)
+    await packets.close_turn("turn_1")
+    whole = list(range(1, script.count("packet") + 1))
+    for numbers in await asyncio.gather(*followers):
+        assert numbers == whole[after:]
+    assert pages.numbers("turn_1") == whole
+    assert all(before.last + 1 == entry.first for before, entry in pairwise(pages.entries))
+
+
+async def test_turns_are_stored_together(anyio_backend: str) -> None:
+    pages = Pages()
+    packets, _ = journal(pages)
+    packets.start()
+    for name in ("turn_1", "turn_2", "turn_3"):
+        packets.open("user_ann", name)
+        packets.append(name, TextPacket(text="x"))
+    await asyncio.sleep(0.5)
+    assert [(entry.turn_id, entry.first, entry.last) for entry in pages.entries] == [
+        (name, 1, 1) for name in ("turn_1", "turn_2", "turn_3")
+    ]
+    await packets.close()
+
+
+@pytest.mark.parametrize("refusals", [1, 3])
+async def test_packets_that_are_refused_are_stored_later(refusals: int) -> None:
+    pages = Pages(refusals)
+    packets, bus = journal(pages)
+    packets.start()
+    packets.open("user_ann", "turn_1")
+    packets.append("turn_1", TextPacket(text="x"))
+    await packets.close_turn("turn_1")
+    assert not bus.is_live("turn_1")
+    assert pages.entries == []
+    async with asyncio.timeout(5):
+        await pages.written.wait()
+    assert pages.numbers("turn_1") == [1]
+    await packets.close()
+    assert pages.numbers("turn_1") == [1]
+
+
+async def test_a_turn_that_never_began_leaves_nothing() -> None:
+    pages = Pages()
+    packets, bus = journal(pages)
+    packets.open("user_ann", "turn_1")
+    packets.abandon("turn_1")
+    assert not bus.is_live("turn_1")
+    await packets.flush()
+    assert pages.entries == []
+    assert await followed(bus, "turn_1", 0) == []
+
+
+async def test_a_stop_before_anybody_waits_is_not_lost() -> None:
+    bus = MemoryBus()
+    bus.open("turn_1")
+    bus.stop("turn_1")
+    bus.stop("turn_2")
+    async with asyncio.timeout(1):
+        await bus.stop_requested("turn_1")
+
+
+async def test_a_slow_follower_holds_nobody_up() -> None:
+    bus = MemoryBus()
+    bus.open("turn_1")
+    slow = bus.follow("turn_1", 0)
+    bus.publish("turn_1", 1, b"a")
+    assert await anext(slow) == [(1, b"a")]
+    for n in range(2, 1_000):
+        bus.publish("turn_1", n, b"a")
+    bus.close("turn_1")
+    assert await followed(bus, "turn_1", 0) == []
+    assert [n for n, _ in await anext(slow)] == list(range(2, 1_000))
+    with pytest.raises(StopAsyncIteration):
+        await anext(slow)
