@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from lamella.server.web import page_folder
 
@@ -29,6 +29,10 @@ ARGUMENTS = (
 )
 
 
+PATIENCE_MS = 30_000
+"""How long a test waits for what it expects: on a busy machine a first answer takes seconds."""
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Chromium of the system; the module ends it, because its event loop would hinder asynchronous tests."""
@@ -39,6 +43,7 @@ def browser() -> Iterator[Browser]:
         pytest.skip("the page is not built: run `python webbuild.py`")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
+        expect.set_options(timeout=PATIENCE_MS)
         yield browser
         browser.close()
 
@@ -91,7 +96,7 @@ def watched() -> Watched:
 def page(browser: Browser, watched: Watched) -> Iterator[Page]:
     """A fresh page; it may ask its own server only, and has to keep silent."""
     context = browser.new_context(viewport={"width": 1280, "height": 860}, timezone_id="Europe/Berlin")
-    context.set_default_timeout(15_000)
+    context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     page.on("console", watched.hear)
     page.on("pageerror", lambda error: watched.complaints.append(str(error)))

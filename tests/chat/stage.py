@@ -86,8 +86,12 @@ def rows(data: Path, query: str, *values: str) -> list[dict[str, Any]]:
         return [dict(row) for row in connection.execute(query, values)]
 
 
-def change(data: Path, script: str) -> None:
-    """What another program does to the database of a data folder."""
+async def change(data: Path, script: str) -> None:
+    """What another program does to the database of a data folder; in a thread, for the server may be writing."""
+    await asyncio.to_thread(_change, data, script)
+
+
+def _change(data: Path, script: str) -> None:
     with closing(sqlite3.connect(data / "lamella.db")) as connection:
         connection.execute("PRAGMA foreign_keys = ON")
         connection.executescript(script)

@@ -143,7 +143,7 @@ async def test_a_key_whose_turn_never_began_begins_it(tmp_path: Path) -> None:
         conversation = await client.conversation()
         await send(client, conversation, "key-1")
         [turn] = (await client.get(f"/conversations/{conversation}/turns"))["data"]
-    change(tmp_path, "UPDATE conversations SET head = NULL; DELETE FROM turns;")
+    await change(tmp_path, "UPDATE conversations SET head = NULL; DELETE FROM turns;")
     async with served(read_settings(data=tmp_path), models=ScriptedModels(model)) as (_, client):
         assert "At last." in (await send(client, conversation, "key-1")).text
         assert (await client.get(f"/turns/{turn['id']}"))["answer"] == "At last."

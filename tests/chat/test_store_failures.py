@@ -31,7 +31,7 @@ async def test_a_turn_that_cannot_be_saved_says_so_and_is_saved_later(
 ) -> None:
     model.then(saying("An ", "answer."), saying("Another."))
     conversation = await client.conversation()
-    change(tmp_path, NO_ENDS)
+    await change(tmp_path, NO_ENDS)
     async with client.sending(conversation, "Hello?") as events:
         seen = await until(events, "error")
         assert text_of(seen) == "An answer."
@@ -42,7 +42,7 @@ async def test_a_turn_that_cannot_be_saved_says_so_and_is_saved_later(
         assert (await client.get(f"/turns/{turn_id}"))["status"] == "running"
         refused = await client.call("POST", f"/conversations/{conversation}/turns", json={"text": "And now?"})
         assert refused.json()["error"]["code"] == "turn_in_progress"
-        change(tmp_path, HEALED)
+        await change(tmp_path, HEALED)
         rest = [event.packet async for event in events if event.n is not None]
     assert types(rest) == ["turn.finished"]
     turn = await client.get(f"/turns/{turn_id}")
@@ -56,10 +56,10 @@ async def test_packets_that_cannot_be_stored_are_streamed_and_stored_later(
 ) -> None:
     model.then(saying("An ", "answer."))
     conversation = await client.conversation()
-    change(tmp_path, NO_PACKETS)
+    await change(tmp_path, NO_PACKETS)
     async with client.sending(conversation, "Hello?") as events:
         seen = await until(events, "error")
-        change(tmp_path, HEALED)
+        await change(tmp_path, HEALED)
         rest = [event.packet async for event in events if event.n is not None]
     assert text_of(seen) == "An answer."
     assert only(rest, "turn.finished")["status"] == "finished"
@@ -71,12 +71,12 @@ async def test_a_request_that_cannot_be_stored_is_not_sent(
 ) -> None:
     model.then(saying("Now it works."))
     conversation = await client.conversation()
-    change(tmp_path, NO_REQUESTS)
+    await change(tmp_path, NO_REQUESTS)
     packets = await client.send(conversation, "Hello?")
     assert only(packets, "error")["error"]["code"] == "store_failed"
     assert only(packets, "turn.finished")["status"] == "failed"
     assert model.requests == []
-    change(tmp_path, HEALED)
+    await change(tmp_path, HEALED)
     turn = await client.get(f"/turns/{packets[0]['turn_id']}")
     assert (turn["status"], turn["error"]["code"]) == ("failed", "store_failed")
     assert text_of(await client.send(conversation, "Once more.")) == "Now it works."
@@ -87,11 +87,11 @@ async def test_a_message_that_cannot_be_stored_is_refused_whole(
 ) -> None:
     model.then(saying("Now it works."))
     conversation = await client.conversation()
-    change(tmp_path, NO_TURNS)
+    await change(tmp_path, NO_TURNS)
     answer = await client.call("POST", f"/conversations/{conversation}/turns", json={"text": "Hello?"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (500, "store_failed")
     assert [rows(tmp_path, f"SELECT * FROM {table}") for table in ("turns", "messages", "journal")] == [[], [], []]
-    change(tmp_path, HEALED)
+    await change(tmp_path, HEALED)
     assert text_of(await client.send(conversation, "Hello?")) == "Now it works."
 
 
@@ -102,10 +102,10 @@ async def test_the_stop_of_a_turn_that_cannot_be_saved_is_not_forgotten(
     conversation = await client.conversation()
     async with client.sending(conversation, "Hello?") as events:
         seen = await until(events, "text.delta")
-        change(tmp_path, NO_ENDS)
+        await change(tmp_path, NO_ENDS)
         await client.post(f"/turns/{seen[0]['turn_id']}/stop")
         seen += await until(events, "error")
-        change(tmp_path, HEALED)
+        await change(tmp_path, HEALED)
         rest = [event.packet async for event in events if event.n is not None]
     assert types(rest) == ["turn.stopped", "turn.finished"]
     assert (await client.get(f"/turns/{seen[0]['turn_id']}"))["answer"] == "Half"
@@ -133,7 +133,7 @@ async def test_what_cannot_be_read_is_an_error_and_never_empty(
     packets = await client.send(conversation, "Hello?")
     ids = {"conversation": conversation, "turn": packets[0]["turn_id"]}
     ids["request"] = only(packets, "request.started")["request_id"]
-    change(tmp_path, f"PRAGMA legacy_alter_table = ON; ALTER TABLE {table} RENAME TO lost;")
+    await change(tmp_path, f"PRAGMA legacy_alter_table = ON; ALTER TABLE {table} RENAME TO lost;")
     answer = await client.call("GET", path.format(**ids))
     error = answer.json()["error"]
     assert (answer.status_code, error["code"], error["message"]) == (500, "store_failed", "The database lacks a table.")
@@ -147,7 +147,7 @@ async def test_a_history_that_cannot_be_read_is_not_answered_from_nothing(
     model.then(saying("An answer."), saying("From nothing."))
     conversation = await client.conversation()
     await client.send(conversation, "Hello?")
-    change(tmp_path, "PRAGMA legacy_alter_table = ON; ALTER TABLE messages RENAME TO lost;")
+    await change(tmp_path, "PRAGMA legacy_alter_table = ON; ALTER TABLE messages RENAME TO lost;")
     answer = await client.call("POST", f"/conversations/{conversation}/turns", json={"text": "And?"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (500, "store_failed")
     assert len(model.requests) == 1
