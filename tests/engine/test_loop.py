@@ -147,7 +147,7 @@ async def test_a_model_that_calls_for_ever_is_ended(tmp_path: Path) -> None:
 
 
 async def test_arguments_that_are_no_json_are_told_to_the_model(tmp_path: Path) -> None:
-    broken = [
+    broken: list[Happening] = [
         deltas.ToolCallOpened(0, "c1", "wait"),
         deltas.ToolArgsDelta(0, '{"ms": 1'),
         deltas.UsageReported(Usage(input=1, output=1)),

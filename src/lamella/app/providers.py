@@ -83,6 +83,15 @@ def endpoints(settings: Settings) -> Mapping[str, Endpoint]:
     return found
 
 
+def _vendor(name: str) -> str | None:
+    """Who makes a model, as far as its name tells; servers that speak a vendor's protocol have models of any name."""
+    if name.startswith("claude"):
+        return "anthropic"
+    if name.startswith(("gpt-", "o1", "o3")):
+        return "openai"
+    return DEMONSTRATION_MODEL if name == DEMONSTRATION_MODEL else None
+
+
 class Providers:
     """The configured providers' `Models`. Without any provider, the offline demonstration is the only model."""
 
@@ -111,15 +120,12 @@ class Providers:
         """Which configured provider serves this model; raises `InvalidRequest` when none does."""
         if name == DEMONSTRATION_MODEL and self.is_demonstration:
             return "anthropic"
-        provider, _, rest = name.partition(":")
-        if provider in self._endpoints and rest:
-            return provider
-        known = "anthropic" if name.startswith("claude") else "openai" if name.startswith(("gpt-", "o1", "o3")) else ""
-        if known in self._endpoints:
-            return known
-        if len(self._endpoints) == 1 and name == self.default:
-            return next(iter(self._endpoints))
-        if len(self._endpoints) == 1 and not known and name != DEMONSTRATION_MODEL:
+        said, _, rest = name.partition(":")
+        vendor = said if said in DEFAULT_MODELS and rest else _vendor(name)
+        if vendor in self._endpoints:
+            return vendor
+        is_free = vendor is None or (name == self.default and vendor != said)
+        if is_free and len(self._endpoints) == 1:
             return next(iter(self._endpoints))
         raise InvalidRequest(
             f"No configured provider serves the model “{name}”.",
