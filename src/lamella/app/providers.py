@@ -122,7 +122,7 @@ class Providers:
             return "anthropic"
         said, _, rest = name.partition(":")
         vendor = said if said in DEFAULT_MODELS and rest else _vendor(name)
-        if vendor in self._endpoints:
+        if vendor is not None and vendor in self._endpoints:
             return vendor
         is_free = vendor is None or (name == self.default and vendor != said)
         if is_free and len(self._endpoints) == 1:
