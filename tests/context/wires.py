@@ -45,5 +45,5 @@ def planned(sent: Sent, wire: str, policy: MarkerPolicy, ledger: Ledger) -> tupl
     blocks = wired(sent, wire).blocks
     keys = chain(blocks, f"account/{model.facts.name}", model.salts(sent.context.sampling))
     segments = {segment.id: segment for segment in sent.assembled.prompt.segments}
-    facts = Facts(model.facts, segments, sent.context.calibration, NINE)
+    facts = Facts(model.facts, segments, sent.context.calibration, NINE, sent.layout.seed_markers)
     return plan(keys, ledger, facts, policy), facts
