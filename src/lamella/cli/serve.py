@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 import uvicorn
+from uvicorn.loops.auto import auto_loop_factory
 
 from lamella.app.app import App, open_app
 from lamella.app.demonstration import NOTICE
@@ -39,7 +40,8 @@ def serve_command(
         )
     configure_logs()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    asyncio.run(_serve(host, port, read_settings(data=data, model=model)))
+    with asyncio.Runner(loop_factory=auto_loop_factory()) as runner:
+        runner.run(_serve(host, port, read_settings(data=data, model=model)))
 
 
 async def _serve(host: str, port: int, settings: Settings) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 
@@ -17,6 +18,9 @@ from lamella.core.packets import (
 from lamella.engine.citations import CitationWatch
 from lamella.engine.container import OpenStep
 from lamella.engine.emitter import Emitter
+
+BURST = 16
+"""Packets after which others get their turn: a provider's burst is read without waiting, and would be shown at once."""
 
 
 class ShownBlocks:
@@ -44,6 +48,7 @@ async def run_step(
     `began` is called once, when the provider has begun to answer.
     """
     places: dict[int, int] = {}
+    sent = 0
     async with aclosing(stream) as source:  # type: ignore[type-var]  # every adapter's stream is a generator
         async for delta in source:
             opened.feed(delta)
@@ -58,6 +63,9 @@ async def run_step(
             if isinstance(delta, deltas.TextDelta):
                 for citation in await citations.text(places[block], delta.text):
                     emitter.emit(citation, places[block])
+            if sent % BURST == 0:
+                await asyncio.sleep(0)
+            sent += 1
     for block, citation in await citations.end():
         emitter.emit(citation, block)
     return places

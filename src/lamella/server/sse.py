@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import suppress
 
 from starlette.responses import StreamingResponse
+from starlette.types import Message, Send
 
 from lamella.core.ports import Batch
 
 EVENT_STREAM = "text/event-stream"
 SILENCE_SECONDS = 15.0
+STILL_THERE = b": still there\n\n"
 HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
@@ -25,32 +28,54 @@ def frame(n: int, data: bytes) -> bytes:
     return b"id: %d\ndata: %b\n\n" % (n, data)
 
 
-async def frames(batches: AsyncIterator[Batch], silence: float) -> AsyncIterator[bytes]:
-    """Frames as packets come, and comments in between; the packets' source is closed with this."""
-    following: asyncio.Task[Batch | None] | None = None
+async def frames(batches: AsyncIterator[Batch]) -> AsyncGenerator[bytes, None]:
+    """Frames as packets come, those of a batch in one piece; the packets' source is closed with this."""
     try:
-        while True:
-            following = following or asyncio.create_task(_next(batches))
-            await asyncio.wait({following}, timeout=silence)
-            if not following.done():
-                yield b": still there\n\n"
-                continue
-            batch = following.result()
-            following = None
-            if batch is None:
-                return
+        async for batch in batches:
             yield b"".join(frame(n, data) for n, data in batch)
     finally:
-        if following is not None:
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
         await batches.aclose()  # type: ignore[attr-defined]  # every source is an async generator
 
 
-async def _next(batches: AsyncIterator[Batch]) -> Batch | None:
-    return await anext(batches, None)
+class EventStream(StreamingResponse):
+    """The packets of a turn, and a comment whenever nothing was sent for `silence` seconds.
+
+    The comments come from a task beside the stream: a task or a timer for each packet would cost more than the packet.
+    """
+
+    def __init__(self, batches: AsyncIterator[Batch], silence: float) -> None:
+        self._frames = frames(batches)
+        super().__init__(self._frames, media_type=EVENT_STREAM, headers=HEADERS)
+        self._silence = silence
+        self._sent_at = 0.0
+
+    async def stream_response(self, send: Send) -> None:
+        """Send it all; starlette calls this."""
+        clock = asyncio.get_running_loop().time
+
+        async def noting(message: Message) -> None:
+            self._sent_at = clock()
+            await send(message)
+
+        self._sent_at = clock()
+        beating = asyncio.create_task(self._beat(noting))
+        try:
+            await super().stream_response(noting)
+        finally:
+            beating.cancel()
+            await self._frames.aclose()
+
+    async def _beat(self, send: Send) -> None:
+        clock = asyncio.get_running_loop().time
+        with suppress(OSError):
+            while True:
+                quiet = clock() - self._sent_at
+                if quiet < self._silence:
+                    await asyncio.sleep(self._silence - quiet)
+                else:
+                    await send({"type": "http.response.body", "body": STILL_THERE, "more_body": True})
 
 
-def event_stream(batches: AsyncIterator[Batch], silence: float) -> StreamingResponse:
+def event_stream(batches: AsyncIterator[Batch], silence: float) -> EventStream:
     """The streaming answer."""
-    return StreamingResponse(frames(batches, silence), media_type=EVENT_STREAM, headers=HEADERS)
+    return EventStream(batches, silence)
