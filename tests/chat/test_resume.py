@@ -96,21 +96,16 @@ async def test_a_number_that_was_never_sent_gives_what_follows_it(client: Client
         assert [event async for event in events] == []
 
 
-@pytest.mark.parametrize("sent", ["-1", "1.5", "١", "x", "1 2", "9" * 30 + "x"])
-async def test_a_last_event_id_that_is_no_number_is_refused(client: Client, model: ScriptedModel, sent: str) -> None:
+async def test_what_is_no_number_of_a_packet_is_refused(client: Client, model: ScriptedModel) -> None:
     model.then(saying("Hi."))
     whole = await client.send(await client.conversation(), "Write!")
     path = f"/turns/{whole[0]['turn_id']}/events"
-    answer = await client.call("GET", path, headers={"last-event-id": sent.encode()})
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "Last-Event-ID")
-
-
-@pytest.mark.parametrize("sent", ["-1", "1.5", "x", "", str(2**53 + 1), str(10**40)])
-async def test_an_after_that_is_no_number_is_refused(client: Client, model: ScriptedModel, sent: str) -> None:
-    model.then(saying("Hi."))
-    whole = await client.send(await client.conversation(), "Write!")
-    answer = await client.call("GET", f"/turns/{whole[0]['turn_id']}/events?after={sent}")
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "after")
+    for sent in ("-1", "1.5", "١", "x", "1 2", "9" * 30 + "x"):
+        answer = await client.call("GET", path, headers={"last-event-id": sent.encode()})
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "Last-Event-ID")
+    for sent in ("-1", "1.5", "x", "", str(2**53 + 1), str(10**40)):
+        answer = await client.call("GET", f"{path}?after={sent}")
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "after")
 
 
 async def test_silence_is_broken_by_comments(client: Client, model: ScriptedModel) -> None:

@@ -117,17 +117,15 @@ async def test_a_body_that_is_no_json_object_is_refused(client: Client, body: by
 
 
 @pytest.mark.parametrize("half", ["\\ud800", "\\udfff", "\\udc00\\ud800", "a\\ud83e"])
-@pytest.mark.parametrize("field", ["text", "title", "model", "timezone", "file_ids", "layout"])
-async def test_half_a_surrogate_pair_is_refused_wherever_it_stands(client: Client, half: str, field: str) -> None:
+async def test_half_a_surrogate_pair_is_refused_wherever_it_stands(client: Client, half: str) -> None:
     conversation = await client.conversation()
-    value = f'["{half}"]' if field == "file_ids" else f'"{half}"'
-    if field in ("title", "model", "layout"):
-        path, body = "/conversations", f'{{"{field}": {value}}}'
-    else:
-        path, body = f"/conversations/{conversation}/turns", f'{{"text": "a", "{field}": {value}}}'
-        body = body if field != "text" else f'{{"text": {value}}}'
-    answer = await client.call("POST", path, content=body.encode(), headers=JSON)
-    refused(answer, 400, "invalid_request", answer.json()["error"]["param"])
+    sent = [("/conversations", f'{{"{field}": "{half}"}}') for field in ("title", "model", "layout", "marker_policy")]
+    turn = f"/conversations/{conversation}/turns"
+    sent += [(turn, f'{{"text": "{half}"}}'), (turn, f'{{"text": "a", "timezone": "{half}"}}')]
+    sent += [(turn, f'{{"text": "a", "{field}": ["{half}"]}}') for field in ("file_ids", "models")]
+    for path, body in sent:
+        answer = await client.call("POST", path, content=body.encode(), headers=JSON)
+        refused(answer, 400, "invalid_request", answer.json()["error"]["param"])
     assert await turns(client, conversation) == []
 
 
@@ -183,34 +181,34 @@ async def test_a_list_that_cannot_be_given_is_refused(client: Client, query: str
         refused(await client.call("GET", f"{path}?{query}"), 400, "invalid_request", param)
 
 
+WITH_AN_ID = [
+    ("GET", "/conversations/{id}"),
+    ("PATCH", "/conversations/{id}"),
+    ("DELETE", "/conversations/{id}"),
+    ("GET", "/conversations/{id}/turns"),
+    ("POST", "/conversations/{id}/turns"),
+    ("GET", "/conversations/{id}/context"),
+    ("GET", "/turns/{id}"),
+    ("GET", "/turns/{id}/events"),
+    ("POST", "/turns/{id}/stop"),
+    ("GET", "/turns/{id}/requests"),
+    ("GET", "/requests/{id}/map"),
+    ("GET", "/requests/{id}/raw"),
+    ("GET", "/files/{id}"),
+    ("GET", "/files/{id}/content"),
+]
+
+
 @pytest.mark.parametrize("id", ["conv_nobody", "..", "%2e%2e", "%00", "a" * 3_000, "ü", "'; DROP TABLE turns; --", "*"])
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("GET", "/conversations/{id}"),
-        ("PATCH", "/conversations/{id}"),
-        ("DELETE", "/conversations/{id}"),
-        ("GET", "/conversations/{id}/turns"),
-        ("POST", "/conversations/{id}/turns"),
-        ("GET", "/conversations/{id}/context"),
-        ("GET", "/turns/{id}"),
-        ("GET", "/turns/{id}/events"),
-        ("POST", "/turns/{id}/stop"),
-        ("GET", "/turns/{id}/requests"),
-        ("GET", "/requests/{id}/map"),
-        ("GET", "/requests/{id}/raw"),
-        ("GET", "/files/{id}"),
-        ("GET", "/files/{id}/content"),
-    ],
-)
-async def test_what_does_not_exist_is_not_found(client: Client, method: str, path: str, id: str) -> None:
-    body = {"text": "Hi"} if method == "POST" else {"title": "x"} if method == "PATCH" else None
-    answer = await client.call(method, path.format(id=id), json=body)
-    if answer.status_code == 405:
-        # The id was a step up: the address is another one.
-        assert ".." in id or "%2e" in id
-        return
-    assert refused(answer, 404, "not_found", answer.json()["error"]["param"])["hint"] is None
+async def test_what_does_not_exist_is_not_found(client: Client, id: str) -> None:
+    for method, path in WITH_AN_ID:
+        body = {"text": "Hi"} if method == "POST" else {"title": "x"} if method == "PATCH" else None
+        answer = await client.call(method, path.format(id=id), json=body)
+        if answer.status_code == 405:
+            # The id was a step up: the address is another one.
+            assert id in ("..", "%2e%2e")
+        else:
+            assert refused(answer, 404, "not_found", answer.json()["error"]["param"])["hint"] is None
 
 
 async def test_unknown_files_and_foreign_addresses_are_not_found(client: Client) -> None:

@@ -30,38 +30,36 @@ FOREIGN_HOSTS = [
 ]
 
 
-@pytest.mark.parametrize("host", FOREIGN_HOSTS)
-async def test_a_foreign_host_is_refused(client: Client, host: str) -> None:
-    for path in ("/", "/api/v1/conversations", "/healthz", "/openapi.json"):
-        answer = await client.http.get(path, headers={"host": host})
-        refused(answer, 403, "permission_denied")
+async def test_a_foreign_host_is_refused(client: Client) -> None:
+    for host in FOREIGN_HOSTS:
+        for path in ("/", "/api/v1/conversations", "/healthz", "/openapi.json"):
+            refused(await client.http.get(path, headers={"host": host}), 403, "permission_denied")
 
 
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:99", "127.0.0.1", "[::1]", "[::1]:8377"])
-async def test_this_machine_goes_by_all_its_names(client: Client, host: str) -> None:
-    assert (await client.http.get("/healthz", headers={"host": host})).json() == {"status": "ok"}
+async def test_this_machine_goes_by_all_its_names(client: Client) -> None:
+    for host in ("localhost", "LOCALHOST:99", "127.0.0.1", "[::1]", "[::1]:8377"):
+        assert (await client.http.get("/healthz", headers={"host": host})).json() == {"status": "ok"}
 
 
-@pytest.mark.parametrize(
-    "origin",
-    [
-        "https://evil.example",
-        "null",
-        "http://",
-        "http://[",
-        "nonsense",
-        "",
-        "http://127.0.0.1:1",
-        "http://localhost",
-        "http://127.0.0.1.evil.example",
-        "\xff",
-    ],
-)
-async def test_a_page_of_another_origin_is_refused(client: Client, origin: str) -> None:
-    sent = origin.encode("latin-1")
-    for method, path in (("POST", "/conversations"), ("GET", "/conversations")):
-        answer = await client.call(method, path, headers={"origin": sent}, json={} if method == "POST" else None)
-        refused(answer, 403, "permission_denied")
+FOREIGN_ORIGINS = [
+    "https://evil.example",
+    "null",
+    "http://",
+    "http://[",
+    "nonsense",
+    "",
+    "http://127.0.0.1:1",
+    "http://localhost",
+    "http://127.0.0.1.evil.example",
+    "\xff",
+]
+
+
+async def test_a_page_of_another_origin_is_refused(client: Client) -> None:
+    for origin in FOREIGN_ORIGINS:
+        headers = {"origin": origin.encode("latin-1")}
+        refused(await client.call("POST", "/conversations", headers=headers, json={}), 403, "permission_denied")
+        refused(await client.call("GET", "/conversations", headers=headers), 403, "permission_denied")
     assert (await client.get("/conversations"))["data"] == []
 
 
@@ -90,38 +88,37 @@ async def raw(client: Client, target: bytes) -> bytes:
     return answer
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        b"/../../../../../../etc/passwd",
-        b"/..%2f..%2f..%2f..%2f..%2fetc%2fpasswd",
-        b"/%2e%2e/%2e%2e/%2e%2e/etc/passwd",
-        b"//etc/passwd",
-        b"/%2fetc%2fpasswd",
-        b"/..\\..\\etc\\passwd",
-        b"/web.py",
-        b"/../web.py",
-        b"/assets/../../web.py",
-        b"/assets/%2e%2e/%2e%2e/web.py",
-        b"/assets/..%2f..%2fweb.py",
-        b"/assets//etc/passwd",
-        b"/assets/",
-        b"/%00",
-        b"/index.html%00.txt",
-        b"/" + b"a" * 5_000,
-        b"/" + b"a/" * 2_000,
-        b"/%ff%fe",
-        b"/~root",
-        b"/.",
-        b"/..",
-    ],
-)
-async def test_no_address_leads_out_of_the_pages_folder(client: Client, target: bytes) -> None:
-    answer = await raw(client, target)
-    head = answer.partition(b"\r\n")[0]
-    assert head.split()[1] in (b"200", b"404"), answer[:300]
-    assert b"root:" not in answer
-    assert b"create_web" not in answer
+OUTSIDE = [
+    b"/../../../../../../etc/passwd",
+    b"/..%2f..%2f..%2f..%2f..%2fetc%2fpasswd",
+    b"/%2e%2e/%2e%2e/%2e%2e/etc/passwd",
+    b"//etc/passwd",
+    b"/%2fetc%2fpasswd",
+    b"/..\\..\\etc\\passwd",
+    b"/web.py",
+    b"/../web.py",
+    b"/assets/../../web.py",
+    b"/assets/%2e%2e/%2e%2e/web.py",
+    b"/assets/..%2f..%2fweb.py",
+    b"/assets//etc/passwd",
+    b"/assets/",
+    b"/%00",
+    b"/index.html%00.txt",
+    b"/" + b"a" * 5_000,
+    b"/" + b"a/" * 2_000,
+    b"/%ff%fe",
+    b"/~root",
+    b"/.",
+    b"/..",
+]
+
+
+async def test_no_address_leads_out_of_the_pages_folder(client: Client) -> None:
+    for target in OUTSIDE:
+        answer = await raw(client, target)
+        assert answer.split()[1] in (b"200", b"404"), answer[:300]
+        assert b"root:" not in answer, target
+        assert b"create_web" not in answer, target
 
 
 async def test_an_address_of_the_page_gives_the_page(client: Client) -> None:
