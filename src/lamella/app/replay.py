@@ -256,7 +256,11 @@ async def replay(trace: Trace, options: ReplayOptions | None = None) -> ReplayRe
         url, _ = await asyncio.gather(simulator.start(), load_adapter(provider))
         await _load_scripts(url, trace)
         stage = _Stage(VirtualClock(trace.turns[0].at))
-        core, tools = await _core(trace, facts, provider, url, store, stage)
+        base_url = f"{url}/v1" if provider == "openai" else url
+        endpoint = Endpoint(provider, base_url, "replay", timeout=60, retries=0)
+        model = _StagedModel(await adapter(facts, endpoint), stage)
+        stack.push_async_callback(model.close)
+        core, tools = _core(trace, facts, model, store, stage)
         await core.chat.start()
         stack.push_async_callback(core.chat.close)
         await store.create_conversation(OWNER, _conversation(trace, tools, stage))
@@ -309,12 +313,9 @@ async def _load_scripts(url: str, trace: Trace) -> None:
         raise InvalidRequest(f"The simulator does not take the trace's replies: {answer.text[:500]}")
 
 
-async def _core(
-    trace: Trace, facts: ModelFacts, provider: str, url: str, store: Store, stage: _Stage
+def _core(
+    trace: Trace, facts: ModelFacts, model: ChatModel, store: Store, stage: _Stage
 ) -> tuple[Core, tuple[ToolSpec, ...]]:
-    base_url = f"{url}/v1" if provider == "openai" else url
-    endpoint = Endpoint(provider, base_url, "replay", timeout=60, retries=0)
-    model = OpenModel(_StagedModel(await adapter(facts, endpoint), stage), "replay")
     tools = tuple(
         _StagedTool(
             ToolSpec(tool.name, tool.description, encode(tool.input_schema).decode()),
@@ -334,7 +335,9 @@ async def _core(
         headers=stage.headers,
     )
     services = build_services(store, tools, stage.clock, CountingIds())
-    core = build_core(replace(services, surroundings=_Staged(_surroundings(trace))), _OneModel(model), settings)
+    core = build_core(
+        replace(services, surroundings=_Staged(_surroundings(trace))), _OneModel(OpenModel(model, "replay")), settings
+    )
     return core, core.services.registry.specs()
 
 
