@@ -164,7 +164,7 @@ class Chat:
             text=text,
             sent_at=_local(now, message.timezone),
             timezone=message.timezone,
-            tokens=self._services.counter.count(text),
+            tokens=await asyncio.to_thread(self._services.counter.count, text),
             file_ids=message.file_ids,
             dynamic="\n\n".join(block for block in message.dynamic if block.strip()),
         )

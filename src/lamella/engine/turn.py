@@ -190,7 +190,10 @@ class TurnEngine:
     async def run(self, begun: Begun) -> None:
         """Hops 5 to 11. Ends when the turn is saved; a turn whose task is cancelled is left to the next recovery."""
         self._emit(begun.input, _started(begun.input))
-        await self._finish(begun, await self._until_ended(begun))
+        try:
+            await self._finish(begun, await self._until_ended(begun))
+        finally:
+            self._bus.close(begun.input.turn.id)
 
     def interrupt(self) -> None:
         """The process is ending: every turn ends as interrupted, saved as far as it came."""
