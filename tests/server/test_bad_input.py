@@ -223,6 +223,7 @@ async def test_unknown_files_and_foreign_addresses_are_not_found(client: Client)
         refused(answer, 404, "not_found")
     answer = await client.call("PUT", "/conversations", json={})
     assert (answer.status_code, answer.json()["error"]["code"]) == (405, "invalid_request")
+    assert "POST" in answer.headers["allow"]
 
 
 async def test_a_message_over_the_window_is_refused_before_it_is_stored(client: Client, model: ScriptedModel) -> None:

@@ -125,3 +125,4 @@ async def test_an_address_of_the_page_gives_the_page(client: Client) -> None:
     answer = await client.http.get("/c/conv_1")
     assert answer.status_code == 200
     assert "html" in answer.headers["content-type"] or "page" in answer.json()
+    assert (await client.http.head("/")).status_code == 200

@@ -150,7 +150,7 @@ class UsagePacket(Packet, frozen=True, kw_only=True, tag="usage"):
 
 
 class ErrorPacket(Packet, frozen=True, kw_only=True, tag="error"):
-    """A run or a turn failed; `error` is the object of API errors."""
+    """A run failed, or the turn can't be stored yet and goes on trying; `error` is the object of API errors."""
 
     error: dict[str, str | None]
 

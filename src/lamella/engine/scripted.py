@@ -107,7 +107,10 @@ class ScriptedModel:
         return body_of(request)
 
     async def stream(self, request: WireRequest, headers: dict[str, str]) -> AsyncIterator[Delta]:
-        """See `ChatModel.stream`. The provider has begun to answer when the first delta comes."""
+        """See `ChatModel.stream`. The provider has begun to answer when the first delta comes.
+
+        As with a socket, others get their turn between two deltas.
+        """
         self.requests.append(request)
         steps = self._next()
         began = ended = False
@@ -125,6 +128,7 @@ class ScriptedModel:
                         began = True
                         yield deltas.Opened(f"scripted_{len(self.requests)}", encode(self.body(request)))
                     ended = ended or isinstance(happening, deltas.Closed)
+                    await asyncio.sleep(0)
                     yield happening
             if not ended:
                 ended = True

@@ -61,7 +61,9 @@ def install(api: FastAPI) -> None:
     async def framework(request: Request, error: HTTPException) -> JSONResponse:
         if error.status_code == 404:
             return error_answer(NotFound(f"There is nothing at {request.url.path}."))
-        return error_answer(InvalidRequest(f"{error.detail}.", hint=FIELDS_HINT), error.status_code)
+        answer = error_answer(InvalidRequest(f"{error.detail}.", hint=FIELDS_HINT), error.status_code)
+        answer.headers.update(error.headers or {})
+        return answer
 
     @api.exception_handler(Exception)
     async def unforeseen(request: Request, error: Exception) -> JSONResponse:

@@ -94,13 +94,13 @@ def _page(api: FastAPI, folder: Path) -> None:
     if (folder / "assets").is_dir():
         api.mount("/assets", StaticFiles(directory=folder / "assets"))
 
-    @api.get("/{path:path}", include_in_schema=False)
+    @api.api_route("/{path:path}", methods=["GET", "HEAD"], include_in_schema=False)
     def page(path: str) -> Response:
         """The page for every address that is not the API's: the page reads the conversation from it.
 
         The files beside it are found by looking the name up in the folder: an address is never a path.
         """
-        if path.startswith(("api/", "v1/")):
+        if path.startswith(("api/", "v1/")) or path in ("readyz", "metrics"):
             raise NotFound(f"There is nothing at /{path}.")
         there = {file.name: file for file in folder.iterdir() if file.is_file()} if folder.is_dir() else {}
         if path in there and path != INDEX:
