@@ -1,11 +1,11 @@
-"""Every setting, read from the environment here and nowhere else; names as in the README's table."""
+"""Every setting, read from the environment here and nowhere else; `docs/settings.md` lists them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Literal
 
-from pydantic import AliasChoices, Field, SecretStr, ValidationError
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from lamella.core.errors import ConfigurationError
@@ -27,6 +27,24 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix="LAMELLA_", env_ignore_empty=True, extra="ignore", populate_by_name=True
     )
+
+    @field_validator("anthropic_api_key", "openai_api_key", "anthropic_base_url", "openai_base_url", mode="before")
+    @classmethod
+    def _fits_a_header(cls, value: object) -> object:
+        """Line ends of a file are cut off; whatever else no header can carry is refused without being repeated."""
+        if not isinstance(value, str):
+            return value
+        value = value.strip()
+        if not all("!" <= character <= "~" for character in value):
+            raise ValueError("it holds blanks or characters that no HTTP header can carry")
+        return value
+
+    @field_validator("anthropic_base_url", "openai_base_url")
+    @classmethod
+    def _is_an_address(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("http://", "https://")):
+            raise ValueError("it is no address beginning with http:// or https://")
+        return value
 
     data: Path = Field(default_factory=default_data_folder, description="The data folder: database and uploads.")
     model: str | None = Field(None, description="The model that answers; default: by the key that is set.")

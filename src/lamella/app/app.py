@@ -165,7 +165,7 @@ async def open_app(
     """
     async with AsyncExitStack() as stack:
         try:
-            settings.data.mkdir(parents=True, exist_ok=True)
+            settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigurationError(
                 f"The data folder {settings.data} can't be made: {error.strerror}.", hint="Set LAMELLA_DATA or --data."

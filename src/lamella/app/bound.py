@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 
 from lamella.core.models import ModelFacts
-from lamella.core.prompt import Zone
 from lamella.core.records import StoredSegment
 from lamella.core.tokens import Usage
 
@@ -21,49 +21,38 @@ class BilledRequest:
 
     at: datetime
     segments: tuple[StoredSegment, ...]
-    zones: tuple[tuple[str, int], ...]
     usage: Usage
 
 
 def lower_bound(requests: Sequence[BilledRequest], facts: ModelFacts) -> float:
-    """US dollars: every token that stays is written once and read on each later request, the moving tail is plain.
+    """US dollars that no placement of markers can go below, for the same windows.
 
-    What the last request adds need not be written; a gap longer than the longest life means writing all again.
-    No markers, lives and minimum sizes are considered: no real placement can be cheaper.
+    A token is read where the request before had it in the same prefix and not too long ago; else it is written where
+    the next request can read it, and plain where none can. Minimum sizes and shorter lives are left out. What two
+    requests share is apportioned by local weight: that is the error of the bound, a few percent on short traces.
     """
-    total = 0.0
+    billed = [request for request in requests if request.usage.input]
+    shared = [0, *(_shared(a, b) for a, b in pairwise(billed)), 0]
     price = facts.price
-    write = min(price.write_5m, price.write_1h)
-    before: BilledRequest | None = None
-    for index, request in enumerate(requests):
-        tokens = request.usage.input
-        steady = round(tokens * _steady_share(request))
-        shared = min(_shared(before, request), steady) if before else 0
-        cold = before is not None and (request.at - before.at).total_seconds() > LONGEST_LIFE
-        rate = 1.0 if index == len(requests) - 1 else write
-        grown = steady - shared
-        units = shared * (write if cold else price.read) + grown * min(rate, write) + (tokens - steady)
+    write = max(1.0, min(price.write_5m, price.write_1h))
+    total = 0.0
+    for index, request in enumerate(billed):
+        tokens, read, read_next = request.usage.input, shared[index], shared[index + 1]
+        written = max(0, read_next - read)
+        units = read * price.read + written * write + (tokens - read - written)
         tier = price.tier_factor if price.tier_above and tokens > price.tier_above else 1.0
         total += tier * (units * price.input + request.usage.output * price.output) / 1_000_000
-        before = request
     return total
 
 
-def _steady_share(request: BilledRequest) -> float:
-    """The share of the estimate that stays in the window; trailing segments come last."""
-    trailing = sum(count for zone, count in request.zones if zone == Zone.TRAILING.value)
-    whole = sum(segment.tokens for segment in request.segments)
-    if not trailing or not whole:
-        return 1.0
-    return 1.0 - sum(segment.tokens for segment in request.segments[-trailing:]) / whole
-
-
 def _shared(before: BilledRequest, request: BilledRequest) -> int:
-    """Tokens of the common prefix, from what was billed for the earlier request."""
+    """Tokens of the common prefix that can be read, from what was billed for the earlier request."""
+    if (request.at - before.at).total_seconds() > LONGEST_LIFE:
+        return 0
     whole = sum(segment.tokens for segment in before.segments)
     same = 0
     for mine, theirs in zip(request.segments, before.segments, strict=False):
         if mine.blocks != theirs.blocks:
             break
         same += theirs.tokens
-    return round(before.usage.input * same / whole) if whole else 0
+    return min(round(before.usage.input * same / whole), request.usage.input) if whole else 0

@@ -10,23 +10,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx2
+import msgspec
+from msgspec import structs
 
 from lamella.app.app import Core, build_core, build_services
 from lamella.app.bound import BilledRequest, lower_bound
 from lamella.app.demonstration import Simulator
 from lamella.app.providers import DEFAULT_MODELS, Endpoint, adapter, load_adapter
-from lamella.app.trace import Trace, TraceCall, TraceStep, TraceTurn
+from lamella.app.trace import UNUSED_SETTINGS, Trace, TraceCall, TraceSettings, TraceStep, TraceTurn
 from lamella.chat import Message
 from lamella.core import deltas
 from lamella.core.agents import Agent, Project
 from lamella.core.clock import VirtualClock
 from lamella.core.counting import ApproximateCounter
+from lamella.core.decisions import DecisionKind
 from lamella.core.deltas import Delta
 from lamella.core.errors import InvalidRequest, ToolFailed
 from lamella.core.ids import CountingIds
 from lamella.core.json import Json, encode
 from lamella.core.messages import Attachment
 from lamella.core.models import ModelFacts
+from lamella.core.packets import ContextDegraded, RequestStarted, decode_packet
 from lamella.core.ports import ChatModel, Store
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, ToolSpec, WireBlock, Wired, WireRequest
 from lamella.core.records import Caller, Conversation, File, RequestRecord
@@ -71,6 +75,8 @@ class ReplayReport:
     requests: tuple[Replayed, ...]
     cost: float
     bound: float
+    faults: bool = False
+    """Whether the trace has scripted faults: then failed requests are what it is about."""
     unused: tuple[str, ...] = ()
     """Settings of the trace that change nothing in this version."""
 
@@ -140,6 +146,7 @@ class _Stage:
         self.clock = clock
         self.turn_number = 0
         self.turn: TraceTurn | None = None
+        self.step_index = 0
         self.bodies: list[bytes] = []
 
     def step(self, index: int) -> TraceStep:
@@ -149,10 +156,8 @@ class _Stage:
         return TraceStep()
 
     def call(self, id: str) -> TraceCall:
-        assert self.turn is not None
-        found = next(
-            (c for step in self.turn.steps for c in step.tool_calls if id == c.id or id.startswith(c.id + "_")), None
-        )
+        calls = self.step(self.step_index).tool_calls
+        found = next((c for c in calls if id == c.id or id.startswith(c.id + "_")), None)
         if found is None:
             raise ToolFailed(f"The trace has no result for the call {id}.")
         return found
@@ -189,7 +194,8 @@ class _StagedModel:
 
     async def stream(self, request: WireRequest, headers: dict[str, str]) -> AsyncIterator[Delta]:
         self._stage.bodies.append(encode(self.body(request)))
-        step = self._stage.step(int(headers["x-sim-reply"].rpartition("s")[2]))
+        self._stage.step_index = int(headers["x-sim-reply"].rpartition("s")[2])
+        step = self._stage.step(self._stage.step_index)
         async for delta in self._inner.stream(request, headers):
             if isinstance(delta, deltas.Opened):
                 self._stage.bodies[-1] = delta.body
@@ -267,9 +273,13 @@ async def replay(trace: Trace, options: ReplayOptions | None = None) -> ReplayRe
         found: list[Replayed] = []
         for number, turn in enumerate(trace.turns, 1):
             found += await _turn(number, turn, trace, core, store, stage)
-    billed = [BilledRequest(r.record.at, r.record.segments, r.record.zones, r.record.usage or Usage()) for r in found]
+    billed = [BilledRequest(r.record.at, r.record.segments, r.record.usage or Usage()) for r in found]
     return ReplayReport(
-        tuple(found), sum(r.record.cost or 0.0 for r in found), lower_bound(billed, facts), trace.settings.unused
+        requests=tuple(found),
+        cost=sum(r.record.cost or 0.0 for r in found),
+        bound=lower_bound(billed, facts),
+        faults=any(step.fault is not None for turn in trace.turns for step in turn.steps),
+        unused=trace.settings.unused,
     )
 
 
@@ -293,21 +303,24 @@ def replace_fields(trace: Trace, **fields: str | None) -> Trace:
 
 
 def _set(trace: Trace, name: str, value: str) -> None:
-    known = [field for field in trace.settings.__struct_fields__ if field != "unused"]
+    known = [field for field in TraceSettings.__struct_fields__ if field != "unused"]
+    if name in UNUSED_SETTINGS:
+        trace.settings = structs.replace(trace.settings, unused=(*trace.settings.unused, name))
+        return
     if name not in known:
         raise InvalidRequest(f"There is no setting “{name}”.", hint="Choose one of " + ", ".join(known) + ".")
-    text = name in ("thinking_effort", "reminder")
+    given = msgspec.to_builtins(trace.settings) | {name: int(value) if value.lstrip("-").isdigit() else value}
     try:
-        setattr(trace.settings, name, value if text else int(value))
-    except ValueError:
-        raise InvalidRequest(f"{name} must be a whole number, not “{value}”.") from None
+        trace.settings = msgspec.convert(given, TraceSettings)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"{name} can't be “{value}”: {error}.") from None
 
 
 async def _load_scripts(url: str, trace: Trace) -> None:
     scripts = {
         _script_id(t, s): step.reply() for t, turn in enumerate(trace.turns, 1) for s, step in enumerate(turn.steps)
     }
-    async with httpx2.AsyncClient(base_url=url, timeout=60) as client:
+    async with httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False) as client:
         answer = await client.post("/_sim/replies", content=encode(scripts))
     if answer.status_code >= 400:
         raise InvalidRequest(f"The simulator does not take the trace's replies: {answer.text[:500]}")
@@ -318,7 +331,7 @@ def _core(
 ) -> tuple[Core, tuple[ToolSpec, ...]]:
     tools = tuple(
         _StagedTool(
-            ToolSpec(tool.name, tool.description, encode(tool.input_schema).decode()),
+            ToolSpec(tool.name, tool.description, encode(tool.schema).decode()),
             ToolKind.SEARCH if tool.kind == "search" else ToolKind.OTHER,
             stage,
         )
@@ -395,16 +408,30 @@ async def _turn(number: int, turn: TraceTurn, trace: Trace, core: Core, store: S
     zone = turn.timezone or trace.timezone
     message = Message(turn.user, tuple(file_ids), zone, dynamic=tuple(turn.dynamic_context))
     turn_id = await core.chat.send(OWNER, "conv_replay", message)
-    async for _ in core.chat.stream(OWNER, turn_id):
-        pass
-    decided = {d.at: d.decision for d in await store.decisions(OWNER, "conv_replay")}
+    events = await _events(core, turn_id)
     found = []
     for index, record in enumerate(await store.requests(OWNER, turn_id)):
-        events = [(d.kind.value, d.why) for at, d in decided.items() if at == record.at and d.outcome == "listed"]
+        told = events.get(record.id, [])
         if record.error is not None:
-            events.append(("error", str(record.error.get("message"))))
-        found.append(Replayed(first + index + 1, number, record, stage.bodies[first + index], tuple(events)))
+            told.append(("error", str(record.error.get("message"))))
+        found.append(Replayed(first + index + 1, number, record, stage.bodies[first + index], tuple(told)))
     return found
+
+
+async def _events(core: Core, turn_id: str) -> dict[str, list[tuple[str, str]]]:
+    """What a turn's packets say of its requests, to the turn's end: a degradation comes before its request."""
+    events: dict[str, list[tuple[str, str]]] = {}
+    waiting: list[tuple[str, str]] = []
+    async for batch in core.chat.stream(OWNER, turn_id):
+        for _, data in batch:
+            match decode_packet(data):
+                case ContextDegraded(why=why):
+                    waiting.append((DecisionKind.ADMISSION.value, why))
+                case RequestStarted(request_id=request_id):
+                    events[request_id], waiting = waiting, []
+                case _:
+                    pass
+    return events
 
 
 async def _file(index: int, turn: TraceTurn, core: Core, store: Store) -> str:

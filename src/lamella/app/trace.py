@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -20,7 +21,7 @@ _LATER = {
 """Names of the format that this version does not replay; it says so instead of leaving them out."""
 
 
-_UNUSED_SETTINGS = frozenset(
+UNUSED_SETTINGS = frozenset(
     {
         "cache_enabled",
         "cache_ttl",
@@ -39,6 +40,11 @@ _UNUSED_SETTINGS = frozenset(
 """Settings of the format that change nothing here yet: a replay names them."""
 
 
+_COMMAND = re.compile(r"/(status|new|clear|compact|prune|resume|abort|context|why|queue|help)\b")
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
 class TraceFile(msgspec.Struct, forbid_unknown_fields=True):
     """A file of a turn, with its text."""
 
@@ -52,9 +58,14 @@ class TraceTool(msgspec.Struct, forbid_unknown_fields=True):
 
     name: str
     description: str = ""
-    input_schema: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "object"})
-    when_old: str = "prune"
-    kind: str = "other"
+    input_schema: dict[str, Any] = msgspec.field(default_factory=dict)
+    when_old: Literal["prune", "summarize", "digest"] = "prune"
+    kind: Literal["search", "other"] = "other"
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The schema with the type that every provider asks for."""
+        return {"type": "object"} | self.input_schema
 
 
 class TraceCall(msgspec.Struct, forbid_unknown_fields=True):
@@ -65,14 +76,14 @@ class TraceCall(msgspec.Struct, forbid_unknown_fields=True):
     arguments: dict[str, Any]
     result: str = ""
     error: str | None = None
-    ms: int = 0
+    ms: Count = 0
 
 
 class TraceReasoning(msgspec.Struct, forbid_unknown_fields=True):
     """Thinking with its size."""
 
     text: str
-    tokens: int | None = None
+    tokens: Count | None = None
 
 
 class TraceFault(msgspec.Struct, forbid_unknown_fields=True):
@@ -89,10 +100,10 @@ class TraceStep(msgspec.Struct, forbid_unknown_fields=True):
     text: str = ""
     reasoning: str | TraceReasoning = ""
     tool_calls: list[TraceCall] = []
-    output_tokens: int | None = None
+    output_tokens: Count | None = None
     stop_reason: str | None = None
-    ttft_ms: int | None = None
-    ms: int = 0
+    ttft_ms: Count | None = None
+    ms: Count = 0
     fault: TraceFault | None = None
 
     def reply(self) -> dict[str, Json]:
@@ -143,16 +154,16 @@ class TraceAccount(msgspec.Struct, forbid_unknown_fields=True):
     """The account at the provider: which one, and whether it enforces the prefix check of thinking."""
 
     prefix_check: bool = True
-    provider: str | None = None
+    provider: Literal["anthropic", "openai"] | None = None
 
 
 class TraceSettings(msgspec.Struct, forbid_unknown_fields=True):
     """Settings of the engine, by their lower-case names."""
 
-    context_budget: int | None = None
-    max_output: int | None = None
-    step_limit: int | None = None
-    thinking_effort: str | None = None
+    context_budget: Annotated[int, msgspec.Meta(ge=1000)] | None = None
+    max_output: Annotated[int, msgspec.Meta(ge=16)] | None = None
+    step_limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    thinking_effort: Literal["low", "medium", "high"] | None = None
     reminder: str | None = None
     unused: tuple[str, ...] = ()
 
@@ -197,7 +208,7 @@ def parse_trace(data: bytes) -> Trace:
         raise InvalidRequest(f"This version does not replay: {', '.join(missing)}.", hint="Take them out of the trace.")
     settings = raw.get("settings")
     if isinstance(settings, dict):
-        unused = sorted(set(settings) & _UNUSED_SETTINGS)
+        unused = sorted(set(settings) & UNUSED_SETTINGS)
         raw["settings"] = {n: v for n, v in settings.items() if n not in unused} | {"unused": unused}
     try:
         trace = msgspec.convert(raw, Trace)
@@ -229,7 +240,7 @@ def _check(trace: Trace) -> None:
             raise InvalidRequest(f"Turn {number}: `at` needs an offset, such as 2026-03-01T09:00:00+01:00.")
         if number > 1 and turn.at < trace.turns[number - 2].at:
             raise InvalidRequest(f"Turn {number} is earlier than the one before it.")
-        if turn.user.startswith("/"):
+        if _COMMAND.match(turn.user):
             raise InvalidRequest(f"Turn {number} is a command; this version does not replay commands.")
         if not turn.steps:
             raise InvalidRequest(f"Turn {number} has no steps.")

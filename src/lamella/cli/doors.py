@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import httpx2
 
@@ -183,7 +184,9 @@ async def _running_server(data: Path, stack: AsyncExitStack) -> RemoteDoor | Non
     address = data / ADDRESS_FILE
     if not address.is_file():
         return None
-    client = httpx2.AsyncClient(base_url=address.read_text().strip(), timeout=httpx2.Timeout(120, connect=2))
+    client = httpx2.AsyncClient(
+        base_url=address.read_text().strip(), timeout=httpx2.Timeout(120, connect=2), trust_env=False
+    )
     await stack.enter_async_context(client)
     try:
         answer = await client.get("/api/v1/status")
@@ -210,11 +213,19 @@ async def announced(data: Path, url: str) -> AsyncIterator[None]:
 def local_zone() -> str:
     """The IANA name of this machine's time zone, or UTC when it does not tell."""
     named = os.environ.get("TZ", "").lstrip(":")
-    if "/" in named:
+    if "/" in named and _is_zone(named):
         return named
     link = Path("/etc/localtime")
     if link.is_symlink():
         _, found, name = str(link.readlink()).partition("zoneinfo/")
-        if found:
+        if found and _is_zone(name):
             return name
     return "UTC"
+
+
+def _is_zone(name: str) -> bool:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return True

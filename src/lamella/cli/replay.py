@@ -20,7 +20,7 @@ from lamella.core.tokens import Usage
 def replay_command(
     trace: Annotated[Path, typer.Argument(help="A trace: a JSON file.")],
     layout: Annotated[str | None, typer.Option(help="Another layout than the trace's.")] = None,
-    markers: Annotated[str | None, typer.Option(help="Another marker policy: planner, auto_tail or off.")] = None,
+    markers: Annotated[str | None, typer.Option(help="Another marker policy: planner, seed, auto_tail or off.")] = None,
     model: Annotated[str | None, typer.Option(help="Another model.")] = None,
     provider: Annotated[str | None, typer.Option(help="anthropic or openai.")] = None,
     set: Annotated[list[str] | None, typer.Option(help="A setting as KEY=VALUE; may be repeated.")] = None,
@@ -36,7 +36,10 @@ def replay_command(
         typer.echo(f"Not used by this version: {', '.join(report.unused)}", err=True)
     if dump is not None:
         _dump(report, dump)
+    failed = [request.number for request in report.requests if request.record.error is not None]
     typer.echo(encode_text(report.as_json()) if json else "\n".join(_lines(report)))
+    if failed and not report.faults:
+        raise typer.Exit(1)
 
 
 def _settings(pairs: list[str]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wire
 from lamella.core.tokens import Usage
 from lamella.llm.anthropic_wire import blocks_of, body_of
 from lamella.llm.failures import broken, in_stream, of_status, timed_out, unreachable
+from lamella.llm.loopback import direct_client
 from lamella.llm.plain_text import plain
 from lamella.llm.wiring import wire_segments
 
@@ -45,7 +46,10 @@ _STOPS = {
 
 def connect(facts: ModelFacts, *, base_url: str, key: str, timeout: float, retries: int) -> AnthropicModel:
     """An adapter with a client of its own. `timeout` is in seconds of silence."""
-    client = anthropic.AsyncAnthropic(api_key=key, base_url=base_url, timeout=timeout, max_retries=retries)
+    http = direct_client(base_url, timeout)
+    client = anthropic.AsyncAnthropic(
+        api_key=key, base_url=base_url, timeout=timeout, max_retries=retries, http_client=http
+    )
     return AnthropicModel(facts, client)
 
 

@@ -69,6 +69,6 @@ def in_stream(provider: str, type: str, message: str) -> ProviderError:
     hint = "What came is kept. Send the message again."
     if type == "overloaded_error":
         return ProviderOverloaded(said, hint=hint)
-    if type == "rate_limit_error":
+    if type in ("rate_limit_error", "rate_limit_exceeded"):
         return ProviderRateLimited(said, hint=hint)
     return ProviderStreamBroken(said, hint=hint)

@@ -20,6 +20,7 @@ from lamella.core.models import Markers, ModelFacts, Thinking
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
 from lamella.llm.failures import broken, in_stream, of_status, timed_out, unreachable
+from lamella.llm.loopback import direct_client
 from lamella.llm.openai_wire import blocks_of, body_of
 from lamella.llm.plain_text import plain
 from lamella.llm.wiring import wire_segments
@@ -38,7 +39,8 @@ _STOPS = {
 
 def connect(facts: ModelFacts, *, base_url: str, key: str, timeout: float, retries: int) -> OpenAIModel:
     """An adapter with a client of its own. `timeout` is in seconds of silence."""
-    client = openai.AsyncOpenAI(api_key=key, base_url=base_url, timeout=timeout, max_retries=retries)
+    http = direct_client(base_url, timeout)
+    client = openai.AsyncOpenAI(api_key=key, base_url=base_url, timeout=timeout, max_retries=retries, http_client=http)
     return OpenAIModel(facts, client)
 
 
@@ -159,7 +161,8 @@ class _Chunks:
             block = 2 + call.index
             if call.index not in self._calls:
                 self._calls.add(call.index)
-                yield deltas.ToolCallOpened(block, call.id or f"call_{call.index}", call.function.name or "")
+                name = call.function.name if call.function else None
+                yield deltas.ToolCallOpened(block, call.id or f"call_{call.index}", name or "")
             if call.function and call.function.arguments:
                 yield deltas.ToolArgsDelta(block, plain(call.function.arguments))
 

@@ -115,10 +115,8 @@ function Ending({ turn, entry }: Props) {
 function Degraded({ view }: { view: TurnView }) {
   return (
     <ul className={styles.degraded}>
-      {view.degraded.map(({ subject, why }, index) => (
-        <li key={index}>
-          <strong>{subject}</strong>: {why}
-        </li>
+      {view.degraded.map(({ why }, index) => (
+        <li key={index}>{why}</li>
       ))}
     </ul>
   )
