@@ -20,7 +20,7 @@ from lamella.engine.scripted import ScriptedModel, saying
 
 pytestmark = pytest.mark.anyio
 
-CONVERSATIONS, TURNS = 20, 10
+CONVERSATIONS, TURNS = 50, 4
 
 
 def living() -> Counter[str]:
