@@ -18,7 +18,7 @@ def pruned(sent: Sent, boundary: str) -> Assembled:
     """The same request with everything decided, and a boundary after the step of this id."""
     decision = Decision(DecisionKind.PRUNE, "conv", boundary, "engine", "it pays")
     decisions = (*sent.context.decisions, *sent.assembled.decisions, decision)
-    return assemble(replace(sent.context, decisions=decisions), sent.layout)
+    return assemble(replace(sent.context, decisions=decisions, budget=1_000_000), sent.layout)
 
 
 def parts_of(assembled: Assembled) -> list[tuple[str, str, Part]]:
