@@ -61,7 +61,7 @@ async def test_every_request_is_accepted_and_every_read_predicted(provider: str,
     for request in report.requests:
         assert request.record.usage is not None
         # An entry in the middle of a window has an estimated size; where the last one is read, it is known exactly.
-        slack = 0 if layout == "lamella" else 0.02 * request.record.usage.input
+        slack = 0 if layout == "lamella" else 0.05 * request.record.usage.input
         assert abs(request.record.usage.cache_read - request.record.predicted_read) <= slack
     if layout == "lamella":
         assert report.bound <= report.cost * APPORTIONED
