@@ -26,10 +26,9 @@ def chain(blocks: tuple[WireBlock, ...], root: str, salts: Mapping[Level, str], 
     """The chain of `blocks`; `previous` saves the work for the blocks that are the same objects."""
     keys: list[str] = []
     if previous is not None and previous.root == root and previous.salts == salts:
-        for mine, theirs, key in zip(blocks, previous.blocks, previous.keys, strict=False):
-            if mine is not theirs:
-                break
-            keys.append(key)
+        pairs = enumerate(zip(blocks, previous.blocks, strict=False))
+        other = (index for index, (mine, theirs) in pairs if mine is not theirs)
+        keys = list(previous.keys[: next(other, min(len(blocks), len(previous.blocks)))])
     key = keys[-1] if keys else digest(root.encode())
     level = blocks[len(keys) - 1].level if keys else None
     for block in blocks[len(keys) :]:

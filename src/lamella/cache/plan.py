@@ -100,28 +100,36 @@ def _planned(chain: Chain, ledger: Ledger, facts: Facts) -> tuple[Marker, ...]:
 
     Where something moves, the end of the turn is marked too: a tool loop reads it again before it has moved.
     """
-    segments = [facts.segments[block.segment] for block in chain.blocks]
-    fixed = _last_markable(chain, _first(segments, lambda s: s.zone is not Zone.FIXED))
+    blocks, segments = chain.blocks, facts.segments
+    fixed_end = next((i for i, b in enumerate(blocks) if segments[b.segment].zone is not Zone.FIXED), len(blocks))
+    fixed = _last_markable(chain, fixed_end)
     moving = _moving(chain, facts)
     steady = _last_markable(chain, moving)
-    end = _first(segments, lambda s: s.zone is Zone.TRAILING)
-    tail = _last_markable(chain, end) if end > moving and chain.blocks[0].level == "tools" else None
+    end = _first(chain, facts, lambda s: s.zone is Zone.TRAILING)
+    tail = _last_markable(chain, end) if end > moving and blocks[0].level == "tools" else None
     places: dict[int, str] = {}
-    if fixed is not None and segments[fixed].lifetime is Lifetime.SESSION:
+    if fixed is not None and _lifetime(fixed, chain, facts) is Lifetime.SESSION:
         places[fixed] = "the end of what never changes"
     if steady is not None:
         places.setdefault(steady, "the last block before anything that moves")
-    if tail is not None and segments[tail].lifetime is not Lifetime.STEP:
+    if tail is not None and _lifetime(tail, chain, facts) is not Lifetime.STEP:
         places.setdefault(tail, "the end of this turn, which its next step reads again")
     deepest = _deepest_entry(chain, ledger, facts.now, max(places)) if places else None
-    if deepest is not None and _out_of_reach(deepest, places, facts) and chain.blocks[deepest].markable:
+    if deepest is not None and _out_of_reach(deepest, places, facts) and blocks[deepest].markable:
         places.setdefault(deepest, "the end of the previous request, out of reach of the next marker")
     return tuple(Marker(index, _life(facts), why) for index, why in sorted(places.items()))
 
 
-def _first(segments: Sequence[Segment], where: Callable[[Segment], bool]) -> int:
-    """The index of the first block whose segment is so; their number when none is."""
-    return next((i for i, segment in enumerate(segments) if where(segment)), len(segments))
+def _first(chain: Chain, facts: Facts, where: Callable[[Segment], bool]) -> int:
+    """The index of the first block whose segment is so; their number when none is. Made for few such segments."""
+    such = {id for id, segment in facts.segments.items() if where(segment)}
+    if not such:
+        return len(chain.blocks)
+    return next((i for i, block in enumerate(chain.blocks) if block.segment in such), len(chain.blocks))
+
+
+def _lifetime(index: int, chain: Chain, facts: Facts) -> Lifetime:
+    return facts.segments[chain.blocks[index].segment].lifetime
 
 
 def _out_of_reach(entry: int, places: Iterable[int], facts: Facts) -> bool:
@@ -152,9 +160,7 @@ def _last(segments: Sequence[Segment], where: Callable[[Segment], bool]) -> int:
 
 def _moving(chain: Chain, facts: Facts) -> int:
     """The first block that may be gone or elsewhere in the next request."""
-    stays = Lifetime.SESSION
-    blocks = enumerate(chain.blocks)
-    return next((i for i, b in blocks if facts.segments[b.segment].lifetime is not stays), len(chain.blocks))
+    return _first(chain, facts, lambda s: s.lifetime is not Lifetime.SESSION)
 
 
 def _last_markable(chain: Chain, end: int) -> int | None:
@@ -167,14 +173,16 @@ def _deepest_entry(chain: Chain, ledger: Ledger, now: datetime, end: int) -> int
 
 def block_sizes(chain: Chain, facts: Facts) -> tuple[int, ...]:
     """The estimated tokens up to each block: a segment's estimate, split over its blocks by bytes."""
+    segments, calibration = facts.segments, facts.calibration
     bytes_of: dict[str, int] = {}
     for block in chain.blocks:
         bytes_of[block.segment] = bytes_of.get(block.segment, 0) + len(block.data)
     total = 0.0
     sizes = []
     for block in chain.blocks:
-        total += facts.segments[block.segment].tokens * len(block.data) / bytes_of[block.segment]
-        sizes.append(round(total * facts.calibration))
+        name = block.segment
+        total += segments[name].tokens * len(block.data) / bytes_of[name]
+        sizes.append(round(total * calibration))
     return tuple(sizes)
 
 

@@ -184,9 +184,9 @@ def _boundary(context: ContextInput) -> str | None:
 
 def _same(old: RenderedTurn, turn: Turn, view: View, standing: Standing) -> bool:
     return (
-        old.before == standing
-        and old.turn == turn
-        and all(segment.zone is Zone.HISTORY for segment in old.segments)
+        old.zone is Zone.HISTORY
+        and (old.before is standing or old.before == standing)
+        and (old.turn is turn or old.turn == turn)
         and old.view == view.of(turn)
     )
 

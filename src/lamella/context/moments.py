@@ -15,12 +15,13 @@ def time_suffix(sent_at: datetime, timezone: str) -> str:
     offset = sent_at.utcoffset()
     if offset is None:
         raise ValueError("sent_at needs an offset")
-    minutes = round(offset.total_seconds() / 60)
-    sign = "-" if minutes < 0 else "+"
-    hours, rest = divmod(abs(minutes), 60)
-    day = f"{_WEEKDAYS[sent_at.weekday()]} {sent_at.year:04d}-{sent_at.month:02d}-{sent_at.day:02d}"
-    time = f"{sent_at.hour:02d}:{sent_at.minute:02d} {sign}{hours:02d}:{rest:02d}"
-    return f"[Sent: {day} {time}, {timezone}]"
+    text = sent_at.isoformat(" ", "minutes")
+    moment, shift = text[:16], text[16:]
+    if len(shift) > len("+01:00"):  # an offset with seconds, from before there were time zones
+        minutes = round(offset.total_seconds() / 60)
+        hours, rest = divmod(abs(minutes), 60)
+        shift = f"{'-' if minutes < 0 else '+'}{hours:02d}:{rest:02d}"
+    return f"[Sent: {_WEEKDAYS[sent_at.weekday()]} {moment} {shift}, {timezone}]"
 
 
 def date_line(sent_at: datetime) -> str:

@@ -49,8 +49,14 @@ class View:
 
     def of(self, turn: Turn) -> View:
         """What of the view concerns one turn."""
+        if not self.listed and not self.pruned:
+            return WHOLE
         files = frozenset(key_of(attachment) for attachment in turn.user.attachments)
         return View(self.listed & files, self.pruned & frozenset(step.id for step in turn.steps))
+
+
+WHOLE = View()
+"""Every file included, every result shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,7 @@ class RenderedTurn:
     """A turn as segments, with what it was made from, so that an equal one need not be made again."""
 
     turn: Turn
+    zone: Zone
     view: View
     before: Standing
     segments: tuple[Segment, ...]
@@ -113,7 +120,7 @@ class Renderer:
                 out.pass_by(moving[slot.kind])
             elif slot.zone is Zone.TURN:
                 self._fill(slot, turn, number, own, out)
-        return RenderedTurn(turn, own, before, tuple(out.segments), out.standing)
+        return RenderedTurn(turn, zone, own, before, tuple(out.segments), out.standing)
 
     def _fill(self, slot: Slot, turn: Turn, number: int, view: View, out: _Out) -> None:
         match slot.kind:
@@ -139,9 +146,9 @@ class Renderer:
         out.standing = replace(out.standing, dynamic=text)
 
     def _steps(self, slot: Slot, turn: Turn, number: int, view: View, out: _Out) -> None:
-        over = out.zone is Zone.HISTORY
+        over, keeps_reminders = out.zone is Zone.HISTORY, self.keeps_reminders
         for index, step in enumerate(turn.steps):
-            if self.keeps_reminders:
+            if keeps_reminders:
                 self._keep_reminder(turn, index, step.reminder, out)
             made = step_segment(
                 step,
@@ -168,7 +175,9 @@ class Renderer:
 
     def _keep_reminder(self, turn: Turn, index: int, text: str, out: _Out) -> None:
         """Put a reminder that stays before step `index`, unless the step before it was sent with the same one."""
-        if text and text != out.standing.reminder:
+        if text == out.standing.reminder:
+            return
+        if text:
             out.add(reminder_segment(text, _reminder_id(turn, index), out.zone, Lifetime.SESSION))
         out.standing = replace(out.standing, reminder=text)
 

@@ -8,7 +8,7 @@ from lamella.context.documents import files_message, key_of
 from lamella.context.moments import date_line, time_suffix
 from lamella.core.agents import Agent, Project, Summary
 from lamella.core.json import digest, encode
-from lamella.core.messages import AnswerPart, Reasoning, Step, Text, ToolCall, ToolResult, Turn
+from lamella.core.messages import AnswerPart, Part, Reasoning, Step, Text, ToolCall, ToolResult, Turn
 from lamella.core.prompt import Kind, Lifetime, PromptMessage, Role, Segment, ToolSpec, Zone
 
 INTERRUPTED = "This call was interrupted; it has no result."
@@ -20,8 +20,14 @@ REMINDER_OPEN, REMINDER_CLOSE = "<system-reminder>", "</system-reminder>"
 
 def content_digest(messages: Sequence[PromptMessage]) -> str:
     """The fingerprint of messages, thinking left out: a provider may drop old thinking without a change of prefix."""
-    shown = [(message.role, [p for p in message.parts if not isinstance(p, Reasoning)]) for message in messages]
-    return digest(encode(shown))
+    return digest(encode([(message.role, _shown(message)) for message in messages]))
+
+
+def _shown(message: PromptMessage) -> Sequence[Part]:
+    """What of a message is in its fingerprint; only answers have thinking."""
+    if message.role != "assistant":
+        return message.parts
+    return [part for part in message.parts if not isinstance(part, Reasoning)]
 
 
 def tools_segment(tools: Sequence[ToolSpec]) -> Segment:

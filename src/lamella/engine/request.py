@@ -89,7 +89,7 @@ def prepare(
 
 def new_request(prepared: Prepared, identity: Identity, policy: MarkerPolicy, line: Line | None) -> NewRequest:
     """The row of a prepared request, stored as its difference to the one before on its line."""
-    stored = tuple(_stored(s, g) for s, g in zip(prepared.wired.segments, prepared.wired.groups, strict=True))
+    stored = _stored_segments(prepared.wired, line)
     base = line.record if line is not None and line.depth < WHOLE_EVERY else None
     shared = _shared(stored, base.segments) if base else 0
     record = RequestRecord(
@@ -134,6 +134,18 @@ def next_line(prepared: Prepared, stored: NewRequest, line: Line | None) -> Line
     return Line(prepared.assembled, prepared.wired, prepared.plan.chain, stored.record, depth)
 
 
+def _stored_segments(wired: Wired, line: Line | None) -> tuple[StoredSegment, ...]:
+    """The rows of all segments; those that the request before began with are at hand."""
+    same = 0
+    if line is not None:
+        for old, new in zip(line.wired.segments, wired.segments, strict=False):
+            if old is not new and old != new:
+                break
+            same += 1
+    made = [_stored(s, g) for s, g in zip(wired.segments[same:], wired.groups[same:], strict=True)]
+    return (*line.record.segments[:same], *made) if line is not None else tuple(made)
+
+
 def _stored(segment: Segment, blocks: tuple[WireBlock, ...]) -> StoredSegment:
     return StoredSegment(
         id=segment.id,
@@ -151,7 +163,7 @@ def _stored(segment: Segment, blocks: tuple[WireBlock, ...]) -> StoredSegment:
 def _shared(mine: tuple[StoredSegment, ...], theirs: tuple[StoredSegment, ...]) -> int:
     count = 0
     for a, b in zip(mine, theirs, strict=False):
-        if a != b:
+        if a is not b and a != b:
             break
         count += 1
     return count

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import pairwise
 
 from lamella.core.prompt import Level, Segment, WireBlock, Wired
 
@@ -14,21 +13,32 @@ def wire_segments(
     segments: tuple[Segment, ...], make: Callable[[Segment], Iterable[WireBlock]], previous: Wired | None
 ) -> Wired:
     """The blocks of all segments: tools, then system, then messages, as the providers' prefixes go."""
+    groups = _prefix(segments, previous) if previous is not None else []
     known = {}
-    if previous is not None:
-        known = {old.id: (old, group) for old, group in zip(previous.segments, previous.groups, strict=True)}
-    groups = []
-    for segment in segments:
+    if previous is not None and len(groups) < len(segments):
+        known = {s.id: (s, g) for s, g in zip(previous.segments, previous.groups, strict=True)}
+    for segment in segments[len(groups) :]:
         old, group = known.get(segment.id, (None, ()))
-        if old is not segment and (old is None or not _same(old, segment)):
-            group = tuple(make(segment))
-        groups.append(group)
+        groups.append(group if old is not None and _same(old, segment) else tuple(make(segment)))
     blocks = [block for group in groups for block in group]
-    if any(_ORDER[a.level] > _ORDER[b.level] for a, b in pairwise(blocks)):
+    order = [_ORDER[block.level] for block in blocks]
+    if order != sorted(order):
         blocks.sort(key=lambda block: _ORDER[block.level])
     return Wired(segments, tuple(groups), tuple(blocks))
 
 
+def _prefix(segments: tuple[Segment, ...], previous: Wired) -> list[tuple[WireBlock, ...]]:
+    """The groups of the segments that the window before began with too: almost all of them."""
+    same = 0
+    for old, new in zip(previous.segments, segments, strict=False):
+        if old is not new and (old.id != new.id or not _same(old, new)):
+            break
+        same += 1
+    return list(previous.groups[:same])
+
+
 def _same(old: Segment, new: Segment) -> bool:
     """Whether two segments hold the same; the digest leaves thinking out, so it only rules out."""
+    if old is new:
+        return True
     return old.digest == new.digest and old.messages == new.messages and old.tools == new.tools
