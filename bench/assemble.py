@@ -179,7 +179,7 @@ def timed(rounds: int, work: Callable[[], object]) -> float:
         begun = time.process_time()
         work()
         found.append(time.process_time() - begun)
-    return min(found) if __import__("os").environ.get("MIN") else middle(found)
+    return middle(found)
 
 
 def measure(name: str, turns: int, rounds: int) -> Figures:

@@ -1,43 +1,54 @@
 """What marker policies cost on recorded agent conversations, and whether every prediction equalled the bill.
 
-    python bench/trace_cost.py RUNS.json [--runs 5] [--model claude-opus-5-5] [--json]
+    python bench/trace_cost.py RUNS.json [--runs 5] [--model NAME ...] [--json]
 
-RUNS.json holds a list of runs with `traj`: OpenAI chat messages with tool calls and results (tau-bench's form).
+RUNS.json holds a list of runs with `traj`: OpenAI chat messages with tool calls and results (tau-bench's form). Each is
+replayed through the engine against the simulator, on virtual time: a step takes 4 s, a user 40 s.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from lamella.app.replay import ReplayOptions, ReplayReport, replay
+from lamella.app.replay import Replayed, ReplayOptions, ReplayReport, replay
 from lamella.app.trace import Trace, parse_trace
+from lamella.core.tokens import Usage
 from tables import arguments, emit, show
 
 POLICIES = ("planner", "auto_tail", "off")
+MODELS = ("claude-opus-5-5", "gpt-6.1-terra")
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
-STEP_MS = 4_000
-THINKING_SECONDS = 40
+STEP = timedelta(seconds=4)
+USER = timedelta(seconds=40)
 """What a user takes to answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """One policy over all runs."""
+    """One policy over all runs, in US dollars and tokens. `wrong` are requests whose billed read was not predicted."""
 
+    model: str
     policy: str
+    requests: int
     cost: float
     bound: float
     read: int
     input: int
-    wrong: int
+    wrong: tuple[str, ...]
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of the input that was read from the cache."""
+        return self.read / self.input if self.input else 0.0
 
 
-def trace_of(messages: list[dict[str, Any]], model: str) -> Trace:
+def trace_of(messages: Sequence[dict[str, Any]]) -> Trace:
     """A recorded run as a trace: the user's messages are turns, the assistant's are steps."""
     results = {m["tool_call_id"]: str(m["content"]) for m in messages if m["role"] == "tool"}
     names: set[str] = set()
@@ -52,68 +63,80 @@ def trace_of(messages: list[dict[str, Any]], model: str) -> Trace:
             case "assistant" if turns:
                 calls = [_call(call, number, results) for call in message.get("tool_calls") or ()]
                 names |= {call["name"] for call in calls}
-                turns[-1]["steps"].append({"text": message.get("content") or "", "tool_calls": calls, "ms": STEP_MS})
-                at += timedelta(milliseconds=STEP_MS) + (
-                    timedelta(seconds=THINKING_SECONDS) if not calls else timedelta()
-                )
+                ms = round(STEP.total_seconds() * 1000)
+                turns[-1]["steps"].append({"text": message.get("content") or "", "tool_calls": calls, "ms": ms})
+                at += STEP if calls else STEP + USER
             case _:
                 pass
     tools = [{"name": name, "description": f"The tool {name}."} for name in sorted(names)]
-    raw = {"lamella_trace": 1, "model": model, "system": system, "tools": tools}
-    return parse_trace(json.dumps(raw | {"turns": [turn for turn in turns if turn["steps"]]}).encode())
+    answered = [turn for turn in turns if turn["steps"]]
+    return parse_trace(json.dumps({"lamella_trace": 1, "system": system, "tools": tools, "turns": answered}).encode())
 
 
 def _call(call: dict[str, Any], number: int, results: dict[str, str]) -> dict[str, Any]:
     function = call["function"]
-    arguments_ = json.loads(function["arguments"])
     return {
         "id": f"{call['id']}_{number}",
         "name": function["name"],
-        "arguments": arguments_,
+        "arguments": json.loads(function["arguments"]),
         "result": results.get(call["id"], ""),
     }
 
 
-async def measure(traces: list[Trace], policy: str) -> Cost:
-    """Replay every trace under one policy."""
-    reports: list[ReplayReport] = [await replay(trace, ReplayOptions(marker_policy=policy)) for trace in traces]
-    requests = [request.record for report in reports for request in report.requests]
-    usages = [record.usage for record in requests if record.usage is not None]
-    wrong = [r for r in requests if r.usage and r.usage.input and r.usage.cache_read != r.predicted_read]
+async def measure(traces: Sequence[Trace], model: str, policy: str) -> Cost:
+    """Replay every trace with one model under one policy."""
+    options = ReplayOptions(marker_policy=policy, model=model)
+    reports: list[ReplayReport] = [await replay(trace, options) for trace in traces]
+    usages = [request.record.usage or Usage() for report in reports for request in report.requests]
+    wrong = [_misread(run, request) for run, report in enumerate(reports) for request in report.requests]
     return Cost(
-        policy,
-        sum(report.cost for report in reports),
-        sum(report.bound for report in reports),
-        sum(usage.cache_read for usage in usages),
-        sum(usage.input for usage in usages),
-        len(wrong),
+        model=model,
+        policy=policy,
+        requests=len(usages),
+        cost=sum(report.cost for report in reports),
+        bound=sum(report.bound for report in reports),
+        read=sum(usage.cache_read for usage in usages),
+        input=sum(usage.input for usage in usages),
+        wrong=tuple(text for text in wrong if text is not None),
     )
 
 
+def _misread(run: int, request: Replayed) -> str | None:
+    """Where the bill was another than predicted, in words; None where it was the same or there was none."""
+    record, usage = request.record, request.record.usage
+    if usage is None or not usage.input or usage.cache_read == record.predicted_read:
+        return None
+    where = f"run {run}, request {request.number} (turn {request.turn}, step {record.step})"
+    return f"{where}: predicted {record.predicted_read}, billed {usage.cache_read} of {usage.input}"
+
+
+def table(found: Sequence[Cost]) -> list[list[str]]:
+    """A line for each model and policy."""
+    off = {cost.model: cost.cost for cost in found if cost.policy == "off"}
+    rows = [["model", "policy", "requests", "cost to off", "cost to bound", "read", "not as predicted"]]
+    for cost in found:
+        ratios = [f"{cost.cost / off[cost.model]:.3f}", f"{cost.cost / cost.bound:.3f}", f"{cost.hit_rate:.1%}"]
+        rows.append([cost.model, cost.policy, str(cost.requests), *ratios, str(len(cost.wrong))])
+    return rows
+
+
 def main() -> None:
-    """Measure and print."""
     parser = arguments(__doc__)
     parser.add_argument("path", type=Path, help="the recorded runs")
     parser.add_argument("--runs", type=int, default=5, help="how many of them")
-    parser.add_argument("--model", default="claude-opus-5-5")
-    given = parser.parse_args()
-    runs = json.loads(given.path.read_bytes())[: given.runs]
-    traces = [trace_of(run["traj"], given.model) for run in runs]
-    costs = [asyncio.run(measure(traces, policy)) for policy in POLICIES]
-    off = costs[-1].cost
-    if given.json:
-        emit([{"policy": c.policy, "to_off": c.cost / off, "to_bound": c.cost / c.bound} for c in costs])
+    parser.add_argument("--model", action="append", help="a model; may be repeated")
+    options = parser.parse_args()
+    runs = json.loads(options.path.read_bytes())[: options.runs]
+    traces = [trace_of(run["traj"]) for run in runs]
+    models = options.model or MODELS
+    found = [asyncio.run(measure(traces, model, policy)) for model in models for policy in POLICIES]
+    if options.json:
+        emit([asdict(cost) for cost in found])
         return
-    rows = [
-        [c.policy, f"{c.cost / off:.3f}", f"{c.cost / c.bound:.2f}", f"{c.read / c.input:.1%}", str(c.wrong)]
-        for c in costs
-    ]
-    show([["policy", "cost to off", "cost to bound", "read", "reads not as predicted"], *rows])
-
-
-def _row(cost: Cost, off: float) -> list[str]:
-    ratios = f"{cost.cost / off:.3f}", f"{cost.cost / cost.bound:.2f}", f"{cost.read / cost.input:.1%}"
-    return [cost.policy, *ratios, str(cost.wrong)]
+    show(table(found))
+    for cost in found:
+        for text in cost.wrong:
+            print(f"{cost.model}, {cost.policy}: {text}")
 
 
 if __name__ == "__main__":
