@@ -1,8 +1,8 @@
-"""Start time and idle memory of the server; with --install also the size and time of a fresh environment.
+"""Start time and idle memory of the server; with --install also the size of a fresh environment and of the wheel.
 
-    python bench/footprint.py [--install] [--json]
+    python bench/footprint.py [--rounds 5] [--install] [--json]
 
-Memory is that of the server's own process: the demonstration's simulator is another one.
+Memory is that of the server's own process, when the provider's SDK is loaded; the demonstration's simulator is another.
 """
 
 from __future__ import annotations
@@ -12,69 +12,102 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
-from processes import server, until_healthy
+from processes import KEY, Memory, children_of, memory_of, server, until_healthy
 from tables import arguments, emit, middle, show
 
-ROUNDS = 5
 ROOT = Path(__file__).resolve().parents[1]
-SETTLE_SECONDS = 6.0
-"""How long the server is left alone before its memory is read: the provider's SDK is loaded by then."""
+SETTLE_SECONDS = 8.0
+"""How long a server is left alone before its memory is read: the provider's SDK is loaded by then."""
+
+PROVIDER = {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
+DEMONSTRATION: dict[str, str] = {}
 
 
-def start_and_idle(settle: float) -> tuple[float, float, float]:
-    """Seconds to the address, seconds to the first answer, resident megabytes when idle."""
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Seconds from the command to the line with the address, and to the first answer of `/healthz`."""
+
+    announced: float
+    healthy: float
+
+
+def start(folder: Path) -> Start:
+    """Start a server over a data folder and end it again."""
     begun = time.perf_counter()
-    with server({"ANTHROPIC_API_KEY": "bench", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}) as running:
+    with server(PROVIDER, folder=folder) as running:
         until_healthy(running.url)
-        healthy = time.perf_counter() - begun
-        time.sleep(settle)
-        return running.announced, healthy, resident(running.pid)
+        return Start(running.announced, time.perf_counter() - begun)
 
 
-def resident(pid: int) -> float:
-    """Resident megabytes of a process."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    kilobytes = next(line.split()[1] for line in lines if line.startswith("VmRSS:"))
-    return int(kilobytes) / 1000
+def idle(environment: dict[str, str]) -> tuple[Memory, list[Memory]]:
+    """What an idle server holds, and each of its children."""
+    with server(environment) as running:
+        until_healthy(running.url)
+        time.sleep(SETTLE_SECONDS)
+        return memory_of(running.pid), [memory_of(child) for child in children_of(running.pid)]
 
 
-def install() -> tuple[float, float]:
-    """Seconds and megabytes of the runtime environment, made from the pins with an empty cache or none."""
-    with tempfile.TemporaryDirectory(prefix="lamella-install-") as folder:
+def install() -> dict[str, float]:
+    """Seconds and megabytes of the runtime environment, made from the pins, and megabytes of the wheel."""
+    with tempfile.TemporaryDirectory(prefix="lamella-install-") as made:
+        venv, wheels = Path(made) / "venv", Path(made) / "wheels"
         uv = shutil.which("uv")
         begun = time.perf_counter()
-        python = Path(folder) / "venv" / "bin" / "python"
         if uv is not None:
-            subprocess.run([uv, "venv", "-q", "--python", sys.executable, str(python.parents[1])], check=True)
-            tool = [uv, "pip", "install", "-q", "--python", str(python)]
+            run(uv, "venv", "-q", "--python", sys.executable, str(venv))
+            run(uv, "pip", "install", "-q", "--python", str(venv), "-c", str(ROOT / "constraints.txt"), str(ROOT))
+            seconds = time.perf_counter() - begun
+            run(uv, "build", "-q", "--wheel", "--out-dir", str(wheels), str(ROOT))
         else:
-            subprocess.run([sys.executable, "-m", "venv", str(python.parents[1])], check=True)
-            tool = [str(python), "-m", "pip", "install", "-q"]
-        subprocess.run([*tool, "-c", str(ROOT / "constraints.txt"), "-e", str(ROOT)], check=True)
-        seconds = time.perf_counter() - begun
-        size = sum(file.lstat().st_size for file in python.parents[1].rglob("*") if file.is_file())
-        return seconds, size / 1e6
+            pip = [str(venv / "bin" / "python"), "-m", "pip"]
+            run(sys.executable, "-m", "venv", str(venv))
+            run(*pip, "install", "-q", "-c", str(ROOT / "constraints.txt"), str(ROOT))
+            seconds = time.perf_counter() - begun
+            run(*pip, "wheel", "-q", "--no-deps", "--wheel-dir", str(wheels), str(ROOT))
+        return {"install_seconds": seconds, "install_mb": size_of(venv), "wheel_mb": size_of(wheels)}
+
+
+def run(*command: str) -> None:
+    """Run a command to its end; raises `CalledProcessError` when it fails."""
+    subprocess.run(command, check=True)
+
+
+def size_of(folder: Path) -> float:
+    """Megabytes of the files under a folder."""
+    return sum(file.lstat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6
+
+
+def measure(rounds: int) -> dict[str, float]:
+    """The figures of the server; the first start makes the database and is not counted."""
+    with tempfile.TemporaryDirectory(prefix="lamella-bench-") as made:
+        first = start(Path(made))
+        starts = [start(Path(made)) for _ in range(rounds)]
+    mine, _ = idle(PROVIDER)
+    shown, children = idle(DEMONSTRATION)
+    return {
+        "first_start_seconds": first.healthy,
+        "address_seconds": middle([s.announced for s in starts]),
+        "healthy_seconds": middle([s.healthy for s in starts]),
+        "idle_rss_mb": mine.rss,
+        "idle_pss_mb": mine.pss,
+        "demonstration_rss_mb": shown.rss,
+        "demonstration_simulator_rss_mb": sum(child.rss for child in children),
+    }
 
 
 def main() -> None:
-    """Measure and print."""
     parser = arguments(__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--install", action="store_true", help="also install into a fresh environment")
-    given = parser.parse_args()
-    rounds = [start_and_idle(SETTLE_SECONDS if n == 0 else 0.0) for n in range(ROUNDS)]
-    figures = {
-        "address_seconds": middle([announced for announced, _, _ in rounds]),
-        "healthy_seconds": middle([healthy for _, healthy, _ in rounds]),
-        "idle_megabytes": rounds[0][2],
-    }
-    if given.install:
-        figures["install_seconds"], figures["install_megabytes"] = install()
-    if given.json:
+    options = parser.parse_args()
+    figures = measure(options.rounds) | (install() if options.install else {})
+    if options.json:
         emit(figures)
-        return
-    show([["figure", "value"], *([name, f"{value:.2f}"] for name, value in figures.items())])
+    else:
+        show([["figure", "value"], *([name, f"{value:.2f}"] for name, value in figures.items())])
 
 
 if __name__ == "__main__":
