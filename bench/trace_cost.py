@@ -16,8 +16,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from lamella.app.replay import Replayed, ReplayOptions, ReplayReport, replay
-from lamella.app.trace import Trace, parse_trace
+from lamella.app.replay.options import ReplayOptions
+from lamella.app.replay.report import Replayed, ReplayReport
+from lamella.app.replay.run import replay
+from lamella.app.trace.format import Trace
+from lamella.app.trace.reader import parse_trace
 from lamella.core.tokens import Usage
 from tables import arguments, emit, show
 

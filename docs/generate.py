@@ -41,7 +41,8 @@ def packets_page() -> str:
     lines = ["# Packets\n\n", inspect.cleandoc(packets.Packet.__doc__ or ""), "\n\n"]
     lines.append("A turn's stream is server-sent events: `id:` is `n`, `data:` the packet as JSON with its `type`.\n")
     lines.append(
-        "`Last-Event-ID`, or `?after=N`, continues behind packet N. The last packet is always `turn.finished`.\n"
+        "`Last-Event-ID`, or `?after=N`, continues behind packet N. The last packet of a turn is always "
+        "`turn.finished`.\nA command in the place of a message is answered by one packet `command`.\n"
     )
     for kind in typing.get_args(packets.AnyPacket):
         info = msgspec.inspect.type_info(kind)

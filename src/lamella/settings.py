@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -39,6 +40,13 @@ class Settings(BaseSettings):
             raise ValueError("it holds blanks or characters that no HTTP header can carry")
         return value
 
+    @field_validator("compaction_threshold", "resume_token_budget")
+    @classmethod
+    def _is_a_threshold(cls, value: str) -> str:
+        if not re.fullmatch(r"(100|[1-9]?\d)(\.\d+)?%|[1-9]\d{3,}", value.strip()):
+            raise ValueError("it is neither a share such as 80% nor tokens, at least 1000")
+        return value.strip()
+
     @field_validator("anthropic_base_url", "openai_base_url")
     @classmethod
     def _is_an_address(cls, value: str | None) -> str | None:
@@ -69,6 +77,16 @@ class Settings(BaseSettings):
     )
     marker_policy: Literal["planner", "seed", "auto_tail", "off"] | None = Field(
         None, description="Who places the cache markers of new conversations; unset: as the layout says."
+    )
+    keep_recent_tokens: int = Field(4_000, ge=0, description="Recent messages that a compaction keeps as they are.")
+    compaction_threshold: str = Field(
+        "80%", description="Input of the last answer that starts a compaction: a share of the budget, or tokens."
+    )
+    compaction_notify: bool = Field(True, description="Whether users are told of prunings and compactions.")
+    tool_prune_threshold: int = Field(8_000, ge=0, description="Tokens of tool results that start a pruning.")
+    tool_keep_threshold: int = Field(2_000, ge=0, description="Tokens of the newest tool results that stay.")
+    resume_token_budget: str = Field(
+        "70%", description="The largest session that is resumed in full: a share of the budget, or tokens."
     )
     step_limit: int = Field(12, ge=1, le=100, description="Inferences of one turn.")
     reminder: str | None = Field(None, description="A text that stands last in every request.")

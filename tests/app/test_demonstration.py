@@ -60,7 +60,7 @@ async def test_it_answers_from_a_document_and_cites_it(offline: tuple[App, Clien
     assert "May 2027" in answer
     citations = [packet for packet in packets if packet["type"] == "citation"]
     assert citations[0]["file_id"] == file["id"]
-    content = (await speaking.get(f"/files/{file['id']}/content"))["text"]
+    content = (await speaking.get(f"/files/{file['id']}/text"))["text"]
     assert "ends in May 2027" in content[citations[0]["passage_start"] : citations[0]["passage_end"]]
     status = await speaking.get("/status")
     assert (status["model"], status["demonstration"], bool(status["notice"])) == (MODEL, True, True)

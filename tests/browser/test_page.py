@@ -6,31 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Page, expect
 
 from .servers import Model, Server, Watched
+from .steps import answers, ask, attach, letters, part
 
 pytestmark = pytest.mark.browser
 
 SLOW = 120.0
-
-
-def part(page: Page | Locator, name: str) -> Locator:
-    return page.locator(f"[data-testid={name}]")
-
-
-def answers(page: Page, status: str = "finished") -> Locator:
-    return page.locator(f"[data-testid=message-assistant][data-status={status}]")
-
-
-def ask(page: Page, text: str) -> None:
-    part(page, "composer").fill(text)
-    page.keyboard.press("Enter")
-
-
-def attach(page: Page, file: Path) -> None:
-    part(page, "attach-input").set_input_files(file)
-    expect(page.locator("[data-testid=file-chip][data-state=ready]").last).to_be_visible()
 
 
 def test_a_file_is_asked_about_and_cited(page: Page, demo: Server, manual: Path, watched: Watched) -> None:
@@ -71,8 +54,8 @@ def test_the_drawer_shows_what_the_model_was_given(page: Page, demo: Server, man
     expect(answers(page)).to_have_count(1)
     part(page, "context-bar").click()
     drawer = part(page, "context-drawer")
-    letters = part(drawer, "letters").inner_text().split()
-    assert letters.index("S") < letters.index("F") < letters.index("U1")
+    order = letters(drawer)
+    assert order.index("S") < order.index("F") < order.index("U1")
     expect(part(drawer, "segment").filter(has_text="manual.pdf")).to_have_count(1)
     expect(part(drawer, "request-figures")).to_contain_text("Read from the cache")
     part(drawer, "segment").filter(has_text="manual.pdf").get_by_role("button").click()
@@ -259,7 +242,7 @@ def test_everything_is_reached_by_keyboard(page: Page, demo: Server, manual: Pat
     expect(answers(page)).to_have_count(1)
     expect(part(page, "message-user")).to_contain_text("In hours.")
     reached = set()
-    for _ in range(40):
+    for _ in range(60):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement?.dataset?.testid ?? ''"))
     wanted = {

@@ -31,9 +31,9 @@ class Steering:
     replies: int = 0
     first: int = 0
 
-    def __call__(self, turn_id: str, step: int) -> Mapping[str, str]:
+    def __call__(self, turn_id: str, purpose: str, number: int) -> Mapping[str, str]:
         rate = {} if self.rate is None else {"x-sim-rate": str(self.rate)}
-        return {"x-sim-reply": f"{self.name}-{self.first + step}", **rate}
+        return {"x-sim-reply": f"{self.name}-{self.first + number}", **rate}
 
 
 @dataclass(frozen=True)

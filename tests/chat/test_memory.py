@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 
 from lamella.app.app import LOCAL_OWNER, App
+from lamella.app.conversations import NewConversation
 from lamella.chat import Mailbox, Message
 from lamella.core.packets import Packet
 from lamella.engine.bus import MemoryBus
@@ -32,7 +33,7 @@ def living() -> Counter[str]:
 
 async def test_ended_turns_are_dropped(app: App, model: ScriptedModel) -> None:
     async def talk() -> None:
-        conversation = await app.create_conversation(LOCAL_OWNER)
+        conversation = await app.conversations.create(LOCAL_OWNER, NewConversation())
         for number in range(TURNS):
             turn_id = await app.chat.send(LOCAL_OWNER, conversation.id, Message(f"Question {number}"))
             async for _ in app.chat.stream(LOCAL_OWNER, turn_id):

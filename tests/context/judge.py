@@ -72,7 +72,8 @@ class Judge:
         request = parse_chat(call.body)
         model = gpt(request.model)
         validate(request, model)
-        sums = prompt.build(request, model, ACCOUNT, self._simulator.counter, self._simulator.settings).sums
+        simulator = self._simulator
+        sums = prompt.build(request, model, ACCOUNT, simulator.counter, simulator.pictures, simulator.settings).sums
         answer = chat.answer(request, model, call, self._simulator)
         details = answer.encoder.usage["prompt_tokens_details"]
         usage = Usage(

@@ -30,7 +30,7 @@ from lamella.core.messages import (
 from lamella.core.models import ModelFacts
 from lamella.core.prompt import Sampling, ToolSpec
 
-from .conversations import BINDING, GPT
+from .plans import BINDING, GPT
 from .wires import adapter
 
 BERLIN = timezone(timedelta(hours=1))
@@ -181,7 +181,12 @@ What colour is the sky?
                             "type": "tool_result",
                             "tool_use_id": "call_efa422ffb186d365ad80ccdc",
                             "content": '{"documents": []}',
-                        },
+                        }
+                    ],
+                },
+                {
+                    "role": "system",
+                    "content": [
                         {
                             "type": "text",
                             "text": """\
@@ -189,7 +194,7 @@ What colour is the sky?
 Cite what you use.
 </system-reminder>\
 """,
-                        },
+                        }
                     ],
                 },
                 {"role": "assistant", "content": [{"type": "text", "text": "Blue [1]."}]},
@@ -301,7 +306,7 @@ def test_what_travels_stands_behind_the_last_marker() -> None:
                 ],
             },
             {
-                "role": "user",
+                "role": "system",
                 "content": """\
 <system-reminder>
 Cite what you use.
@@ -312,14 +317,8 @@ Cite what you use.
     )
     assert body(story(BINDING)[1])["messages"][-1] == snapshot(
         {
-            "role": "user",
+            "role": "system",
             "content": [
-                {
-                    "type": "tool_result",
-                    "tool_use_id": "call_efa422ffb186d365ad80ccdc",
-                    "content": '{"documents": []}',
-                    "cache_control": {"type": "ephemeral", "ttl": "5m"},
-                },
                 {
                     "type": "text",
                     "text": """\
@@ -327,7 +326,7 @@ Cite what you use.
 Cite what you use.
 </system-reminder>\
 """,
-                },
+                }
             ],
         }
     )
@@ -339,8 +338,8 @@ def test_the_map_of_the_segments() -> None:
         for s in story(BINDING)[2].prompt.segments
     ] == snapshot(
         [
-            ("tools", "tools", "fixed", "session", "tools", "deployment", "1 tool", 29),
-            ("system", "system", "fixed", "session", "system_prompt", "deployment", "System prompt", 4),
+            ("tools", "tools", "fixed", "session", "tools", "deployment", "1 tool", 233),
+            ("system", "system", "fixed", "session", "system_prompt", "deployment", "System prompt", 12),
             (
                 "turn_1/files",
                 "files",
@@ -349,11 +348,11 @@ def test_the_map_of_the_segments() -> None:
                 "file_1,file_2,file_3",
                 "user",
                 "Files: notes.txt, book.pdf, scan.pdf",
-                126,
+                152,
             ),
             ("turn_1/user", "user", "history", "session", "msg_1", "user", "Question 1", 30),
             ("step_1", "step", "history", "session", "step_1", "model:claude-opus-5-5", "Calls read_file", 28),
-            ("turn_1/reminder1", "reminder", "history", "session", "reminders", "deployment", "Reminder", 16),
+            ("turn_1/reminder1", "reminder", "history", "session", "reminders", "deployment", "Reminder", 25),
             ("step_2", "step", "history", "session", "step_2", "model:claude-opus-5-5", "Answer 1", 13),
             ("turn_2/user", "user", "turn", "session", "msg_2", "user", "Question 2", 26),
         ]
@@ -371,7 +370,7 @@ def test_the_decisions() -> None:
                 "included",
                 "engine",
                 "“notes.txt” fits the window of gpt-6.1-sol",
-                {"tokens": 6, "room": 47436},
+                {"tokens": 6, "room": 47381},
             ),
             (
                 "admission",
@@ -379,7 +378,7 @@ def test_the_decisions() -> None:
                 "listed",
                 "engine",
                 "“book.pdf” has about 90000 tokens, more than is free in the window of gpt-6.1-sol; it is listed and can be read piece by piece",
-                {"tokens": 90000, "room": 47430},
+                {"tokens": 90000, "room": 47375},
             ),
         ]
     )

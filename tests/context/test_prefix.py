@@ -1,79 +1,38 @@
-"""Law 1: consecutive requests of a line agree up to the first thing that ended or that a decision names."""
+"""Law 1 in layout `lamella`, where it says more: what excuses a changed prefix, and what a finished turn becomes."""
 
 from __future__ import annotations
-
-from itertools import takewhile
 
 import pytest
 from hypothesis import given
 
-from lamella.core.prompt import Lifetime, Segment, WireBlock
+from lamella.cache.plan import MarkerPolicy
+from lamella.context.layouts.lamella import LAMELLA
+from lamella.core.decisions import DecisionKind
+from lamella.core.prompt import Lifetime
+from lamella.core.records import Conversation, Surroundings
+from lamella.engine.setting import TurnSetting, changes
 
-from .conversations import Grown, Sent, grown, in_lamella, laws
-from .wires import WIRES, adapter, wired
+from .growing import Grown, grown
+from .laws import lasting, named_since
+from .plans import AGENTS, PROJECTS, in_lamella, laws
+from .wires import NOW
 
-
-def lasting(before: Sent, after: Sent) -> set[str]:
-    """The segments of `before` in front of the first one that `after` need not have any more."""
-    same_turn = before.context.turn.id == after.context.turn.id
-    named = named_since(before, after)
-
-    def lasts(segment: Segment) -> bool:
-        ended = segment.lifetime is Lifetime.STEP or (segment.lifetime is Lifetime.TURN and not same_turn)
-        return not ended and segment.id not in named
-
-    return {segment.id for segment in takewhile(lasts, before.assembled.prompt.segments)}
-
-
-def named_since(before: Sent, after: Sent) -> set[str]:
-    """The segments that decisions between two requests name as first changed."""
-    known = set(map(id, before.context.decisions + before.assembled.decisions))
-    since = (d for d in after.context.decisions + after.assembled.decisions if id(d) not in known)
-    return {decision.first_changed for decision in since if decision.first_changed is not None}
-
-
-def as_sent(block: WireBlock) -> tuple[str, str, bytes]:
-    return block.level, block.role, block.data
-
-
-@pytest.mark.parametrize("wire", WIRES)
-@laws
-@given(grown())
-def test_what_lasts_is_sent_again_block_by_block(wire: str, conversation: Grown) -> None:
-    for before, after in conversation.consecutive():
-        kept = lasting(before, after)
-        old = [as_sent(block) for block in wired(before, wire).blocks if block.segment in kept]
-        new = [as_sent(block) for block in wired(after, wire).blocks]
-        assert new[: len(old)] == old
-
-
-@laws
-@given(grown())
-def test_segments_that_last_keep_their_place_and_content(conversation: Grown) -> None:
-    for before, after in conversation.consecutive():
-        old = [(s.id, s.kind, s.digest, s.messages, s.tools) for s in before.assembled.prompt.segments]
-        new = [(s.id, s.kind, s.digest, s.messages, s.tools) for s in after.assembled.prompt.segments]
-        length = len(lasting(before, after))
-        assert new[:length] == old[:length]
-
-
-@pytest.mark.parametrize("wire", WIRES)
-@laws
-@given(grown())
-def test_the_salts_of_a_line_stay(wire: str, conversation: Grown) -> None:
-    for before, after in conversation.consecutive():
-        model = adapter(wire, after.context.model)
-        assert model.salts(before.context.sampling) == model.salts(after.context.sampling)
+EMPTY, SHIP = PROJECTS[0], PROJECTS[1]
+PIRATE, _, JUDGE, _, BLANK = AGENTS
 
 
 @laws
 @given(grown(layouts=in_lamella))
 def test_only_reminders_are_short_lived(conversation: Grown) -> None:
-    """In layout `lamella` nothing else excuses a changed prefix, and no decision of an assembly changes anything."""
+    """Nothing else excuses a changed prefix but a recorded decision; including a document never changes what stands."""
     for sent in conversation.sent:
         short = [s.kind for s in sent.assembled.prompt.segments if s.lifetime is not Lifetime.SESSION]
         assert set(short) <= {"reminder"}
-        assert all(decision.first_changed is None for decision in sent.assembled.decisions)
+        for decision in sent.assembled.decisions:
+            edits = decision.kind is DecisionKind.PRUNE or (
+                decision.outcome == "listed" and "room" not in decision.numbers
+            )
+            assert (decision.first_changed is not None) == edits
 
 
 @laws
@@ -84,7 +43,31 @@ def test_an_answered_request_is_a_prefix_of_the_next_one_with_its_answer(convers
         ids = [segment.id for segment in after.assembled.prompt.segments]
         answers = [id for id in ids if conversation.made_by.get(id) is before]
         if answers and not named_since(before, after):
-            lasts = lasting(before, after)
+            segments = before.assembled.prompt.segments
             binds = before.context.model.binds_thinking
-            stays = [s.id for s in before.assembled.prompt.segments if binds or s.id in lasts]
+            stays = [s.id for s in (segments if binds else segments[: lasting(before, after)])]
             assert ids[: len(stays) + 1] == [*stays, answers[0]]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "named"),
+    [
+        (Surroundings(project=SHIP), Surroundings(project=EMPTY), SHIP.id),
+        (Surroundings(project=EMPTY), Surroundings(project=SHIP), SHIP.id),
+        (Surroundings(project=SHIP), Surroundings(), SHIP.id),
+        (Surroundings(agent=PIRATE), Surroundings(agent=BLANK), PIRATE.id),
+        (Surroundings(agent=BLANK), Surroundings(agent=PIRATE), PIRATE.id),
+        (Surroundings(agent=PIRATE), Surroundings(agent=JUDGE), "system"),
+        (Surroundings(agent=JUDGE), Surroundings(agent=PIRATE), "system"),
+        (Surroundings(agent=JUDGE), Surroundings(), "system"),
+    ],
+)
+def test_what_goes_is_named_where_nothing_comes_in_its_place(
+    before: Surroundings, after: Surroundings, named: str
+) -> None:
+    """A decision names a segment that one of the two windows has: an empty project or prompt is none."""
+    conversation = Conversation("conv", "", "claude-opus-5", "lamella", "off", "You help.", (), NOW, NOW)
+    known = changes(TurnSetting(conversation, LAMELLA, MarkerPolicy.OFF, before), conversation, (), "user", ())
+    setting = TurnSetting(conversation, LAMELLA, MarkerPolicy.OFF, after)
+    (decision,) = changes(setting, conversation, known, "user", ())
+    assert decision.first_changed == named

@@ -5,36 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import cycle
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamella.cache.chain import chain
 from lamella.cache.ledger import Ledger
-from lamella.cache.plan import Facts, MarkerPolicy, Plan, note_billed, note_written, plan
+from lamella.cache.plan import MarkerPolicy, Plan, note_billed, note_written, plan
 from lamella.core.messages import AnswerPart
 from lamella.core.prompt import WireBlock
 
-from .conversations import (
+from .growing import Sent, grow
+from .judge import Judge, Judged
+from .plans import (
     BINDING,
     GPT,
     LEGACY,
     LOOSE,
-    NINE,
+    ODD_TEXTS,
     SONNET,
-    TOOLS,
     PlannedStep,
-    Sent,
-    grow,
     in_lamella,
     laws,
-    plans,
+    long_text,
 )
-from .conversations import Plan as Conversation
-from .judge import Judge, Judged
-from .wires import adapter
+from .plans import Plan as Conversation
+from .plans import plans as all_plans
+from .wires import NOW, adapter, keyed
 
 GAPS = (5, 100, 290, 301, 1_700, 1_801, 4_000)
 """Seconds between requests, on both sides of every life time of a cache entry."""
@@ -50,7 +49,7 @@ class Exchange:
     gaps: Iterable[int]
     judge: Judge = field(default_factory=Judge)
     ledger: Ledger = field(default_factory=Ledger)
-    now: datetime = NINE
+    now: datetime = NOW
     seen: list[tuple[Sent, Plan, Judged]] = field(default_factory=list)
 
     def infer(self, sent: Sent, planned: PlannedStep) -> tuple[AnswerPart, ...]:
@@ -59,9 +58,7 @@ class Exchange:
         wire = sent.context.model.provider
         model = adapter(wire, sent.context.model)
         blocks = model.wire(sent.assembled.prompt).blocks
-        keys = chain(blocks, f"account/{model.facts.name}", model.salts(sent.context.sampling))
-        segments = {segment.id: segment for segment in sent.assembled.prompt.segments}
-        facts = Facts(model.facts, segments, sent.context.calibration, self.now, sent.layout.seed_markers)
+        keys, facts = keyed(sent.assembled, wire, blocks, sent.context.calibration, self.now)
         made = plan(keys, self.ledger, facts, self.policy)
         body: Any = model.body(model.request(sent.assembled.prompt, blocks, made.markers))
         judged = self.judge.send(wire, body, self.now, planned.parts)
@@ -77,7 +74,8 @@ def positions(block: WireBlock) -> int:
     value: Any = block.value
     if block.level == "tools" or "role" not in value:
         return 1
-    return len(value.get("tool_calls", ())) + (1 if value["content"] else 0)
+    content = value["content"]
+    return len(value.get("tool_calls", ())) + (len(content) if isinstance(content, list) else 1 if content else 0)
 
 
 def converse(conversation: Conversation, gaps: list[int], policy: MarkerPolicy) -> Exchange:
@@ -87,16 +85,29 @@ def converse(conversation: Conversation, gaps: list[int], policy: MarkerPolicy) 
 
 
 def with_much_before_it(conversation: Conversation) -> Conversation:
-    agent = conversation.agent
-    return replace(conversation, system=HUGE, agent=None if agent is not None and agent.replaces_system else agent)
+    turns = tuple(
+        replace(turn, agent=None if turn.agent is not None and turn.agent.replaces_system else turn.agent)
+        for turn in conversation.turns
+    )
+    return replace(conversation, system=HUGE, turns=turns)
 
 
 def with_little_before_it(conversation: Conversation) -> Conversation:
-    kept = (replace(turn, steps=tuple(s for s in turn.steps if s.kept)) for turn in conversation.turns)
-    return replace(
-        conversation, system="Help.", agent=None, project=None, summaries=(), tools=TOOLS[:1], turns=tuple(kept)
+    turns = tuple(
+        replace(
+            turn,
+            steps=tuple(step for step in turn.steps if step.kept),
+            agent=None,
+            project=None,
+            tools=turn.tools[:1],
+        )
+        for turn in conversation.turns
     )
+    return replace(conversation, system="Help.", summaries=(), turns=turns)
 
+
+plans = partial(all_plans, contents=st.sampled_from((*ODD_TEXTS, long_text(300), long_text(1_500))))
+"""Results small enough for the windows of the smallest models, whatever was learnt of their counting."""
 
 binding_in_lamella = plans(st.sampled_from((BINDING, SONNET)), in_lamella)
 """Elsewhere the provider drops thinking that has lost its prefix, which no plan can know of."""

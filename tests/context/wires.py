@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from functools import cache
 
-from lamella.cache.chain import chain
-from lamella.cache.ledger import Ledger
-from lamella.cache.plan import Facts, MarkerPolicy, Plan, plan
+from lamella.cache.chain import Chain, chain
+from lamella.cache.plan import Facts
 from lamella.context.assemble import Assembled
 from lamella.core.models import ModelFacts
 from lamella.core.ports import ChatModel
-from lamella.core.prompt import Wired
+from lamella.core.prompt import Marker, WireBlock
 from lamella.llm import anthropic, openai
 
-from .conversations import NINE, Sent
-
 WIRES = ("anthropic", "openai")
+NOW = datetime(2026, 3, 1, 9, tzinfo=UTC)
 
 
 @cache
@@ -26,24 +25,31 @@ def adapter(wire: str, facts: ModelFacts) -> ChatModel:
     return model
 
 
-def wired(sent: Sent, wire: str) -> Wired:
-    """The wire blocks of a request."""
-    return adapter(wire, sent.context.model).wire(sent.assembled.prompt)
+def blocks_of(assembled: Assembled, wire: str, before: Assembled | None = None) -> tuple[WireBlock, ...]:
+    """The wire blocks of a request; those of `before`, an earlier window, may be used again."""
+    model = adapter(wire, assembled.model)
+    known = model.wire(before.prompt) if before is not None else None
+    return model.wire(assembled.prompt, known).blocks
+
+
+def body_of(
+    assembled: Assembled, wire: str, blocks: tuple[WireBlock, ...], markers: tuple[Marker, ...] = ()
+) -> dict[str, object]:
+    """The whole body."""
+    model = adapter(wire, assembled.model)
+    return model.body(model.request(assembled.prompt, blocks, markers))
 
 
 def body(assembled: Assembled, wire: str, before: Assembled | None = None) -> dict[str, object]:
-    """The whole body without markers; `before` is an earlier window whose blocks may be used again."""
+    """The whole body without markers."""
+    return body_of(assembled, wire, blocks_of(assembled, wire, before))
+
+
+def keyed(
+    assembled: Assembled, wire: str, blocks: tuple[WireBlock, ...], calibration: float, now: datetime = NOW
+) -> tuple[Chain, Facts]:
+    """What markers are planned from."""
     model = adapter(wire, assembled.model)
-    known = model.wire(before.prompt) if before is not None else None
-    blocks = model.wire(assembled.prompt, known).blocks
-    return model.body(model.request(assembled.prompt, blocks, ()))
-
-
-def planned(sent: Sent, wire: str, policy: MarkerPolicy, ledger: Ledger) -> tuple[Plan, Facts]:
-    """Where a policy puts the markers of a request."""
-    model = adapter(wire, sent.context.model)
-    blocks = wired(sent, wire).blocks
-    keys = chain(blocks, f"account/{model.facts.name}", model.salts(sent.context.sampling))
-    segments = {segment.id: segment for segment in sent.assembled.prompt.segments}
-    facts = Facts(model.facts, segments, sent.context.calibration, NINE, sent.layout.seed_markers)
-    return plan(keys, ledger, facts, policy), facts
+    keys = chain(blocks, f"account/{model.facts.name}", model.salts(assembled.prompt.sampling))
+    segments = {segment.id: segment for segment in assembled.prompt.segments}
+    return keys, Facts(model.facts, segments, calibration, now, assembled.layout.seed_markers)

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 from fastapi.routing import APIRoute
 
-from lamella.server.routes import router
+from lamella.server.web import ROUTERS
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -33,6 +33,7 @@ def test_the_api_page_names_every_route() -> None:
     page = (DOCS / "api.md").read_text("utf-8")
     missing = [
         route.path
+        for router in ROUTERS
         for route in router.routes
         if isinstance(route, APIRoute) and route.path.removeprefix("/api/v1") not in page
     ]

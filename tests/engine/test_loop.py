@@ -205,7 +205,7 @@ async def test_a_file_too_large_for_the_window_is_read_in_pieces_and_cited(tmp_p
         assert [reminders(request) for request in model.requests] == [[], [CITATION]]
         [source], [citation] = of(packets, "source"), of(packets, "citation")
         assert (source["document"], source["title"], source["file_id"]) == (1, "map.txt", file["id"])
-        content = await client.get(f"/files/{file['id']}/content")
+        content = await client.get(f"/files/{file['id']}/text")
         passage = content["text"][citation["passage_start"] : citation["passage_end"]]
         assert passage == "The treasure lies under the oak"
         model.then(saying("Yes [1]."))

@@ -14,7 +14,6 @@ from lamella.knowledge.media_type import CSV, DOCX, HTML, MARKDOWN, PDF, PLAIN, 
 from .office_writer import pack, write_docx, write_encrypted_office, write_pptx, write_xlsx
 from .pdf_writer import write_pdf
 
-PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 UNSUPPORTED = "unsupported_type"
 
 
@@ -46,6 +45,11 @@ def renamed_part(data: bytes, old: str, new: str) -> bytes:
         (renamed_part(write_docx(["x"]), "document.xml", "document2.xml"), "a", DOCX),
         (write_xlsx({"S": [["x"]]}), "a.docx", XLSX),
         (write_pptx([("a", "b", "")]), "a", PPTX),
+        (b"\x89PNG\r\n\x1a\n" + bytes(20), "a.txt", "image/png"),
+        (b"\xff\xd8\xff\xe0" + bytes(20), "a", "image/jpeg"),
+        (b"GIF89a" + bytes(20), "a", "image/gif"),
+        (b"RIFF\x10\0\0\0WEBPVP8 ", "a.png", "image/webp"),
+        (b"II*\0" + bytes(20), "a", "image/tiff"),
     ],
 )
 def test_content_decides(data: bytes, name: str, media_type: str) -> None:
@@ -58,10 +62,7 @@ def test_content_decides(data: bytes, name: str, media_type: str) -> None:
 @pytest.mark.parametrize(
     ("data", "media_type", "code", "advice"),
     [
-        (PNG, "image/png", UNSUPPORTED, "Images can't be read yet"),
-        (b"\xff\xd8\xff\xe0" + bytes(20), "image/jpeg", UNSUPPORTED, "Images can't be read yet"),
-        (b"GIF89a" + bytes(20), "image/gif", UNSUPPORTED, "Images can't be read yet"),
-        (b"RIFF\x10\0\0\0WEBPVP8 ", "image/webp", UNSUPPORTED, "Images can't be read yet"),
+        (b"\0\0\0\x18ftypheic" + bytes(20), "image/heic", UNSUPPORTED, "save it as PNG or JPEG"),
         (b"RIFF\x10\0\0\0WAVEfmt ", "audio/wav", UNSUPPORTED, "transcript"),
         (b"\0\0\0\x18ftypmp42" + bytes(20), "video/mp4", UNSUPPORTED, "transcript"),
         (gzip.compress(b"text", mtime=0), "application/gzip", UNSUPPORTED, "unpack it"),

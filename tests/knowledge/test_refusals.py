@@ -49,7 +49,8 @@ RECURSIVE = assemble(
 @pytest.mark.parametrize(
     ("data", "name", "code", "media_type"),
     [
-        pytest.param(b"\x89PNG\r\n\x1a\n" + bytes(50), "letter.txt", "unsupported_type", "image/png", id="png"),
+        pytest.param(b"\x89PNG\r\n\x1a\n" + bytes(50), "letter.txt", "corrupt", "image/png", id="png"),
+        pytest.param(b"\0\0\0\x18ftypheic" + bytes(9), "a.txt", "unsupported_type", "image/heic", id="heic"),
         pytest.param(os.urandom(4000), "a.txt", "not_text", "application/octet-stream", id="binary"),
         pytest.param(b"", "a.txt", "empty", "application/octet-stream", id="no bytes"),
         pytest.param(b" \n\t\r\n ", "a.txt", "empty", "application/octet-stream", id="blank"),

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from starlette.requests import Request
 
 from lamella.app.app import App, open_app
 from lamella.core import deltas
 from lamella.core.errors import AuthenticationFailed
+from lamella.core.json import encode_text
 from lamella.core.records import Caller
 from lamella.engine.scripted import Gate, ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, serving
@@ -52,7 +54,11 @@ async def town(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Town]:
         connected(address, **{"x-test-user": "bob"}) as bob,
     ):
         file = await ann.upload("secret.txt", b"The secret is 42.")
-        conversation = await ann.conversation(title="Ann's secret")
+        agent = await ann.post("/agents", {"name": "Ann's secret agent", "prompt": "Keep the secret."})
+        project = await ann.post("/projects", {"name": "Ann's secret project", "file_ids": [file["id"]]})
+        await ann.post("/system-prompts", {"text": "You know a secret."})
+        chosen = {"agent_id": agent["id"], "project_id": project["id"]}
+        conversation = await ann.conversation(title="Ann's secret", **chosen)
         packets = await ann.send(conversation, "What is the secret?", file_ids=[file["id"]])
         [request] = [packet for packet in packets if packet["type"] == "request.started"]
         async with ann.sending(conversation, "Go on") as events:
@@ -63,6 +69,9 @@ async def town(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Town]:
             "turn": packets[0]["turn_id"],
             "running": running[0]["turn_id"],
             "request": request["request_id"],
+            "agent": agent["id"],
+            "project": project["id"],
+            "session": (await ann.get(f"/conversations/{conversation}/sessions"))["data"][0]["id"],
         }
         yield Town(app, address, ann, bob, ids)
 
@@ -74,6 +83,15 @@ EVERY_ROUTE: list[tuple[str, str, Any]] = [
     ("GET", "/conversations/{conversation}/turns", None),
     ("POST", "/conversations/{conversation}/turns", {"text": "Tell me"}),
     ("GET", "/conversations/{conversation}/context", None),
+    ("GET", "/conversations/{conversation}/decisions", None),
+    ("GET", "/conversations/{conversation}/sessions", None),
+    ("GET", "/conversations/{conversation}/commands", None),
+    ("POST", "/conversations/{conversation}/commands", {"text": "/status"}),
+    ("POST", "/conversations/{conversation}/compact", None),
+    ("POST", "/conversations/{conversation}/prune", None),
+    ("POST", "/conversations/{conversation}/new", None),
+    ("GET", "/sessions/{session}", None),
+    ("POST", "/sessions/{session}/resume", None),
     ("GET", "/turns/{turn}", None),
     ("GET", "/turns/{turn}/events", None),
     ("GET", "/turns/{turn}/requests", None),
@@ -85,22 +103,62 @@ EVERY_ROUTE: list[tuple[str, str, Any]] = [
     ("GET", "/requests/{request}/raw", None),
     ("GET", "/files/{file}", None),
     ("GET", "/files/{file}/content", None),
+    ("GET", "/files/{file}/text", None),
+    ("DELETE", "/files/{file}", None),
+    ("GET", "/agents/{agent}", None),
+    ("PATCH", "/agents/{agent}", {"name": "Mine now"}),
+    ("DELETE", "/agents/{agent}", None),
+    ("GET", "/projects/{project}", None),
+    ("PATCH", "/projects/{project}", {"name": "Mine now"}),
+    ("DELETE", "/projects/{project}", None),
+    ("POST", "/projects/{project}/files", {"file_id": "file_none"}),
+    ("DELETE", "/projects/{project}/files/{file}", None),
+    ("POST", "/context/preview", {"conversation_id": "{conversation}", "text": "Tell me"}),
+    ("PATCH", "/conversations/{mine}", {"agent_id": "{agent}"}),
+    ("PATCH", "/conversations/{mine}", {"project_id": "{project}"}),
+    ("POST", "/conversations", {"agent_id": "{agent}"}),
+    ("POST", "/conversations", {"project_id": "{project}"}),
+    ("POST", "/conversations/{mine}/turns", {"text": "Tell me", "agent_id": "{agent}"}),
+    ("POST", "/context/preview", {"conversation_id": "{mine}", "text": "Tell me", "agent_id": "{agent}"}),
+    ("POST", "/context/preview", {"conversation_id": "{mine}", "text": "Tell me", "file_ids": ["{file}"]}),
+    ("POST", "/projects", {"name": "P", "file_ids": ["{file}"]}),
+    ("PATCH", "/projects/{bobs}", {"file_ids": ["{file}"]}),
+    ("POST", "/projects/{bobs}/files", {"file_id": "{file}"}),
 ]
 
 
+async def called(user: Client, method: str, path: str, body: Any, ids: dict[str, str]) -> httpx2.Response:
+    """A request with these ids in its path and in its body."""
+    written = encode_text(body) if body is not None else None
+    for name, id in ids.items():
+        path = path.replace(f"{{{name}}}", id)
+        written = written.replace(f"{{{name}}}", id) if written is not None else None
+    return await user.call(method, path, content=written, headers={"content-type": "application/json"})
+
+
+async def everything(town: Town) -> list[Any]:
+    """What Ann has, as she sees it."""
+    nouns = ("conversation", "agent", "project", "file")
+    return [await town.ann.get(f"/{noun}s/{town.ids[noun]}") for noun in nouns]
+
+
 async def test_every_id_of_somebody_else_is_not_found_at_every_route(town: Town) -> None:
-    before = await town.ann.get(f"/conversations/{town.ids['conversation']}")
+    before = await everything(town)
+    bobs = {"mine": await town.bob.conversation(), "bobs": (await town.bob.post("/projects", {"name": "P"}))["id"]}
+    nothing = {name: f"{name}_none" for name in town.ids}
     for method, path, body in EVERY_ROUTE:
-        foreign = await town.bob.call(method, path.format(**town.ids), json=body)
-        missing = await town.bob.call(method, path.format(**{name: f"{name}_none" for name in town.ids}), json=body)
+        foreign = await called(town.bob, method, path, body, {**town.ids, **bobs})
+        missing = await called(town.bob, method, path, body, {**nothing, **bobs})
         assert (foreign.status_code, missing.status_code) == (404, 404), (method, path)
         answers = [answer.json()["error"] for answer in (foreign, missing)]
         for name, id in town.ids.items():
             answers[0]["message"] = answers[0]["message"].replace(id, f"{name}_none")
         assert answers[0] == answers[1]
         assert "secret" not in foreign.text.lower()
-    assert await town.ann.get(f"/conversations/{town.ids['conversation']}") == before
+    assert await everything(town) == before
     assert (await town.ann.get(f"/turns/{town.ids['running']}"))["status"] == "running"
+    assert (await town.bob.get("/projects"))["data"][0]["revision"] == 1
+    assert (await town.bob.get(f"/conversations/{bobs['mine']}/turns"))["data"] == []
 
 
 async def test_the_list_above_has_every_route_with_an_id(town: Town) -> None:
@@ -111,13 +169,20 @@ async def test_the_list_above_has_every_route_with_an_id(town: Town) -> None:
         for verb in verbs
         if "{" in path
     }
+    # A version is counted for each owner: it is no id, and nobody else's can be asked for.
+    routes -= {("GET", "/system-prompts/{version}")}
     assert routes
     assert routes <= {(method, path) for method, path, _ in EVERY_ROUTE}
 
 
 async def test_lists_hold_only_what_is_ones_own(town: Town) -> None:
-    assert [len((await town.ann.get(path))["data"]) for path in ("/conversations", "/files")] == [1, 1]
-    assert [(await town.bob.get(path))["data"] for path in ("/conversations", "/files")] == [[], []]
+    paths = ("/conversations", "/files", "/agents", "/projects")
+    assert [len((await town.ann.get(path))["data"]) for path in paths] == [1, 1, 1, 1]
+    assert [(await town.bob.get(path))["data"] for path in paths] == [[], [], [], []]
+    assert [one["version"] for one in (await town.ann.get("/system-prompts"))["data"]] == [1, 0]
+    assert [one["version"] for one in (await town.bob.get("/system-prompts"))["data"]] == [0]
+    answer = await town.bob.call("GET", "/system-prompts/1")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
     for id in (town.ids["conversation"], town.ids["file"]):
         assert (await town.bob.get(f"/conversations?after={id}&order=asc"))["data"] == []
 
@@ -143,7 +208,7 @@ async def test_keys_of_two_users_are_two_keys(town: Town) -> None:
 async def test_who_is_nobody_gets_nothing(town: Town) -> None:
     async with connected(town.address) as nobody:
         for method, path, body in [*EVERY_ROUTE, ("GET", "/conversations", None), ("POST", "/conversations", {})]:
-            answer = await nobody.call(method, path.format(**town.ids), json=body)
+            answer = await called(nobody, method, path, body, town.ids)
             assert (answer.status_code, answer.json()["error"]["code"]) == (401, "authentication_error"), path
         answer = await nobody.call("POST", "/files", files={"file": ("a.txt", b"a")})
         assert answer.status_code == 401

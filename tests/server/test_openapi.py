@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from lamella import __version__
-from lamella.server import routes
+from lamella.server import file_routes, library_routes, routes, session_routes
 from lamella.server.testing import Client
 
 pytestmark = pytest.mark.anyio
 
-SOURCE = Path(routes.__file__).read_text("utf-8")
+SOURCE = "".join(
+    Path(str(module.__file__)).read_text("utf-8") for module in (routes, library_routes, file_routes, session_routes)
+)
 
 
 async def test_the_description_has_every_route(client: Client) -> None:

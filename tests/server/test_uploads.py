@@ -53,7 +53,7 @@ async def test_a_file_is_taken_in(client: Client, tmp_path: Path) -> None:
     file = answer.json()
     assert (file["name"], file["status"], file["media_type"], file["size"]) == ("a.txt", "ready", "text/plain", 24)
     assert (file["fits"], file["reason"], file["tokens"] > 3) == (True, None, True)
-    content = await client.get(f"/files/{file['id']}/content")
+    content = await client.get(f"/files/{file['id']}/text")
     assert content["text"].strip() == "Ein Brief über Füchse."
     assert (tmp_path / "files" / file["id"]).read_bytes() == "Ein Brief über Füchse.".encode()
     assert (await client.get("/files"))["data"] == [await client.get(f"/files/{file['id']}")] == [file]
@@ -194,7 +194,7 @@ async def test_a_file_that_cannot_be_read_is_kept_with_the_reason(client: Client
     file = answer.json()
     assert (answer.status_code, file["status"], file["code"], file["fits"]) == (201, "failed", "corrupt", False)
     assert file["reason"]
-    assert (await client.get(f"/files/{file['id']}/content"))["text"] == ""
+    assert (await client.get(f"/files/{file['id']}/text"))["text"] == ""
     conversation = await client.conversation()
     packets = await client.send(conversation, "What does it say?", file_ids=[file["id"]])
     assert packets[0]["documents"][0]["reason"] == file["reason"]

@@ -182,7 +182,7 @@ async def test_what_a_setting_loses(provider: InProcess, change: Json, kept: int
 
 
 async def test_the_first_image_loses_the_messages(provider: InProcess) -> None:
-    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    image = {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}}
     head = {"system": [text(tokens(1_000), FIVE_MINUTES)]}
     await provider.messages({**head, "messages": [user(text(tokens(500), FIVE_MINUTES))]}, now=at(0))
     grown = [user(text(tokens(500), FIVE_MINUTES)), assistant("ok"), user(image)]

@@ -50,6 +50,15 @@ REFUSED_HISTORIES: dict[str, tuple[list[Any], str]] = {
     ),
     "system first": ([SYSTEM, user("a")], "first message"),
     "system before user": ([user("a"), SYSTEM, user("b")], "a system message must follow a user message"),
+    "system after system": ([user("a"), SYSTEM, SYSTEM], "a system message must follow a user message"),
+    "picture in a system message": (
+        [user("a"), {"role": "system", "content": [{"type": "image", "source": {}}]}],
+        "is not allowed in a message of role 'system'",
+    ),
+    "clear_at without its header": (
+        [user("a"), {**SYSTEM, "clear_at": "next_user_message"}],
+        "messages.1.clear_at: Extra inputs are not permitted",
+    ),
     "system after assistant": ([user("a"), assistant("b"), SYSTEM], "a system message must follow a user message"),
     "clear_at on a user message": ([{**user("a"), "clear_at": "never"}], "only permitted on role 'system'"),
     "unknown role": ([{"role": "tool", "content": "a"}], "messages.0.role"),

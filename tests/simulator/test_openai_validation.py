@@ -94,3 +94,15 @@ async def test_bad_json_and_bad_key(provider: InProcess) -> None:
     assert (await provider.post("/v1/chat/completions", b"[")).status == 400
     refused = await provider.chat({"messages": [USER]}, key="invalid")
     assert (refused.status, refused.json["error"]["code"]) == (401, "invalid_api_key")
+
+
+@pytest.mark.parametrize("role", ["developer", "system"])
+async def test_instructions_may_stand_later_in_the_list(provider: InProcess, role: str) -> None:
+    late = {"role": role, "content": "Now in French."}
+    answered = {"role": "assistant", "content": "ok"}
+    for history in ([USER, late], [USER, answered, late, USER], [USER, calls("c1"), result("c1"), late, late]):
+        assert (await provider.chat({"messages": history})).status == 200
+    refused = await provider.chat({"messages": [USER, calls("c1"), late, result("c1")]})
+    assert (refused.status, "did not have response messages: c1" in refused.error) == (400, True)
+    picture = {"role": role, "content": [{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]}
+    assert (await provider.chat({"messages": [USER, picture]})).status == 400

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lamella.simulator.anthropic.thinking import BETA
+from lamella.simulator.anthropic.validation import CLEAR_AT_BETA
 from lamella.simulator.testing import EXACT, InProcess
 
 from .texts import Json, assistant, text, tokens, user
@@ -20,7 +21,7 @@ RESULT: Json = {"type": "tool_result", "tool_use_id": "c1", "content": "found"}
 
 async def turn(provider: InProcess, messages: list[Json], model: str = BOUND, **body: object) -> Json:
     """The assistant message that the model answers with; it thinks."""
-    answer = await provider.messages({"model": model, "messages": messages, **body}, reply="think")
+    answer = await provider.messages({"model": model, "messages": messages, **body}, reply="think", beta=CLEAR_AT_BETA)
     assert answer.status == 200, answer.text
     return {"role": "assistant", "content": answer.json["content"]}
 
@@ -43,7 +44,7 @@ async def history(provider: InProcess, turns: int) -> list[Json]:
 
 
 async def send(provider: InProcess, messages: list[Json], **body: object) -> tuple[int, str]:
-    answer = await provider.messages({"model": BOUND, "messages": messages, **body})
+    answer = await provider.messages({"model": BOUND, "messages": messages, **body}, beta=CLEAR_AT_BETA)
     return answer.status, "" if answer.status == 200 else answer.error
 
 
@@ -242,13 +243,13 @@ async def test_a_turn_scoped_system_message_stays_but_is_no_longer_shown(thinker
     def counted(messages: list[Json]) -> Json:
         return {"model": BOUND, "messages": messages, "max_tokens": None}
 
-    path = "/v1/messages/count_tokens"
-    shown = (await thinker.messages(counted(asked), path=path)).json["input_tokens"]
-    plain = (await thinker.messages(counted(asked[:1]), path=path)).json["input_tokens"]
-    later = (await thinker.messages(counted([*asked, assistant("ok"), user("b")]), path=path)).json["input_tokens"]
+    how = {"path": "/v1/messages/count_tokens", "beta": CLEAR_AT_BETA}
+    shown = (await thinker.messages(counted(asked), **how)).json["input_tokens"]
+    plain = (await thinker.messages(counted(asked[:1]), **how)).json["input_tokens"]
+    later = (await thinker.messages(counted([*asked, assistant("ok"), user("b")]), **how)).json["input_tokens"]
     bare = [asked[0], assistant("ok"), user("b")]
     assert shown - plain == 50
-    assert later == (await thinker.messages(counted(bare), path=path)).json["input_tokens"]
+    assert later == (await thinker.messages(counted(bare), **how)).json["input_tokens"]
 
 
 async def test_by_option_a_turn_scoped_message_may_vanish() -> None:

@@ -38,11 +38,15 @@ class Backing(Protocol):
 
 
 class SqliteBacking:
-    """A file, copied from one that was migrated before."""
+    """A database file."""
 
-    def __init__(self, template: Path, folder: Path) -> None:
-        self.path = folder / "lamella.db"
-        shutil.copy(template, self.path)
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def copied(cls, template: Path, folder: Path) -> SqliteBacking:
+        """A copy of a file that was migrated before."""
+        return cls(Path(shutil.copy(template, folder / "lamella.db")))
 
     async def open(self) -> SqlStore:
         return await open_store(self.path, CountingIds())
@@ -79,7 +83,7 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["sqlite"])
 def backing(migrated: Path, tmp_path: Path) -> Backing:
-    return SqliteBacking(migrated, tmp_path)
+    return SqliteBacking.copied(migrated, tmp_path)
 
 
 @pytest.fixture

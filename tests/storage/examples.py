@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 from sqlalchemy import Table
 
+from lamella.core.agents import Agent
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.messages import Reasoning, Step, StopReason, Text, ToolCall, ToolResult, TurnStatus
+from lamella.core.json import JsonObject
+from lamella.core.messages import Image, Reasoning, Step, StopReason, Text, ToolCall, ToolResult, TurnStatus
 from lamella.core.packets import TextPacket, encode_packet
 from lamella.core.prompt import ToolSpec
 from lamella.core.records import (
@@ -17,8 +20,12 @@ from lamella.core.records import (
     Conversation,
     File,
     JournalEntry,
+    NewJob,
     NewRequest,
     NewTurn,
+    Notice,
+    NoticeKind,
+    QueuedMessage,
     RequestEnd,
     RequestRecord,
     StoredBlock,
@@ -26,10 +33,19 @@ from lamella.core.records import (
     StoredSegment,
     TurnEnd,
 )
+from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep
 from lamella.core.tokens import Usage
 from lamella.storage import SqlStore
-from lamella.storage.mapping import conversation_row, file_row, file_text_row, step_row, turn_row, user_message_row
-from lamella.storage.schema import attachments, conversations, file_texts, files, messages, turns
+from lamella.storage.mapping import (
+    conversation_row,
+    file_row,
+    file_text_row,
+    session_row,
+    step_row,
+    turn_row,
+    user_message_row,
+)
+from lamella.storage.schema import attachments, conversations, file_texts, files, messages, sessions, turns
 
 ANN = Caller("user_ann")
 BOB = Caller("user_bob")
@@ -48,9 +64,41 @@ def conversation(id: str = "conv_1", title: str = "") -> Conversation:
     return Conversation(id, title, "m-1", "lamella", "planner", "You are helpful.", (SEARCH,), NOON, NOON)
 
 
+def session(id: str = "sess_1", number: int = 1, **more: Any) -> Session:
+    return replace(Session(id, "conv_1", number, NOON, SessionCause.CREATED), **more)
+
+
+def began(session_id: str, after: str | None) -> Decision:
+    """The decision that a session began behind a turn."""
+    return Decision(DecisionKind.SESSION, session_id, after or "", "user", "asked for", first_changed="all")
+
+
+def session_step(
+    expected: str, id: str, after: str | None = None, *, summary: str | None = None, at: datetime = NOON
+) -> SessionStep:
+    """A compaction from one session to another that begins behind the turn `after`."""
+    opened = Session(id, "conv_1", 0, at, SessionCause.COMPACTION, expected, after, inherits=True)
+    return SessionStep(expected, opened, "full", at, summary, len(summary or ""), USAGE, [began(id, after)])
+
+
+def session_return(expected: str, id: str, head: str | None, after: str | None = None) -> SessionReturn:
+    """The way back to a session that begins behind the turn `after`."""
+    return SessionReturn(expected, id, head, SessionCause.RESUME, "asked for", minutes(9), [began(id, after)])
+
+
 def file(id: str = "file_1", reason: str | None = None) -> File:
     status, code = ("ready", None) if reason is None else ("failed", "unreadable")
     return File(id, f"{id}.pdf", "application/pdf", 5_000_000_000, status, 12, NOON, 3, code, reason)  # type: ignore[arg-type]
+
+
+def picture(id: str = "file_1") -> tuple[File, Image]:
+    """A picture's row, and the picture."""
+    row = File(id, f"{id}.png", "image/png", 9, "ready", 0, NOON, width=640, height=480)
+    return row, Image(id, "image/png", 640, 480, "0123", b"\x89PNG\x00data")
+
+
+def agent(id: str = "agent_1", name: str = "Editor") -> Agent:
+    return Agent(id, name, "You edit texts.", "Be kind.", True, ("search",), "m-1", "onyx")
 
 
 def new_turn(
@@ -58,6 +106,21 @@ def new_turn(
 ) -> NewTurn:
     sent_at = NOON.astimezone(BERLIN)
     return NewTurn(id, conversation_id, f"msg_{id}", f"run_{id}", "m-1", text, sent_at, "Europe/Berlin", 4, files)
+
+
+def queued_message(id: str = "queued_1", text: str = "And now?", conversation_id: str = "conv_1") -> QueuedMessage:
+    sent_at = NOON.astimezone(BERLIN)
+    payload: JsonObject = {"file_ids": ["file_1"], "choices": {"layout": None}}
+    return QueuedMessage(id, conversation_id, ANN.user_id, text, sent_at, "Europe/Berlin", payload)
+
+
+def notice(id: str = "notice_1", turn_id: str | None = "turn_1") -> Notice:
+    data: JsonObject = {"context": {"input": 12_400}}
+    return Notice(id, "conv_1", turn_id, NoticeKind.COMMAND, NOON, "12.4k tokens", "status", "", data)
+
+
+def new_job(kind: str = "compact", subject: str = "conv_1", not_before: datetime = NOON) -> NewJob:
+    return NewJob(kind, subject, "the window is full", not_before, {"focus": "names"})
 
 
 def step(id: str = "step_1", text: str = "Found it.") -> Step:
@@ -124,6 +187,7 @@ def record(
         predicted_read=60,
         predicted_written=30,
         predicted_hit=2,
+        absent=(("project", "it does not fit"),),
     )
 
 
@@ -167,7 +231,10 @@ def long_conversation(count: int) -> Iterator[tuple[Table, list[dict[str, Any]]]
     begun = [new_turn(f"turn_{number:05}", text="What does it say about this? " * 10) for number in range(count)]
     parents = [None, *(turn.id for turn in begun)]
     text = "It says a good deal about that, and about this too. " * 30
-    yield conversations, [{**conversation_row(owner, conversation()), "head": begun[-1].id}]
+    first = session()
+    held = replace(conversation(), head=begun[-1].id, session_id=first.id)
+    yield conversations, [conversation_row(owner, held)]
+    yield sessions, [session_row(owner, first)]
     yield files, [file_row(owner, file())]
     yield file_texts, [file_text_row(owner, "file_1", "A long report. " * 10_000)]
     yield (
@@ -177,8 +244,9 @@ def long_conversation(count: int) -> Iterator[tuple[Table, list[dict[str, Any]]]
             for turn, parent in zip(begun, parents, strict=False)
         ],
     )
-    yield messages, [user_message_row(owner, turn) for turn in begun]
-    yield messages, [step_row(owner, turn.id, 1, step(f"step_{turn.id}", text)) for turn in begun]
+    label = {"session_id": first.id}
+    yield messages, [{**user_message_row(owner, turn), **label} for turn in begun]
+    yield messages, [{**step_row(owner, turn.id, 1, step(f"step_{turn.id}", text)), **label} for turn in begun]
     yield (
         attachments,
         [

@@ -9,7 +9,7 @@ from inline_snapshot import snapshot
 
 from lamella.core.errors import InvalidRequest, StoreFailed
 from lamella.core.json import decode
-from lamella.core.messages import Part, Reasoning, Text, ToolCall, ToolResult
+from lamella.core.messages import Reasoning, StoredPart, Text, ToolCall, ToolResult
 from lamella.storage.columns import (
     SEGMENTS,
     fixed_offset,
@@ -27,7 +27,7 @@ from .examples import segment, step
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 halves = st.text(st.characters(categories=["Cs"]), min_size=1, max_size=1)
 maybe = st.none() | texts
-parts: st.SearchStrategy[Part] = st.one_of(
+parts: st.SearchStrategy[StoredPart] = st.one_of(
     st.builds(Text, texts),
     st.builds(Reasoning, texts, maybe, maybe),
     st.builds(ToolCall, texts, texts, texts),
@@ -38,7 +38,7 @@ moments = st.datetimes(datetime(1, 1, 3), datetime(9999, 12, 28), timezones=zone
 
 
 @given(st.lists(parts))
-def test_parts_come_back_as_they_were(several: list[Part]) -> None:
+def test_parts_come_back_as_they_were(several: list[StoredPart]) -> None:
     assert parts_of(parts_text(several), "test") == tuple(several)
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lamella.core.decisions import Decision, DecisionKind
@@ -11,13 +13,16 @@ from .conftest import Backing
 from .examples import (
     ANN,
     BOB,
+    SEARCH,
     admission,
     conversation,
     entry,
     file,
     minutes,
+    new_job,
     new_request,
     new_turn,
+    queued_message,
     record,
     step,
     turn_end,
@@ -28,7 +33,8 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_conversation_comes_back_as_it_was(store: SqlStore) -> None:
     await store.create_conversation(ANN, conversation(title="Ünïcode 🦎 漢字 \x00"))
-    assert await store.conversation(ANN, "conv_1") == conversation(title="Ünïcode 🦎 漢字 \x00")
+    found = await store.conversation(ANN, "conv_1")
+    assert replace(found, session_id="") == conversation(title="Ünïcode 🦎 漢字 \x00")
 
 
 async def test_an_id_is_used_once(store: SqlStore) -> None:
@@ -81,6 +87,14 @@ async def test_a_title_alone_changes_no_model(store: SqlStore) -> None:
     assert (changed.title, changed.model) == ("New", "m-1")
 
 
+async def test_tools_are_changed_and_taken_away(store: SqlStore) -> None:
+    await store.create_conversation(ANN, conversation())
+    for tools in ((SEARCH,), ()):
+        changed = await store.change_conversation(ANN, "conv_1", ConversationChange(tools=tools), minutes(1))
+        assert changed.tools == tools
+    assert (await store.change_conversation(ANN, "conv_1", ConversationChange(title="T"), minutes(2))).tools == ()
+
+
 async def test_deleting_leaves_nothing_of_it(store: SqlStore, backing: Backing) -> None:
     await store.add_file(ANN, file(), "text")
     await store.create_conversation(ANN, conversation("conv_2"))
@@ -95,12 +109,18 @@ async def test_deleting_leaves_nothing_of_it(store: SqlStore, backing: Backing) 
     await store.claim_key(ANN, "key", "POST conversations", "f", "conv_1", minutes(0))
     await store.claim_key(ANN, "other", "POST conversations", "f", "conv_2", minutes(0))
     await store.change_conversation(ANN, "conv_1", ConversationChange(decisions=[admission()]), minutes(5))
-    assert len(backing.dump()) == 11
+    await store.queue_message(ANN, queued_message())
+    await store.claim_key(ANN, "key_queued", "POST turns", "f", "queued_1", minutes(5))
+    [session] = await store.sessions(ANN, "conv_1")
+    for subject in ("conv_1", session.id, "turn_2", "conv_2"):
+        await store.enqueue(ANN, new_job(subject=subject), minutes(5))
+    assert len(backing.dump()) == 14
 
     await store.delete_conversation(ANN, "conv_1")
     left = backing.dump()
-    assert set(left) == {"conversations", "files", "file_texts", "idempotency_keys"}
+    assert set(left) == {"conversations", "sessions", "files", "file_texts", "idempotency_keys", "jobs"}
     assert [row["id"] for row in left["conversations"]] == ["conv_2"]
+    assert [row["subject"] for row in left["jobs"]] == ["conv_2"]
     assert [row["key"] for row in left["idempotency_keys"]] == ["other"]
 
 

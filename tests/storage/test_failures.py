@@ -16,14 +16,26 @@ from lamella.storage.database import Database
 from lamella.storage.sqlite import sqlite_engine, sqlite_url
 
 from .conftest import SqliteBacking
-from .examples import ANN, admission, conversation, file, minutes, new_request, new_turn, record, step, turn_end
+from .examples import (
+    ANN,
+    admission,
+    conversation,
+    file,
+    minutes,
+    new_request,
+    new_turn,
+    queued_message,
+    record,
+    step,
+    turn_end,
+)
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
 def database(migrated: Path, tmp_path: Path) -> SqliteBacking:
-    return SqliteBacking(migrated, tmp_path)
+    return SqliteBacking.copied(migrated, tmp_path)
 
 
 def _limited(path: Path, *settings: str) -> SqlStore:
@@ -112,6 +124,10 @@ async def test_damage_in_the_middle_of_the_file(database: SqliteBacking) -> None
         ("UPDATE requests SET head = '[]'", "request"),
         ("UPDATE requests SET base = NULL, shared = 1", "request"),
         ("UPDATE decisions SET kind = 'odd'", "decisions"),
+        ("UPDATE sessions SET opened_by = 'odd'", "sessions"),
+        ("UPDATE sessions SET usage = '[]'", "sessions"),
+        ("UPDATE conversations SET session_id = 'odd'", "beginning"),
+        ("UPDATE queued_messages SET payload = '[]'", "queued"),
     ],
 )
 async def test_a_damaged_row_is_named_and_never_skipped(database: SqliteBacking, statement: str, verb: str) -> None:
@@ -121,11 +137,12 @@ async def test_a_damaged_row_is_named_and_never_skipped(database: SqliteBacking,
         await store.begin_turn(ANN, new_turn(files=("file_1",)), minutes(0))
         await store.record_request(ANN, new_request(record()))
         await store.finish_turn(ANN, turn_end(steps=[step()]))
+        await store.queue_message(ANN, queued_message())
         await store.change_conversation(ANN, "conv_1", ConversationChange(decisions=[admission()]), minutes(2))
         with sqlite3.connect(database.path) as other:
             other.execute(statement)
         other.close()
-        ids = {"path": "conv_1", "conversation": "conv_1", "decisions": "conv_1", "turn": "turn_1", "request": "req_1"}
+        arguments = {"turn": ("turn_1",), "request": ("req_1",), "beginning": ("conv_1", "m-1")}
         with pytest.raises(StoreFailed, match="damaged") as caught:
-            await getattr(store, verb)(ANN, ids[verb])
+            await getattr(store, verb)(ANN, *arguments.get(verb, ("conv_1",)))
         assert caught.value.hint

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from lamella.core.errors import InvalidRequest
-from lamella.core.records import PageQuery
+from lamella.core.errors import FileInUse, InvalidRequest, NotFound
+from lamella.core.records import PageQuery, ProjectContent
 from lamella.storage import SqlStore
 
-from .examples import ANN, BOB, file
+from .conftest import Backing
+from .examples import ANN, BOB, NOON, conversation, file, new_turn, picture
 
 pytestmark = pytest.mark.anyio
 
@@ -39,3 +40,47 @@ async def test_files_are_listed_by_page_and_owner(store: SqlStore) -> None:
     assert [one.id for one in first.data + second.data] == ["file_2", "file_1", "file_0"]
     assert (first.has_more, second.has_more) == (True, False)
     assert await store.file_ids() == {"file_0", "file_1", "file_2", "file_9"}
+
+
+async def test_a_picture_rides_on_the_messages_that_it_was_sent_with(store: SqlStore) -> None:
+    row, image = picture()
+    await store.add_file(ANN, row, None, image)
+    await store.add_file(ANN, file("file_2"), "the text")
+    assert await store.file(ANN, "file_1") == row
+    await store.create_conversation(ANN, conversation())
+    begun = await store.begin_turn(ANN, new_turn(files=("file_1", "file_2")), NOON)
+    assert (begun.user.images, [one.text for one in begun.user.files]) == ((image,), ["the text"])
+    assert await store.path(ANN, "conv_1") == (begun,)
+    assert (await store.turn(ANN, "turn_1")).attachments == begun.user.attachments
+
+
+async def test_files_as_they_would_be_attached_are_numbered_and_not_stored(store: SqlStore, backing: Backing) -> None:
+    await store.add_file(ANN, file("file_1"), "one")
+    await store.add_file(ANN, file("file_2"), "two")
+    before = backing.dump()
+    found = await store.attachments(ANN, ("file_2", "file_1"), 7)
+    assert [(one.file_id, one.document, one.text) for one in found] == [("file_2", 7, "two"), ("file_1", 8, "one")]
+    assert backing.dump() == before
+
+
+async def test_a_file_that_nothing_holds_is_removed_with_all_that_is_its(store: SqlStore, backing: Backing) -> None:
+    row, image = picture("file_2")
+    await store.add_file(ANN, file(), "text")
+    await store.add_file(ANN, row, None, image)
+    await store.claim_key(ANN, "key", "files", "f", "file_1", NOON)
+    for file_id in ("file_1", "file_2"):
+        await store.delete_file(ANN, file_id)
+        with pytest.raises(NotFound):
+            await store.delete_file(ANN, file_id)
+    assert backing.dump() == {}
+
+
+async def test_a_file_that_is_held_stays_and_says_by_what(store: SqlStore) -> None:
+    await store.add_file(ANN, file(), "text")
+    await store.create_conversation(ANN, conversation(title="Costs"))
+    await store.begin_turn(ANN, new_turn(files=("file_1",)), NOON)
+    await store.add_project(ANN, "proj_1", ProjectContent("Plan", "", ("file_1",)), NOON)
+    with pytest.raises(FileInUse) as caught:
+        await store.delete_file(ANN, "file_1")
+    assert caught.value.hint == "Remove it first from: conversation “Costs” (conv_1); project “Plan” (proj_1)."
+    assert await store.file_text(ANN, "file_1") == "text"

@@ -6,9 +6,12 @@ import sqlite3
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
@@ -17,6 +20,10 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from lamella.core.errors import ConfigurationError, StoreFailed
+from lamella.core.messages import TurnStatus
+from lamella.core.records import Caller, TurnEnd
+from lamella.core.sessions import Session, SessionCause
+from lamella.core.tokens import Usage
 from lamella.storage import open_store
 from lamella.storage.migrate import HEAD, migrate
 from lamella.storage.migrations.upgrade import config
@@ -27,11 +34,14 @@ pytestmark = pytest.mark.anyio
 
 
 def _tables(path: Path) -> dict[str, list[str]]:
-    """The statements that made tables and indexes, by name, as sorted lines: the order of clauses does not matter."""
+    """The statements that made tables and indexes, by name, as sorted lines.
+
+    The order of clauses does not matter, nor that a table which was renamed has its name in quotes.
+    """
     with sqlite3.connect(path) as connection:
         found = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
     connection.close()
-    return {name: sorted(line.strip(" \t,") for line in sql.splitlines()) for name, sql in found}
+    return {name: sorted(line.strip(" \t,").replace('"', "") for line in sql.splitlines()) for name, sql in found}
 
 
 async def test_the_revisions_make_the_tables_of_the_schema(tmp_path: Path) -> None:
@@ -101,6 +111,80 @@ async def test_a_revision_that_fails_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(StoreFailed, match="already exists"):
         await migrate(tmp_path / "other.db")
     assert list(_tables(tmp_path / "other.db")) == ["journal"]
+
+
+async def _older(path: Path, revision: str, *statements: str) -> None:
+    """A database as an older version left it."""
+    engine = sqlite_engine(sqlite_url(path), writes=True, foreign_keys=False)
+    async with engine.begin() as connection:
+        await connection.run_sync(lambda opened: command.upgrade(config(opened), revision))
+    await engine.dispose()
+    with sqlite3.connect(path) as older:
+        for statement in statements:
+            older.execute(statement)
+    older.close()
+
+
+NOON = "2026-03-01T12:00:00.000000+00:00"
+CONVERSATION = (
+    "INSERT INTO conversations (id, owner, title, model, layout, marker_policy, system_prompt, tools, created_at, "
+    f"updated_at, head) VALUES ('conv_{{0}}', 'user_ann', 'Before', 'm-1', 'lamella', 'planner', 'S', '[]', '{NOON}', "
+    f"'{NOON}', {{1}})"
+)
+
+
+async def test_what_an_older_version_stored_is_there_after_the_upgrade(tmp_path: Path) -> None:
+    path = tmp_path / "older.db"
+    await _older(
+        path,
+        "0001",
+        CONVERSATION.format(1, "NULL"),
+        "INSERT INTO files (id, owner, name, media_type, size, status, tokens, created_at) VALUES "
+        f"('file_1', 'user_ann', 'a.txt', 'text/plain', 1, 'ready', 1, '{NOON}')",
+    )
+    async with await open_store(path) as store:
+        found = await store.conversation(Caller("user_ann"), "conv_1")
+        assert (found.title, found.agent_id, found.project_id, found.system_prompt_version) == ("Before", None, None, 0)
+        assert (await store.file(Caller("user_ann"), "file_1")).width is None
+
+
+async def test_conversations_from_before_there_were_sessions_are_in_their_first(tmp_path: Path) -> None:
+    path, ann = tmp_path / "older.db", Caller("user_ann")
+    turn = "INSERT INTO turns (id, owner, conversation_id, parent_id, run_id, model, status, started_at) VALUES "
+    message = "INSERT INTO messages (id, owner, turn_id, seq, role, parts, tokens, sent_at, timezone) VALUES "
+    request = (
+        "INSERT INTO requests (id, owner, conversation_id, turn_id, step, purpose, model, layout, marker_policy, at, "
+        "head, letters, shared, depth, length, segments, zones, markers, notes, protocol, local_tokens, estimate, "
+        "budget, predicted_read, predicted_written, input_tokens, cache_read_tokens, cache_write_5m_tokens, "
+        "cache_write_1h_tokens, output_tokens, reasoning_tokens) VALUES ('{}', 'user_ann', 'conv_1', 'turn_1', 0, '{}'"
+        f", 'm-1', 'lamella', 'planner', '{NOON}', '{{{{}}}}', '', 0, 0, 0, '[]', '[]', '[]', '[]', 'openai', 1, 1, 9, "
+        "0, 0, 10, 6, 2, 1, 5, 3)"
+    )
+    user = "'user', '[{\"type\":\"text\",\"text\":\"Hello?\"}]', 4, '2026-03-01T13:00:00+01:00', 'Europe/Berlin'"
+    await _older(
+        path,
+        "0002",
+        CONVERSATION.format(1, "'turn_2'"),
+        CONVERSATION.format(2, "NULL"),
+        turn + f"('turn_1', 'user_ann', 'conv_1', NULL, 'run_1', 'm-1', 'finished', '{NOON}')",
+        turn + f"('turn_2', 'user_ann', 'conv_1', 'turn_1', 'run_2', 'm-1', 'running', '{NOON}')",
+        message + f"('msg_1', 'user_ann', 'turn_1', 0, {user})",
+        message + f"('msg_2', 'user_ann', 'turn_2', 0, {user})",
+        *(request.format(id, purpose) for id, purpose in (("req_1", "chat"), ("req_2", "chat"), ("req_3", "digest"))),
+    )
+    async with await open_store(path) as store:
+        billed = Usage(10, 6, 2, 1, 5, 3)
+        first = Session("sess_1", "conv_1", 1, datetime.fromisoformat(NOON), SessionCause.CREATED)
+        [found] = await store.sessions(ann, "conv_1")
+        assert found == replace(first, usage={"chat": billed + billed, "digest": billed})
+        assert [session.id for session in await store.sessions(ann, "conv_2")] == ["sess_2"]
+        beginning = await store.beginning(ann, "conv_1", "m-1")
+        assert (beginning.session, [turn.id for turn in beginning.path]) == (found, ["turn_1", "turn_2"])
+        await store.finish_turn(ann, TurnEnd("turn_2", TurnStatus.INTERRUPTED, (), (), datetime.fromisoformat(NOON)))
+    with sqlite3.connect(path) as upgraded:
+        assert upgraded.execute("SELECT DISTINCT session_id FROM messages").fetchall() == [("sess_1",)]
+        assert upgraded.execute("PRAGMA foreign_key_check").fetchall() == []
+    upgraded.close()
 
 
 async def test_a_newer_database_is_refused(migrated: Path, tmp_path: Path) -> None:

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import NotFound, StoreFailed
-from lamella.core.records import RequestEnd
+from lamella.core.records import ConversationChange, RequestEnd
 from lamella.core.tokens import Usage
 from lamella.storage import SqlStore
 
@@ -140,7 +141,9 @@ async def test_the_last_bill_is_that_of_the_newest_request(begun: SqlStore) -> N
     for request_id, at in sent.items():
         await begun.record_request(ANN, new_request(record(request_id, at=minutes(at))))
     await begun.record_request(ANN, new_request(record("req_other", model="m-2", at=minutes(5))))
-    ends = [RequestEnd(id, USAGE, 1.0) for id in ("req_b", "req_a", "req_other")]
+    # What is asked beside the conversation says nothing of its window.
+    await begun.record_request(ANN, new_request(record("req_digest", purpose="digest", at=minutes(6))))
+    ends = [RequestEnd(id, USAGE, 1.0) for id in ("req_b", "req_a", "req_other", "req_digest")]
     await begun.finish_turn(ANN, turn_end(requests=[*ends, RequestEnd("req_failed", Usage(), 0.0)]))
     found = await begun.last_bill(ANN, "conv_1", "m-1")
     assert found is not None
@@ -156,6 +159,21 @@ async def test_a_beginning_is_what_the_single_verbs_give(begun: SqlStore) -> Non
     assert found.decisions == await begun.decisions(ANN, "conv_1") != ()
     assert found.last_bill == await begun.last_bill(ANN, "conv_1", "m-1") is not None
     assert (await begun.beginning(ANN, "conv_1", "m-2")).last_bill is None
+
+
+async def test_a_session_begins_behind_a_turn_and_the_path_stays_whole(begun: SqlStore) -> None:
+    """The window is the part of the path behind the newest session's boundary; nothing is lost of what lies before."""
+    await begun.finish_turn(ANN, turn_end())
+    for number in (2, 3, 4):
+        await finished_turn(begun, new_turn(f"turn_{number}"))
+    await finished_turn(begun, new_turn("turn_5"))
+    ids = [turn.id for turn in await begun.path(ANN, "conv_1")]
+    for number, boundary, left in ((1, "turn_2", ids[2:]), (2, "turn_4", ids[4:]), (3, "turn_5", [])):
+        session = Decision(DecisionKind.SESSION, f"sess_{number}", boundary, "user", "asked for")
+        change = ConversationChange(decisions=[session])
+        await begun.change_conversation(ANN, "conv_1", change, minutes(number))
+        assert [turn.id for turn in (await begun.beginning(ANN, "conv_1", "m-1")).path] == left
+    assert [turn.id for turn in await begun.path(ANN, "conv_1")] == ids
 
 
 async def test_missing_blocks_are_an_error(begun: SqlStore) -> None:

@@ -6,13 +6,15 @@ import asyncio
 import inspect
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from lamella.core.agents import Agent
 from lamella.core.errors import NotFound, StoreFailed
-from lamella.core.ports import Store
-from lamella.core.records import Caller, ConversationChange, PageQuery, RequestEnd, UnfinishedTurn
+from lamella.core.ports import Jobs, Store
+from lamella.core.records import Caller, ConversationChange, PageQuery, ProjectContent, RequestEnd, UnfinishedTurn
 from lamella.storage import SqlStore
 
 from .conftest import Backing, SqliteBacking
@@ -21,14 +23,20 @@ from .examples import (
     BOB,
     NOON,
     USAGE,
+    agent,
     conversation,
     entry,
     file,
     minutes,
+    new_job,
     new_request,
     new_turn,
+    notice,
     packet,
+    queued_message,
     record,
+    session_return,
+    session_step,
     step,
     turn_end,
 )
@@ -36,6 +44,13 @@ from .examples import (
 pytestmark = pytest.mark.anyio
 
 Call = Callable[[SqlStore, Caller], Awaitable[object]]
+FILE = "file_1"
+SESSION = "sess_000001"
+
+
+def mine(agent: Agent) -> Agent:
+    return replace(agent, name="Mine now")
+
 
 BY_ID: dict[str, Call] = {
     "conversation": lambda store, caller: store.conversation(caller, "conv_1"),
@@ -43,10 +58,39 @@ BY_ID: dict[str, Call] = {
         caller, "conv_1", ConversationChange(title="Mine now"), NOON
     ),
     "delete_conversation": lambda store, caller: store.delete_conversation(caller, "conv_1"),
+    "session": lambda store, caller: store.session(caller, SESSION),
+    "sessions": lambda store, caller: store.sessions(caller, "conv_1"),
+    "next_session": lambda store, caller: store.next_session(caller, session_step(SESSION, "sess_2")),
+    "return_to_session": lambda store, caller: store.return_to_session(
+        caller, session_return(SESSION, SESSION, "turn_1")
+    ),
+    "summarise_session": lambda store, caller: store.summarise_session(caller, SESSION, "Facts.", 2, USAGE),
+    "spend": lambda store, caller: store.spend(caller, SESSION, "embedding", USAGE),
+    "agent": lambda store, caller: store.agent(caller, "agent_1"),
+    "change_agent": lambda store, caller: store.change_agent(caller, "agent_1", mine, NOON),
+    "delete_agent": lambda store, caller: store.delete_agent(caller, "agent_1"),
+    "add_project": lambda store, caller: store.add_project(caller, "proj_2", ProjectContent("P", "", (FILE,)), NOON),
+    "project": lambda store, caller: store.project(caller, "proj_1"),
+    "change_project": lambda store, caller: store.change_project(
+        caller, "proj_1", lambda project: replace(project, name="Mine now"), NOON
+    ),
+    "delete_project": lambda store, caller: store.delete_project(caller, "proj_1"),
+    "system_prompt": lambda store, caller: store.system_prompt(caller, 1),
+    "surroundings": lambda store, caller: store.surroundings(caller, "conv_1", "agent_1"),
+    "attachments": lambda store, caller: store.attachments(caller, (FILE,), 1),
+    "delete_file": lambda store, caller: store.delete_file(caller, "file_2"),
     "file": lambda store, caller: store.file(caller, "file_1"),
     "file_text": lambda store, caller: store.file_text(caller, "file_1"),
     "beginning": lambda store, caller: store.beginning(caller, "conv_1", "m-1"),
     "begin_turn": lambda store, caller: store.begin_turn(caller, new_turn("turn_2"), NOON),
+    "queue_message": lambda store, caller: store.queue_message(caller, queued_message("queued_2")),
+    "queued": lambda store, caller: store.queued(caller, "conv_1"),
+    "change_queued": lambda store, caller: store.change_queued(caller, "queued_1", "Mine now"),
+    "cancel_queued": lambda store, caller: store.cancel_queued(caller, "queued_1"),
+    "add_notice": lambda store, caller: store.add_notice(caller, notice("notice_2")),
+    "notice": lambda store, caller: store.notice(caller, "notice_1"),
+    "notices": lambda store, caller: store.notices(caller, "conv_1", PageQuery()),
+    "totals": lambda store, caller: store.totals(caller, "conv_1"),
     "path": lambda store, caller: store.path(caller, "conv_1"),
     "turn": lambda store, caller: store.turn(caller, "turn_1"),
     "turns": lambda store, caller: store.turns(caller, "conv_1", PageQuery()),
@@ -54,6 +98,7 @@ BY_ID: dict[str, Call] = {
         caller, turn_end(steps=[step()], requests=[RequestEnd("req_1", USAGE, 1.0)])
     ),
     "record_request": lambda store, caller: store.record_request(caller, new_request(record("req_2"), "req_1", 2)),
+    "end_request": lambda store, caller: store.end_request(caller, RequestEnd("req_1", USAGE, 1.0)),
     "request": lambda store, caller: store.request(caller, "req_1"),
     "requests": lambda store, caller: store.requests(caller, "turn_1"),
     "last_bill": lambda store, caller: store.last_bill(caller, "conv_1", "m-1"),
@@ -64,6 +109,12 @@ BY_ID: dict[str, Call] = {
 }
 
 WITHOUT_ID = {
+    "add_agent",
+    "agents",
+    "projects",
+    "add_system_prompt",
+    "newest_system_prompt",
+    "system_prompts",
     "create_conversation",
     "conversations",
     "add_file",
@@ -71,20 +122,36 @@ WITHOUT_ID = {
     "claim_key",
     "release_key",
     "unfinished_turns",
+    "all_queued",
+    "enqueue",
+    "job",
+    "claim",
+    "next_due",
+    "renew",
+    "finish",
+    "fail",
     "file_ids",
 }
 
 
 def test_every_verb_of_the_port_is_looked_at() -> None:
-    verbs = {name for name, _ in inspect.getmembers(Store, inspect.isfunction) if not name.startswith("_")}
+    ports = [*inspect.getmembers(Store, inspect.isfunction), *inspect.getmembers(Jobs, inspect.isfunction)]
+    verbs = {name for name, _ in ports if not name.startswith("_")}
     assert verbs == BY_ID.keys() | WITHOUT_ID
 
 
 async def _fill(store: SqlStore) -> None:
-    await store.create_conversation(ANN, conversation())
     await store.add_file(ANN, file(), "text")
+    await store.add_file(ANN, file("file_2"), "text")
+    await store.add_agent(ANN, agent(), NOON)
+    await store.add_project(ANN, "proj_1", ProjectContent("Plan", "", (FILE,)), NOON)
+    await store.add_system_prompt(ANN, "Be brief.", "", NOON)
+    await store.create_conversation(ANN, replace(conversation(), agent_id="agent_1", project_id="proj_1"))
     await store.begin_turn(ANN, new_turn(files=("file_1",)), minutes(0))
     await store.record_request(ANN, new_request(record()))
+    await store.queue_message(ANN, queued_message())
+    await store.add_notice(ANN, notice())
+    await store.enqueue(ANN, new_job(), NOON)
 
 
 @pytest.mark.parametrize("verb", BY_ID)
@@ -94,7 +161,7 @@ async def test_what_is_somebody_elses_is_not_found(store: SqlStore, backing: Bac
     with pytest.raises(NotFound) as foreign:
         await BY_ID[verb](store, BOB)
     assert backing.dump() == before
-    if verb == "begin_turn" or verb == "delete_conversation":
+    if verb in {"begin_turn", "delete_conversation", "return_to_session"}:
         await store.finish_turn(ANN, turn_end())
     await BY_ID[verb](store, ANN)
     assert foreign.value.code == "not_found"
@@ -114,6 +181,11 @@ async def test_lists_hold_only_what_is_the_callers(store: SqlStore) -> None:
     await _fill(store)
     assert (await store.conversations(BOB, PageQuery())).data == ()
     assert (await store.files(BOB, PageQuery())).data == ()
+    assert (await store.agents(BOB, PageQuery())).data == ()
+    assert (await store.projects(BOB, PageQuery())).data == ()
+    assert (await store.system_prompts(BOB, PageQuery())).data == ()
+    assert await store.newest_system_prompt(BOB) is None
+    assert await store.job(BOB, "compact", "conv_1") is None
 
 
 async def test_a_closed_store_says_so(backing: Backing) -> None:
@@ -136,7 +208,7 @@ async def test_everything_is_there_after_opening_again(backing: Backing) -> None
 
 
 async def test_a_killed_process_leaves_its_turn_and_journal(migrated: Path, tmp_path: Path) -> None:
-    backing = SqliteBacking(migrated, tmp_path)
+    backing = SqliteBacking.copied(migrated, tmp_path)
     script = Path(__file__).with_name("dying_writer.py")
     child = await asyncio.create_subprocess_exec(sys.executable, script, backing.path, stdout=asyncio.subprocess.PIPE)
     assert child.stdout is not None

@@ -8,6 +8,8 @@ export class ApiError extends Error {
   readonly status: number
   readonly code: string
   readonly hint: string | null
+  /** The field of the body that was wrong. */
+  readonly param: string | null
 
   constructor(status: number, body: ApiErrorBody) {
     super(body.message)
@@ -15,6 +17,7 @@ export class ApiError extends Error {
     this.status = status
     this.code = body.code ?? 'unknown'
     this.hint = body.hint ?? null
+    this.param = body.param ?? null
   }
 }
 
@@ -46,10 +49,25 @@ export interface Conversation {
   object: 'conversation'
   title: string
   model: string
+  agent_id: string | null
+  project_id: string | null
   layout: string
+  marker_policy: string
+  system_prompt_version: number
   created_at: string
   updated_at: string
   running_turn: string | null
+}
+
+/** What a conversation may be told; what is left out stays as it is, or is chosen by the server. */
+export interface ConversationPatch {
+  title?: string
+  model?: string
+  agent_id?: string | null
+  project_id?: string | null
+  layout?: string
+  marker_policy?: string
+  system_prompt_version?: number
 }
 
 export interface Turn {
@@ -87,6 +105,9 @@ export interface UploadedFile {
   /** Whether the text has room in the window; if not it is listed, and read in pieces. */
   fits?: boolean
   pages: number | null
+  /** Of a picture, in pixels. */
+  width?: number | null
+  height?: number | null
 }
 
 export interface FileText {
@@ -104,6 +125,41 @@ export interface Gauge {
   estimate: boolean
   cached_share: number | null
   request_id: string | null
+}
+
+/** A command to choose from. */
+export interface CommandKind {
+  name: string
+  usage: string
+  summary: string
+}
+
+interface Notice {
+  id: string
+  /** The turn that it stands behind; null before the first. */
+  turn_id: string | null
+  name: string
+  data: Record<string, unknown>
+  at: string
+}
+
+/** A command with its answer, or a notification: shown in the conversation, read by no model. */
+export type Told =
+  | (Notice & { object: 'command'; argument: string; answer: string })
+  | (Notice & { object: 'notification'; text: string })
+
+export interface Session {
+  id: string
+  number: number
+  current: boolean
+  parent_id: string | null
+  /** The last turn that is not in its window. */
+  begins_after: string | null
+  opened_at: string
+  opened_by: string
+  why: string
+  summary: string | null
+  numbers: { before?: number; after?: number }
 }
 
 export interface RequestSummary {
@@ -131,7 +187,8 @@ export interface Segment {
   label: string
   letters: string
   tokens: number
-  measured: 'apportioned' | 'estimate'
+  /** False where the tokens are an estimate. */
+  measured: boolean
   read: number
   written: number
   fresh: number
@@ -141,7 +198,8 @@ export interface Segment {
 }
 
 export interface RequestMap {
-  id: string
+  /** Null for a request that was not sent. */
+  id: string | null
   letters: string
   model: string
   layout: string
@@ -153,6 +211,16 @@ export interface RequestMap {
   predicted: { read: number; written: number }
   segments: Segment[]
   notes: { segment: string | null; text: string }[]
+  /** The kinds of segment that the layout has a place for and the window has not. */
+  absent: { kind: string; why: string }[]
+}
+
+/** What a message would be sent with; its text and files are the draft's. */
+export interface PreviewValue {
+  conversation_id: string
+  text: string
+  file_ids: string[]
+  timezone: string
 }
 
 /** Lists come as an array or as a page object: take the items of either. */
@@ -196,16 +264,16 @@ export function newKey(): string {
   return Array.from(random, (byte) => byte.toString(16).padStart(2, '0')).join('')
 }
 
-async function json<Answer>(path: string, init: RequestInit = {}): Promise<Answer> {
+export async function json<Answer>(path: string, init: RequestInit = {}): Promise<Answer> {
   const answer = await send(path, init)
   return (answer.status === 204 ? null : await answer.json()) as Answer
 }
 
-function body(method: string, value: unknown): RequestInit {
+export function body(method: string, value: unknown): RequestInit {
   return { method, body: JSON.stringify(value), headers: { 'Content-Type': 'application/json' } }
 }
 
-function query(values: Record<string, string | number | undefined>): string {
+export function query(values: Record<string, string | number | undefined>): string {
   const set = Object.entries(values).filter(([, value]) => value !== undefined)
   return set.length === 0 ? '' : `?${new URLSearchParams(set.map(([key, value]) => [key, String(value)]))}`
 }
@@ -215,9 +283,9 @@ export const api = {
   models: async () => items(await json<Model[] | ListOf<Model>>('/models')),
   conversations: (after?: string) => json<ListOf<Conversation>>(`/conversations${query({ limit: 40, after })}`),
   conversation: (id: string) => json<Conversation>(`/conversations/${id}`),
-  create: (value: { model?: string; title?: string }) =>
+  create: (value: ConversationPatch) =>
     json<Conversation>('/conversations', withKey(body('POST', value), newKey())),
-  change: (id: string, value: { title?: string; model?: string }) =>
+  change: (id: string, value: ConversationPatch) =>
     json<Conversation>(`/conversations/${id}`, body('PATCH', value)),
   remove: (id: string) => json<null>(`/conversations/${id}`, { method: 'DELETE' }),
   turns: (id: string, after?: string) =>
@@ -232,14 +300,20 @@ export const api = {
     }),
   stop: (turn: string) => send(`/turns/${turn}/stop`, { method: 'POST' }),
   context: (id: string) => json<Gauge>(`/conversations/${id}/context`),
+  commands: async () => items(await json<ListOf<CommandKind>>('/commands')),
+  told: async (id: string) => items(await json<ListOf<Told>>(`/conversations/${id}/commands${query({ limit: 100 })}`)),
+  sessions: async (id: string) => items(await json<ListOf<Session>>(`/conversations/${id}/sessions`)),
   requests: async (turn: string) =>
     items(await json<RequestSummary[] | ListOf<RequestSummary>>(`/turns/${turn}/requests`)),
   map: (request: string) => json<RequestMap>(`/requests/${request}/map`),
-  fileText: (id: string) => json<FileText>(`/files/${id}/content`),
+  preview: (value: PreviewValue, signal?: AbortSignal) =>
+    json<RequestMap>('/context/preview', { ...body('POST', value), signal: signal ?? null }),
+  fileText: (id: string) => json<FileText>(`/files/${id}/text`),
+  fileAddress: (id: string) => `${ROOT}/files/${id}/content`,
   rawAddress: (request: string) => `${ROOT}/requests/${request}/raw`,
 }
 
-function withKey(init: RequestInit, key: string): RequestInit {
+export function withKey(init: RequestInit, key: string): RequestInit {
   return { ...init, headers: { ...(init.headers as Record<string, string>), 'Idempotency-Key': key } }
 }
 

@@ -1,20 +1,11 @@
 /** What is being written, one draft per conversation: text, files on their way, and the sending itself. */
 
 import { useSyncExternalStore } from 'react'
-import { api, ApiError, explain, newKey, upload, type Upload, type UploadedFile } from './api.ts'
-import { bytes } from './format.ts'
-import { pause, turns } from './turns.ts'
+import { api, ApiError, explain, newKey, type Upload, type UploadedFile } from './api.ts'
+import { asked, type Choice, noChoice } from './choice.ts'
 import type { Packet } from './packets.ts'
-
-export interface DraftFile {
-  local: string
-  name: string
-  size: number
-  state: 'uploading' | 'reading' | 'ready' | 'failed'
-  share: number
-  reason: string | null
-  file: UploadedFile | null
-}
+import { pause, turns } from './turns.ts'
+import { type DraftFile, entryOf, start } from './uploads.ts'
 
 export interface Draft {
   text: string
@@ -25,12 +16,16 @@ export interface Draft {
   key: string | null
   /** The conversation that a first attempt created. */
   created: string | null
+  /** What a conversation that does not exist yet shall begin with. */
+  choice: Choice
 }
 
-const empty: Draft = { text: '', files: [], sending: false, problem: null, key: null, created: null }
+const empty: Draft = { text: '', files: [], sending: false, problem: null, key: null, created: null, choice: noChoice }
 const NEW = 'new'
 const ATTEMPTS = 3
 
+/** The new conversation on its way: a preview and a message that ask for it together get the same one. */
+let making: Promise<string> | null = null
 const drafts = new Map<string, Draft>()
 const uploads = new Map<string, Upload>()
 const listeners = new Set<() => void>()
@@ -46,12 +41,14 @@ function change(conversation: string | null, patch: (draft: Draft) => Partial<Dr
 }
 
 export function useDraft(conversation: string | null): Draft {
+  const current = () => get(conversation)
   return useSyncExternalStore(
     (listener) => {
       listeners.add(listener)
       return () => listeners.delete(listener)
     },
-    () => get(conversation),
+    current,
+    current,
   )
 }
 
@@ -63,41 +60,27 @@ export function forgetProblem(conversation: string | null): void {
   change(conversation, () => ({ problem: null }))
 }
 
+/** Choose for the new conversation. */
+export function choose(patch: Partial<Choice>): void {
+  change(null, (draft) => ({ choice: { ...draft.choice, ...patch }, key: null, problem: null }))
+}
+
+/** Let go of an agent or project that was removed. */
+export function unchoose(id: string): void {
+  const { agent_id, project_id } = get(null).choice
+  if (agent_id === id) choose({ agent_id: null })
+  if (project_id === id) choose({ project_id: null })
+}
+
 /** Upload files at once; each shows how far it is. `limit` is what the server takes. */
 export function attach(conversation: string | null, files: Iterable<File>, limit: number | undefined): void {
   for (const file of files) {
-    const local = newKey()
-    const tooLarge = limit !== undefined && file.size > limit
-    const entry: DraftFile = {
-      local,
-      name: file.name || 'pasted file',
-      size: file.size,
-      state: tooLarge ? 'failed' : 'uploading',
-      share: 0,
-      reason: tooLarge ? `It is larger than the ${bytes(limit)} that this server takes.` : null,
-      file: null,
-    }
+    const entry = entryOf(file, limit)
     change(conversation, (draft) => ({ files: [...draft.files, entry], key: null, problem: null }))
-    if (tooLarge) continue
-    const running = upload(file, (share) =>
-      update(conversation, local, { share, state: share === 1 ? 'reading' : 'uploading' }),
-    )
+    if (entry.state === 'failed') continue
+    const { local } = entry
+    const running = start(file, (patch) => update(conversation, local, patch), () => uploads.delete(local))
     uploads.set(local, running)
-    void running.done
-      .then(
-        (done) =>
-          update(conversation, local, {
-            file: done,
-            name: done.name,
-            state: done.status,
-            reason: done.reason ?? (done.status === 'failed' ? 'The file could not be read.' : null),
-          }),
-        (error: unknown) => {
-          const { message, hint } = explain(error)
-          update(conversation, local, { state: 'failed', reason: [message, hint].filter(Boolean).join(' ') })
-        },
-      )
-      .finally(() => uploads.delete(local))
   }
 }
 
@@ -127,12 +110,18 @@ export interface Sent {
   conversation: string
   text: string
   files: UploadedFile[]
-  model: string | null
   started: Extract<Packet, { type: 'turn.started' }>
 }
 
-/** Send the draft. On failure it stays as it was, with the problem in it, and null comes back. */
-export async function submit(conversation: string | null, model: string | null): Promise<Sent | null> {
+/** A command in the place of a message was answered. */
+export interface Answered {
+  conversation: string
+  command: string
+}
+
+/** Send the draft, once `saved` says that what was chosen before it is stored.
+ *  On failure it stays as it was, with the problem in it, and null comes back. */
+export async function submit(conversation: string | null, saved: Promise<boolean>): Promise<Sent | Answered | null> {
   const draft = get(conversation)
   if (draft.sending) return null
   if (draft.text.trim() === '') {
@@ -143,12 +132,17 @@ export async function submit(conversation: string | null, model: string | null):
   const key = draft.key ?? newKey()
   change(conversation, () => ({ sending: true, problem: null, key }))
   try {
-    const target = conversation ?? draft.created ?? (await create(draft.text, model))
-    change(conversation, () => ({ created: conversation === null ? target : null }))
+    if (!(await saved)) {
+      // The refused choice says why. The message was meant for it, so it is not sent without it.
+      change(conversation, () => ({ sending: false }))
+      return null
+    }
+    const target = conversation ?? (await begun())
     const started = await begin(target, key, draft)
     drafts.delete(conversation ?? NEW)
     for (const listener of listeners) listener()
-    return { conversation: target, text: draft.text, files: filesOf(draft), model, started }
+    if (started.type === 'command') return { conversation: target, command: started.name }
+    return { conversation: target, text: draft.text, files: filesOf(draft), started }
   } catch (error) {
     const known = error instanceof ApiError && error.status > 0
     change(conversation, () => ({ sending: false, problem: explain(error), key: known ? null : key }))
@@ -156,9 +150,32 @@ export async function submit(conversation: string | null, model: string | null):
   }
 }
 
-async function create(text: string, model: string | null): Promise<string> {
-  const made = await api.create({ title: titleOf(text), ...(model ? { model } : {}) })
-  return made.id
+/** The id of the new conversation, as it was chosen: made now, or by an attempt or a preview before. */
+export async function begun(): Promise<string> {
+  const { text, created, choice } = get(null)
+  if (created !== null && (await renewed(created, text, choice))) return created
+  making ??= api
+    .create({ title: titleOf(text), ...asked(choice) })
+    .then((made) => {
+      change(null, () => ({ created: made.id }))
+      return made.id
+    })
+    .finally(() => {
+      making = null
+    })
+  return making
+}
+
+/** Bring a conversation made before up to what is chosen now; false when it was deleted meanwhile. */
+async function renewed(id: string, text: string, choice: Choice): Promise<boolean> {
+  const { agent_id, project_id } = choice
+  try {
+    await api.change(id, { ...(text.trim() ? { title: titleOf(text) } : {}), agent_id, project_id, ...asked(choice) })
+    return true
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 404) return false
+    throw error
+  }
 }
 
 /** The first words of a message, as the title of its conversation. */
@@ -169,15 +186,15 @@ export function titleOf(text: string): string {
   return `${cut.slice(0, Math.max(30, cut.lastIndexOf(' '))).trimEnd()}…`
 }
 
-function filesOf(draft: Draft): UploadedFile[] {
+export function filesOf(draft: Draft): UploadedFile[] {
   return draft.files.flatMap(({ file }) => (file ? [file] : []))
 }
 
-async function begin(conversation: string, key: string, draft: Draft): Promise<Sent['started']> {
+async function begin(conversation: string, key: string, draft: Draft): ReturnType<typeof turns.adopt> {
   const value = {
     text: draft.text,
     file_ids: filesOf(draft).map((file) => file.id),
-    timezone: Intl.DateTimeFormat().resolvedOptions().timeZone || 'UTC',
+    timezone: timezone(),
   }
   for (let attempt = 1; ; attempt += 1) {
     try {
@@ -189,6 +206,10 @@ async function begin(conversation: string, key: string, draft: Draft): Promise<S
       await pause(attempt)
     }
   }
+}
+
+export function timezone(): string {
+  return Intl.DateTimeFormat().resolvedOptions().timeZone || 'UTC'
 }
 
 const unreachableBody = {

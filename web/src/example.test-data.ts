@@ -12,7 +12,7 @@ const bodies = [
     sent_at: '2026-11-21T12:00:00+01:00',
     documents: [{ document: 1, file_id: 'file_1', title: 'manual.pdf', reason: null }],
   },
-  { type: 'run.started', run_id: 'run_1', model: 'model-a', demonstration: true },
+  { type: 'run.started', run_id: 'run_1', model: 'model-a' },
   { type: 'source', document: 1, title: 'manual.pdf', file_id: 'file_1', url: null },
   {
     type: 'request.started',
@@ -32,7 +32,7 @@ const bodies = [
   { type: 'tool.args.delta', block_index: 2, call_id: 'call_1', json: '{"file":' },
   { type: 'tool.args.delta', block_index: 2, call_id: 'call_1', json: '"manual.pdf"}' },
   { type: 'usage', request_id: 'req_1', usage, cost: 0.01, budget: 8000 },
-  { type: 'tool.result', block_index: 2, call_id: 'call_1', name: 'read_file', preview: 'Every 400 h', size: 4000, is_error: false },
+  { type: 'tool.result', block_index: 2, call_id: 'call_1', name: 'read_file', content: 'Every 400 h', is_error: false },
   { type: 'text.delta', block_index: 3, text: 'Every 400 ' },
   { type: 'text.delta', block_index: 3, text: 'hours [1].' },
   {

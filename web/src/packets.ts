@@ -47,7 +47,6 @@ export interface RunStarted extends Placement {
   type: 'run.started'
   run_id: string
   model: string
-  demonstration: boolean
 }
 
 export interface RequestStarted extends Placement {
@@ -94,8 +93,7 @@ export interface ToolResult extends Placement {
   type: 'tool.result'
   call_id: string
   name: string
-  preview: string
-  size: number
+  content: string
   is_error: boolean
 }
 
@@ -150,6 +148,17 @@ export interface TurnFinished extends Placement {
   cost: number
 }
 
+/** The answer to a command that was sent in the place of a message: there is no turn. */
+export interface CommandPacket extends Placement {
+  type: 'command'
+  id: string
+  name: string
+  argument: string
+  answer: string
+  data: Record<string, unknown>
+  at: string
+}
+
 export type Packet =
   | TurnStarted
   | RunStarted
@@ -167,3 +176,4 @@ export type Packet =
   | RunFinished
   | TurnStopped
   | TurnFinished
+  | CommandPacket

@@ -2,21 +2,28 @@
 
 import {
   type InfiniteData,
+  keepPreviousData,
   type QueryClient,
   useInfiniteQuery,
+  useIsMutating,
   useMutation,
   useQuery,
   useQueryClient,
 } from '@tanstack/react-query'
-import { api, type Conversation, type ListOf, type Turn } from './api.ts'
+import { api, type Conversation, type ConversationPatch, type ListOf, type Turn } from './api.ts'
+import { awaitsCompaction } from './commands.ts'
 import type { Sent } from './drafts.ts'
 
 export const keys = {
   conversations: ['conversations'] as const,
+  everyConversation: ['conversation'] as const,
   conversation: (id: string) => ['conversation', id] as const,
   turns: (id: string) => ['turns', id] as const,
   context: (id: string) => ['context', id] as const,
+  told: (id: string) => ['told', id] as const,
+  sessions: (id: string) => ['sessions', id] as const,
   requests: (turn: string) => ['requests', turn] as const,
+  changing: ['change'] as const,
 }
 
 export const useStatus = () => useQuery({ queryKey: ['status'], queryFn: api.status, staleTime: 60_000 })
@@ -46,6 +53,26 @@ export const useTurnList = (id: string | null) =>
 export const useGauge = (id: string | null) =>
   useQuery({ queryKey: keys.context(id ?? ''), queryFn: () => api.context(id!), enabled: id !== null })
 
+export const useCommands = () => useQuery({ queryKey: ['commands'], queryFn: api.commands, staleTime: Infinity })
+
+/** What a conversation shows beside its messages, the oldest first; asked again while a compaction runs. */
+export const useTold = (id: string | null) =>
+  useQuery({
+    queryKey: keys.told(id ?? ''),
+    queryFn: async () => (await api.told(id!)).toReversed(),
+    enabled: id !== null,
+    refetchInterval: ({ state }) => (awaitsCompaction(state.data ?? []) ? 1500 : false),
+  })
+
+/** The sessions, asked again with every notice. */
+export const useSessions = (id: string | null, newest: string | undefined) =>
+  useQuery({
+    queryKey: [...keys.sessions(id ?? ''), newest],
+    queryFn: () => api.sessions(id!),
+    enabled: id !== null,
+    placeholderData: keepPreviousData,
+  })
+
 export const useRequests = (turn: string | null) =>
   useQuery({ queryKey: keys.requests(turn ?? ''), queryFn: () => api.requests(turn!), enabled: turn !== null })
 
@@ -69,14 +96,34 @@ export function inOrder(data: InfiniteData<ListOf<Turn>> | undefined): Turn[] {
   return (data?.pages.flatMap((page) => page.data) ?? []).toReversed()
 }
 
-export function useRename() {
+/** Change a conversation; what is chosen for it counts from the next message on. */
+export function useChange() {
   const client = useQueryClient()
   return useMutation({
-    mutationFn: ({ id, ...value }: { id: string; title?: string; model?: string }) => api.change(id, value),
+    mutationKey: keys.changing,
+    mutationFn: ({ id, ...value }: { id: string } & ConversationPatch) => api.change(id, value),
     onSuccess: (changed) => {
       client.setQueryData(keys.conversation(changed.id), changed)
       void client.invalidateQueries({ queryKey: keys.conversations })
     },
+  })
+}
+
+/** Whether a change is on its way. */
+export const useChanging = () => useIsMutating({ mutationKey: keys.changing }) > 0
+
+/** Wait for changes on their way: a message that overtakes one would be sent with what was chosen before.
+ *  False when one was refused. */
+export function changesSaved(client: QueryClient): Promise<boolean> {
+  const cache = client.getMutationCache()
+  const running = cache.findAll({ mutationKey: keys.changing, status: 'pending' })
+  if (running.length === 0) return Promise.resolve(true)
+  return new Promise((resolve) => {
+    const stop = cache.subscribe(() => {
+      if (running.some((one) => one.state.status === 'pending')) return
+      stop()
+      resolve(running.every((one) => one.state.status === 'success'))
+    })
   })
 }
 
@@ -100,7 +147,7 @@ export function addTurn(client: QueryClient, sent: Sent): void {
   const turn: Turn = {
     id: started.turn_id,
     status: 'running',
-    model: sent.model ?? '',
+    model: '',
     text: sent.text,
     sent_at: started.sent_at,
     timezone: '',
@@ -140,6 +187,14 @@ export function refresh(client: QueryClient, conversation: string, turn: string)
     keys.conversation(conversation),
     keys.conversations,
     keys.requests(turn),
+    keys.told(conversation),
+    keys.sessions(conversation),
   ]
   for (const queryKey of changed) void client.invalidateQueries({ queryKey })
+}
+
+/** A command was answered: it may have changed where the conversation stands. */
+export function refreshTold(client: QueryClient, conversation: string): void {
+  const changed = [keys.told(conversation), keys.sessions(conversation), keys.conversation(conversation)]
+  for (const queryKey of [...changed, keys.conversations]) void client.invalidateQueries({ queryKey })
 }

@@ -20,7 +20,7 @@ describe('the reducer', () => {
     expect(view.sources[1]).toEqual({ title: 'manual.pdf', fileId: 'file_1', url: null })
     expect(view.requests).toMatchObject([{ id: 'req_1', usage, cost: 0.01, budget: 8000 }])
     expect(view.degraded).toEqual([{ subject: 'annex.pdf', why: 'does not fit' }])
-    expect(view.runs[0]).toMatchObject({ model: 'model-a', demonstration: true, finished: true })
+    expect(view.runs[0]).toMatchObject({ model: 'model-a', finished: true })
   })
 
   it('shows the same live, reloaded in the middle, and replayed from the start', () => {
@@ -64,8 +64,8 @@ describe('the reducer', () => {
   })
 
   it('shows a tool result whose call it did not see', () => {
-    const result = { type: 'tool.result' as const, call_id: 'x', name: 'search', preview: 'No.', size: 3, is_error: true }
-    expect(replay([packet(1, result)]).runs[0]!.blocks).toMatchObject([{ kind: 'tool', name: 'search', result: { isError: true } }])
+    const result = { type: 'tool.result' as const, call_id: 'x', name: 'search', content: 'No.', is_error: true }
+    expect(replay([packet(1, result)]).runs[0]!.blocks).toMatchObject([{ kind: 'tool', name: 'search', result: { content: 'No.', isError: true } }])
   })
 
   it('passes over packets of a newer server', () => {

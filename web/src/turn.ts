@@ -21,7 +21,7 @@ export interface ToolBlock {
   callId: string
   name: string
   args: string
-  result: { preview: string; size: number; isError: boolean } | null
+  result: { content: string; isError: boolean } | null
 }
 
 export type Block = ReasoningBlock | TextBlock | ToolBlock
@@ -40,7 +40,6 @@ export interface RequestView {
 export interface RunView {
   index: number
   model: string
-  demonstration: boolean
   finished: boolean
   blocks: Block[]
 }
@@ -103,11 +102,7 @@ function apply(view: TurnView, packet: Packet): TurnView {
     case 'turn.started':
       return { ...view, sentAt: packet.sent_at, documents: packet.documents, sources: sourcesOf(packet.documents) }
     case 'run.started':
-      return onRun(view, packet.model_index, (run) => ({
-        ...run,
-        model: packet.model,
-        demonstration: packet.demonstration,
-      }))
+      return onRun(view, packet.model_index, (run) => ({ ...run, model: packet.model }))
     case 'request.started': {
       const { request_id: id, step, purpose, letters, estimate, budget } = packet
       const request = { id, step, purpose, letters, estimate, budget, usage: null, cost: null }
@@ -162,7 +157,7 @@ function sourcesOf(documents: readonly TurnDocument[]): Record<number, Source> {
 
 function onRun(view: TurnView, index: number, change: (run: RunView) => RunView): TurnView {
   const known = view.runs.find((run) => run.index === index)
-  const run = change(known ?? { index, model: '', demonstration: false, finished: false, blocks: [] })
+  const run = change(known ?? { index, model: '', finished: false, blocks: [] })
   const runs = known ? view.runs.map((other) => (other === known ? run : other)) : [...view.runs, run]
   return { ...view, runs: known ? runs : runs.sort((one, two) => one.index - two.index) }
 }
@@ -199,8 +194,8 @@ function called(blocks: Block[], packet: Called): Block[] {
 function calledBlock(old: ToolBlock, packet: Called): ToolBlock {
   if (packet.type === 'tool.call') return { ...old, name: packet.name }
   if (packet.type === 'tool.args.delta') return { ...old, args: old.args + packet.json }
-  const { preview, size, is_error: isError } = packet
-  return { ...old, name: packet.name || old.name, result: { preview, size, isError } }
+  const { content, is_error: isError } = packet
+  return { ...old, name: packet.name || old.name, result: { content, isError } }
 }
 
 function cited(blocks: Block[], packet: CitationPacket): Block[] {

@@ -74,13 +74,15 @@ export class Turns {
     }
   }
 
-  /** Show a turn from the answer that began it. Resolves with its first packet, goes on in the background. */
-  async adopt(answer: Response): Promise<Extract<Packet, { type: 'turn.started' }>> {
+  /** Show a turn from the answer that began it. Resolves with its first packet, goes on in the background.
+   *  A command has no turn: its answer is the only packet. */
+  async adopt(answer: Response): Promise<Extract<Packet, { type: 'turn.started' | 'command' }>> {
     const events = readWatched(answer)
     for (;;) {
       const { done, value } = await events.next()
       if (done) throw new ApiError(0, unreachable)
       const packet = value
+      if (packet.type === 'command') return packet
       if (packet.type === 'error') throw new ApiError(200, packet.error)
       if (packet.type !== 'turn.started') continue
       this.#change(packet.turn_id, { view: reduce(emptyTurn, packet), link: 'open', problem: null })

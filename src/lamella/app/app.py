@@ -4,32 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
-from importlib.resources import files
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
+from lamella.app.conversations import Conversations
+from lamella.app.library import Library
+from lamella.app.once import Once
 from lamella.app.providers import Models, Providers
+from lamella.app.surroundings import StoredSurroundings
 from lamella.cache.ledger import Ledger
-from lamella.cache.plan import policy_named
 from lamella.chat import Chat
+from lamella.context.layout import Layout
+from lamella.context.layouts import LAYOUTS, by_name
+from lamella.context.system_prompt import STATIC_SECTIONS, static_text
 from lamella.core.clock import Clock, SystemClock
 from lamella.core.counting import ApproximateCounter
-from lamella.core.errors import ConfigurationError, LamellaError, NotFound
+from lamella.core.errors import ConfigurationError, LamellaError
 from lamella.core.ids import Ids, RandomIds
-from lamella.core.json import digest, encode
-from lamella.core.ports import Store
-from lamella.core.records import Caller, Conversation
+from lamella.core.ports import FileStore, Jobs, Store
+from lamella.core.records import Caller
 from lamella.engine.bus import MemoryBus
 from lamella.engine.journal import Journal
 from lamella.engine.loop import Services
-from lamella.engine.turn import EngineSettings, ModelSource, RequestHeaders, TurnEngine, layout_named, no_headers
+from lamella.engine.opening import EngineSettings, ModelSource, RequestHeaders, no_headers
+from lamella.engine.turn import TurnEngine
 from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
 from lamella.knowledge.intake import Intake
 from lamella.llm.model_table import ModelTable
+from lamella.sessions.pruning import PruneSettings
+from lamella.sessions.sessions import Sessions
+from lamella.sessions.settings import SessionSettings, Threshold
 from lamella.settings import Settings
 from lamella.storage.folder import FolderFileStore
 from lamella.storage.lock import FolderLock
@@ -47,7 +55,7 @@ SHIPPED_TOOLS: tuple[Tool, ...] = (ReadFile(),)
 
 def shipped_system_prompt() -> str:
     """The system prompt that comes with the package."""
-    return files("lamella.context").joinpath("prompts/system.md").read_text("utf-8").strip()
+    return static_text(STATIC_SECTIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,59 +66,21 @@ class App:
     engine_settings: EngineSettings
     store: Store
     chat: Chat
+    sessions: Sessions
     models: Models
     intake: Intake
+    uploads: FileStore
     registry: Registry
+    layouts: Mapping[str, Layout]
+    library: Library
+    conversations: Conversations
     clock: Clock
     ids: Ids
-    creating: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def create_conversation(
-        self,
-        caller: Caller,
-        *,
-        title: str = "",
-        model: str | None = None,
-        layout: str = "lamella",
-        marker_policy: str | None = None,
-        key: str | None = None,
-    ) -> Conversation:
-        """A new conversation, with today's system prompt and tools pinned to it; raises `InvalidRequest`.
-
-        With an Idempotency-Key that was used for the same before, gives that conversation.
-        """
-        name = model or self.models.default
-        self.models.facts(name)
-        chosen = layout_named(layout)
-        policy = policy_named(marker_policy or self.settings.marker_policy or chosen.markers)
-        now = self.clock.now()
-        conversation = Conversation(
-            id=self.ids.new("conv"),
-            title=title.strip(),
-            model=name,
-            layout=layout,
-            marker_policy=policy.value,
-            system_prompt=shipped_system_prompt(),
-            tools=self.registry.specs(),
-            created_at=now,
-            updated_at=now,
-        )
-        if key is not None:
-            fingerprint = digest(encode([title, model, layout, marker_policy]))
-            return await self._create_once(caller, conversation, key, fingerprint)
-        await self.store.create_conversation(caller, conversation)
-        return conversation
-
-    async def _create_once(self, caller: Caller, new: Conversation, key: str, fingerprint: str) -> Conversation:
-        """The conversation that a key is bound to, made now if nobody came to that."""
-        async with self.creating:
-            bound = await self.store.claim_key(caller, key, "conversations", fingerprint, new.id, new.created_at)
-            try:
-                return await self.store.conversation(caller, bound)
-            except NotFound:
-                conversation = replace(new, id=bound)
-            await self.store.create_conversation(caller, conversation)
-            return conversation
+    async def delete_file(self, caller: Caller, file_id: str) -> None:
+        """Remove a file and its bytes; raises `FileInUse` while a message or a project holds it."""
+        await self.store.delete_file(caller, file_id)
+        await self.uploads.remove(file_id)
 
 
 def engine_settings(settings: Settings, headers: RequestHeaders = no_headers) -> EngineSettings:
@@ -125,25 +95,47 @@ def engine_settings(settings: Settings, headers: RequestHeaders = no_headers) ->
     )
 
 
+def session_settings(settings: Settings) -> SessionSettings:
+    """The sessions' part of the settings."""
+    return SessionSettings(
+        keep_recent=settings.keep_recent_tokens,
+        compaction=Threshold.of(settings.compaction_threshold, "LAMELLA_COMPACTION_THRESHOLD"),
+        resume=Threshold.of(settings.resume_token_budget, "LAMELLA_RESUME_TOKEN_BUDGET"),
+        pruning=PruneSettings(settings.tool_prune_threshold, settings.tool_keep_threshold),
+        notify=settings.compaction_notify,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Core:
     """The engine over a store, without doors and uploads: what `serve` and `replay` share."""
 
     chat: Chat
     services: Services
+    sessions: Sessions
 
 
-def build_core(services: Services, models: ModelSource, settings: EngineSettings) -> Core:
-    """Wire the turn engine."""
+def build_core(
+    services: Services,
+    models: ModelSource,
+    settings: EngineSettings,
+    layouts: Mapping[str, Layout] = LAYOUTS,
+    sessions: SessionSettings | None = None,
+    *,
+    jobs: Jobs,
+) -> Core:
+    """Wire the turn engine and what follows a turn."""
     bus = MemoryBus()
     journal = Journal(services.store, bus, services.clock)
-    engine = TurnEngine(services, models, journal, bus, settings)
-    return Core(Chat(engine, services, journal, bus), services)
+    engine = TurnEngine(services, models, journal, bus, settings, layouts)
+    kept = Sessions(engine.openings, services, jobs, sessions or SessionSettings())
+    return Core(Chat(engine, services, journal, bus, kept), services, kept)
 
 
 def build_services(store: Store, tools: Sequence[Tool], clock: Clock, ids: Ids) -> Services:
     """What the engine needs, with a ledger of its own."""
-    return Services(store, clock, ids, ApproximateCounter(), Registry(tools), Ledger())
+    counter, registry = ApproximateCounter(), Registry(tools)
+    return Services(store, clock, ids, counter, registry, Ledger(), StoredSurroundings(store))
 
 
 def database_path(data: Path) -> Path:
@@ -157,12 +149,15 @@ async def open_app(
     *,
     models: Models | None = None,
     tools: Sequence[Tool] = SHIPPED_TOOLS,
+    layouts: Sequence[Layout] = (),
     headers: RequestHeaders = no_headers,
 ) -> AsyncIterator[App]:
     """The app over its data folder: locked, migrated, recovered; closed when the block ends.
 
-    A deployment may bring its own models and tools, and headers for the requests to its provider.
+    A deployment may bring its own models and tools, more layouts, and headers for the requests to its provider. Raises
+    `ConfigurationError` for a layout whose name is taken.
     """
+    tables = by_name(*LAYOUTS.values(), *layouts)
     async with AsyncExitStack() as stack:
         try:
             settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -178,7 +173,21 @@ async def open_app(
         stack.push_async_callback(models.close)
         models.facts(models.default)
         engine = engine_settings(settings, headers)
-        core = build_core(build_services(store, tools, clock, ids), models, engine)
+        services = build_services(store, tools, clock, ids)
+        core = build_core(services, models, engine, tables, session_settings(settings), jobs=store)
+        once = Once(store, clock)
+        library = Library(
+            store=store,
+            models=models,
+            registry=services.registry,
+            layouts=tables,
+            settings=engine,
+            counter=services.counter,
+            shipped=shipped_system_prompt(),
+            once=once,
+            clock=clock,
+            ids=ids,
+        )
         uploads = FolderFileStore(settings.data / "files")
         await uploads.sweep(await store.file_ids())
         extractor = ProcessExtractor(ExtractionLimits(max_bytes=settings.max_upload_bytes))
@@ -191,9 +200,14 @@ async def open_app(
             engine_settings=engine,
             store=store,
             chat=core.chat,
+            sessions=core.sessions,
             models=models,
             intake=Intake(store, uploads, extractor, clock, ids, settings.max_upload_bytes),
-            registry=core.services.registry,
+            uploads=uploads,
+            registry=services.registry,
+            layouts=tables,
+            library=library,
+            conversations=Conversations(store, library, settings.marker_policy, once, clock, ids),
             clock=clock,
             ids=ids,
         )

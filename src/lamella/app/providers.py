@@ -15,7 +15,7 @@ from lamella.app.demonstration import Simulator, demonstration
 from lamella.core.errors import InvalidRequest
 from lamella.core.models import ModelFacts
 from lamella.core.ports import ChatModel
-from lamella.engine.turn import ModelSource, OpenModel
+from lamella.engine.opening import ModelSource, OpenModel
 from lamella.llm.model_table import ModelTable
 from lamella.settings import Settings
 

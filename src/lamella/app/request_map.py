@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lamella.core.json import Json, decode
@@ -13,9 +13,12 @@ PREVIEW = 280
 """Characters of a segment's text that a map shows."""
 
 
+_Regions = dict[str, list[list[float]]]
+
+
 @dataclass(frozen=True, slots=True)
 class MappedSegment:
-    """A segment in its place. The four counts are apportioned from the bill where `measured`, else estimated."""
+    """A segment in its place. The four counts are apportioned from the bill where `measured`, else expected."""
 
     segment: StoredSegment
     zone: str
@@ -40,6 +43,7 @@ class _Share:
 def map_request(record: RequestRecord, blocks: Sequence[StoredBlock]) -> tuple[MappedSegment, ...]:
     """Split the bill over the segments by their local weight: what was read, then what was written, then the rest.
 
+    Where nothing was billed yet, the estimate is split as the plan expects it.
     Where the bill is what was predicted, the borders between the three are known to the block; else they are where
     the tokens add up.
     """
@@ -68,14 +72,17 @@ def map_request(record: RequestRecord, blocks: Sequence[StoredBlock]) -> tuple[M
 def _shares(record: RequestRecord) -> list[_Share]:
     usage = record.usage
     whole = record.local_tokens or 1
-    if usage is None or not usage.input:
-        return [_Share(fresh=segment.tokens * record.estimate / whole) for segment in record.segments]
     regions = _regions(record)
+    if usage is None or not usage.input:
+        return _scaled(record, regions, dict.fromkeys(regions, record.estimate / whole))
     totals = {name: sum(sum(parts) for parts in by_segment) for name, by_segment in regions.items()}
     billed = {"read": usage.cache_read, "written": usage.cache_write, "fresh": usage.fresh}
     if any(bool(totals[name]) != bool(billed[name]) for name in billed) or not _as_predicted(record, usage):
         return _by_position(record, usage, whole)
-    scale = {name: billed[name] / totals[name] if totals[name] else 0.0 for name in billed}
+    return _scaled(record, regions, {name: billed[name] / totals[name] if totals[name] else 0.0 for name in billed})
+
+
+def _scaled(record: RequestRecord, regions: _Regions, scale: Mapping[str, float]) -> list[_Share]:
     return [
         _Share(*(sum(regions[name][index]) * scale[name] for name in ("read", "written", "fresh")))
         for index in range(len(record.segments))
@@ -86,11 +93,11 @@ def _as_predicted(record: RequestRecord, usage: Usage) -> bool:
     return abs(usage.cache_read - record.predicted_read) <= 0.02 * usage.input
 
 
-def _regions(record: RequestRecord) -> dict[str, list[list[float]]]:
+def _regions(record: RequestRecord) -> _Regions:
     """The local weight of each block, by segment, in the region where the plan saw it."""
     hit = -1 if record.predicted_hit is None else record.predicted_hit
     last = max((marker.index for marker in record.markers), default=-1)
-    regions: dict[str, list[list[float]]] = {"read": [], "written": [], "fresh": []}
+    regions: _Regions = {"read": [], "written": [], "fresh": []}
     index = 0
     for segment in record.segments:
         for by_segment in regions.values():
@@ -148,6 +155,8 @@ def _text(value: Json) -> str:
     match value:
         case str():
             return value
+        case {"type": "image" | "image_url"}:
+            return "[picture]"
         case {"text": str(text)} | {"thinking": str(text)} | {"content": str(text)}:
             return text
         case {"name": str(name), "input": arguments}:

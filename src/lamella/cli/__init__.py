@@ -1,4 +1,4 @@
-"""The terminal: `lamella serve | chat | replay`."""
+"""The terminal: `lamella serve | chat | inspect | replay`."""
 
 from lamella.cli.main import main
 

@@ -20,6 +20,7 @@ from lamella.core.errors import InvalidRequest, LamellaError
 from lamella.core.packets import (
     AnyPacket,
     CitationPacket,
+    CommandPacket,
     ContextDegraded,
     ErrorPacket,
     ReasoningPacket,
@@ -66,6 +67,7 @@ class _Talk:
         self._conversation = conversation
         self._model = model
         self._json = json
+        self._told: str | None = None
         self._color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
     async def run(self, message: str, files: list[Path]) -> int:
@@ -74,9 +76,20 @@ class _Talk:
                 sys.stderr.write(f"{self._dim(door.notice)}\n")
             conversation = await door.conversation(self._conversation, self._model)
             file_ids = await self._upload(door, files)
+            self._told, _ = await door.notifications(conversation, None)
             if message:
-                return await self._answer(door, conversation, message, file_ids)
-            return await self._at_prompt(door, conversation, file_ids)
+                code = await self._answer(door, conversation, message, file_ids)
+            else:
+                code = await self._at_prompt(door, conversation, file_ids)
+            await door.settle(conversation)
+            await self._tell(door, conversation)
+            return code
+
+    async def _tell(self, door: Door, conversation: str) -> None:
+        """Print what the conversation was told meanwhile: a compaction that ended, results that were pruned."""
+        self._told, texts = await door.notifications(conversation, self._told)
+        for text in texts:
+            sys.stderr.write(f"\n{self._dim(text)}\n")
 
     async def _upload(self, door: Door, files: list[Path]) -> tuple[str, ...]:
         ids = []
@@ -90,7 +103,7 @@ class _Talk:
         return tuple(ids)
 
     async def _at_prompt(self, door: Door, conversation: str, file_ids: tuple[str, ...]) -> int:
-        sys.stderr.write(self._dim(f"{conversation} · {door.model} · Ctrl-D ends") + "\n")
+        sys.stderr.write(self._dim(f"{conversation} · {door.model} · /help lists commands, Ctrl-D ends") + "\n")
         while True:
             try:
                 line = await asyncio.to_thread(input, "\n> ")
@@ -100,6 +113,7 @@ class _Talk:
                 continue
             try:
                 await self._answer(door, conversation, line, file_ids)
+                await self._tell(door, conversation)
             except LamellaError as error:
                 report(error)
             file_ids = ()
@@ -166,6 +180,8 @@ class _Shown:
                 self._write(f"[{name} …]", dim=True)
             case ToolResultPacket(content=content, is_error=is_error):
                 self._write(f" {'failed: ' + content if is_error else f'{len(content):,} characters'}", dim=True)
+            case CommandPacket(answer=answer):
+                self._write(f"{answer}\n")
             case CitationPacket(document=document):
                 self._citations.setdefault(document, packet)
             case UsagePacket():

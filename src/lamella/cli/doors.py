@@ -10,26 +10,19 @@ from pathlib import Path
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-import httpx2
-
 from lamella.app.app import LOCAL_OWNER, App, open_app
+from lamella.app.conversations import NewConversation
 from lamella.app.demonstration import NOTICE
 from lamella.chat import Message
-from lamella.core.errors import ConfigurationError, InvalidRequest, LamellaError
+from lamella.cli.api import ADDRESS_FILE, Api, Object, refusal, running_server
+from lamella.commands.parse import Typed
+from lamella.core.errors import ConfigurationError, InvalidRequest
 from lamella.core.packets import AnyPacket, decode_packet
+from lamella.core.records import NoticeKind, PageQuery
 from lamella.settings import Settings
 
-ADDRESS_FILE = "server.url"
-"""In the data folder: where the server is that holds it."""
-
 PIECE = 1 << 16
-
-
-class RemoteError(LamellaError):
-    """What a server answered."""
-
-    def __init__(self, error: dict[str, Any]) -> None:
-        super().__init__(str(error.get("message")), hint=error.get("hint"), param=error.get("param"))
+NOTICES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +50,15 @@ class Door(Protocol):
         ...
 
     def send(self, conversation_id: str, text: str, file_ids: tuple[str, ...], zone: str) -> AsyncIterator[AnyPacket]:
-        """Send a message and follow its turn."""
+        """Send a message and follow its turn, or a command and hear its answer."""
+        ...
+
+    async def settle(self, conversation_id: str) -> None:
+        """Before the end: wait for what runs in the background of this process."""
+        ...
+
+    async def notifications(self, conversation_id: str, after: str | None) -> tuple[str | None, list[str]]:
+        """The texts of the notifications behind the notice `after`, and the id of the newest notice."""
         ...
 
     async def stop(self, turn_id: str) -> None:
@@ -81,7 +82,7 @@ class LocalDoor:
         """See `Door`."""
         if id is not None:
             return (await self._app.store.conversation(LOCAL_OWNER, id)).id
-        return (await self._app.create_conversation(LOCAL_OWNER, model=model)).id
+        return (await self._app.conversations.create(LOCAL_OWNER, NewConversation(model=model))).id
 
     async def upload(self, path: Path) -> Uploaded:
         """See `Door`."""
@@ -92,10 +93,26 @@ class LocalDoor:
         self, conversation_id: str, text: str, file_ids: tuple[str, ...], zone: str
     ) -> AsyncIterator[AnyPacket]:
         """See `Door`."""
-        turn_id = await self._app.chat.send(LOCAL_OWNER, conversation_id, Message(text, file_ids, zone))
-        async for batch in self._app.chat.stream(LOCAL_OWNER, turn_id):
+        chat = self._app.chat
+        read = chat.read(Message(text, file_ids, zone))
+        if isinstance(read, Typed):
+            batches = await chat.answer(LOCAL_OWNER, conversation_id, read, None)
+        else:
+            batches = chat.stream(LOCAL_OWNER, await chat.send(LOCAL_OWNER, conversation_id, read))
+        async for batch in batches:
             for _, data in batch:
                 yield decode_packet(data)
+
+    async def settle(self, conversation_id: str) -> None:
+        """See `Door`."""
+        await self._app.sessions.settled(conversation_id)
+
+    async def notifications(self, conversation_id: str, after: str | None) -> tuple[str | None, list[str]]:
+        """See `Door`."""
+        query = PageQuery(NOTICES, after, "asc" if after else "desc")
+        found = (await self._app.store.notices(LOCAL_OWNER, conversation_id, query)).data
+        newest = max((notice.id for notice in found), default=after)
+        return newest, [notice.text for notice in found if notice.kind is not NoticeKind.COMMAND]
 
     async def stop(self, turn_id: str) -> None:
         """See `Door`."""
@@ -109,30 +126,23 @@ class LocalDoor:
 class RemoteDoor:
     """A server's native API."""
 
-    def __init__(self, client: httpx2.AsyncClient, status: dict[str, Any]) -> None:
-        self._client = client
+    def __init__(self, api: Api, status: Object) -> None:
+        self._api = api
         self.notice: str | None = status["notice"]
         self.model: str = status["model"]
-
-    async def _json(self, method: str, path: str, **options: Any) -> dict[str, Any]:
-        answer = await self._client.request(method, f"/api/v1{path}", **options)
-        body: dict[str, Any] = answer.json()
-        if answer.is_error:
-            raise RemoteError(body["error"])
-        return body
 
     async def conversation(self, id: str | None, model: str | None) -> str:
         """See `Door`."""
         if id is not None:
-            found = await self._json("GET", f"/conversations/{id}")
+            found = await self._api.get(f"/conversations/{id}")
         else:
-            found = await self._json("POST", "/conversations", json={"model": model})
+            found = await self._api.post("/conversations", {"model": model})
         return str(found["id"])
 
     async def upload(self, path: Path) -> Uploaded:
         """See `Door`."""
         with _opened(path) as file:
-            found = await self._json("POST", "/files", files={"file": (path.name, file)})
+            found = await self._api.ask("POST", "/files", files={"file": (path.name, file)})
         return Uploaded(found["id"], found["name"], found["status"] == "ready", found["reason"])
 
     async def send(
@@ -141,21 +151,31 @@ class RemoteDoor:
         """See `Door`."""
         body = {"text": text, "file_ids": list(file_ids), "timezone": zone}
         path = f"/api/v1/conversations/{conversation_id}/turns"
-        async with self._client.stream("POST", path, json=body) as answer:
+        async with self._api.client.stream("POST", path, json=body) as answer:
             if answer.is_error:
                 await answer.aread()
-                raise RemoteError(answer.json()["error"])
+                raise refusal(answer.json()["error"])
             async for line in answer.aiter_lines():
                 if line.startswith("data: "):
                     yield decode_packet(line[6:].encode())
 
+    async def settle(self, conversation_id: str) -> None:
+        """See `Door`: the server goes on without this process."""
+
+    async def notifications(self, conversation_id: str, after: str | None) -> tuple[str | None, list[str]]:
+        """See `Door`."""
+        query = {"limit": NOTICES, "order": "asc", "after": after} if after else {"limit": NOTICES, "order": "desc"}
+        found = (await self._api.get(f"/conversations/{conversation_id}/commands", **query))["data"]
+        newest = max((str(notice["id"]) for notice in found), default=after)
+        return newest, [str(notice["text"]) for notice in found if notice["object"] == "notification"]
+
     async def stop(self, turn_id: str) -> None:
         """See `Door`."""
-        await self._json("POST", f"/turns/{turn_id}/stop")
+        await self._api.post(f"/turns/{turn_id}/stop", {})
 
     async def passage(self, file_id: str, start: int, end: int) -> str:
         """See `Door`."""
-        found = await self._json("GET", f"/files/{file_id}/content")
+        found = await self._api.get(f"/files/{file_id}/text")
         return str(found["text"])[start:end]
 
 
@@ -176,24 +196,8 @@ async def _pieces(path: Path) -> AsyncIterator[bytes]:
 async def open_door(settings: Settings) -> AsyncIterator[Door]:
     """The server of this data folder if one runs, else the app itself."""
     async with AsyncExitStack() as stack:
-        remote = await _running_server(settings.data, stack)
-        yield remote or LocalDoor(await stack.enter_async_context(open_app(settings)))
-
-
-async def _running_server(data: Path, stack: AsyncExitStack) -> RemoteDoor | None:
-    address = data / ADDRESS_FILE
-    if not address.is_file():
-        return None
-    client = httpx2.AsyncClient(
-        base_url=address.read_text().strip(), timeout=httpx2.Timeout(120, connect=2), trust_env=False
-    )
-    await stack.enter_async_context(client)
-    try:
-        answer = await client.get("/api/v1/status")
-        status = answer.json()
-    except (httpx2.HTTPError, ValueError):
-        return None
-    return RemoteDoor(client, status) if status.get("data_dir") == str(data) else None
+        found = await running_server(settings.data, stack)
+        yield RemoteDoor(*found) if found else LocalDoor(await stack.enter_async_context(open_app(settings)))
 
 
 @asynccontextmanager

@@ -19,5 +19,6 @@ def configure_logs() -> None:
             structlog.processors.format_exc_info,
             shape,
         ],
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        # Asked for with every line: what stderr is may change while the process lives.
+        logger_factory=lambda *_: structlog.WriteLogger(sys.stderr),
     )

@@ -8,8 +8,10 @@ from typing import Annotated
 
 import typer
 
-from lamella.app.replay import Replayed, ReplayOptions, ReplayReport, body_name, replay
-from lamella.app.trace import read_trace
+from lamella.app.replay.options import ReplayOptions
+from lamella.app.replay.report import Replayed, ReplayReport, body_name
+from lamella.app.replay.run import replay
+from lamella.app.trace.reader import read_trace
 from lamella.cli.main import cli
 from lamella.core.errors import ConfigurationError, InvalidRequest
 from lamella.core.json import encode_text

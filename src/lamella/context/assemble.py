@@ -1,19 +1,23 @@
 """`assemble`: the window of one request, as a pure function of stored data (SPEC X-PURE, DESIGN 3).
 
-ContextInput ──render by the layout's slots──▶ segments ──admit the files that fit, render again──▶ Prompt
+ContextInput ──render by the layout's slots──▶ segments ──too large? give way (fit)──▶ admit what is new ──▶ Prompt
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lamella.context.admission import NOTHING_NEW, Admission, admit, usable
+from lamella.context.absence import absences
+from lamella.context.admission import admit
+from lamella.context.choices import Choices, choices_of, usable
 from lamella.context.documents import key_of
+from lamella.context.fit import STAGES, need_of
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout, Slot
 from lamella.context.render import RenderedTurn, Renderer, Standing, View, pruned_steps
 from lamella.context.segments import (
+    Place,
     agent_segment,
     dynamic_segment,
     project_segment,
@@ -22,12 +26,13 @@ from lamella.context.segments import (
     system_segment,
     tools_segment,
 )
-from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.errors import ContextLengthExceeded
+from lamella.context.system_prompt import StepView
+from lamella.core.decisions import Decision
+from lamella.core.errors import ConfigurationError, ContextLengthExceeded
 from lamella.core.json import digest
 from lamella.core.messages import Turn
 from lamella.core.models import ModelFacts
-from lamella.core.prompt import Kind, Lifetime, Prompt, Report, Role, Sampling, Segment, SegmentNote, Zone
+from lamella.core.prompt import Kind, Lifetime, Prompt, Report, Sampling, Segment, SegmentNote, Zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,30 +53,85 @@ class Assembled:
 def assemble(context: ContextInput, layout: Layout, previous: Assembled | None = None) -> Assembled:
     """The window of `context` in `layout`.
 
-    Raises `ContextLengthExceeded` when it does not fit although every file is only listed that may be. `previous`, an
-    earlier assembly, saves work and changes nothing.
+    Raises `ContextLengthExceeded` when it does not fit whatever gives way, `NeedsCompaction` when it would after a
+    compaction. `previous`, an earlier assembly, saves work and changes nothing.
     """
     known = previous.rendered if previous and (previous.layout, previous.model) == (layout, context.model) else ()
-    admission = admit(context, layout, NOTHING_NEW)
-    window = _window(context, layout, admission, known)
-    _must_fit(window.local, context)
-    if admission.decisions:
-        admission = admit(context, layout, usable(context) - window.local)
-        window = _window(context, layout, admission, window.rendered)
-    return Assembled(
-        prompt=Prompt(context.model.name, window.segments, _sampling(context, layout)),
-        report=Report(
-            local=window.local,
-            estimate=int(window.local * context.calibration),
-            budget=context.budget,
-            durable=window.durable,
-            notes=_notes(context, admission),
-        ),
-        decisions=admission.decisions,
-        layout=layout,
-        model=context.model,
-        rendered=window.rendered,
-    )
+    work = _Work(context, layout, known)
+    work.give_way()
+    work.admit()
+    return work.assembled()
+
+
+class _Work:
+    """One assembly: what is decided on the way is at once an input of the next rendering."""
+
+    def __init__(self, context: ContextInput, layout: Layout, known: tuple[RenderedTurn, ...]) -> None:
+        self._context = context
+        self._layout = layout
+        self._decided: tuple[Decision, ...] = ()
+        self._project_is_fixed = layout.is_fixed(Kind.PROJECT)
+        self._render(known)
+
+    def _render(self, known: tuple[RenderedTurn, ...]) -> None:
+        self._choices = choices_of(self._context, project_is_fixed=self._project_is_fixed)
+        self._window = _window(self._context, self._layout, self._choices, known)
+
+    def _decide(self, decisions: tuple[Decision, ...]) -> None:
+        if decisions:
+            self._decided += decisions
+            self._context = replace(self._context, decisions=self._context.decisions + decisions)
+            self._render(self._window.rendered)
+
+    def give_way(self) -> None:
+        """Law 7: in order, until it fits; documents that nobody decided about are not in it yet."""
+        for stage in STAGES:
+            need = need_of(self._context, self._window.local)
+            if need.total <= 0:
+                return
+            self._decide(stage(self._context, self._layout, need))
+        if self._window.local > usable(self._context):
+            raise _too_long(self._context, self._window)
+
+    def admit(self) -> None:
+        """Take in what is new, as far as there is room."""
+        if self._choices.undecided:
+            room = usable(self._context) - self._window.local
+            self._decide(admit(self._context, room, project_is_fixed=self._project_is_fixed))
+
+    def assembled(self) -> Assembled:
+        """What came out."""
+        context, window = self._context, self._window
+        _must_differ(window.segments)
+        present = {segment.kind for segment in window.segments}
+        return Assembled(
+            prompt=Prompt(context.model.name, window.segments, _sampling(context, self._layout)),
+            report=Report(
+                local=window.local,
+                estimate=int(window.local * context.calibration),
+                budget=context.budget,
+                durable=window.durable,
+                notes=tuple(_notes(context, self._choices, window.rendered)),
+                absent=tuple(absences(context, self._layout, self._choices, present)),
+            ),
+            decisions=self._decided,
+            layout=self._layout,
+            model=context.model,
+            rendered=window.rendered,
+        )
+
+
+def _must_differ(segments: Sequence[Segment]) -> None:
+    """Everything that is known of a segment is known by its id."""
+    seen: set[str] = set()
+    for segment in segments:
+        if segment.id in seen:
+            raise ConfigurationError(
+                f"Two segments of a window are named “{segment.id}”; one is {segment.label}.",
+                hint="Give agents, projects, summaries and turns ids of their own.",
+                param=segment.id,
+            )
+        seen.add(segment.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,39 +144,48 @@ class _Window:
     durable: str
 
 
-def _window(context: ContextInput, layout: Layout, admission: Admission, known: tuple[RenderedTurn, ...]) -> _Window:
-    """The window with the files that are admitted; `known` are turns as they were rendered before."""
-    fixed = _fixed(context, layout, admission)
-    rendered = _turns(context, layout, admission, _standing(fixed), known)
-    trailing, after = _trailing(context, layout, rendered[-1].after)
+def _window(context: ContextInput, layout: Layout, choices: Choices, known: tuple[RenderedTurn, ...]) -> _Window:
+    """The window by what was decided; `known` are turns as they were rendered before."""
+    fixed = _fixed(context, layout, choices)
+    rendered = _turns(context, layout, choices, _standing(fixed), known)
+    trailing, after = _trailing(context, layout, rendered[-1])
     segments = (*fixed, *(segment for turn in rendered for segment in turn.segments), *trailing)
     return _Window(segments, rendered, sum(segment.tokens for segment in segments), after.durable)
 
 
 def _sampling(context: ContextInput, layout: Layout) -> Sampling:
     """Where a layout takes away what a model may have thought of, the provider is asked to drop that thinking."""
-    return replace(context.sampling, drop_unbound_thinking=context.model.binds_thinking and layout.moves)
+    turns = (*context.history, context.turn)
+    sees = context.model.images is not None
+    return replace(
+        context.sampling,
+        drop_unbound_thinking=context.model.binds_thinking and layout.moves,
+        images=sees and any(turn.user.images for turn in turns if turn.user.attachments),
+    )
 
 
-def _fixed(context: ContextInput, layout: Layout, admission: Admission) -> tuple[Segment, ...]:
+def _fixed(context: ContextInput, layout: Layout, choices: Choices) -> tuple[Segment, ...]:
     made: list[Segment | None] = []
     for slot in layout.of_zone(Zone.FIXED):
         match slot.kind:
             case Kind.TOOLS:
-                made.append(tools_segment(context.tools) if context.tools else None)
+                made.append(tools_segment(context.tools, context.model) if _callable_tools(context, layout) else None)
             case Kind.SYSTEM:
                 text = _system_text(context)
                 made.append(system_segment(text) if text.strip() else None)
             case Kind.SECTIONS:
-                sections = sections_segment(
-                    context.turn, context.tools, searched=context.searched, lifetime=slot.lifetime
-                )
-                made.append(sections)
+                tools = context.tools if _callable_tools(context, layout) else ()
+                view = StepView(context.turn.user.sent_at, tools, context.searched)
+                made.append(sections_segment(view, slot.lifetime))
             case Kind.SUMMARY:
                 made += [summary_segment(summary) for summary in context.summaries]
             case _:
-                made.append(_placed(slot, context, admission, "system"))
+                made.append(_placed(slot, context, choices))
     return tuple(segment for segment in made if segment is not None)
+
+
+def _callable_tools(context: ContextInput, layout: Layout) -> bool:
+    return bool(context.tools) and not (context.last_step and layout.drops_tools_at_end)
 
 
 def _system_text(context: ContextInput) -> str:
@@ -125,15 +194,16 @@ def _system_text(context: ContextInput) -> str:
     return agent.prompt if agent is not None and agent.replaces_system else context.system
 
 
-def _placed(slot: Slot, context: ContextInput, admission: Admission, agent_role: Role) -> Segment | None:
+def _placed(slot: Slot, context: ContextInput, choices: Choices) -> Segment | None:
     """Agent, project or dynamic context, where the layout has them stand as one segment of the request."""
+    place = Place(slot.zone, slot.lifetime)
     match slot.kind:
         case Kind.AGENT if context.agent is not None and not context.agent.replaces_system:
-            return agent_segment(context.agent, agent_role, slot.zone, slot.lifetime)
-        case Kind.PROJECT if context.project is not None and not admission.project_absent:
-            return project_segment(context.project, admission.listed, slot.zone, slot.lifetime)
+            return agent_segment(context.agent, place) if context.agent.prompt.strip() else None
+        case Kind.PROJECT if context.project is not None and not choices.project_absent:
+            return project_segment(context.project, choices.listed, place)
         case Kind.DYNAMIC if context.turn.user.dynamic:
-            return dynamic_segment(context.turn, slot.zone, slot.lifetime)
+            return dynamic_segment(context.turn, place)
         case _:
             return None
 
@@ -150,12 +220,13 @@ def _standing(fixed: Sequence[Segment]) -> Standing:
 def _turns(
     context: ContextInput,
     layout: Layout,
-    admission: Admission,
+    choices: Choices,
     start: Standing,
     known: tuple[RenderedTurn, ...],
 ) -> tuple[RenderedTurn, ...]:
     renderer = Renderer(layout, context.model)
-    view = View(admission.listed, pruned_steps(context.history, _boundary(context)))
+    pruned = pruned_steps((*context.history, context.turn), choices.boundary)
+    view = View(choices.listed, pruned, choices.cuts)
     rendered: list[RenderedTurn] = []
     standing = start
     for index, turn in enumerate(context.history):
@@ -164,22 +235,16 @@ def _turns(
             old = renderer.turn(turn, index + 1, view, standing, Zone.HISTORY)
         rendered.append(old)
         standing = old.after
-    moving = _moving(context, layout, admission)
+    moving = _moving(context, layout, choices)
     number = len(context.history) + 1
     rendered.append(renderer.turn(context.turn, number, view, standing, Zone.TURN, moving))
     return tuple(rendered)
 
 
-def _moving(context: ContextInput, layout: Layout, admission: Admission) -> Mapping[Kind, Segment]:
+def _moving(context: ContextInput, layout: Layout, choices: Choices) -> Mapping[Kind, Segment]:
     """What travels with the running turn."""
-    placed = {slot.kind: _placed(slot, context, admission, "user") for slot in layout.of_zone(Zone.TRAVELLING)}
+    placed = {slot.kind: _placed(slot, context, choices) for slot in layout.of_zone(Zone.TRAVELLING)}
     return {kind: segment for kind, segment in placed.items() if segment is not None}
-
-
-def _boundary(context: ContextInput) -> str | None:
-    """The newest prune boundary."""
-    boundaries = [d.outcome for d in context.decisions if d.kind is DecisionKind.PRUNE]
-    return boundaries[-1] if boundaries else None
 
 
 def _same(old: RenderedTurn, turn: Turn, view: View, standing: Standing) -> bool:
@@ -191,41 +256,67 @@ def _same(old: RenderedTurn, turn: Turn, view: View, standing: Standing) -> bool
     )
 
 
-def _trailing(context: ContextInput, layout: Layout, standing: Standing) -> tuple[tuple[Segment, ...], Standing]:
-    """What stands behind the steps: the reminder, travelling with the end or kept where it is first sent."""
-    slots = layout.of_zone(Zone.TRAILING)
-    if not context.reminder or not any(slot.kind is Kind.REMINDER for slot in slots):
-        return (), standing
-    return Renderer(layout, context.model).trailing_reminder(context.turn, context.reminder, standing)
+def _trailing(context: ContextInput, layout: Layout, running: RenderedTurn) -> tuple[tuple[Segment, ...], Standing]:
+    """What stands behind the steps: dynamic context where it comes last, and the reminder."""
+    made: list[Segment] = []
+    after = running.after
+    for slot in layout.of_zone(Zone.TRAILING):
+        if slot.kind is Kind.REMINDER and context.reminder:
+            reminder, after = Renderer(layout, context.model).trailing_reminder(running, context.reminder)
+            made += reminder
+        elif slot.kind is Kind.DYNAMIC and context.turn.user.dynamic:
+            made.append(dynamic_segment(context.turn, Place(slot.zone, slot.lifetime)))
+    return tuple(made), after
 
 
-def _must_fit(local: int, context: ContextInput) -> None:
-    if local <= usable(context):
-        return
-    estimate = int(local * context.calibration)
+_ADVICE = {
+    Kind.AGENT: ("agent_id", "Shorten the agent's prompt, or choose a model with a larger window."),
+    Kind.SYSTEM: ("system_prompt", "Shorten the system prompt, or choose a model with a larger window."),
+    Kind.TOOLS: ("tools", "Let the agent use fewer tools, or choose a model with a larger window."),
+    Kind.PROJECT: ("project_id", "Take files out of the project, or choose a model with a larger window."),
+    Kind.REMINDER: ("reminder", "Shorten the reminder, or choose a model with a larger window."),
+    Kind.SUMMARY: ("", "Start a new conversation, or choose a model with a larger window."),
+    Kind.DYNAMIC: ("dynamic_context", "Send less dynamic context, or choose a model with a larger window."),
+    Kind.USER: ("text", "Shorten the message, or attach the text as a file: a file too large is read in pieces."),
+}
+
+
+def _too_long(context: ContextInput, window: _Window) -> ContextLengthExceeded:
+    """The error that names what is too large: what takes more than half of the window, else the conversation."""
+    estimate = int(window.local * context.calibration)
     message = f"This request has about {estimate:,} tokens; {context.model.name} takes {context.budget:,} here."
-    if context.history and context.turn.user.tokens * 2 < context.budget:
+    last = f"{context.turn.id}/user"
+    large = [s for s in window.segments if s.tokens * 2 > usable(context) and (s.kind is not Kind.USER or s.id == last)]
+    for segment in large:
+        kind, label = _called(segment, context)
+        if kind in _ADVICE:
+            param, hint = _ADVICE[kind]
+            of_it = int(segment.tokens * context.calibration)
+            return ContextLengthExceeded(f"{message} {label} has {of_it:,} of them.", hint=hint, param=param or None)
+    if context.history:
         hint = "Start a new conversation, or choose a model with a larger window."
     else:
-        hint = "Shorten the message, or attach the text as a file: a file too large for the window is read in pieces."
-    raise ContextLengthExceeded(message, hint=hint, param="text")
+        hint = _ADVICE[Kind.USER][1]
+    return ContextLengthExceeded(message, hint=hint, param="text")
 
 
-def _notes(context: ContextInput, admission: Admission) -> tuple[SegmentNote, ...]:
-    """Why something is not there."""
-    notes = [
-        SegmentNote(f"{turn.id}/files", f"“{attachment.title}” is listed, not included")
-        for turn in (*context.history, context.turn)
-        for attachment in turn.user.attachments
-        if key_of(attachment) in admission.listed
-    ]
+def _called(segment: Segment, context: ContextInput) -> tuple[Kind, str]:
+    """What a segment is and how it is called for who wrote it: a system prompt may be an agent's."""
+    agent = context.agent
+    if segment.kind is Kind.SYSTEM and agent is not None and agent.replaces_system:
+        return Kind.AGENT, f"Agent {agent.name}"
+    return segment.kind, segment.label
+
+
+def _notes(context: ContextInput, choices: Choices, rendered: Sequence[RenderedTurn]) -> Iterator[SegmentNote]:
+    """What is to be said of segments: what is listed, cut, left out or not seen."""
+    for turn in rendered:
+        yield from turn.notes
     project = context.project
-    if project is not None and admission.project_absent:
-        notes.append(SegmentNote(project.id, f"the project “{project.name}” does not fit and is not included"))
-    elif project is not None:
-        listed = [file for file in project.files if key_of(file) in admission.listed]
-        notes += [SegmentNote(project.id, f"“{file.title}” is listed, not included") for file in listed]
-    return tuple(notes)
+    if project is not None and not choices.project_absent:
+        for file in project.files:
+            if key_of(file) in choices.listed:
+                yield SegmentNote(project.id, f"“{file.title}” is listed, not included")
 
 
 def letters(segments: Sequence[Segment]) -> str:

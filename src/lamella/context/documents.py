@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lamella.core.json import Json, encode_text
 from lamella.core.messages import Attachment
@@ -63,6 +63,11 @@ def of_attachment(attachment: Attachment, *, included: bool) -> Document:
         contents=attachment.text if included else None,
         file_id=attachment.file_id,
     )
+
+
+def frame_of(attachments: Sequence[Attachment], listed: Set[str]) -> str:
+    """The message of `files_message` without the texts: what documents cost beside them."""
+    return files_message([replace(a, text="" if a.text is not None else None) for a in attachments], listed)
 
 
 def files_message(attachments: Sequence[Attachment], listed: Set[str]) -> str:

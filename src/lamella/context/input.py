@@ -18,6 +18,7 @@ class ContextInput:
     `history` are the finished turns of the path, `turn` the running one with its steps so far. `budget` is in tokens;
     `calibration` is what the provider counted for a local token so far. `reminder` is this step's merged reminder;
     `searched`: a search-like tool ran in this turn. `summaries` are those of earlier sessions, oldest first.
+    `last_step`: no tool may be called any more. `can_compact`: the engine can summarise what is too much.
     """
 
     model: ModelFacts
@@ -34,3 +35,5 @@ class ContextInput:
     project: Project | None = None
     summaries: tuple[Summary, ...] = ()
     searched: bool = False
+    last_step: bool = False
+    can_compact: bool = False

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 
 from lamella.core.errors import ConfigurationError
 from lamella.core.prompt import Kind, Lifetime, SeedMarker, Zone
@@ -28,6 +30,7 @@ class Slot:
     same slots, so a finished turn is a prefix of the next request. `when_changed`: sent again only when it differs from
     what stands already. `keep_for_bound_thinking`: where a model refuses thinking after anything before it was taken
     away, a trailing segment stays where it was sent and is sent again only when its text changes (PROVIDERS 1.5).
+    `as_system`: a message of role `system` where the model takes one in the middle of a conversation.
     """
 
     kind: Kind
@@ -35,6 +38,7 @@ class Slot:
     lifetime: Lifetime
     when_changed: bool = False
     keep_for_bound_thinking: bool = False
+    as_system: bool = False
 
 
 _PLACES: dict[Kind, frozenset[Zone]] = {
@@ -45,11 +49,25 @@ _PLACES: dict[Kind, frozenset[Zone]] = {
     Kind.AGENT: frozenset({Zone.FIXED, Zone.TRAVELLING}),
     Kind.PROJECT: frozenset({Zone.FIXED, Zone.TRAVELLING}),
     Kind.FILES: frozenset({Zone.TURN}),
-    Kind.DYNAMIC: frozenset({Zone.TURN, Zone.TRAVELLING}),
+    Kind.DYNAMIC: frozenset({Zone.TURN, Zone.TRAVELLING, Zone.TRAILING}),
     Kind.USER: frozenset({Zone.TURN}),
     Kind.STEP: frozenset({Zone.TURN}),
     Kind.REMINDER: frozenset({Zone.TRAILING}),
 }
+
+
+_RANKS = {Kind.TOOLS: 0, Kind.SYSTEM: 1, Kind.SECTIONS: 2, Kind.AGENT: 2, Kind.REMINDER: 7}
+
+
+def _rank(slot: Slot) -> int:
+    """Where in the order a slot belongs: system text, other fixed things, what a turn holds, its steps, what trails."""
+    match slot.zone:
+        case Zone.FIXED:
+            return _RANKS.get(slot.kind, 3)
+        case Zone.TRAILING:
+            return _RANKS.get(slot.kind, 6)
+        case _:
+            return 5 if slot.kind is Kind.STEP else 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,26 +76,54 @@ class Layout:
 
     name: str
     slots: tuple[Slot, ...]
+    description: str = ""
     old_results: OldResults = OldResults.STUB
+    drops_tools_at_end: bool = False
+    """Whether the last permitted step is sent without the tool list, whatever that costs in cache (SPEC O11)."""
     seed_markers: tuple[SeedMarker, ...] = ()
     markers: str = "seed"
     """The marker policy of conversations that name none."""
 
     def __post_init__(self) -> None:
+        for check in (self._kinds, self._order, self._flags):
+            for wrong in check():
+                raise ConfigurationError(
+                    f"layout “{self.name}”, {wrong}.", hint="Correct the table of the layout.", param=self.name
+                )
+
+    def _kinds(self) -> Iterator[str]:
+        """Every kind once, where it can stand."""
         seen: set[Kind] = set()
         for slot in self.slots:
-            where = f"layout “{self.name}”, {slot.kind}"
             if slot.kind not in _PLACES:
-                raise ConfigurationError(f"{where}: there is no such kind of segment.", param=self.name)
-            if slot.kind in seen:
-                raise ConfigurationError(f"{where}: it stands in the table twice.", param=self.name)
-            if slot.zone not in _PLACES[slot.kind]:
+                yield f"{slot.kind}: there is no such kind of segment"
+            elif slot.kind in seen:
+                yield f"{slot.kind}: it stands in the table twice"
+            elif slot.zone not in _PLACES[slot.kind]:
                 allowed = ", ".join(sorted(_PLACES[slot.kind]))
-                raise ConfigurationError(f"{where}: it can stand in zone {allowed}, not {slot.zone}.", param=self.name)
+                yield f"{slot.kind}: it can stand in zone {allowed}, not {slot.zone}"
             seen.add(slot.kind)
         missing = sorted(set(_PLACES) - {Kind.SECTIONS} - seen)
         if missing:
-            raise ConfigurationError(f"layout “{self.name}” has no place for {', '.join(missing)}.", param=self.name)
+            yield f"{', '.join(missing)}: there is no place for it"
+
+    def _order(self) -> Iterator[str]:
+        """The order of the table is that of the wire: tools, system text, messages; questions before answers."""
+        ranks = [(_rank(slot), slot.kind) for slot in self.slots]
+        for (before, kind), (after, next_kind) in pairwise(ranks):
+            if before > after:
+                yield f"{next_kind}: it can't stand behind {kind}"
+
+    def _flags(self) -> Iterator[str]:
+        """A slot only says what its kind can do, and what is replaced when a turn is over does not last longer."""
+        for slot in self.slots:
+            reminds, lasts = slot.kind is Kind.REMINDER, slot.lifetime is Lifetime.SESSION
+            if (slot.keep_for_bound_thinking or slot.as_system) and not reminds:
+                yield f"{slot.kind}: only a reminder can be kept for thinking, or be a system message"
+            if slot.when_changed and (slot.kind is not Kind.DYNAMIC or slot.zone is not Zone.TURN):
+                yield f"{slot.kind}: only dynamic context in zone turn can be sent when it changed"
+            if slot.kind is Kind.STEP and lasts and self.old_results is OldResults.NOTICE:
+                yield "step: results that are replaced when a turn is over have the lifetime turn"
 
     def of_zone(self, zone: Zone) -> tuple[Slot, ...]:
         """The slots of one zone, in order."""

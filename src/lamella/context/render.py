@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from lamella.context.documents import key_of
 from lamella.context.layout import Layout, OldResults, Slot
+from lamella.context.results import Cut, notices_of, stubs_of
 from lamella.context.segments import (
+    Place,
     dynamic_segment,
     files_segment,
-    notices_of,
     reminder_segment,
     step_segment,
-    stubs_of,
     user_segment,
 )
 from lamella.core.json import digest
-from lamella.core.messages import Step, ToolResult, Turn
+from lamella.core.messages import Reasoning, Step, ToolResult, Turn
 from lamella.core.models import ModelFacts
-from lamella.core.prompt import Kind, Lifetime, Segment, Zone
+from lamella.core.prompt import Kind, Lifetime, Role, Segment, SegmentNote, Zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +42,30 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How a request looks at the path: which files are only listed, and which steps' results are stubs."""
+    """How a request looks at the path: files only listed, steps whose results are stubs, results that are cut."""
 
     listed: frozenset[str] = frozenset()
     pruned: frozenset[str] = frozenset()
+    cuts: frozenset[Cut] = frozenset()
 
     def of(self, turn: Turn) -> View:
         """What of the view concerns one turn."""
-        if not self.listed and not self.pruned:
+        if not (self.listed or self.pruned or self.cuts):
             return WHOLE
         files = frozenset(key_of(attachment) for attachment in turn.user.attachments)
-        return View(self.listed & files, self.pruned & frozenset(step.id for step in turn.steps))
+        steps = frozenset(step.id for step in turn.steps)
+        return View(self.listed & files, self.pruned & steps, frozenset(self._cuts(turn)) if self.cuts else self.cuts)
+
+    def _cuts(self, turn: Turn) -> Iterator[Cut]:
+        calls = {result.call_id for step in turn.steps for result in step.results}
+        return (cut for cut in self.cuts if cut.call_id in calls)
+
+    def cuts_of(self, step: Step) -> tuple[Cut, ...]:
+        """The cuts of one step's results."""
+        if not self.cuts:
+            return ()
+        calls = {result.call_id for result in step.results}
+        return tuple(sorted(cut for cut in self.cuts if cut.call_id in calls))
 
 
 WHOLE = View()
@@ -69,17 +82,18 @@ class RenderedTurn:
     before: Standing
     segments: tuple[Segment, ...]
     after: Standing
+    notes: tuple[SegmentNote, ...] = ()
 
 
+@dataclass(slots=True)
 class _Out:
-    """The segments of one turn as they are made, and the standing behind the last."""
+    """The segments of one turn as they are made, the standing behind the last, and what is to be said of them."""
 
-    __slots__ = ("segments", "standing", "zone")
-
-    def __init__(self, zone: Zone, standing: Standing) -> None:
-        self.zone = zone
-        self.standing = standing
-        self.segments: list[Segment] = []
+    zone: Zone
+    standing: Standing
+    view: View
+    segments: list[Segment] = field(default_factory=list)
+    notes: list[SegmentNote] = field(default_factory=list)
 
     def add(self, segment: Segment) -> None:
         """Append a segment that stays."""
@@ -90,6 +104,10 @@ class _Out:
         """Append a segment that will be gone: nothing that stays is counted as made behind it."""
         self.segments.append(segment)
 
+    def note(self, segment: str, text: str) -> None:
+        """Say something of a segment."""
+        self.notes.append(SegmentNote(segment, text))
+
 
 @dataclass(frozen=True, slots=True)
 class Renderer:
@@ -99,9 +117,21 @@ class Renderer:
     model: ModelFacts
 
     @property
+    def _reminder_slot(self) -> Slot | None:
+        return next((slot for slot in self.layout.slots if slot.kind is Kind.REMINDER), None)
+
+    @property
     def keeps_reminders(self) -> bool:
         """Whether reminders stay where they were sent, because this model's thinking is bound to them."""
-        return self.model.binds_thinking and any(slot.keep_for_bound_thinking for slot in self.layout.slots)
+        slot = self._reminder_slot
+        return self.model.binds_thinking and slot is not None and slot.keep_for_bound_thinking
+
+    def _reminder_role(self, before: Sequence[Segment]) -> Role:
+        """Of role `system` where layout and model have that, and only behind a user's message or a result."""
+        slot = self._reminder_slot
+        system = slot is not None and slot.as_system and self.model.system_messages
+        behind = next((s.messages[-1].role for s in reversed(before) if s.messages), None)
+        return "system" if system and behind in ("user", "tool") else "user"
 
     def turn(
         self,
@@ -114,80 +144,112 @@ class Renderer:
     ) -> RenderedTurn:
         """The segments of a turn, by the layout's slots; `zone` is where they stand in this request."""
         own = view.of(turn)
-        out = _Out(zone, before)
+        out = _Out(zone, before, own)
         for slot in self.layout.slots:
             if slot.zone is Zone.TRAVELLING and moving and slot.kind in moving:
                 out.pass_by(moving[slot.kind])
             elif slot.zone is Zone.TURN:
-                self._fill(slot, turn, number, own, out)
-        return RenderedTurn(turn, zone, own, before, tuple(out.segments), out.standing)
+                self._fill(slot, turn, number, out)
+        return RenderedTurn(turn, zone, own, before, tuple(out.segments), out.standing, tuple(out.notes))
 
-    def _fill(self, slot: Slot, turn: Turn, number: int, view: View, out: _Out) -> None:
+    def _fill(self, slot: Slot, turn: Turn, number: int, out: _Out) -> None:
         match slot.kind:
-            case Kind.FILES if turn.user.attachments:
-                out.add(files_segment(turn, view.listed, out.zone))
             case Kind.FILES:
-                pass
+                self._files(turn, out)
             case Kind.USER:
-                out.add(user_segment(turn, number, out.zone))
+                out.add(user_segment(turn, number, out.zone, self.model))
+                self._note_unseen(turn, out)
             case Kind.DYNAMIC:
                 self._keep_dynamic(slot, turn, out)
             case Kind.STEP:
-                self._steps(slot, turn, number, view, out)
+                self._steps(slot, turn, number, out)
             case _:
                 raise ValueError(f"a layout can't put {slot.kind} into zone {slot.zone}")
 
-    def _keep_dynamic(self, slot: Slot, turn: Turn, out: _Out) -> None:
-        """Dynamic context that stays where it was sent: sent again only when it changed."""
-        text = turn.user.dynamic
-        if not text or (slot.when_changed and text == out.standing.dynamic):
+    def _note_unseen(self, turn: Turn, out: _Out) -> None:
+        for attachment in turn.user.attachments if self.model.images is None else ():
+            if attachment.image is not None:
+                out.note(f"{turn.id}/user", f"“{attachment.title}” is not shown: {self.model.name} sees no pictures")
+
+    def _files(self, turn: Turn, out: _Out) -> None:
+        if not turn.user.files:
             return
-        out.add(dynamic_segment(turn, out.zone, slot.lifetime))
+        out.add(files_segment(turn, out.view.listed, out.zone))
+        for attachment in turn.user.files:
+            if key_of(attachment) in out.view.listed:
+                out.note(f"{turn.id}/files", f"“{attachment.title}” is listed, not included")
+
+    def _keep_dynamic(self, slot: Slot, turn: Turn, out: _Out) -> None:
+        """Dynamic context that stays where it was sent: sent again only when it changed, or taken back."""
+        text, before = turn.user.dynamic, out.standing.dynamic
+        withdrawn = slot.when_changed and not text and bool(before)
+        if not withdrawn and (not text or (slot.when_changed and text == before)):
+            return
+        out.add(dynamic_segment(turn, Place(out.zone, slot.lifetime)))
         out.standing = replace(out.standing, dynamic=text)
 
-    def _steps(self, slot: Slot, turn: Turn, number: int, view: View, out: _Out) -> None:
-        over, keeps_reminders = out.zone is Zone.HISTORY, self.keeps_reminders
+    def _steps(self, slot: Slot, turn: Turn, number: int, out: _Out) -> None:
+        keeps_reminders = self.keeps_reminders
         for index, step in enumerate(turn.steps):
+            before = out.standing
+            reminder = self._kept_reminder(turn, index, out) if keeps_reminders else None
+            standing = before.behind(reminder) if reminder is not None else before
+            made = self._step(slot, step, number, standing, out)
+            if made is None:
+                continue
+            if reminder is not None:
+                out.add(reminder)
+            out.add(made)
             if keeps_reminders:
-                self._keep_reminder(turn, index, step.reminder, out)
-            made = step_segment(
-                step,
-                number,
-                out.zone,
-                self._instead(step, pruned=step.id in view.pruned) if over else None,
-                with_thinking=self._thinking_of(step, out.standing),
-                lifetime=slot.lifetime if step.calls and not over else Lifetime.SESSION,
-            )
-            if made is not None:
-                out.add(made)
+                out.standing = replace(out.standing, reminder=step.reminder)
 
-    def _instead(self, step: Step, *, pruned: bool) -> tuple[ToolResult, ...] | None:
-        """What this layout shows instead of the results of an earlier turn; None where it shows them."""
+    def _step(self, slot: Slot, step: Step, number: int, standing: Standing, out: _Out) -> Segment | None:
+        over = out.zone is Zone.HISTORY
+        with_thinking = self._thinking_of(step, standing)
+        cuts = out.view.cuts_of(step)
+        instead = self._instead(step, pruned=step.id in out.view.pruned, over=over)
+        lifetime = slot.lifetime if step.calls and not over else Lifetime.SESSION
+        place = Place(out.zone, lifetime)
+        made = step_segment(step, number, place, instead, cuts, with_thinking=with_thinking)
+        if made is None:
+            return None
+        if cuts and instead is None:
+            out.note(step.id, "cut to fit the window: " + ", ".join(cut.call_id for cut in cuts))
+        if not with_thinking and any(isinstance(part, Reasoning) for part in step.parts):
+            why = f"{step.model} made it" if step.model != self.model.name else "what stood before it changed"
+            out.note(step.id, f"its thinking is left out: {why}")
+        return made
+
+    def _instead(self, step: Step, *, pruned: bool, over: bool) -> tuple[ToolResult, ...] | None:
+        """What is shown instead of a step's results; None where they are shown.
+
+        A layout that keeps all results has stubs only where nothing else fitted.
+        """
         match self.layout.old_results:
-            case OldResults.KEEP:
-                return None
-            case OldResults.NOTICE:
+            case OldResults.NOTICE if over:
                 return notices_of(step)
-            case OldResults.STUB:
+            case OldResults.KEEP | OldResults.STUB | OldResults.NOTICE:
                 return stubs_of(step) if pruned else None
             case _:
                 assert_never(self.layout.old_results)
 
-    def _keep_reminder(self, turn: Turn, index: int, text: str, out: _Out) -> None:
-        """Put a reminder that stays before step `index`, unless the step before it was sent with the same one."""
-        if text == out.standing.reminder:
-            return
-        if text:
-            out.add(reminder_segment(text, _reminder_id(turn, index), out.zone, Lifetime.SESSION))
-        out.standing = replace(out.standing, reminder=text)
+    def _kept_reminder(self, turn: Turn, index: int, out: _Out) -> Segment | None:
+        """The reminder that stays before step `index`; None when the one that stands there says the same."""
+        text = turn.steps[index].reminder
+        if not text or (text == out.standing.reminder and not self.model.clears_system_messages):
+            return None
+        place = Place(out.zone, Lifetime.SESSION)
+        return reminder_segment(text, _reminder_id(turn, index), place, self._reminder_role(out.segments))
 
-    def trailing_reminder(self, turn: Turn, text: str, standing: Standing) -> tuple[tuple[Segment, ...], Standing]:
+    def trailing_reminder(self, running: RenderedTurn, text: str) -> tuple[tuple[Segment, ...], Standing]:
         """The reminder behind the last step. Where reminders are kept, only a step that follows makes it stay."""
+        turn, standing = running.turn, running.after
+        place, role = Place(Zone.TRAILING, Lifetime.STEP), self._reminder_role(running.segments)
         if not self.keeps_reminders:
-            return (reminder_segment(text, "reminder", Zone.TRAILING, Lifetime.STEP),), standing
-        if text == standing.reminder:
+            return (reminder_segment(text, "reminder", place, role),), standing
+        if text == standing.reminder and not self.model.clears_system_messages:
             return (), standing
-        made = reminder_segment(text, _reminder_id(turn, len(turn.steps)), Zone.TRAILING, Lifetime.STEP)
+        made = reminder_segment(text, _reminder_id(turn, len(turn.steps)), place, role)
         return (made,), standing.behind(made)
 
     def _thinking_of(self, step: Step, standing: Standing) -> bool:

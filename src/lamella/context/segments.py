@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from dataclasses import dataclass
 
-from lamella.context.documents import files_message, key_of
-from lamella.context.moments import date_line, time_suffix
+from lamella.context.documents import files_message, frame_of, key_of
+from lamella.context.moments import time_suffix
+from lamella.context.results import Cut, cut_results, expanded, results_of
+from lamella.context.system_prompt import STEP_SECTIONS, StepView, step_text
 from lamella.core.agents import Agent, Project, Summary
+from lamella.core.counting import count_tokens
 from lamella.core.json import digest, encode
-from lamella.core.messages import AnswerPart, Part, Reasoning, Step, Text, ToolCall, ToolResult, Turn
+from lamella.core.messages import AnswerPart, Attachment, Image, Part, Reasoning, Step, Text, ToolCall, ToolResult, Turn
+from lamella.core.models import ModelFacts
 from lamella.core.prompt import Kind, Lifetime, PromptMessage, Role, Segment, ToolSpec, Zone
 
-INTERRUPTED = "This call was interrupted; it has no result."
-NO_LONGER_THERE = "The result of this call is no longer available. Call the tool again if it is needed."
-"""What stands for every tool result of an earlier turn in layout `onyx` (SPEC O9)."""
-
 REMINDER_OPEN, REMINDER_CLOSE = "<system-reminder>", "</system-reminder>"
+SUMMARY_OPEN, SUMMARY_CLOSE = "<conversation-summary>", "</conversation-summary>"
+
+WITHDRAWN = "The context that was given above, such as who the user is and what may be used, no longer applies."
+"""What takes dynamic context back that stands in the window still."""
+
+MESSAGE_TOKENS = 8
+"""What a message costs beside its text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a segment stands, and for how long."""
+
+    zone: Zone
+    lifetime: Lifetime
+
+
+FIXED = Place(Zone.FIXED, Lifetime.SESSION)
 
 
 def content_digest(messages: Sequence[PromptMessage]) -> str:
@@ -23,15 +42,26 @@ def content_digest(messages: Sequence[PromptMessage]) -> str:
     return digest(encode([(message.role, _shown(message)) for message in messages]))
 
 
-def _shown(message: PromptMessage) -> Sequence[Part]:
-    """What of a message is in its fingerprint; only answers have thinking."""
-    if message.role != "assistant":
-        return message.parts
-    return [part for part in message.parts if not isinstance(part, Reasoning)]
+def _shown(message: PromptMessage) -> Sequence[object]:
+    """What of a message is in its fingerprint: what a model reads of it, an image by its own fingerprint."""
+    return [_fingerprint(part) for part in message.parts if not isinstance(part, Reasoning)]
 
 
-def tools_segment(tools: Sequence[ToolSpec]) -> Segment:
-    """The tool list, sorted by name: its order never depends on who listed them."""
+def _fingerprint(part: Part) -> object:
+    match part:
+        case ToolResult(call_id, name, content, is_error):
+            return ("result", call_id, name, content, is_error)
+        case Image(file_id, digest=fingerprint):
+            return ("image", file_id, fingerprint)
+        case _:
+            return part
+
+
+# What stands for the whole session
+
+
+def tools_segment(tools: Sequence[ToolSpec], model: ModelFacts) -> Segment:
+    """The tool list, sorted by name: its order never depends on who listed them. What the provider adds counts too."""
     ordered = tuple(sorted(tools, key=lambda tool: tool.name))
     text = encode([[tool.name, tool.description, tool.input_schema] for tool in ordered])
     return Segment(
@@ -43,55 +73,151 @@ def tools_segment(tools: Sequence[ToolSpec]) -> Segment:
         owner="deployment",
         label=f"{len(ordered)} tool{'s' if len(ordered) != 1 else ''}",
         letters="",
-        tokens=len(text) // 4,
+        tokens=len(text) // 4 + int(model.tool_prompt / model.token_factor),
         digest=digest(text),
         tools=ordered,
     )
 
 
+def _text_segment(
+    id: str,
+    kind: Kind,
+    text: str,
+    place: Place,
+    *,
+    role: Role = "user",
+    tokens: int | None = None,
+    source: str | None = None,
+    owner: str,
+    label: str,
+    letters: str,
+) -> Segment:
+    """A segment of one message of one text."""
+    messages = (PromptMessage(role, (Text(text),)),)
+    return Segment(
+        id=id,
+        kind=kind,
+        zone=place.zone,
+        lifetime=place.lifetime,
+        source=source or id,
+        owner=owner,
+        label=label,
+        letters=letters,
+        tokens=count_tokens(text) + MESSAGE_TOKENS if tokens is None else tokens,
+        digest=content_digest(messages),
+        messages=messages,
+    )
+
+
 def system_segment(text: str) -> Segment:
     """The system prompt."""
-    messages = (PromptMessage("system", (Text(text),)),)
-    return Segment(
-        id="system",
-        kind=Kind.SYSTEM,
-        zone=Zone.FIXED,
-        lifetime=Lifetime.SESSION,
+    return _text_segment(
+        "system",
+        Kind.SYSTEM,
+        text,
+        FIXED,
+        role="system",
         source="system_prompt",
         owner="deployment",
         label="System prompt",
         letters="S",
-        tokens=len(text) // 4,
-        digest=content_digest(messages),
-        messages=messages,
     )
+
+
+def sections_segment(view: StepView, lifetime: Lifetime) -> Segment | None:
+    """The sections of the system prompt that are written for a step; None when there are none (SPEC O1)."""
+    text = step_text(view, STEP_SECTIONS)
+    if not text:
+        return None
+    place = Place(Zone.FIXED, lifetime)
+    label = "Date, tools and citations"
+    return _text_segment(
+        "sections", Kind.SECTIONS, text, place, role="system", owner="deployment", label=label, letters=""
+    )
+
+
+def agent_segment(agent: Agent, place: Place) -> Segment:
+    """The prompt of a custom agent: part of the system text where it is fixed, else a user message (SPEC O2)."""
+    role: Role = "system" if place.zone is Zone.FIXED else "user"
+    label = f"Agent {agent.name}"
+    return _text_segment(agent.id, Kind.AGENT, agent.prompt, place, role=role, owner="user", label=label, letters="CA")
+
+
+def project_segment(project: Project, listed: Set[str], place: Place) -> Segment | None:
+    """A project's instructions and documents as one message; None for an empty project (SPEC O4, O6)."""
+    parts = [f"Instructions of the project “{project.name}”:\n{project.instructions}"] if project.instructions else []
+    if project.files:
+        parts.append(files_message(project.files, listed))
+    if not parts:
+        return None
+    return _text_segment(
+        project.id,
+        Kind.PROJECT,
+        "\n\n".join(parts),
+        place,
+        tokens=project_tokens(project, listed),
+        owner="user",
+        label=f"Project {project.name}",
+        letters="P",
+    )
+
+
+def project_tokens(project: Project, listed: Set[str]) -> int:
+    """Local tokens of a project in the window."""
+    instructions = count_tokens(project.instructions) + MESSAGE_TOKENS if project.instructions else 0
+    return documents_tokens(project.files, listed) + instructions
+
+
+def documents_tokens(attachments: Sequence[Attachment], listed: Set[str]) -> int:
+    """Local tokens of documents, those whose key is in `listed` without their text: the texts, and what is around."""
+    included = [a for a in attachments if a.text is not None and key_of(a) not in listed]
+    return sum(a.tokens for a in included) + count_tokens(frame_of(attachments, listed)) + MESSAGE_TOKENS
+
+
+def summary_segment(summary: Summary) -> Segment:
+    """The summary of an earlier session: a user message that says what it is (SPEC L4)."""
+    return _text_segment(
+        summary.id,
+        Kind.SUMMARY,
+        f"{SUMMARY_OPEN}\n{summary.text}\n{SUMMARY_CLOSE}",
+        FIXED,
+        tokens=summary.tokens + 2 * MESSAGE_TOKENS,
+        owner="engine",
+        label="Summary of an earlier session",
+        letters="Σ",
+    )
+
+
+# What a turn is made of
 
 
 def files_segment(turn: Turn, listed: Set[str], zone: Zone) -> Segment:
     """All files of a turn: one user message before the user's own (SPEC O3, O6)."""
-    attachments = turn.user.attachments
-    messages = (PromptMessage("user", (Text(files_message(attachments, listed)),)),)
-    included = [a for a in attachments if a.text is not None and key_of(a) not in listed]
-    return Segment(
-        id=f"{turn.id}/files",
-        kind=Kind.FILES,
-        zone=zone,
-        lifetime=Lifetime.SESSION,
+    attachments = turn.user.files
+    return _text_segment(
+        f"{turn.id}/files",
+        Kind.FILES,
+        files_message(attachments, listed),
+        Place(zone, Lifetime.SESSION),
+        tokens=documents_tokens(attachments, listed),
         source=",".join(a.file_id for a in attachments),
         owner="user",
         label="Files: " + ", ".join(a.title for a in attachments),
         letters="F",
-        tokens=sum(a.tokens for a in included) + 40 * len(attachments),
-        digest=content_digest(messages),
-        messages=messages,
     )
 
 
-def user_segment(turn: Turn, number: int, zone: Zone) -> Segment:
-    """The user's message with its date and time (SPEC W3)."""
+def user_segment(turn: Turn, number: int, zone: Zone, model: ModelFacts) -> Segment:
+    """The user's message with its date and time, its pictures before it (SPEC W3, O3)."""
     user = turn.user
     text = f"{user.text}\n\n{time_suffix(user.sent_at, user.timezone)}"
-    messages = (PromptMessage("user", (Text(text),)),)
+    tokens = user.tokens + 24
+    parts: tuple[Part, ...] = (Text(text),)
+    if user.images:
+        pictures = tuple(_picture(a, a.image, model) for a in user.attachments if a.image is not None)
+        parts = (*pictures, *parts)
+        tokens += sum(_picture_tokens(picture, model) for picture in pictures)
+    messages = (PromptMessage("user", parts),)
     return Segment(
         id=f"{turn.id}/user",
         kind=Kind.USER,
@@ -101,20 +227,47 @@ def user_segment(turn: Turn, number: int, zone: Zone) -> Segment:
         owner="user",
         label=f"Question {number}",
         letters=f"U{number}",
-        tokens=user.tokens + 24,
+        tokens=tokens,
         digest=content_digest(messages),
         messages=messages,
+    )
+
+
+def _picture(attachment: Attachment, image: Image, model: ModelFacts) -> Part:
+    """The picture, or a short text in its place for a model that sees none."""
+    if model.images is not None:
+        return image
+    return Text(f"[A picture, “{attachment.title}”, {image.width} × {image.height} pixels: this model can't see it.]")
+
+
+def _picture_tokens(part: Part, model: ModelFacts) -> int:
+    """In local tokens: the provider's own count of a picture, divided by what it counts for a local token."""
+    if isinstance(part, Image) and model.images is not None:
+        return int(model.images.tokens(part.width, part.height) / model.token_factor) + 1
+    return count_tokens(part.text) if isinstance(part, Text) else 0
+
+
+def dynamic_segment(turn: Turn, place: Place) -> Segment:
+    """The dynamic context of a turn, or the word that the earlier one no longer holds (SPEC W2, W4)."""
+    return _text_segment(
+        f"{turn.id}/dynamic",
+        Kind.DYNAMIC,
+        turn.user.dynamic or WITHDRAWN,
+        place,
+        owner="deployment",
+        label="Dynamic context",
+        letters="D",
     )
 
 
 def step_segment(
     step: Step,
     number: int,
-    zone: Zone,
+    place: Place,
     instead: tuple[ToolResult, ...] | None,
+    cuts: Sequence[Cut],
     *,
     with_thinking: bool,
-    lifetime: Lifetime,
 ) -> Segment | None:
     """An answer and, behind its calls, its results or what is shown `instead`; None when there is nothing to show."""
     parts = sendable_parts(step, with_thinking=with_thinking)
@@ -122,33 +275,42 @@ def step_segment(
         return None
     calls = step.calls
     messages = [PromptMessage("assistant", parts)]
+    tokens = MESSAGE_TOKENS + step.tokens
     if calls:
-        messages.append(PromptMessage("tool", results_of(step) if instead is None else instead))
+        shown = instead if instead is not None else cut_results(step, cuts) if cuts else results_of(step)
+        messages.append(PromptMessage("tool", shown))
+        if instead is not None or cuts:
+            tokens = MESSAGE_TOKENS + said_tokens(step) + sum(count_tokens(result.content) for result in shown)
     return Segment(
         id=step.id,
         kind=Kind.STEP,
-        zone=zone,
-        lifetime=lifetime,
+        zone=place.zone,
+        lifetime=place.lifetime,
         source=step.id,
         owner=f"model:{step.model}",
         label="Calls " + ", ".join(call.name for call in calls) if calls else f"Answer {number}",
         letters=("TC TR" if instead is None else "TC tr") if calls else f"A{number}",
-        tokens=8 + (step.tokens if instead is None else _said(step) + sum(len(r.content) // 4 for r in instead)),
+        tokens=tokens,
         digest=content_digest(messages),
         messages=tuple(messages),
     )
 
 
-def _said(step: Step) -> int:
-    """Local tokens of a step without its results, from the count of the whole and the share of its letters."""
-    results = sum(len(result.content) for result in step.results)
-    said = sum(len(part.arguments if isinstance(part, ToolCall) else part.text) for part in step.parts)
-    return step.tokens * said // (said + results) if said + results else step.tokens
+def said_tokens(step: Step) -> int:
+    """Local tokens of a step without its results."""
+    return max(step.tokens - sum(count_tokens(result.content) for result in step.results), 0)
 
 
 def sendable_parts(step: Step, *, with_thinking: bool) -> tuple[AnswerPart, ...]:
-    """What of an answer may be sent back: no empty text, no thinking without a seal or with nothing behind it."""
-    parts = [part for part in step.parts if _sendable(part, with_thinking)]
+    """What of an answer may be sent back: no empty text, no thinking without a seal or with nothing behind it.
+
+    A call shows every query that ran for it.
+    """
+    parts = [
+        expanded(part, step) if isinstance(part, ToolCall) else part
+        for part in step.parts
+        if _sendable(part, with_thinking)
+    ]
     while parts and isinstance(parts[-1], Reasoning):
         parts.pop()
     return tuple(parts)
@@ -162,134 +324,16 @@ def _sendable(part: AnswerPart, with_thinking: bool) -> bool:
     return True
 
 
-def results_of(step: Step) -> tuple[ToolResult, ...]:
-    """Exactly one result for each call, in the order of the calls; a missing one reads "interrupted" (law 5)."""
-    given = {result.call_id: result for result in step.results}
-    return tuple(
-        given.get(call.id) or ToolResult(call.id, call.name, INTERRUPTED, is_error=True) for call in step.calls
-    )
-
-
-def stubs_of(step: Step) -> tuple[ToolResult, ...]:
-    """Each result as the bare name of its function; call id, name and arguments stay (SPEC L8)."""
-    return tuple(ToolResult(call.id, call.name, call.name) for call in step.calls)
-
-
-def notices_of(step: Step) -> tuple[ToolResult, ...]:
-    """Each result as the fixed string (SPEC O9)."""
-    return tuple(ToolResult(call.id, call.name, NO_LONGER_THERE) for call in step.calls)
-
-
-def _text_segment(
-    id: str,
-    kind: Kind,
-    role: Role,
-    text: str,
-    tokens: int,
-    *,
-    zone: Zone,
-    lifetime: Lifetime,
-    labels: tuple[str, str, str],
-) -> Segment:
-    """A segment of one text; `labels` are owner, label and letters."""
-    messages = (PromptMessage(role, (Text(text),)),)
-    owner, label, letters = labels
-    return Segment(id, kind, zone, lifetime, id, owner, label, letters, tokens, content_digest(messages), messages)
-
-
-def sections_segment(turn: Turn, tools: Sequence[ToolSpec], *, searched: bool, lifetime: Lifetime) -> Segment:
-    """The dynamic sections of the system prompt in layout `onyx`: date, tools of this step, citations (SPEC O1)."""
-    parts = [f"# Date\n{date_line(turn.user.sent_at)}"]
-    if tools:
-        guidance = "\n".join(f"- {tool.name}: {_first_sentence(tool.description)}" for tool in sorted(tools, key=_name))
-        parts.append(f"# Tools of this step\n{guidance}\n{MORE_TOOLS}")
-    if searched:
-        parts.append(f"# Citations\n{CITE}")
-    text = "\n\n".join(parts)
-    labels = ("deployment", "Date, tools and citations", "")
+def reminder_segment(text: str, id: str, place: Place, role: Role) -> Segment:
+    """A reminder: a message that says it is not the user's, whatever its role (SPEC O8)."""
     return _text_segment(
-        "sections", Kind.SECTIONS, "system", text, len(text) // 4, zone=Zone.FIXED, lifetime=lifetime, labels=labels
-    )
-
-
-MORE_TOOLS = "If you used tools and find that you need more information, or need to call others, you are encouraged to."
-CITE = "Put the number of each document that a statement rests on in square brackets behind the statement, such as [1]."
-
-
-def _name(tool: ToolSpec) -> str:
-    return tool.name
-
-
-def _first_sentence(text: str) -> str:
-    return text.split(". ", 1)[0].rstrip(".") + "." if text else ""
-
-
-def agent_segment(agent: Agent, role: Role, zone: Zone, lifetime: Lifetime) -> Segment:
-    """The prompt of a custom agent (SPEC O2)."""
-    labels = ("user", f"Agent {agent.name}", "CA")
-    tokens = len(agent.prompt) // 4 + 8
-    return _text_segment(agent.id, Kind.AGENT, role, agent.prompt, tokens, zone=zone, lifetime=lifetime, labels=labels)
-
-
-def project_segment(project: Project, listed: Set[str], zone: Zone, lifetime: Lifetime) -> Segment | None:
-    """A project's instructions and documents as one message; None for an empty project (SPEC O4, O6)."""
-    parts = [f"Instructions of the project “{project.name}”:\n{project.instructions}"] if project.instructions else []
-    if project.files:
-        parts.append(files_message(project.files, listed))
-    if not parts:
-        return None
-    tokens = project_tokens(project, listed)
-    labels = ("user", f"Project {project.name}", "P")
-    text = "\n\n".join(parts)
-    return _text_segment(project.id, Kind.PROJECT, "user", text, tokens, zone=zone, lifetime=lifetime, labels=labels)
-
-
-def project_tokens(project: Project, listed: Set[str]) -> int:
-    """Local tokens of a project in the window."""
-    included = [file for file in project.files if file.text is not None and key_of(file) not in listed]
-    return sum(file.tokens for file in included) + 40 * len(project.files) + len(project.instructions) // 4
-
-
-def summary_segment(summary: Summary) -> Segment:
-    """The summary of an earlier session: a user message that says what it is (SPEC L4)."""
-    text = f"{SUMMARY_OPEN}\n{summary.text}\n{SUMMARY_CLOSE}"
-    return _text_segment(
-        summary.id,
-        Kind.SUMMARY,
-        "user",
-        text,
-        summary.tokens + 16,
-        zone=Zone.FIXED,
-        lifetime=Lifetime.SESSION,
-        labels=("engine", "Summary of an earlier session", "Σ"),
-    )
-
-
-SUMMARY_OPEN, SUMMARY_CLOSE = "<conversation-summary>", "</conversation-summary>"
-
-
-def dynamic_segment(turn: Turn, zone: Zone, lifetime: Lifetime) -> Segment:
-    """The dynamic context of a turn: one user message (SPEC W2, W4)."""
-    text, id = turn.user.dynamic, f"{turn.id}/dynamic"
-    labels = ("deployment", "Dynamic context", "D")
-    return _text_segment(
-        id, Kind.DYNAMIC, "user", text, len(text) // 4 + 8, zone=zone, lifetime=lifetime, labels=labels
-    )
-
-
-def reminder_segment(text: str, id: str, zone: Zone, lifetime: Lifetime) -> Segment:
-    """A reminder: a user message that says it is not the user's (SPEC O8)."""
-    messages = (PromptMessage("user", (Text(f"{REMINDER_OPEN}\n{text}\n{REMINDER_CLOSE}"),)),)
-    return Segment(
-        id=id,
-        kind=Kind.REMINDER,
-        zone=zone,
-        lifetime=lifetime,
+        id,
+        Kind.REMINDER,
+        f"{REMINDER_OPEN}\n{text}\n{REMINDER_CLOSE}",
+        place,
+        role=role,
         source="reminders",
         owner="deployment",
         label="Reminder",
         letters="R",
-        tokens=len(text) // 4 + 12,
-        digest=content_digest(messages),
-        messages=messages,
     )

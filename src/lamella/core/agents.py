@@ -9,23 +9,35 @@ from lamella.core.messages import Attachment
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A custom agent. `replaces_system`: its prompt stands in place of the system prompt, and does not move (O2)."""
+    """A custom agent (SPEC O2). `replaces_system`: its prompt stands in place of the system prompt, and does not move.
+
+    `tools` are the names of the tools it may use, None for all. `model` and `layout` are what its conversations begin
+    with where nothing else is asked for. `revision` counts its edits from 1.
+    """
 
     id: str
     name: str
     prompt: str
     reminder: str = ""
     replaces_system: bool = False
+    tools: tuple[str, ...] | None = None
+    model: str | None = None
+    layout: str | None = None
+    revision: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """Files and instructions that belong to every conversation of a project (SPEC O4)."""
+    """Files and instructions that belong to every conversation of a project (SPEC O4).
+
+    The documents of `files` are numbered for one conversation. `revision` counts its edits from 1.
+    """
 
     id: str
     name: str
     instructions: str = ""
     files: tuple[Attachment, ...] = ()
+    revision: int = 1
 
 
 @dataclass(frozen=True, slots=True)

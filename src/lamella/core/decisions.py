@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -14,13 +14,23 @@ class DecisionKind(StrEnum):
     """Whether a file's text is in the window of a model, or only listed. Subject: `FILE_ID#DOCUMENT@MODEL`."""
 
     PROJECT = "project"
-    """Whether a project's files are in the window of a model as one block. Subject: `PROJECT_ID@MODEL`."""
+    """Whether a project's files are in the window of a model as one block. Subject: `PROJECT_ID.REVISION@MODEL`."""
 
     PRUNE = "prune"
     """Up to which step old tool results are stubs. Outcome: the id of that step."""
 
+    CUT = "cut"
+    """A tool result is shown as head and tail only. Subject: `CALL_ID@MODEL`; outcome: `HEAD:TAIL` in characters."""
+
+    CALIBRATION = "calibration"
+    """What the provider counts for a local token, learnt from a refusal. Subject: `MODEL`; outcome: the factor."""
+
+    SESSION = "session"
+    """A session began. Subject: its id; outcome: the last turn that is not in the window, with all before it, or ""."""
+
     SETTING = "setting"
-    """A setting of the conversation changed (model, system prompt, layout)."""
+    """A setting changed. Subject: `model`, `layout`, `agent`, `project`, `system` or `tools`; outcome: the new value,
+    for agents and projects `ID@REVISION`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +44,9 @@ class Decision:
     why: str
     numbers: Mapping[str, float] = field(default_factory=dict)
     first_changed: str | None = None
+
+
+def window_start(decisions: Sequence[Decision]) -> str | None:
+    """The last turn that is no longer in the window, by the newest session; None when every turn of the path is."""
+    starts = [decision.outcome for decision in decisions if decision.kind is DecisionKind.SESSION]
+    return (starts[-1] or None) if starts else None

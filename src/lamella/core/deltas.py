@@ -72,4 +72,24 @@ class Closed:
     stop_reason: StopReason
 
 
-Delta = Opened | ReasoningDelta | ReasoningSealed | TextDelta | ToolCallOpened | ToolArgsDelta | UsageReported | Closed
+@dataclass(frozen=True, slots=True)
+class ThinkingDropped:
+    """The provider left out `count` blocks of earlier thinking, because what stood before them changed.
+
+    The last one counts.
+    """
+
+    count: int
+
+
+Delta = (
+    Opened
+    | ReasoningDelta
+    | ReasoningSealed
+    | TextDelta
+    | ToolCallOpened
+    | ToolArgsDelta
+    | ThinkingDropped
+    | UsageReported
+    | Closed
+)

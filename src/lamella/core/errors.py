@@ -4,10 +4,13 @@ LamellaError
 ├── CallerError                 the request has to change
 │   ├── InvalidRequest              invalid_request
 │   ├── ContextLengthExceeded       context_length_exceeded
+│   │   └── NeedsCompaction             the same, where the engine can do something about it
 │   ├── AuthenticationFailed        authentication_error
 │   ├── PermissionDenied            permission_denied
 │   ├── NotFound                    not_found
 │   ├── TurnInProgress              turn_in_progress
+│   ├── SessionMoved                session_moved
+│   ├── FileInUse                   file_in_use
 │   ├── IdempotencyMismatch         idempotency_mismatch
 │   └── PayloadTooLarge             payload_too_large
 ├── ProviderError               the model's provider refused or failed
@@ -20,6 +23,7 @@ LamellaError
 │   ├── ProviderOverloaded          overloaded
 │   └── ProviderTimeout             provider_timeout
 ├── ToolFailed                  a tool failed; the model is told and goes on
+├── LeaseLost                   a worker came late: somebody else has its job
 ├── StoreFailed                 the database or the file folder failed
 ├── ServerStopping              overloaded; the process is on its way out and takes nothing new
 └── ConfigurationError          a setting is missing or wrong; nothing was started
@@ -68,6 +72,14 @@ class ContextLengthExceeded(CallerError):
     code = "context_length_exceeded"
 
 
+class NeedsCompaction(ContextLengthExceeded):
+    """The window fits once everything up to the turn `cut` is summarised (law 7)."""
+
+    def __init__(self, message: str, *, cut: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.cut = cut
+
+
 class AuthenticationFailed(CallerError):
     """Nobody, or somebody unknown, is asking."""
 
@@ -90,6 +102,18 @@ class TurnInProgress(CallerError):
     """The conversation is still answering."""
 
     code = "turn_in_progress"
+
+
+class SessionMoved(CallerError):
+    """The conversation is in another session than the caller believed; nothing was changed."""
+
+    code = "session_moved"
+
+
+class FileInUse(CallerError):
+    """A message or a project holds the file."""
+
+    code = "file_in_use"
 
 
 class IdempotencyMismatch(CallerError):
@@ -162,6 +186,12 @@ class ToolFailed(LamellaError):
     """A tool could not do its work; the text goes back to the model as an error result."""
 
     code = "tool_failed"
+
+
+class LeaseLost(LamellaError):
+    """The lease of a worker ran out, or its job was taken away; what it did late was not stored."""
+
+    code = "lease_lost"
 
 
 class StoreFailed(LamellaError):

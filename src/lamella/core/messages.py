@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -27,6 +27,18 @@ class Reasoning:
 
 
 @dataclass(frozen=True, slots=True)
+class Image:
+    """A picture of a user's message. `digest` is the fingerprint of `data`; sizes in pixels."""
+
+    file_id: str
+    media_type: str
+    width: int
+    height: int
+    digest: str
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class ToolCall:
     """A call as the model wrote it. `arguments` is the JSON text of an object, in the model's own key order."""
 
@@ -37,16 +49,25 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool gave back for the call `call_id`, in the simple form that the model reads."""
+    """What a tool gave back for the call `call_id`, in the simple form that the model reads.
+
+    `queries` are all that a search ran where it ran more than it was asked (SPEC O9); `digest` is what may stand in
+    its place once it is old: a sentence or two, made once at the end of its turn.
+    """
 
     call_id: str
     name: str
     content: str
     is_error: bool = False
+    queries: tuple[str, ...] = ()
+    digest: str = ""
 
 
 AnswerPart = Text | Reasoning | ToolCall
-Part = AnswerPart | ToolResult
+StoredPart = AnswerPart | ToolResult
+"""What messages are stored as; pictures are stored with their files."""
+
+Part = StoredPart | Image
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +75,7 @@ class Attachment:
     """A file included at one point in time, before its user message, under a document number that is never used twice.
 
     `text` is None when nothing could be extracted; `reason` then says why. `tokens` is the local count of the text.
+    An `image` rides on the user message itself; its number is never shown to a model.
     """
 
     file_id: str
@@ -64,6 +86,7 @@ class Attachment:
     tokens: int
     text: str | None
     reason: str | None = None
+    image: Image | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +103,16 @@ class UserMessage:
     tokens: int
     attachments: tuple[Attachment, ...] = ()
     dynamic: str = ""
+
+    @property
+    def files(self) -> tuple[Attachment, ...]:
+        """The attachments that stand before the message, as documents."""
+        return tuple(attachment for attachment in self.attachments if attachment.image is None)
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """The pictures that ride on the message."""
+        return tuple(attachment.image for attachment in self.attachments if attachment.image is not None)
 
 
 class StopReason(StrEnum):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from math import ceil
 
 from lamella.core.tokens import Usage
 
@@ -42,10 +43,43 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True)
+class ImageRule:
+    """How a provider counts a picture: by the squares of `patch` pixels that cover it.
+
+    A larger one is scaled down first, to `longest_edge` pixels and to at most `most` squares.
+    """
+
+    patch: int
+    longest_edge: int
+    most: int
+    tokens_per_patch: float = 1.0
+
+    def tokens(self, width: int, height: int) -> int:
+        """The tokens of a picture of this size in pixels."""
+        longest = max(width, height, 1)
+        fits, over = 0, min(longest, self.longest_edge) + 1
+        while over - fits > 1:
+            edge = (fits + over) // 2
+            if self._patches(width * edge / longest, height * edge / longest) <= self.most:
+                fits = edge
+            else:
+                over = edge
+        return ceil(self._patches(width * fits / longest, height * fits / longest) * self.tokens_per_patch)
+
+    def _patches(self, width: float, height: float) -> int:
+        return max(1, ceil(width / self.patch)) * max(1, ceil(height / self.patch))
+
+
+@dataclass(frozen=True, slots=True)
 class ModelFacts:
     """One row of the model table. Sizes in tokens.
 
     `binds_thinking`: returned thinking is refused when anything before it changed (PROVIDERS 1.5).
+    `system_messages`: it takes messages of role `system` behind the first user message; `clears_system_messages`: such
+    a message may ask to be hidden from the next user message on, and thinking made behind it stays valid.
+    `forced_tool_choice`: a request may say that a tool must be called; that none may be called is always allowed.
+    `tool_prompt`: what the provider adds to a prompt with tools, in its own tokens.
+    `images` says how pictures are counted; None for a model that sees none.
     `known` is False for a name that the table does not have: its facts are cautious defaults.
     """
 
@@ -58,7 +92,11 @@ class ModelFacts:
     markers: Markers
     thinking: Thinking = Thinking.NONE
     binds_thinking: bool = False
-    vision: bool = False
+    images: ImageRule | None = None
+    system_messages: bool = False
+    clears_system_messages: bool = False
+    forced_tool_choice: bool = True
+    tool_prompt: int = 0
     token_factor: float = 1.0
     known: bool = True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -176,6 +176,17 @@ class TurnFinished(Packet, frozen=True, kw_only=True, tag="turn.finished"):
     cost: float
 
 
+class CommandPacket(Packet, frozen=True, kw_only=True, tag="command"):
+    """A command was sent in the place of a message: its answer, and the only packet. There is no turn."""
+
+    id: str
+    name: str
+    argument: str
+    answer: str
+    data: dict[str, Any]
+    at: str
+
+
 AnyPacket = (
     TurnStarted
     | RunStarted
@@ -193,6 +204,7 @@ AnyPacket = (
     | RunFinished
     | TurnStopped
     | TurnFinished
+    | CommandPacket
 )
 
 _encoder = msgspec.json.Encoder()

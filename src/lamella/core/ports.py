@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
+from lamella.core.agents import Agent
 from lamella.core.deltas import Delta
-from lamella.core.messages import Turn
+from lamella.core.messages import Attachment, Image, Turn
 from lamella.core.models import ModelFacts
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 from lamella.core.records import (
@@ -18,19 +19,32 @@ from lamella.core.records import (
     Conversation,
     ConversationChange,
     File,
+    Job,
     JournalEntry,
     LastBill,
+    NewJob,
     NewRequest,
     NewTurn,
+    Notice,
     Page,
     PageQuery,
+    ProjectContent,
+    QueuedMessage,
+    RequestEnd,
     RequestRecord,
+    StoredAgent,
     StoredBlock,
     StoredDecision,
+    StoredProject,
+    Surroundings,
+    SystemPrompt,
+    Totals,
     TurnEnd,
     TurnRecord,
     UnfinishedTurn,
 )
+from lamella.core.sessions import Session, SessionReturn, SessionStep
+from lamella.core.tokens import Usage
 
 
 class ChatModel(Protocol):
@@ -77,7 +91,7 @@ class Store(Protocol):
     """
 
     async def create_conversation(self, caller: Caller, conversation: Conversation) -> None:
-        """Store a new conversation of the caller."""
+        """Store a new conversation of the caller, in a first session that the store names."""
         ...
 
     async def conversation(self, caller: Caller, conversation_id: str) -> Conversation:
@@ -91,15 +105,137 @@ class Store(Protocol):
     async def change_conversation(
         self, caller: Caller, conversation_id: str, change: ConversationChange, at: datetime
     ) -> Conversation:
-        """Change it, with the decisions that say so."""
+        """Change it, with the decisions that say so; raises `TurnInProgress` for what a running turn stands on."""
         ...
 
     async def delete_conversation(self, caller: Caller, conversation_id: str) -> None:
         """Remove it with everything that belongs to it; raises `TurnInProgress` while it answers."""
         ...
 
-    async def add_file(self, caller: Caller, file: File, text: str | None) -> None:
-        """Store a file's row and its extracted text."""
+    async def session(self, caller: Caller, session_id: str) -> Session:
+        """One session."""
+        ...
+
+    async def sessions(self, caller: Caller, conversation_id: str) -> tuple[Session, ...]:
+        """All sessions of a conversation, the oldest first."""
+        ...
+
+    async def next_session(self, caller: Caller, step: SessionStep, job: Job | None = None) -> Session:
+        """Close the current session and open the next, whose number the store counts; gives it as stored.
+
+        The messages of the turns behind `begins_after` on the path, the running one's included, are the new session's.
+        A summary that the closed one had before it was opened again gives way to a new one. Raises `SessionMoved` when
+        the conversation is no longer in the expected session, `NotFound` for a foreign parent or a `begins_after` off
+        the path, `LeaseLost` when it is the work of a `job` that another worker has by now; then nothing is stored.
+        """
+        ...
+
+    async def return_to_session(self, caller: Caller, back: SessionReturn) -> Session:
+        """Close the current session and open an earlier one again, from another head; gives it as it is now.
+
+        The messages of the turns that are in its window are its own again. Raises `SessionMoved`, `TurnInProgress`, or
+        `NotFound` for a head that does not follow what the session begins after; then nothing is stored.
+        """
+        ...
+
+    async def summarise_session(
+        self, caller: Caller, session_id: str, summary: str, tokens: int, usage: Usage, embedding: bytes | None = None
+    ) -> bool:
+        """Give a closed session its summary, and add what that cost.
+
+        False when it is open, or has a summary; then nothing is stored.
+        """
+        ...
+
+    async def spend(self, caller: Caller, session_id: str, purpose: str, usage: Usage) -> None:
+        """Add to a session what was spent on it beside its turns."""
+        ...
+
+    async def add_agent(self, caller: Caller, agent: Agent, at: datetime) -> StoredAgent:
+        """Store a new agent of the caller."""
+        ...
+
+    async def agent(self, caller: Caller, agent_id: str) -> StoredAgent:
+        """One agent."""
+        ...
+
+    async def agents(self, caller: Caller, query: PageQuery) -> Page[StoredAgent]:
+        """The caller's agents."""
+        ...
+
+    async def change_agent(
+        self, caller: Caller, agent_id: str, edit: Callable[[Agent], Agent], at: datetime
+    ) -> StoredAgent:
+        """Store what `edit` makes of it, in one transaction; a difference is a new revision."""
+        ...
+
+    async def delete_agent(self, caller: Caller, agent_id: str) -> None:
+        """Remove it; its conversations go on without it."""
+        ...
+
+    async def add_project(
+        self, caller: Caller, project_id: str, content: ProjectContent, at: datetime
+    ) -> StoredProject:
+        """Store a new project of the caller; raises `InvalidRequest` for a file that has no text to give."""
+        ...
+
+    async def project(self, caller: Caller, project_id: str) -> StoredProject:
+        """One project."""
+        ...
+
+    async def projects(self, caller: Caller, query: PageQuery) -> Page[StoredProject]:
+        """The caller's projects."""
+        ...
+
+    async def change_project(
+        self, caller: Caller, project_id: str, edit: Callable[[ProjectContent], ProjectContent], at: datetime
+    ) -> StoredProject:
+        """Store what `edit` makes of it, in one transaction; a difference is a new revision.
+
+        Raises `InvalidRequest` for a file that has no text to give.
+        """
+        ...
+
+    async def delete_project(self, caller: Caller, project_id: str) -> None:
+        """Remove it; its files stay, and its conversations go on without it."""
+        ...
+
+    async def add_system_prompt(self, caller: Caller, text: str, note: str, at: datetime) -> SystemPrompt:
+        """Store a new version: the one after the newest."""
+        ...
+
+    async def system_prompt(self, caller: Caller, version: int) -> SystemPrompt:
+        """One stored version; the one that ships, 0, is not stored."""
+        ...
+
+    async def newest_system_prompt(self, caller: Caller) -> SystemPrompt | None:
+        """The newest stored version, None when the caller wrote none."""
+        ...
+
+    async def system_prompts(self, caller: Caller, query: PageQuery) -> Page[SystemPrompt]:
+        """The stored versions; `query.after` is a version."""
+        ...
+
+    async def surroundings(
+        self, caller: Caller, conversation_id: str, agent_id: str | None, *, keep: bool = True
+    ) -> Surroundings:
+        """The agent `agent_id`, and the conversation's project with its numbered documents.
+
+        A file of the project that has no number in this conversation gets one that was never used in it. Without
+        `keep` the numbers are those it would get, and nothing is stored.
+        """
+        ...
+
+    async def add_file(self, caller: Caller, file: File, text: str | None, image: Image | None = None) -> None:
+        """Store a file's row, and its extracted text or its picture."""
+        ...
+
+    async def delete_file(self, caller: Caller, file_id: str) -> None:
+        """Remove a file; raises `FileInUse` while a message or a project holds it."""
+        ...
+
+    async def attachments(self, caller: Caller, file_ids: Sequence[str], first: int) -> tuple[Attachment, ...]:
+        """Files as they would be attached to a message, numbered from `first`; nothing is stored."""
         ...
 
     async def file(self, caller: Caller, file_id: str) -> File:
@@ -115,14 +251,15 @@ class Store(Protocol):
         ...
 
     async def beginning(self, caller: Caller, conversation_id: str, model: str) -> Beginning:
-        """What a turn of `model` begins from: conversation, path, decisions and last bill in one transaction."""
+        """What a turn of `model` begins from: conversation, window, decisions and last bill in one transaction."""
         ...
 
-    async def begin_turn(self, caller: Caller, turn: NewTurn, at: datetime) -> Turn:
+    async def begin_turn(self, caller: Caller, turn: NewTurn, at: datetime, queued_ids: Sequence[str] = ()) -> Turn:
         """Store the user message behind the conversation's head and mark the turn as running.
 
-        Gives each file a document number that the conversation has never used. Raises `TurnInProgress` when a turn is
-        running, `NotFound` for a foreign conversation or file; then nothing is stored.
+        Gives each file a document number that the conversation has never used. The waiting messages `queued_ids` went
+        into this turn. Raises `TurnInProgress` when a turn is running, `NotFound` for a foreign conversation, file or
+        waiting message, `InvalidRequest` for one that waits no more; then nothing is stored.
         """
         ...
 
@@ -142,8 +279,48 @@ class Store(Protocol):
         """Store steps, results, usage and status. A turn that has ended already stays as it is."""
         ...
 
+    async def queue_message(self, caller: Caller, message: QueuedMessage) -> QueuedMessage:
+        """Store a message behind those of its conversation that wait already; gives it with its place."""
+        ...
+
+    async def queued(self, caller: Caller, conversation_id: str) -> tuple[QueuedMessage, ...]:
+        """The messages of a conversation that wait, in order."""
+        ...
+
+    async def change_queued(self, caller: Caller, message_id: str, text: str) -> QueuedMessage:
+        """Give a waiting message another text; raises `InvalidRequest` when it waits no more."""
+        ...
+
+    async def cancel_queued(self, caller: Caller, message_id: str) -> QueuedMessage:
+        """Take a waiting message out of the queue; raises `InvalidRequest` when it waits no more."""
+        ...
+
+    async def all_queued(self) -> tuple[tuple[Caller, QueuedMessage], ...]:
+        """The messages of every owner that wait, by conversation and in order: for recovery at start."""
+        ...
+
+    async def add_notice(self, caller: Caller, notice: Notice) -> None:
+        """Store what a conversation shows beside its messages."""
+        ...
+
+    async def notice(self, caller: Caller, notice_id: str) -> Notice:
+        """One notice."""
+        ...
+
+    async def notices(self, caller: Caller, conversation_id: str, query: PageQuery) -> Page[Notice]:
+        """The notices of a conversation."""
+        ...
+
+    async def totals(self, caller: Caller, conversation_id: str) -> Totals:
+        """What the conversation cost, and how many messages each of its sessions has."""
+        ...
+
     async def record_request(self, caller: Caller, request: NewRequest) -> None:
         """Store a request, its new blocks and its decisions, before it is sent."""
+        ...
+
+    async def end_request(self, caller: Caller, end: RequestEnd) -> None:
+        """Store what became of a request that was sent beside a turn, whose end does not wait for it."""
         ...
 
     async def request(self, caller: Caller, request_id: str) -> RequestRecord:
@@ -196,6 +373,44 @@ class Store(Protocol):
         ...
 
 
+class Jobs(Protocol):
+    """Background work. Every verb is one transaction. Raises `StoreFailed` on failure.
+
+    A worker claims a job for a while and says when it goes on, is done or has failed; when its lease has ended another
+    may claim the job, and whatever the late worker says then raises `LeaseLost`.
+    """
+
+    async def enqueue(self, caller: Caller, job: NewJob, at: datetime) -> Job:
+        """Store work to do, or give the job of the same kind and subject that waits or runs already, as it is."""
+        ...
+
+    async def job(self, caller: Caller, kind: str, subject: str) -> Job | None:
+        """The newest job of a kind for a subject, ended ones included."""
+        ...
+
+    async def claim(self, kinds: Sequence[str], now: datetime, lease_seconds: float) -> Job | None:
+        """The job of any owner that is due longest, leased for so long; None when none is due."""
+        ...
+
+    async def next_due(self, kinds: Sequence[str]) -> datetime | None:
+        """When the next job can be claimed, by its own time or because its lease has ended."""
+        ...
+
+    async def renew(self, job: Job, now: datetime, lease_seconds: float) -> None:
+        """Keep a job for so long from now; raises `LeaseLost`."""
+        ...
+
+    async def finish(self, job: Job, at: datetime) -> None:
+        """The job is done; raises `LeaseLost`."""
+        ...
+
+    async def fail(
+        self, job: Job, error: Mapping[str, str | None], at: datetime, retry_at: datetime | None = None
+    ) -> None:
+        """The job failed, with this error object: it waits until `retry_at`, or has ended; raises `LeaseLost`."""
+        ...
+
+
 class FileStore(Protocol):
     """Where the bytes of uploads lie, under ids made here; a user's file name is never a path."""
 
@@ -205,6 +420,10 @@ class FileStore(Protocol):
 
     def path(self, file_id: str) -> Path:
         """Where the file lies."""
+        ...
+
+    async def remove(self, file_id: str) -> None:
+        """Remove the file, if it lies there; raises `StoreFailed`."""
         ...
 
     async def sweep(self, keep: frozenset[str]) -> int:

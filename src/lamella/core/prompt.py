@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
@@ -57,13 +56,20 @@ class SeedMarker(StrEnum):
 Role = Literal["system", "user", "assistant", "tool"]
 
 
+WhenOld = Literal["prune", "summarize", "digest"]
+
+
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as the model sees it. `input_schema` is the JSON text of its schema, in a fixed key order."""
+    """A tool as the model sees it. `input_schema` is the JSON text of its schema, in a fixed key order.
+
+    `when_old` is what becomes of its results once they are old (SPEC O9, L9); models are not told.
+    """
 
     name: str
     description: str
     input_schema: str
+    when_old: WhenOld = "prune"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +108,14 @@ class Sampling:
     """What goes with a prompt outside its blocks. All of it is part of the cache key (a *salt*, DESIGN 3).
 
     `drop_unbound_thinking` asks the provider to drop thinking whose prefix changed instead of refusing the request.
+    `images`: there is a picture in the window.
     """
 
     max_output: int
     thinking_effort: str | None = None
     drop_unbound_thinking: bool = False
     tool_choice: Literal["auto", "none"] = "auto"
+    images: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +202,16 @@ class SegmentNote:
 
 
 @dataclass(frozen=True, slots=True)
+class Absence:
+    """A kind of segment that the layout has a place for and the window has not, and why."""
+
+    kind: Kind
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
-    """What an assembly did: the local count, the estimate it admitted by, and its notes.
+    """What an assembly did: the local count, the estimate it admitted by, its notes, and what is not there.
 
     `durable` is the fingerprint of everything in the window that stays: what the coming answer is made after.
     """
@@ -205,4 +221,4 @@ class Report:
     budget: int
     durable: str
     notes: tuple[SegmentNote, ...] = ()
-    numbers: Mapping[str, float] = field(default_factory=dict)
+    absent: tuple[Absence, ...] = ()

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum, StrEnum
 from typing import Generic, Literal, TypeVar
 
+from lamella.core.agents import Agent, Project, Summary
 from lamella.core.decisions import Decision
 from lamella.core.json import JsonObject
-from lamella.core.messages import Attachment, Step, Turn, TurnStatus
+from lamella.core.messages import Attachment, Step, Turn, TurnStatus, UserMessage
 from lamella.core.prompt import Level, ToolSpec
+from lamella.core.sessions import Session
 from lamella.core.tokens import Usage
 
 
@@ -25,7 +28,8 @@ class Caller:
 class Conversation:
     """A conversation. System prompt and tools are pinned when it begins, so that its window never changes silently.
 
-    `head` is the last turn of its current path.
+    `head` is the last turn of its current path. `system_prompt` is the text of version `system_prompt_version` of the
+    owner's system prompts. `session_id` is the session that it is in: the store makes the first one with it.
     """
 
     id: str
@@ -39,6 +43,29 @@ class Conversation:
     updated_at: datetime
     head: str | None = None
     running_turn: str | None = None
+    agent_id: str | None = None
+    project_id: str | None = None
+    system_prompt_version: int = 0
+    session_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SystemPrompt:
+    """A version of an owner's system prompt, counted from 1. Version 0 ships and has no `created_at`."""
+
+    version: int
+    text: str
+    note: str = ""
+    created_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAgent:
+    """An agent with its moments."""
+
+    agent: Agent
+    created_at: datetime
+    updated_at: datetime
 
 
 FileStatus = Literal["ready", "failed"]
@@ -46,7 +73,10 @@ FileStatus = Literal["ready", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """An uploaded file. `tokens` is the local count of its text; `code` and `reason` say why an extraction failed."""
+    """An uploaded file. `tokens` is the local count of its text; `code` and `reason` say why an extraction failed.
+
+    `width` and `height` are the size in pixels of a picture, which has no text.
+    """
 
     id: str
     name: str
@@ -58,13 +88,73 @@ class File:
     pages: int | None = None
     code: str | None = None
     reason: str | None = None
+    width: int | None = None
+    height: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectContent:
+    """What a user says of a project; `file_ids` in the order of its documents."""
+
+    name: str
+    instructions: str = ""
+    file_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredProject:
+    """A project with its files and moments. `revision` counts its edits from 1."""
+
+    id: str
+    name: str
+    instructions: str
+    files: tuple[File, ...]
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+
+    @property
+    def content(self) -> ProjectContent:
+        """What its user said of it."""
+        return ProjectContent(self.name, self.instructions, tuple(file.id for file in self.files))
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a conversation is surrounded by when a turn begins: its agent, and its project with numbered documents.
+
+    `next_document` is the number that the next document of the conversation gets.
+    """
+
+    agent: Agent | None = None
+    project: Project | None = None
+    next_document: int = 1
+
+
+class Leave(Enum):
+    """Stands for a value that is not asked to change, where None means something."""
+
+    LEAVE = "leave"
+
+
+LEAVE = Leave.LEAVE
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What one turn chooses in place of what its conversation says. `agent_id` None: no agent for this turn."""
+
+    layout: str | None = None
+    marker_policy: str | None = None
+    agent_id: str | Leave | None = LEAVE
 
 
 @dataclass(frozen=True, slots=True)
 class NewTurn:
     """A turn to begin: the user's message as it arrived. `sent_at` carries the offset of `timezone`.
 
-    `dynamic` is the dynamic context that goes with it, its blocks joined.
+    `dynamic` is the dynamic context that goes with it, its blocks joined. `choices` are not stored: its requests say
+    what they came to.
     """
 
     id: str
@@ -78,6 +168,13 @@ class NewTurn:
     tokens: int
     file_ids: tuple[str, ...] = ()
     dynamic: str = ""
+    choices: Choices = Choices()
+
+    def message(self, attachments: tuple[Attachment, ...] = ()) -> UserMessage:
+        """The user message of the turn."""
+        return UserMessage(
+            self.user_message_id, self.text, self.sent_at, self.timezone, self.tokens, attachments, self.dynamic
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +241,7 @@ class RequestRecord:
     `zones` is the run-length list of zones over `segments`, as `(zone, count)`. `protocol` is the wire that it was
     sent on. `local_tokens` is the local count, `estimate` that count calibrated. `usage` and `cost` come with the end
     of the turn; `error` is the error object when it failed. `predicted_hit` is the index of the last block to be read.
+    `absent` are the kinds of segment that are not in the window, each with the reason.
     """
 
     id: str
@@ -169,16 +267,19 @@ class RequestRecord:
     predicted_written: int
     predicted_hit: int | None
     provider_request_id: str | None = None
+    dropped_thinking: int = 0
     usage: Usage | None = None
     cost: float | None = None
     error: Mapping[str, str | None] | None = None
+    absent: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LastBill:
-    """The newest bill of a line: what the provider counted for so many local tokens."""
+    """The newest bill of a line: what the provider counted for so many local tokens, for a request of this moment."""
 
     request_id: str
+    at: datetime
     local_tokens: int
     usage: Usage
 
@@ -200,13 +301,14 @@ class NewRequest:
 
 @dataclass(frozen=True, slots=True)
 class RequestEnd:
-    """What became of a request."""
+    """What became of a request. `dropped_thinking`: blocks of earlier thinking that the provider left out."""
 
     request_id: str
     usage: Usage
     cost: float
     provider_request_id: str | None = None
     error: Mapping[str, str | None] | None = None
+    dropped_thinking: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,12 +345,19 @@ class StoredDecision:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What a turn begins from: its conversation, the path so far, the decisions and the newest bill, of one moment."""
+    """What a turn begins from: its conversation, the window's part of the path, the decisions and the newest bill, of
+    one moment.
+
+    `summaries` stand before the turns of `session`: those of the sessions that it continues, the oldest first, and its
+    own when it was closed once and is open again (SPEC L4).
+    """
 
     conversation: Conversation
     path: tuple[Turn, ...]
     decisions: tuple[StoredDecision, ...]
     last_bill: LastBill | None
+    session: Session
+    summaries: tuple[Summary, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +367,115 @@ class UnfinishedTurn:
     caller: Caller
     turn_id: str
     conversation_id: str
+
+
+class JobStatus(StrEnum):
+    """How far a job is."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """Work to do in the background: what (`kind`), for whom (`subject`, an id), why, and from when on."""
+
+    kind: str
+    subject: str
+    cause: str
+    not_before: datetime
+    payload: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Background work. Whoever runs it does so as `caller`, and holds it as long as its `token` is the newest.
+
+    `due_at` is when it may be claimed: its time to begin, or the end of the lease while it runs. `attempts` counts how
+    often it was claimed; `error` is the error object of its last failure.
+    """
+
+    id: str
+    caller: Caller
+    kind: str
+    subject: str
+    cause: str
+    payload: JsonObject
+    status: JobStatus
+    due_at: datetime
+    created_at: datetime
+    attempts: int = 0
+    token: int = 0
+    error: Mapping[str, str | None] | None = None
+    ended_at: datetime | None = None
+
+
+class QueueStatus(StrEnum):
+    """Whether a message still waits for its turn."""
+
+    QUEUED = "queued"
+    BEGUN = "begun"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedMessage:
+    """A message that waits for its turn, with the sender whose rights it has. `sent_at` carries the offset of
+    `timezone`; `seq` is its place in its conversation, counted by the store from 1.
+
+    `payload` is what else was sent with it. `turn_id` is the turn that it went into.
+    """
+
+    id: str
+    conversation_id: str
+    sender: str
+    text: str
+    sent_at: datetime
+    timezone: str
+    payload: JsonObject = field(default_factory=dict)
+    seq: int = 0
+    status: QueueStatus = QueueStatus.QUEUED
+    turn_id: str | None = None
+
+
+class NoticeKind(StrEnum):
+    """What a notice tells."""
+
+    COMMAND = "command"
+    """A command of the user, with its answer."""
+
+    PRUNED = "pruned"
+    COMPACTED = "compacted"
+    NOT_COMPACTED = "not_compacted"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that a conversation shows and no model reads: a command with its answer, or what was done to its past.
+
+    It stands behind the turn `turn_id`, None for before the first. `name` and `argument` are those of a command.
+    `text` is what people read, `data` the same for programs.
+    """
+
+    id: str
+    conversation_id: str
+    turn_id: str | None
+    kind: NoticeKind
+    at: datetime
+    text: str
+    name: str = ""
+    argument: str = ""
+    data: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What a conversation came to: its cost in US dollars, and its stored messages by session id."""
+
+    cost: float
+    messages: Mapping[str, int]
 
 
 ItemT = TypeVar("ItemT")
@@ -286,4 +504,10 @@ class ConversationChange:
 
     title: str | None = None
     model: str | None = None
+    layout: str | None = None
+    marker_policy: str | None = None
+    system_prompt: SystemPrompt | None = None
+    tools: tuple[ToolSpec, ...] | None = None
+    agent_id: str | Leave | None = LEAVE
+    project_id: str | Leave | None = LEAVE
     decisions: Sequence[Decision] = field(default_factory=tuple)

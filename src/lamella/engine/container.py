@@ -52,6 +52,7 @@ class OpenStep:
         self.malformed: dict[str, str] = {}
         self.call_ids: dict[int, str] = {}
         self.error: Mapping[str, str | None] | None = None
+        self.dropped_thinking = 0
         self._blocks: dict[int, _Block] = {}
 
     def feed(self, delta: Delta) -> None:
@@ -73,6 +74,8 @@ class OpenStep:
                 self._block(block, "call").text.append(json)
             case deltas.UsageReported(usage):
                 self.usage = usage
+            case deltas.ThinkingDropped(count):
+                self.dropped_thinking = count
             case deltas.Closed(stop_reason):
                 self.stop_reason = stop_reason
 
@@ -124,6 +127,11 @@ class StateContainer:
         self._ends: list[RequestEnd] = []
         self._open: OpenStep | None = None
 
+    @property
+    def opened(self) -> OpenStep | None:
+        """The step that streams now."""
+        return self._open
+
     def open(self, birth: StepBirth) -> OpenStep:
         """A step begins."""
         self._open = OpenStep(birth)
@@ -134,6 +142,19 @@ class StateContainer:
         self._steps.append(step)
         self._ends.append(end)
         self._open = None
+
+    def refused(self, end: RequestEnd) -> None:
+        """The provider took the request of the open step for nothing."""
+        self._ends.append(end)
+        self._open = None
+
+    def beside(self, end: RequestEnd) -> None:
+        """A request beside the conversation ended."""
+        self._ends.append(end)
+
+    def digested(self, digests: Mapping[str, str]) -> None:
+        """What may stand in place of results once they are old, by call id."""
+        self._steps = [with_digests(step, digests) for step in self._steps]
 
     def cut_off(self, reason: StopReason, cost: Callable[[Usage], float]) -> None:
         """The run ended here: a step that is still open is kept as far as it came."""
@@ -147,6 +168,7 @@ class StateContainer:
                 cost(opened.usage),
                 opened.provider_request_id,
                 opened.error,
+                opened.dropped_thinking,
             )
         )
         step = build_step(opened, opened.parts(), self._counter)
@@ -165,6 +187,14 @@ class StateContainer:
         return tuple(self._ends)
 
 
+def with_digests(step: Step, digests: Mapping[str, str]) -> Step:
+    """The step with the digests of its results."""
+    if digests.keys().isdisjoint(result.call_id for result in step.results):
+        return step
+    results = tuple(replace(r, digest=digests.get(r.call_id, r.digest)) for r in step.results)
+    return replace(step, results=results)
+
+
 def build_step(opened: OpenStep, parts: tuple[AnswerPart, ...], counter: TokenCounter) -> Step:
     """The canonical step of what streamed; results in call order."""
     calls = [part for part in parts if isinstance(part, ToolCall)]
@@ -176,15 +206,22 @@ def build_step(opened: OpenStep, parts: tuple[AnswerPart, ...], counter: TokenCo
         parts=parts,
         stop_reason=opened.stop_reason or StopReason.INTERRUPTED,
         made_after=birth.made_after,
-        tokens=sum(_count(part, counter) for part in parts) + sum(counter.count(r.content) for r in results),
+        tokens=sum(_count(part, counter) for part in parts) + sum(_result_count(r, counter) for r in results),
         reminder=birth.reminder,
         results=results,
     )
 
 
+def _result_count(result: ToolResult, counter: TokenCounter) -> int:
+    """A result, and the queries that its call shows because of it."""
+    return counter.count(result.content) + sum(counter.count(query) + 3 for query in result.queries)
+
+
 def _count(part: AnswerPart, counter: TokenCounter) -> int:
     match part:
-        case Text(text) | Reasoning(text):
+        case Text(text):
             return counter.count(text)
+        case Reasoning(text, _, redacted):
+            return counter.count(text) + len(redacted or "") // 4
         case ToolCall(_, name, arguments):
             return counter.count(name) + counter.count(arguments)

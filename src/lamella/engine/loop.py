@@ -7,12 +7,14 @@ from dataclasses import dataclass, field, replace
 
 from lamella.cache.ledger import Ledger
 from lamella.cache.plan import MarkerPolicy, note_billed, note_written
+from lamella.context.choices import Known
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
-from lamella.core.agents import Agent, Project
+from lamella.context.render import pruned_steps
+from lamella.core.agents import Agent, Project, Summary
 from lamella.core.clock import Clock
-from lamella.core.decisions import Decision
-from lamella.core.errors import LamellaError
+from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.errors import ContextLengthExceeded, LamellaError, ProviderContextOverflow
 from lamella.core.ids import Ids
 from lamella.core.messages import Attachment, Step, StopReason, ToolCall, ToolResult, Turn
 from lamella.core.packets import (
@@ -24,24 +26,31 @@ from lamella.core.packets import (
 )
 from lamella.core.ports import ChatModel, Store
 from lamella.core.prompt import Sampling
-from lamella.core.records import Caller, Conversation, NewRequest, RequestEnd
+from lamella.core.records import Caller, Conversation, ConversationChange, NewRequest, RequestEnd
 from lamella.core.tokens import TokenCounter
 from lamella.engine.citations import CitationWatch
 from lamella.engine.container import OpenStep, StateContainer, StepBirth, build_step
+from lamella.engine.digests import DigestAsking, digestible, digests_of
 from lamella.engine.emitter import Emitter
-from lamella.engine.reminders import merged, of_agent, searched
-from lamella.engine.request import Identity, Line, Prepared, new_request, next_line, prepare
+from lamella.engine.reminders import ReminderView, merged, searched
+from lamella.engine.request import Identity, Line, Prepared, new_request, next_line, prepare, tool_choice_is_free
 from lamella.engine.step import ShownBlocks, run_step
 from lamella.engine.surroundings import NoSurroundings, SurroundingsSource
 from lamella.tools.runner import ToolRunner
 from lamella.tools.tool import Registry, ToolScope
+
+MOST_FACTOR = 8.0
+"""What a provider may count for a local token: a refusal that would mean more has another reason than the window."""
 
 LIMIT_REACHED = "The limit of steps for this turn is reached; this call did not run."
 
 
 @dataclass(frozen=True, slots=True)
 class TurnInput:
-    """One turn, frozen: everything that a run needs to know (hop 4)."""
+    """One turn, frozen: everything that a run needs to know (hop 4).
+
+    `decisions` are all that are known; `begun` are those of them that this turn brought, stored with its first request.
+    """
 
     caller: Caller
     conversation: Conversation
@@ -53,6 +62,8 @@ class TurnInput:
     reminders: tuple[str, ...] = ()
     agent: Agent | None = None
     project: Project | None = None
+    summaries: tuple[Summary, ...] = ()
+    begun: tuple[Decision, ...] = ()
 
     @property
     def attachments(self) -> tuple[Attachment, ...]:
@@ -76,8 +87,8 @@ class RunInput:
     sampling: Sampling
     calibration: float
     step_limit: int
-    headers: Callable[[int], Mapping[str, str]]
-    """Extra headers for the request of a step; a replay tells the simulator time and script by them."""
+    headers: Callable[[str, int], Mapping[str, str]]
+    """Extra headers for a request, by purpose and number; a replay tells the simulator time and script by them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +102,26 @@ class Services:
     registry: Registry
     ledger: Ledger
     surroundings: SurroundingsSource = field(default_factory=NoSurroundings)
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """One step before it is asked: its number, its reminder, and whether it is the last that is permitted."""
+
+    index: int
+    reminder: str
+    sampling: Sampling
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One inference that came to its end; `places` are the shown blocks of the provider's blocks."""
+
+    prepared: Prepared
+    stored: NewRequest
+    opened: OpenStep
+    places: Mapping[int, int]
 
 
 class Loop:
@@ -112,7 +143,9 @@ class Loop:
         self._container = container
         self._shown = ShownBlocks()
         self._steps: tuple[Step, ...] = ()
-        self._decisions = turn.decisions
+        self.decisions = turn.decisions
+        self.calibration = run.calibration
+        self._unstored = turn.begun
         self._citations = CitationWatch(turn.attachments)
         self.line = line
 
@@ -124,45 +157,104 @@ class Loop:
             step = await self._step(index, last=last, forced=index == limit)
             self._steps += (step,)
             if not step.calls:
+                await self._digest()
                 return step.stop_reason
         return StopReason.END_TURN
 
+    async def _digest(self) -> None:
+        """What may stand in place of results once they are old, where their tools ask for it (SPEC O9).
+
+        A result that gave way within the turn keeps the stub that it was sent with.
+        """
+        turns = (replace(self._turn.turn, steps=self._steps),)
+        stubs = pruned_steps(turns, Known(self._run.model.facts.name, self.decisions).boundary(turns))
+        whole = [step for step in self._steps if step.id not in stubs]
+        wanted = digestible(whole, self._turn.conversation.tools)
+        if wanted:
+            asking = DigestAsking(self._turn, self._run, self._services, self._container)
+            self._container.digested(await digests_of(wanted, asking))
+
     async def _step(self, index: int, *, last: bool, forced: bool) -> Step:
-        configured = (*of_agent(self._turn.agent, self._turn.layout), *self._turn.reminders)
-        reminder = merged(self._steps, self._services.registry, last_step=last, configured=configured)
-        sampling = replace(self._run.sampling, tool_choice="none") if forced else self._run.sampling
-        prepared, stored = await self._prepare(index, reminder, sampling)
+        turn, run = self._turn, self._run
+        view = ReminderView(self._steps, self._services.registry, turn.agent, turn.layout, turn.reminders, last)
+        forbids = forced or (last and tool_choice_is_free(run.model, run.sampling))
+        sampling = replace(run.sampling, tool_choice="none") if forbids else run.sampling
+        asked = await self._ask(Asking(index, merged(view), sampling, last))
+        self._bill(asked)
+        return await self._finish(asked.opened, asked.places, refuse_calls=last)
+
+    async def _ask(self, asking: Asking) -> Asked:
+        """One inference. A window that the provider finds too large is made anew, once, by what it counts (law 7)."""
+        try:
+            return await self._try(asking)
+        except ProviderContextOverflow as error:
+            opened, local = self._container.opened, self.line.assembled.report.local if self.line else 0
+            if opened is None or self._factor(local) > MOST_FACTOR:
+                raise
+            self._container.refused(RequestEnd(opened.birth.request_id, opened.usage, 0.0, error=error.as_dict()))
+            self._recalibrate(local)
+            refusal = error
+        try:
+            return await self._try(asking)
+        except ContextLengthExceeded:
+            await self._keep_learnt()
+            raise refusal from None  # nothing could give way: what the provider said is the better reason
+
+    async def _keep_learnt(self) -> None:
+        """Store what was decided without a request to store it with: the next turn begins with it."""
+        now = self._services.clock.now()
+        change = ConversationChange(decisions=self._unstored)
+        await self._services.store.change_conversation(self._turn.caller, self._turn.conversation.id, change, now)
+        self._unstored = ()
+
+    def _factor(self, local: int) -> float:
+        """What the provider counts for a local token, at least, if it finds a window of so many too large."""
+        return max(self.calibration * 1.1, self._run.budget / max(local, 1) * 1.05)
+
+    def _recalibrate(self, local: int) -> None:
+        """The provider counts more for a local token than was thought: at least as much as fills the window."""
+        facts, factor = self._run.model.facts, self._factor(local)
+        why = f"{facts.name} refused a request of {local} local tokens as too large"
+        numbers = {"local": local, "before": self.calibration}
+        learnt = Decision(DecisionKind.CALIBRATION, facts.name, f"{factor:.4f}", "engine", why, numbers)
+        self.calibration = factor
+        self.decisions += (learnt,)
+        self._unstored += (learnt,)
+        self._emitter.emit(ContextDegraded(subject=facts.name, why=f"{why}; it is made smaller and sent again"))
+
+    async def _try(self, asking: Asking) -> Asked:
+        prepared, stored = await self._prepare(asking)
         opened = self._container.open(
             StepBirth(
                 id=self._services.ids.new("step"),
                 request_id=stored.record.id,
                 model=self._run.model.facts.name,
                 made_after=prepared.assembled.report.durable,
-                reminder=reminder,
+                reminder=asking.reminder,
                 taken=self._turn.call_ids | {call.id for step in self._steps for call in step.calls},
             )
         )
-        places = await self._infer(index, prepared, opened)
-        self._bill(prepared, opened, stored)
-        return await self._finish(opened, places, refuse_calls=last)
+        return Asked(prepared, stored, opened, await self._infer(asking.index, prepared, opened))
 
-    async def _prepare(self, index: int, reminder: str, sampling: Sampling) -> tuple[Prepared, NewRequest]:
+    async def _prepare(self, asking: Asking) -> tuple[Prepared, NewRequest]:
         """Hop 7: the window, its markers, and its row, stored before anything is sent."""
         turn, run = self._turn, self._run
         context = ContextInput(
             model=run.model.facts,
             budget=run.budget,
-            sampling=sampling,
+            sampling=asking.sampling,
             system=turn.conversation.system_prompt,
             tools=turn.conversation.tools,
             history=turn.history,
             turn=replace(turn.turn, steps=self._steps),
-            reminder=reminder,
-            decisions=self._decisions,
-            calibration=run.calibration,
+            reminder=asking.reminder,
+            decisions=self.decisions,
+            calibration=self.calibration,
             agent=turn.agent,
             project=turn.project,
+            summaries=turn.summaries,
             searched=searched(self._steps, self._services.registry),
+            last_step=asking.last,
         )
         now = self._services.clock.now()
         prepared = prepare(
@@ -172,13 +264,15 @@ class Loop:
             id=self._services.ids.new("req"),
             conversation_id=turn.conversation.id,
             turn_id=turn.turn.id,
-            step=index,
+            step=asking.index,
             purpose="chat",
             at=now,
         )
         stored = new_request(prepared, identity, turn.policy, self.line)
+        stored = replace(stored, decisions=(*self._unstored, *stored.decisions))
         await self._services.store.record_request(turn.caller, stored)
-        self._decisions += prepared.assembled.decisions
+        self._unstored = ()
+        self.decisions += prepared.assembled.decisions
         self.line = next_line(prepared, stored, self.line)
         self._announce(prepared, stored)
         return prepared, stored
@@ -201,7 +295,7 @@ class Loop:
         )
 
     async def _infer(self, index: int, prepared: Prepared, opened: OpenStep) -> dict[int, int]:
-        stream = self._run.model.stream(prepared.request, dict(self._run.headers(index)))
+        stream = self._run.model.stream(prepared.request, dict(self._run.headers("chat", index)))
         try:
             return await run_step(
                 stream,
@@ -215,18 +309,22 @@ class Loop:
             opened.error = error.as_dict()
             raise
 
-    def _bill(self, prepared: Prepared, opened: OpenStep, stored: NewRequest) -> None:
-        note_billed(prepared.plan, opened.usage, self._services.ledger, prepared.facts)
+    def _bill(self, asked: Asked) -> None:
+        usage, dropped = asked.opened.usage, asked.opened.dropped_thinking
+        if dropped:
+            why = f"the provider left out {dropped} block{'s' if dropped > 1 else ''} of earlier thinking"
+            self._emitter.emit(ContextDegraded(subject="thinking", why=f"{why}: what stood before changed"))
+        note_billed(asked.prepared.plan, usage, self._services.ledger, asked.prepared.facts)
         self._emitter.emit(
             UsagePacket(
-                request_id=stored.record.id,
-                usage=UsageBody.of(opened.usage),
-                cost=self._run.model.facts.cost(opened.usage),
+                request_id=asked.stored.record.id,
+                usage=UsageBody.of(usage),
+                cost=self._run.model.facts.cost(usage),
                 budget=self._run.budget,
             )
         )
 
-    async def _finish(self, opened: OpenStep, places: dict[int, int], *, refuse_calls: bool) -> Step:
+    async def _finish(self, opened: OpenStep, places: Mapping[int, int], *, refuse_calls: bool) -> Step:
         """Hop 9: run the calls, if any, and close the step."""
         parts = opened.parts()
         calls = [part for part in parts if isinstance(part, ToolCall)]
@@ -239,6 +337,7 @@ class Loop:
             opened.usage,
             self._run.model.facts.cost(opened.usage),
             opened.provider_request_id,
+            dropped_thinking=opened.dropped_thinking,
         )
         self._container.close(step, end)
         return step
@@ -263,4 +362,5 @@ class Loop:
                 done(ToolResult(call.id, call.name, LIMIT_REACHED, is_error=True))
             return
         scope = ToolScope(self._turn.caller, self._turn.conversation.id, self._turn.attachments)
-        await ToolRunner(self._services.registry).run(calls, scope, opened.malformed, done)
+        registry = self._services.registry.only(self._turn.conversation.tools)
+        await ToolRunner(registry).run(calls, scope, opened.malformed, done)

@@ -1,8 +1,9 @@
-"""The reminders of a step, merged into one message in a fixed order (SPEC O8)."""
+"""The reminders of a step: a registry, merged into one message in the order of the registry (SPEC O8)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from lamella.context.layout import Layout
 from lamella.core.agents import Agent
@@ -18,25 +19,62 @@ REASSERTION = "The instructions for “{name}” at the beginning of this conver
 LAST_STEP = "This is the last step of this turn: answer now with what you have. No tool can be called any more."
 
 
+@dataclass(frozen=True, slots=True)
+class ReminderView:
+    """What a reminder may depend on. `steps` are those of the running turn, `configured` the deployment's texts."""
+
+    steps: Sequence[Step]
+    registry: Registry
+    agent: Agent | None
+    layout: Layout
+    configured: Sequence[str]
+    last_step: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reminder:
+    """Something that a model is reminded of at the end of the window; "" when there is no reason to."""
+
+    name: str
+    text: Callable[[ReminderView], str]
+
+
 def searched(steps: Sequence[Step], registry: Registry) -> bool:
     """Whether a search-like tool was called in these steps."""
     return any(registry.is_search(call.name) for step in steps for call in step.calls)
 
 
-def of_agent(agent: Agent | None, layout: Layout) -> tuple[str, ...]:
-    """What an agent adds: its own reminder, and a short re-assertion where its prompt stands far from the end."""
+def _citation(view: ReminderView) -> str:
+    """From the first search-like call to the end of the turn."""
+    return CITATION if searched(view.steps, view.registry) else ""
+
+
+def _last_step(view: ReminderView) -> str:
+    return LAST_STEP if view.last_step else ""
+
+
+def _agent(view: ReminderView) -> str:
+    """The agent's own reminder, behind a short re-assertion where its prompt stands far from the end."""
+    agent = view.agent
     if agent is None:
-        return ()
-    far = layout.is_fixed(Kind.AGENT) or agent.replaces_system
-    texts = (REASSERTION.format(name=agent.name) if far else "", agent.reminder)
-    return tuple(text for text in texts if text)
+        return ""
+    far = view.layout.is_fixed(Kind.AGENT) or agent.replaces_system
+    return "\n\n".join(text for text in (REASSERTION.format(name=agent.name) if far else "", agent.reminder) if text)
 
 
-def merged(steps: Sequence[Step], registry: Registry, *, last_step: bool, configured: Sequence[str] = ()) -> str:
-    """The text of this step's reminder, or "": citation from the first search-like call on, last step, configured."""
-    texts = []
-    if searched(steps, registry):
-        texts.append(CITATION)
-    if last_step:
-        texts.append(LAST_STEP)
-    return "\n\n".join([*texts, *configured])
+def _configured(view: ReminderView) -> str:
+    return "\n\n".join(text for text in view.configured if text)
+
+
+REMINDERS: tuple[Reminder, ...] = (
+    Reminder("citation", _citation),
+    Reminder("last step", _last_step),
+    Reminder("agent", _agent),
+    Reminder("configured", _configured),
+)
+"""In the order in which they are merged."""
+
+
+def merged(view: ReminderView, reminders: Sequence[Reminder] = REMINDERS) -> str:
+    """The text of this step's reminder, or ""."""
+    return "\n\n".join(text for text in (reminder.text(view) for reminder in reminders) if text)

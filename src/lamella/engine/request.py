@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 
@@ -13,8 +13,22 @@ from lamella.cache.plan import Facts, MarkerPolicy, Plan, plan
 from lamella.context.assemble import Assembled, assemble, letters
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
+from lamella.context.segments import MESSAGE_TOKENS, content_digest, system_segment
+from lamella.core.counting import count_tokens
+from lamella.core.messages import Text
 from lamella.core.ports import ChatModel
-from lamella.core.prompt import Segment, WireBlock, Wired, WireRequest
+from lamella.core.prompt import (
+    Kind,
+    Lifetime,
+    Prompt,
+    PromptMessage,
+    Sampling,
+    Segment,
+    WireBlock,
+    Wired,
+    WireRequest,
+    Zone,
+)
 from lamella.core.records import NewRequest, RequestRecord, StoredBlock, StoredMarker, StoredSegment
 
 
@@ -87,6 +101,11 @@ def prepare(
     return Prepared(assembled, wired, planned, facts, request)
 
 
+def tool_choice_is_free(model: ChatModel, sampling: Sampling) -> bool:
+    """Whether a request may forbid calls without losing what is cached (SPEC O11)."""
+    return model.salts(sampling) == model.salts(replace(sampling, tool_choice="none"))
+
+
 def new_request(prepared: Prepared, identity: Identity, policy: MarkerPolicy, line: Line | None) -> NewRequest:
     """The row of a prepared request, stored as its difference to the one before on its line."""
     stored = _stored_segments(prepared.wired, line)
@@ -105,11 +124,10 @@ def new_request(prepared: Prepared, identity: Identity, policy: MarkerPolicy, li
         head=prepared.request.head,
         letters=letters(prepared.wired.segments),
         segments=stored,
-        zones=tuple(
-            (zone.value, sum(1 for _ in run)) for zone, run in groupby(s.zone for s in prepared.wired.segments)
-        ),
+        zones=_zones(prepared.wired.segments),
         markers=tuple(StoredMarker(m.index, m.ttl.value, m.why) for m in prepared.plan.markers),
         notes=tuple((note.segment, note.text) for note in prepared.assembled.report.notes),
+        absent=tuple((absence.kind.value, absence.why) for absence in prepared.assembled.report.absent),
         protocol=prepared.facts.model.provider,
         local_tokens=prepared.assembled.report.local,
         estimate=prepared.assembled.report.estimate,
@@ -171,3 +189,60 @@ def _shared(mine: tuple[StoredSegment, ...], theirs: tuple[StoredSegment, ...]) 
 
 def _blocks(blocks: Iterable[WireBlock]) -> tuple[StoredBlock, ...]:
     return tuple(StoredBlock(block.digest, block.level, block.role, block.data) for block in blocks)
+
+
+def side_prompt(model: str, system: str, text: str, sampling: Sampling) -> Prompt:
+    """The window of a request beside the conversation: a system prompt and one message."""
+    messages = (PromptMessage("user", (Text(text),)),)
+    asked = Segment(
+        id="material",
+        kind=Kind.USER,
+        zone=Zone.TURN,
+        lifetime=Lifetime.STEP,
+        source="material",
+        owner="engine",
+        label="What it is about",
+        letters="U",
+        tokens=count_tokens(text) + MESSAGE_TOKENS,
+        digest=content_digest(messages),
+        messages=messages,
+    )
+    return Prompt(model, (system_segment(system), asked), sampling)
+
+
+def side_request(
+    model: ChatModel, prompt: Prompt, identity: Identity, layout: Layout, budget: int, calibration: float
+) -> tuple[WireRequest, NewRequest]:
+    """A request beside the conversation and its row: stored whole, without markers."""
+    wired = model.wire(prompt)
+    request = model.request(prompt, wired.blocks, ())
+    local = sum(segment.tokens for segment in prompt.segments)
+    record = RequestRecord(
+        id=identity.id,
+        conversation_id=identity.conversation_id,
+        turn_id=identity.turn_id,
+        step=identity.step,
+        purpose=identity.purpose,
+        model=prompt.model,
+        layout=layout.name,
+        marker_policy=MarkerPolicy.OFF.value,
+        at=identity.at,
+        head=request.head,
+        letters=letters(prompt.segments),
+        segments=_stored_segments(wired, None),
+        zones=_zones(prompt.segments),
+        markers=(),
+        notes=(),
+        protocol=model.facts.provider,
+        local_tokens=local,
+        estimate=int(local * calibration),
+        budget=budget,
+        predicted_read=0,
+        predicted_written=0,
+        predicted_hit=None,
+    )
+    return request, NewRequest(record=record, base=None, shared=0, blocks=_blocks(wired.blocks))
+
+
+def _zones(segments: tuple[Segment, ...]) -> tuple[tuple[str, int], ...]:
+    return tuple((zone.value, sum(1 for _ in run)) for zone, run in groupby(segment.zone for segment in segments))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from lamella.core.decisions import Decision
 from lamella.core.errors import LamellaError
 from lamella.core.messages import StopReason
 from lamella.core.packets import ErrorPacket, Packet, RunFinished, RunStarted
@@ -21,12 +22,14 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class Run:
-    """One model's part of a turn: what it was given, what it produced, and how it ended."""
+    """One model's part of a turn: what it was given, what it produced and decided, and how it ended."""
 
     id: str
     input: RunInput
     container: StateContainer
     line: Line | None
+    decisions: tuple[Decision, ...] = ()
+    calibration: float = 0.0
     error: LamellaError | None = None
     finished: bool = False
 
@@ -53,7 +56,7 @@ async def _one(turn: TurnInput, run: Run, services: Services, emitter: Emitter) 
         run.finished = True
         emitter.emit(RunFinished(run_id=run.id, status=stop_reason.value))
     finally:
-        run.line = loop.line
+        run.line, run.decisions, run.calibration = loop.line, loop.decisions, loop.calibration
     if run.error is not None:
         run.container.cut_off(StopReason.ERROR, facts.cost)
         emitter.emit(ErrorPacket(error=run.error.as_dict()))

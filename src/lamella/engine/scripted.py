@@ -15,7 +15,7 @@ from lamella.core.messages import StopReason, ToolCall
 from lamella.core.models import Markers, ModelFacts, Price
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
-from lamella.engine.turn import OpenModel
+from lamella.engine.opening import OpenModel
 from lamella.llm.anthropic_wire import blocks_of, body_of
 from lamella.llm.wiring import wire_segments
 

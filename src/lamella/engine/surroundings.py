@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
-from lamella.core.agents import Agent, Project
-from lamella.core.records import Caller, Conversation
+from lamella.core.records import Caller, Conversation, Surroundings
 
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a conversation is surrounded by when a turn begins."""
-
-    agent: Agent | None = None
-    project: Project | None = None
+__all__ = ["NoSurroundings", "Surroundings", "SurroundingsSource"]
 
 
 class SurroundingsSource(Protocol):
     """Where agent and project of a conversation come from (`app`)."""
 
-    async def of(self, caller: Caller, conversation: Conversation) -> Surroundings:
-        """What surrounds the conversation now."""
+    async def of(self, caller: Caller, conversation: Conversation, *, keep: bool = True) -> Surroundings:
+        """What surrounds the conversation now; without `keep`, as a look ahead that changes nothing.
+
+        Raises `NotFound` for an agent that is gone.
+        """
         ...
 
 
 class NoSurroundings:
     """A deployment without agents and projects."""
 
-    async def of(self, caller: Caller, conversation: Conversation) -> Surroundings:
+    async def of(self, caller: Caller, conversation: Conversation, *, keep: bool = True) -> Surroundings:
         """Nothing."""
         return Surroundings()

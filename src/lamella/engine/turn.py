@@ -3,37 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from itertools import count
-from typing import Literal, Protocol
+from typing import Literal
 
 import structlog
 
-from lamella.cache.plan import policy_named
 from lamella.context.assemble import assemble
-from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
 from lamella.context.layouts import LAYOUTS
-from lamella.core.errors import InvalidRequest, StoreFailed
-from lamella.core.messages import StopReason, Turn, TurnStatus, UserMessage
-from lamella.core.models import ModelFacts
+from lamella.core.decisions import Decision
+from lamella.core.errors import StoreFailed
+from lamella.core.messages import Attachment, StopReason, Turn, TurnStatus
 from lamella.core.packets import ErrorPacket, Packet, TurnFinished, TurnStarted, TurnStopped, UsageBody
-from lamella.core.ports import ChatModel, StreamBus
-from lamella.core.prompt import Sampling
-from lamella.core.records import Caller, LastBill, NewTurn, TurnEnd
+from lamella.core.ports import StreamBus
+from lamella.core.records import Caller, Conversation, NewTurn, TurnEnd
 from lamella.core.tokens import Usage
 from lamella.engine.container import StateContainer
 from lamella.engine.journal import Journal
-from lamella.engine.loop import RunInput, Services, TurnInput
-from lamella.engine.request import Line
+from lamella.engine.loop import Services, TurnInput
+from lamella.engine.opening import EngineSettings, ModelSource, Openings, first_context
+from lamella.engine.preview import Preview, preview
 from lamella.engine.runs import Run, run_models
 
 log = structlog.get_logger()
-
-LINES_KEPT = 64
-"""How many conversations' last windows stay in memory, to make the next one quicker."""
 
 SAVE_ATTEMPTS = 2
 """How often saving a turn is tried again before its followers are told."""
@@ -45,52 +39,6 @@ StopCause = Literal["user_cancelled", "interrupted"]
 
 
 @dataclass(frozen=True, slots=True)
-class OpenModel:
-    """A model that can be asked, and the account whose cache it shares."""
-
-    model: ChatModel
-    account: str
-
-
-class ModelSource(Protocol):
-    """Where models come from (`app`)."""
-
-    async def open(self, name: str) -> OpenModel:
-        """The model of this name; raises `InvalidRequest` when none is configured that serves it."""
-        ...
-
-
-RequestHeaders = Callable[[str, int], Mapping[str, str]]
-"""Headers for the request of a turn's step, by the turn's id and the step's number."""
-
-
-def no_headers(turn_id: str, step: int) -> Mapping[str, str]:
-    """No header of our own."""
-    return {}
-
-
-@dataclass(frozen=True, slots=True)
-class EngineSettings:
-    """What a deployment sets. Sizes in tokens; None: what the model allows."""
-
-    context_budget: int | None = None
-    max_output: int = 16_000
-    thinking_effort: str | None = None
-    step_limit: int = 12
-    reminders: tuple[str, ...] = ()
-    headers: RequestHeaders = no_headers
-
-    def output(self, facts: ModelFacts) -> int:
-        """The most tokens that one answer may have."""
-        return min(self.max_output, facts.max_output)
-
-    def budget(self, facts: ModelFacts) -> int:
-        """The most tokens that a prompt may have: the window less the reserved output, or the setting if lower."""
-        free = facts.window - self.output(facts)
-        return min(self.context_budget, free) if self.context_budget else free
-
-
-@dataclass(frozen=True, slots=True)
 class Begun:
     """A turn whose user message is stored and whose run has not started."""
 
@@ -98,59 +46,56 @@ class Begun:
     runs: tuple[Run, ...]
 
 
-def layout_named(name: str) -> Layout:
-    """The layout of this name; raises `InvalidRequest` with the names there are."""
-    layout = LAYOUTS.get(name)
-    if layout is None:
-        raise InvalidRequest(
-            f"There is no layout “{name}”.", hint="Choose one of " + ", ".join(LAYOUTS) + ".", param="layout"
-        )
-    return layout
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A turn that was saved. `turns` are those of its window, the last one whole; `decisions` all that is known.
+
+    `input` is what its last answered request was billed as input, in tokens of the provider; 0 when none was.
+    """
+
+    caller: Caller
+    conversation: Conversation
+    model: str
+    turns: tuple[Turn, ...]
+    decisions: tuple[Decision, ...]
+    input: int
+    budget: int
+    calibration: float
 
 
 class TurnEngine:
     """Runs turns; knows nothing of mailboxes, queues and clients."""
 
     def __init__(
-        self, services: Services, models: ModelSource, journal: Journal, bus: StreamBus, settings: EngineSettings
+        self,
+        services: Services,
+        models: ModelSource,
+        journal: Journal,
+        bus: StreamBus,
+        settings: EngineSettings,
+        layouts: Mapping[str, Layout] = LAYOUTS,
     ) -> None:
+        self.openings = Openings(services, models, settings, layouts)
         self._services = services
-        self._models = models
         self._journal = journal
         self._bus = bus
         self._settings = settings
-        self._lines: OrderedDict[tuple[str, str, str], Line] = OrderedDict()
         self._interrupted = asyncio.Event()
 
-    async def begin(self, caller: Caller, new: NewTurn) -> Begun:
+    async def begin(self, caller: Caller, new: NewTurn, *, can_compact: bool = False) -> Begun:
         """Hop 4: check that the message can be answered, store it, and freeze the turn.
 
-        Raises a `CallerError` when it can't; then nothing is stored.
+        Raises a `CallerError` when it can't, with `can_compact` `NeedsCompaction` where a compaction would help; then
+        nothing is stored.
         """
-        opened = await self._models.open(new.model)
-        found = await self._services.store.beginning(caller, new.conversation_id, opened.model.facts.name)
-        conversation = found.conversation
-        layout, policy = layout_named(conversation.layout), policy_named(conversation.marker_policy)
-        decisions = tuple(s.decision for s in found.decisions)
-        around = await self._services.surroundings.of(caller, conversation)
-        run_input = self._run_input(opened, found.last_bill, new.id)
-        line = self._lines.get((conversation.id, opened.account, opened.model.facts.name))
-        user = UserMessage(new.user_message_id, new.text, new.sent_at, new.timezone, new.tokens, dynamic=new.dynamic)
-        context = ContextInput(
-            model=opened.model.facts,
-            budget=run_input.budget,
-            sampling=run_input.sampling,
-            system=conversation.system_prompt,
-            tools=conversation.tools,
-            history=found.path,
-            turn=Turn(new.id, user),
-            decisions=decisions,
-            calibration=run_input.calibration,
-            agent=around.agent,
-            project=around.project,
-        )
-        # A message that can't be sent is refused before it is stored; its files are listed where they do not fit.
-        assemble(context, layout, line.assembled if line else None)
+        opening = await self.openings.open(caller, new.conversation_id, new.model, new.choices, new.id)
+        setting, line = opening.setting, opening.line
+        # A message that can't be sent is refused before it is stored; its files are listed where they do not fit,
+        # its pictures can't be.
+        pictures = await self._pictures(caller, new, setting.around.next_document)
+        turn, registry = Turn(new.id, new.message(pictures)), self._services.registry
+        context = first_context(opening, turn, registry, self._settings.reminders)
+        assemble(replace(context, can_compact=can_compact), setting.layout, line.assembled if line else None)
         self._journal.open(caller.user_id, new.id)
         try:
             turn = await self._services.store.begin_turn(caller, new, self._services.clock.now())
@@ -159,41 +104,39 @@ class TurnEngine:
             raise
         turn_input = TurnInput(
             caller=caller,
-            conversation=conversation,
-            history=found.path,
+            conversation=setting.conversation,
+            history=opening.found.path,
             turn=turn,
-            decisions=decisions,
-            layout=layout,
-            policy=policy,
+            decisions=opening.decisions,
+            layout=setting.layout,
+            policy=setting.policy,
             reminders=self._settings.reminders,
-            agent=around.agent,
-            project=around.project,
+            agent=setting.around.agent,
+            project=setting.around.project,
+            summaries=opening.found.summaries,
+            begun=opening.begun,
         )
-        run = Run(new.run_id, run_input, StateContainer(self._services.counter), line)
+        run = Run(new.run_id, opening.run, StateContainer(self._services.counter), line)
         return Begun(turn_input, (run,))
 
-    def _run_input(self, opened: OpenModel, last: LastBill | None, turn_id: str) -> RunInput:
-        facts = opened.model.facts
-        calibration = facts.token_factor
-        if last is not None and last.local_tokens:
-            calibration = min(max(last.usage.input / last.local_tokens, 0.5), 4.0)
-        return RunInput(
-            model=opened.model,
-            account=opened.account,
-            budget=self._settings.budget(facts),
-            sampling=Sampling(self._settings.output(facts), self._settings.thinking_effort),
-            calibration=calibration,
-            step_limit=self._settings.step_limit,
-            headers=lambda step: self._settings.headers(turn_id, step),
-        )
+    async def _pictures(self, caller: Caller, new: NewTurn, first: int) -> tuple[Attachment, ...]:
+        if not new.file_ids:
+            return ()
+        files = await self._services.store.attachments(caller, new.file_ids, first)
+        return tuple(file for file in files if file.image is not None)
 
-    async def run(self, begun: Begun) -> None:
+    async def preview(self, caller: Caller, new: NewTurn) -> Preview:
+        """The first request that this message would make; nothing is stored and nothing is sent."""
+        return await preview(caller, new, self.openings, self._services, self._settings.reminders)
+
+    async def run(self, begun: Begun) -> Finished:
         """Hops 5 to 11. Ends when the turn is saved; a turn whose task is cancelled is left to the next recovery."""
         self._emit(begun.input, _started(begun.input))
         try:
-            await self._finish(begun, await self._until_ended(begun))
+            status = await self._finish(begun, await self._until_ended(begun))
         finally:
             self._bus.close(begun.input.turn.id)
+        return _finished(begun, status)
 
     def interrupt(self) -> None:
         """The process is ending: every turn ends as interrupted, saved as far as it came."""
@@ -218,13 +161,13 @@ class TurnEngine:
                 task.cancel()
             await asyncio.gather(work, stop, interrupt, return_exceptions=True)
 
-    async def _finish(self, begun: Begun, cause: StopCause | None) -> None:
+    async def _finish(self, begun: Begun, cause: StopCause | None) -> TurnStatus:
         """Hop 11: what the containers hold, in one transaction; then the last packets."""
         turn = begun.input
         run = begun.runs[0]
         cut = StopReason.USER_CANCELLED if cause == "user_cancelled" else StopReason.INTERRUPTED
         run.container.cut_off(cut, run.input.model.facts.cost)
-        self._keep_line(turn, run)
+        self.openings.keep_line(turn.conversation.id, run.input, run.line)
         end = TurnEnd(
             turn_id=turn.turn.id,
             status=_status(run, cause),
@@ -240,6 +183,7 @@ class TurnEngine:
         total = sum(e.cost for e in end.requests)
         self._emit(turn, TurnFinished(status=end.status.value, usage=UsageBody.of(usage), cost=total))
         await self._journal.close_turn(turn.turn.id)
+        return end.status
 
     async def _save(self, turn: TurnInput, end: TurnEnd) -> None:
         """Store the end. Until the store takes it the turn goes on running, and whoever follows it is told why."""
@@ -254,21 +198,24 @@ class TurnEngine:
                     self._emit(turn, ErrorPacket(error=_unsaved(error).as_dict()))
             await self._services.clock.sleep(min(0.1 * 3**attempt, SAVE_PAUSE))
 
-    def _keep_line(self, turn: TurnInput, run: Run) -> None:
-        if run.line is not None:
-            key = (turn.conversation.id, run.input.account, run.input.model.facts.name)
-            self._lines[key] = run.line
-            self._lines.move_to_end(key)
-            while len(self._lines) > LINES_KEPT:
-                self._lines.popitem(last=False)
-
-    def forget(self, conversation_id: str) -> None:
-        """Drop what is kept of a deleted conversation."""
-        for key in [key for key in self._lines if key[0] == conversation_id]:
-            del self._lines[key]
-
     def _emit(self, turn: TurnInput, packet: Packet) -> None:
         self._journal.append(turn.turn.id, packet)
+
+
+def _finished(begun: Begun, status: TurnStatus) -> Finished:
+    turn, run = begun.input, begun.runs[0]
+    whole = replace(turn.turn, steps=run.container.steps, status=status)
+    billed = [end.usage.input for end in run.container.ends if end.error is None and end.usage.input]
+    return Finished(
+        caller=turn.caller,
+        conversation=turn.conversation,
+        model=run.input.model.facts.name,
+        turns=(*turn.history, whole),
+        decisions=run.decisions or turn.decisions,
+        input=max(billed, default=0),
+        budget=run.input.budget,
+        calibration=run.calibration or run.input.calibration,
+    )
 
 
 def _status(run: Run, cause: StopCause | None) -> TurnStatus:

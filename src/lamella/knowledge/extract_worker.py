@@ -1,6 +1,7 @@
 """The child that reads one file: `python -m lamella.knowledge.extract_worker`, a job on stdin, its text on stdout.
 
-Its answer is one line of JSON and then, when the file was readable, as many bytes of UTF-8 text as the line says.
+Its answer is one line of JSON and then, when the file was readable, as many bytes as the line says: of UTF-8 text, or
+of a picture.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from lamella.knowledge.extraction_job import (
     Document,
     ExtractionLimits,
     Job,
+    Picture,
     Unreadable,
     too_many_characters,
 )
-from lamella.knowledge.media_type import HTML, PDF, Sniffed, refusal, sniff
+from lamella.knowledge.media_type import HTML, PDF, PICTURES, Sniffed, refusal, sniff
 from lamella.knowledge.text_content import normalise, one_line
 
 # Normalising only removes characters, but seldom many: text this much over its limit is not worth the work.
@@ -31,10 +33,11 @@ _SLACK = 2
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the child found: a document and its tokens, or why there is none."""
+    """What the child found: a document and its tokens, a picture, or why there is neither."""
 
     media_type: str = UNKNOWN_MEDIA_TYPE
     document: Document | None = None
+    picture: Picture | None = None
     tokens: int = 0
     failure: Unreadable | None = None
 
@@ -57,12 +60,14 @@ def extract(job: Job) -> Outcome:
         media_type = sniffed.media_type
         if unreadable := refusal(media_type):
             raise unreadable
+        if media_type in PICTURES:
+            return Outcome(media_type, picture=_read_picture(data, media_type, job.limits))
         document = _normalised(_read(data, sniffed, job.limits), job.limits)
     except Unreadable as failure:
         return Outcome(media_type, failure=failure)
     # Loaded by name: the tokenizer has to come after the limits, and only for a file that has text.
     tokens: int = importlib.import_module("lamella.knowledge.token_count").count_tokens(document.text)
-    return Outcome(media_type, document, tokens)
+    return Outcome(media_type, document, tokens=tokens)
 
 
 def _read_bytes(path: Path, limits: ExtractionLimits) -> bytes:
@@ -73,6 +78,11 @@ def _read_bytes(path: Path, limits: ExtractionLimits) -> bytes:
     if not data.strip():
         raise Unreadable("empty", "The file is empty. Check that you saved it, and upload it again.")
     return data
+
+
+def _read_picture(data: bytes, media_type: str, limits: ExtractionLimits) -> Picture:
+    picture: Picture = importlib.import_module("lamella.knowledge.picture").read(data, media_type, limits)
+    return picture
 
 
 def _read(data: bytes, sniffed: Sniffed, limits: ExtractionLimits) -> Document:
@@ -112,19 +122,20 @@ def _claim_stdout() -> BinaryIO:
 
 
 def _write(answer: BinaryIO, outcome: Outcome) -> None:
-    document, failure = outcome.document, outcome.failure
-    text = document.text.encode() if document else b""
+    document, picture, failure = outcome.document, outcome.picture, outcome.failure
+    content = document.text.encode() if document else picture.data if picture else b""
     header = {
         "media_type": outcome.media_type,
-        "size": len(text),
+        "size": len(content),
         "tokens": outcome.tokens,
         "pages": document.pages if document else None,
         "title": document.title if document else None,
+        "picture": [picture.media_type, picture.width, picture.height] if picture else None,
         "code": failure.code if failure else None,
         "reason": failure.reason if failure else None,
     }
     answer.write(json.dumps(header).encode() + b"\n")
-    answer.write(text)
+    answer.write(content)
     answer.flush()
 
 

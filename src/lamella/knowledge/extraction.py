@@ -1,4 +1,4 @@
-"""Turns an uploaded file into text in a child process that may fail, hang or be killed without harm to the server."""
+"""Turns an uploaded file into text or a picture, in a child process that may fail or hang without harm to us."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from typing import Literal, Protocol
 import anyio
 import msgspec
 
-from lamella.knowledge.extraction_job import UNKNOWN_MEDIA_TYPE, ExtractionLimits, FailureCode, Job
+from lamella.knowledge.extraction_job import UNKNOWN_MEDIA_TYPE, ExtractionLimits, FailureCode, Job, Picture
 
-__all__ = ["Extraction", "ExtractionLimits", "Extractor", "FailureCode", "ProcessExtractor"]
+__all__ = ["Extraction", "ExtractionLimits", "Extractor", "FailureCode", "Picture", "ProcessExtractor"]
 
 WORKER_MODULE = "lamella.knowledge.extract_worker"
 MAX_HEADER_BYTES = 64 * 1024
@@ -47,8 +47,9 @@ _REASONS: dict[FailureCode, str] = {
 class Extraction:
     """What became of a file.
 
-    `ready`: `text` (a form feed between the pages of a PDF or the slides of a presentation) and its o200k `tokens`.
-    `failed`: `code` for programs and `reason`, a sentence for the person who uploaded the file; the text is empty.
+    `ready`: `text` (a form feed between the pages of a PDF or the slides of a presentation) and its o200k `tokens`, or
+    a `picture` without a text. `failed`: `code` for programs and `reason`, a sentence for the person who uploaded the
+    file; the text is empty.
     """
 
     status: Literal["ready", "failed"]
@@ -59,24 +60,26 @@ class Extraction:
     title: str | None = None
     code: FailureCode | None = None
     reason: str | None = None
+    picture: Picture | None = None
 
 
 class Extractor(Protocol):
-    """Reads the text of uploaded files."""
+    """Reads uploaded files."""
 
     async def extract(self, path: Path, name: str) -> Extraction:
-        """The text of the file at `path`; `name` is what the user calls it and is never used as a path."""
+        """The text or picture in the file at `path`; `name` is what the user calls it and is never used as a path."""
         ...
 
 
 class _Header(msgspec.Struct, frozen=True):
-    """The first line of a child's answer; `size` bytes of text follow."""
+    """The first line of a child's answer; `size` bytes of text, or of the picture, follow."""
 
     media_type: str
     size: int
     tokens: int
     pages: int | None
     title: str | None
+    picture: tuple[str, int, int] | None
     code: FailureCode | None
     reason: str | None
 
@@ -172,13 +175,16 @@ async def _converse(process: Process, job: Job) -> Extraction | None:
         process.stdin.write(job.to_line())
         await process.stdin.drain()
         header = msgspec.json.decode(await process.stdout.readline(), type=_Header)
-        if not 0 <= header.size <= MAX_UTF8_BYTES * job.limits.max_characters:
+        if not 0 <= header.size <= max(MAX_UTF8_BYTES * job.limits.max_characters, job.limits.max_picture_bytes):
             return None
-        text = (await process.stdout.readexactly(header.size)).decode()
+        content = await process.stdout.readexactly(header.size)
+        text = "" if header.picture else content.decode()
     except (OSError, ValueError, EOFError, msgspec.MsgspecError):
         return None
     if header.code is not None:
         return _failed(header.code, header.reason, header.media_type)
+    if header.picture is not None:
+        return Extraction("ready", header.media_type, picture=Picture(*header.picture, content))
     return Extraction("ready", header.media_type, text, header.tokens, header.pages, header.title)
 
 

@@ -28,7 +28,9 @@ class ExtractionLimits:
 
     `memory_bytes` is address space. The Office reader maps 0.3 GB before it reads anything, so less than 0.5 GB
     fails on good files. `max_ratio` compares an archive with what it unpacks to, and only above `ratio_free_bytes`:
-    a small spreadsheet of equal rows is no bomb.
+    a small spreadsheet of equal rows is no bomb. A picture of more than `max_pixels` is not decoded; what is kept of
+    one is scaled down to `max_picture_edge` pixels (Anthropic takes no more once a window holds over 20 pictures) and
+    `max_picture_bytes` (as base64 under 5 MiB, the most that it takes).
     """
 
     max_bytes: int = 50 * MEGABYTE
@@ -40,6 +42,9 @@ class ExtractionLimits:
     max_ratio: int = 100
     ratio_free_bytes: int = 30 * MEGABYTE
     max_members: int = 10_000
+    max_pixels: int = 100_000_000
+    max_picture_edge: int = 2_000
+    max_picture_bytes: int = 3_900_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +75,18 @@ class Document:
     title: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture as models are shown it: PNG, JPEG or WebP, upright, without metadata. Sizes in pixels."""
+
+    media_type: str
+    width: int
+    height: int
+    data: bytes
+
+
 class Unreadable(Exception):
-    """The file cannot be turned into text; `reason` is a sentence for its owner. Never leaves the reading child."""
+    """The file is neither text nor a picture for us; `reason` is a sentence for its owner. Stays in the child."""
 
     def __init__(self, code: FailureCode, reason: str) -> None:
         super().__init__(reason)

@@ -11,9 +11,10 @@ from lamella.core.clock import Clock
 from lamella.core.errors import InvalidRequest, NotFound, PayloadTooLarge, StoreFailed
 from lamella.core.ids import Ids
 from lamella.core.json import digest
+from lamella.core.messages import Image
 from lamella.core.ports import FileStore, Store
 from lamella.core.records import Caller, File
-from lamella.knowledge.extraction import Extractor
+from lamella.knowledge.extraction import Extractor, Picture
 
 MAX_NAME = 255
 
@@ -30,6 +31,11 @@ def too_large(limit: int) -> PayloadTooLarge:
     return PayloadTooLarge(
         f"The file is larger than {size}.", hint="Split it and upload the parts you need.", param="file"
     )
+
+
+def _image(file_id: str, picture: Picture) -> Image:
+    fingerprint = digest(picture.data)
+    return Image(file_id, picture.media_type, picture.width, picture.height, fingerprint, picture.data)
 
 
 class _Repeated(Exception):
@@ -55,7 +61,7 @@ class Intake:
         self._reading: set[str] = set()
 
     async def receive(self, caller: Caller, name: str, pieces: AsyncIterator[bytes], key: str | None = None) -> File:
-        """Store an upload and its text. A file that can't be read is stored as failed, with the reason.
+        """Store an upload and its text or picture. A file that can't be read is stored as failed, with the reason.
 
         With an Idempotency-Key that came before with the same file, gives that file. Raises `PayloadTooLarge`,
         `InvalidRequest` or `IdempotencyMismatch`; then nothing is stored.
@@ -82,7 +88,7 @@ class Intake:
                 if key is not None:
                     await asyncio.shield(self._store.release_key(caller, key))
                 raise
-        ready = extraction.status == "ready"
+        ready, picture = extraction.status == "ready", extraction.picture
         file = File(
             id=file_id,
             name=clean_name(name),
@@ -94,8 +100,11 @@ class Intake:
             pages=extraction.pages,
             code=extraction.code,
             reason=extraction.reason,
+            width=picture.width if picture else None,
+            height=picture.height if picture else None,
         )
-        await self._store.add_file(caller, file, extraction.text if ready else None)
+        text = extraction.text if ready and picture is None else None
+        await self._store.add_file(caller, file, text, _image(file_id, picture) if picture else None)
         return file
 
     async def _claim(self, caller: Caller, key: str, fingerprint: str, file_id: str) -> None:

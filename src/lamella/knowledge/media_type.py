@@ -13,6 +13,20 @@ from lamella.knowledge.extraction_job import UNKNOWN_MEDIA_TYPE, Unreadable, dam
 from lamella.knowledge.text_content import decode
 
 PLAIN = "text/plain"
+PICTURES = frozenset(
+    {
+        "image/png",
+        "image/jpeg",
+        "image/gif",
+        "image/webp",
+        "image/bmp",
+        "image/tiff",
+        "image/avif",
+        "image/x-icon",
+    }
+)
+"""Kinds of pictures that are read."""
+
 MARKDOWN = "text/markdown"
 CSV = "text/csv"
 HTML = "text/html"
@@ -64,7 +78,7 @@ _SIGNATURES: tuple[tuple[bytes, int, bytes, str], ...] = (
 )
 
 _FAMILY_REASONS = {
-    "image": "Images can't be read yet; describe the picture in your message, or upload its text.",
+    "image": "Pictures in this format can't be read; save it as PNG or JPEG and upload that.",
     "audio": "Sound can't be read; upload a transcript as text, Word or PDF.",
     "video": "Video can't be read; upload a transcript as text, Word or PDF.",
 }
@@ -120,7 +134,7 @@ def sniff(data: bytes, name: str) -> Sniffed:
 
 def refusal(media_type: str) -> Unreadable | None:
     """Why a file of this type is not read, or None for the types that are."""
-    if media_type in (PLAIN, MARKDOWN, CSV, HTML, PDF, DOCX, XLSX, PPTX):
+    if media_type in (PLAIN, MARKDOWN, CSV, HTML, PDF, DOCX, XLSX, PPTX) or media_type in PICTURES:
         return None
     if media_type == ENCRYPTED_OFFICE:
         return Unreadable(

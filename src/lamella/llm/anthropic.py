@@ -7,7 +7,6 @@ from typing import Any
 
 import anthropic
 import httpx2
-import msgspec
 from anthropic.types import RawMessageStreamEvent
 
 from lamella.core import deltas
@@ -18,10 +17,10 @@ from lamella.core.messages import StopReason
 from lamella.core.models import ModelFacts, Thinking
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
-from lamella.llm.anthropic_wire import blocks_of, body_of
-from lamella.llm.failures import broken, in_stream, of_status, timed_out, unreachable
-from lamella.llm.loopback import direct_client
-from lamella.llm.plain_text import plain
+from lamella.llm.anthropic_wire import CLEAR_AT, blocks_of, body_of
+from lamella.llm.failures import MALFORMED, broken, in_stream, of_status, timed_out, unreachable
+from lamella.llm.fields import counter, index_of, plain
+from lamella.llm.http_client import http_client
 from lamella.llm.wiring import wire_segments
 
 PROVIDER = "Anthropic"
@@ -32,6 +31,7 @@ DROP: Mapping[str, Json] = {"block_binding": {"prefix_mismatch_behavior": "drop_
 """Drop thinking whose prefix changed, instead of refusing the request (PROVIDERS 1.5)."""
 
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
+CLEAR_AT_BETA = "mid-conversation-system-clear-at-2026-08-21"
 
 _STOPS = {
     "end_turn": StopReason.END_TURN,
@@ -46,7 +46,7 @@ _STOPS = {
 
 def connect(facts: ModelFacts, *, base_url: str, key: str, timeout: float, retries: int) -> AnthropicModel:
     """An adapter with a client of its own. `timeout` is in seconds of silence."""
-    http = direct_client(base_url, timeout)
+    http = http_client(anthropic.DefaultAsyncHttpxClient, base_url, key, timeout)
     client = anthropic.AsyncAnthropic(
         api_key=key, base_url=base_url, timeout=timeout, max_retries=retries, http_client=http
     )
@@ -68,15 +68,19 @@ class AnthropicModel:
         """See `ChatModel.request`."""
         head: dict[str, Json] = {"model": prompt.model, "max_tokens": prompt.sampling.max_output, "stream": True}
         head |= self._thinking(prompt.sampling)
-        if prompt.sampling.tool_choice == "none":
+        if prompt.sampling.tool_choice == "none" and any(block.level == "tools" for block in blocks):
             head["tool_choice"] = {"type": "none"}
+        if self.facts.clears_system_messages and any(_is_late_system(block) for block in blocks):
+            head[CLEAR_AT] = "next_user_message"
         return WireRequest(head, blocks, tuple(markers))
 
     def salts(self, sampling: Sampling) -> Mapping[Level, str]:
-        """See `ChatModel.salts`: thinking, effort and tool choice change the key of the messages (PROVIDERS 1.2)."""
+        """See `ChatModel.salts`: these change the key of the messages (PROVIDERS 1.2)."""
         changed = self._thinking(sampling)
         if sampling.tool_choice == "none":
             changed["tool_choice"] = "none"
+        if sampling.images:
+            changed["images"] = True
         return {"messages": encode_text(changed)} if changed else {}
 
     def _thinking(self, sampling: Sampling) -> dict[str, Json]:
@@ -104,21 +108,21 @@ class AnthropicModel:
         """See `ChatModel.stream`."""
         body: Any = self.body(request)
         events = _Events()
+        began = False
         try:
             async with self._client.messages.with_streaming_response.create(
                 **body, extra_headers=headers | _betas(request)
             ) as response:
+                began = True
                 yield deltas.Opened(response.headers.get("request-id"), response.http_request.content)
                 async for event in await response.parse():
                     for delta in events.of(event):
                         yield delta
         except anthropic.AnthropicError as error:
-            raise self._failure(error, began=events.began) from error
-        except (msgspec.DecodeError, ValueError, anthropic.APIResponseValidationError) as error:
-            raise broken(PROVIDER, str(error)) from error
+            raise self._failure(error, began=began) from error
         except httpx2.TimeoutException as error:
             raise timed_out(PROVIDER) from error
-        except httpx2.HTTPError as error:
+        except (httpx2.HTTPError, *MALFORMED) as error:
             raise broken(PROVIDER, str(error) or type(error).__name__) from error
         if not events.ended:
             raise broken(PROVIDER, "the stream ended before the message did")
@@ -146,9 +150,9 @@ class AnthropicModel:
                 cause = str(error.__cause__ or error)
                 return broken(PROVIDER, cause) if began else unreachable(PROVIDER, str(self._client.base_url), cause)
             case anthropic.APIStatusError() if not began:
-                type, message = _error_body(error.body, error.message)
+                said = ": ".join(_error_body(error.body, error.message))
                 retry_after = error.response.headers.get("retry-after")
-                return of_status(PROVIDER, error.status_code, message or type, KEY_VARIABLE, retry_after)
+                return of_status(PROVIDER, error.status_code, said, KEY_VARIABLE, retry_after)
             case anthropic.APIError():
                 type, message = _error_body(error.body, error.message)
                 return in_stream(PROVIDER, type, message)
@@ -168,7 +172,17 @@ def thinking_budget(effort: str, max_output: int) -> int:
 def _betas(request: WireRequest) -> dict[str, str]:
     """The beta header, where the request uses something that needs one."""
     thinking = request.head.get("thinking")
-    return {"anthropic-beta": BINDING_BETA} if isinstance(thinking, dict) and "block_binding" in thinking else {}
+    betas = []
+    if isinstance(thinking, dict) and "block_binding" in thinking:
+        betas.append(BINDING_BETA)
+    if CLEAR_AT in request.head:
+        betas.append(CLEAR_AT_BETA)
+    return {"anthropic-beta": ",".join(betas)} if betas else {}
+
+
+def _is_late_system(block: WireBlock) -> bool:
+    """Whether it is of a system message behind the first user message."""
+    return block.level == "messages" and block.role == "system"
 
 
 def _error_body(body: object, message: str) -> tuple[str, str]:
@@ -179,24 +193,36 @@ def _error_body(body: object, message: str) -> tuple[str, str]:
     return "error", message
 
 
+def _dropped(reported: object) -> Iterator[Delta]:
+    """What the provider says it left out (`input_transformations`, PROVIDERS 1.5); unknown kinds are passed over."""
+    listed = getattr(reported, "input_transformations", None)
+    entries = listed if isinstance(listed, list) else []
+    count = sum(isinstance(entry, dict) and entry.get("type") == "thinking_dropped" for entry in entries)
+    if count:
+        yield deltas.ThinkingDropped(count)
+
+
 class _Events:
-    """The provider's stream events as deltas. Usage counters in `message_delta` are cumulative (PROVIDERS 1.7)."""
+    """The provider's stream events as deltas. Usage counters in `message_delta` are cumulative (PROVIDERS 1.7).
+
+    Types that do not exist yet are passed over; an event that can't be read raises one of `MALFORMED`.
+    """
 
     def __init__(self) -> None:
-        self.began = False
         self.ended = False
         self._usage = Usage()
 
     def of(self, event: RawMessageStreamEvent) -> Iterator[Delta]:
-        self.began = True
         match event.type:
             case "message_start":
+                yield from _dropped(event.message)
                 yield self._report(event.message.usage)
             case "content_block_start":
-                yield from self._block(event.index, event.content_block)
+                yield from self._block(index_of(event.index), event.content_block)
             case "content_block_delta":
-                yield from self._delta(event.index, event.delta)
+                yield from self._delta(index_of(event.index), event.delta)
             case "message_delta":
+                yield from _dropped(event)
                 yield self._report(event.usage)
                 if event.delta.stop_reason:
                     self.ended = True
@@ -207,9 +233,9 @@ class _Events:
     def _block(self, index: int, block: Any) -> Iterator[Delta]:
         match block.type:
             case "tool_use":
-                yield deltas.ToolCallOpened(index, block.id, block.name)
+                yield deltas.ToolCallOpened(index, plain(block.id), plain(block.name))
             case "redacted_thinking":
-                yield deltas.ReasoningSealed(index, redacted=block.data)
+                yield deltas.ReasoningSealed(index, redacted=plain(block.data))
             case "text" if block.text:
                 yield deltas.TextDelta(index, plain(block.text))
             case "thinking" if block.thinking:
@@ -224,7 +250,7 @@ class _Events:
             case "thinking_delta":
                 yield deltas.ReasoningDelta(index, plain(delta.thinking))
             case "signature_delta":
-                yield deltas.ReasoningSealed(index, signature=delta.signature)
+                yield deltas.ReasoningSealed(index, signature=plain(delta.signature))
             case "input_json_delta" if delta.partial_json:
                 yield deltas.ToolArgsDelta(index, plain(delta.partial_json))
             case _:
@@ -233,23 +259,18 @@ class _Events:
     def _report(self, reported: Any) -> Delta:
         """Anthropic's `input_tokens` leaves out what was read from and written to the cache: put it back."""
         known = self._usage
-        read = _count(reported, "cache_read_input_tokens", known.cache_read)
-        written = _count(reported, "cache_creation_input_tokens", known.cache_write)
+        read = counter(reported, "cache_read_input_tokens", known.cache_read)
+        written = counter(reported, "cache_creation_input_tokens", known.cache_write)
         split = getattr(reported, "cache_creation", None)
-        hour = split.ephemeral_1h_input_tokens if split else min(known.cache_write_1h, written)
-        rest = _count(reported, "input_tokens", known.fresh)
+        hour = min(counter(split, "ephemeral_1h_input_tokens", known.cache_write_1h), written)
+        rest = counter(reported, "input_tokens", known.fresh)
         details = getattr(reported, "output_tokens_details", None)
         self._usage = Usage(
             input=rest + read + written,
             cache_read=read,
             cache_write_5m=written - hour,
             cache_write_1h=hour,
-            output=_count(reported, "output_tokens", known.output),
-            reasoning=details.thinking_tokens if details else known.reasoning,
+            output=counter(reported, "output_tokens", known.output),
+            reasoning=counter(details, "thinking_tokens", known.reasoning),
         )
         return deltas.UsageReported(self._usage)
-
-
-def _count(reported: object, name: str, known: int) -> int:
-    value = getattr(reported, name, None)
-    return value if isinstance(value, int) else known

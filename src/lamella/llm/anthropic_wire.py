@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any, assert_never
 
 from lamella.core.json import Json, JsonObject, decode_object
-from lamella.core.messages import Part, Reasoning, Text, ToolCall, ToolResult
-from lamella.core.prompt import Level, Segment, WireBlock, WireRequest
+from lamella.core.messages import Image, Part, Reasoning, Text, ToolCall, ToolResult
+from lamella.core.prompt import Level, Segment, WireBlock, WireRequest, Zone
 from lamella.llm.call_ids import wire_call_id, wire_tool_name
 
 LONGEST_CALL_ID = 64
 LONGEST_NAME = 128
 
 
+CLEAR_AT = "system_clear_at"
+"""In the head of a request: how long its system messages behind the first user message are shown (PROVIDERS 1.6)."""
+
+
 def body_of(request: WireRequest) -> dict[str, object]:
     """The body of a request. Neighbours of one role become one message: the blocks stay what they are."""
+    head: dict[str, object] = dict(request.head)
+    clear_at = head.pop(CLEAR_AT, None)
     marked = {marker.index: marker.ttl.value for marker in request.markers}
     tools: list[JsonObject] = []
     system: list[JsonObject] = []
@@ -31,17 +38,17 @@ def body_of(request: WireRequest) -> dict[str, object]:
                 system.append(value)
             case "messages":
                 if not messages or messages[-1]["role"] != block.role:
-                    messages.append({"role": block.role, "content": []})
+                    until = {"clear_at": clear_at} if clear_at and block.role == "system" else {}
+                    messages.append({"role": block.role, **until, "content": []})
                 messages[-1]["content"].append(value)
             case _:
                 assert_never(block.level)
-    body: dict[str, object] = dict(request.head)
     if tools:
-        body["tools"] = tools
+        head["tools"] = tools
     if system:
-        body["system"] = system
-    body["messages"] = messages
-    return body
+        head["system"] = system
+    head["messages"] = messages
+    return head
 
 
 def blocks_of(segment: Segment) -> Iterator[WireBlock]:
@@ -54,7 +61,7 @@ def blocks_of(segment: Segment) -> Iterator[WireBlock]:
         }
         yield WireBlock.of("tools", "tool", value, segment.id, markable=True)
     for message in segment.messages:
-        level: Level = "system" if message.role == "system" else "messages"
+        level: Level = "system" if message.role == "system" and segment.zone is Zone.FIXED else "messages"
         role = "user" if message.role == "tool" else message.role
         for part in message.parts:
             markable = not isinstance(part, Reasoning)
@@ -65,6 +72,9 @@ def _value(part: Part) -> JsonObject:
     match part:
         case Text(text):
             return {"type": "text", "text": text}
+        case Image(_, media_type, data=data):
+            source: JsonObject = {"type": "base64", "media_type": media_type, "data": b64encode(data).decode()}
+            return {"type": "image", "source": source}
         case Reasoning(_, _, redacted) if redacted is not None:
             return {"type": "redacted_thinking", "data": redacted}
         case Reasoning(text, signature):

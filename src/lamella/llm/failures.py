@@ -14,34 +14,65 @@ from lamella.core.errors import (
     ProviderUnreachable,
 )
 
-_OVERFLOW_SIGNS = ("prompt is too long", "context_length_exceeded", "context window", "maximum context length")
+_OVERFLOW_SIGNS = (
+    "prompt is too long",
+    "context_length_exceeded",
+    "context window",
+    "context limit",
+    "maximum context length",
+)
+_SHRINK = "Start a new conversation or choose a model with a larger window."
+_KEPT = "What came is kept. Send the message again."
+_LONGEST = 400
+"""Characters of a provider's text that a message repeats: proxies answer with whole pages."""
+
+MALFORMED = (AttributeError, LookupError, TypeError, ValueError, RecursionError)
+"""What reading an answer raises that is not as documented: the SDKs build their events without checking them."""
 
 
 def of_status(provider: str, status: int, message: str, key_variable: str, retry_after: str | None) -> ProviderError:
     """The error of an HTTP answer. `key_variable` is the setting that holds the key."""
-    said = f"{provider} answered {status}: {message}"
-    wait = f"Try again in {retry_after} s." if retry_after else "Try again in a moment."
+    said = f"{provider} answered {status}: {_short(message)}"
+    wait = f"Try again in {retry_after} s." if _is_number(retry_after) else "Try again in a moment."
+    no_credit = ProviderRefusedKey(said, hint=f"Check the billing of the account behind {key_variable}.")
     match status:
         case 401 | 403:
             return ProviderRefusedKey(said, hint=f"Check {key_variable} and that the key may use this model.")
         case 402:
-            return ProviderRefusedKey(said, hint=f"Check the billing of the account behind {key_variable}.")
+            return no_credit
         case 404:
             return ProviderRefusedRequest(said, hint="Check the name in LAMELLA_MODEL and the base URL.")
         case 408 | 504:
             return ProviderTimeout(said, hint=wait)
+        case 413:
+            return ProviderContextOverflow(said, hint=_SHRINK)
+        case 429 if "insufficient_quota" in message:
+            return no_credit
         case 429:
             return ProviderRateLimited(said, hint=wait)
         case 503 | 529:
             return ProviderOverloaded(said, hint=wait)
         case _ if status >= 500:
             return ProviderUnreachable(said, hint=wait)
-        case _ if any(sign in message for sign in _OVERFLOW_SIGNS):
-            return ProviderContextOverflow(
-                said, hint="Start a new conversation or choose a model with a larger window."
-            )
+        case _ if _overflows(message):
+            return ProviderContextOverflow(said, hint=_SHRINK)
         case _:
             return ProviderRefusedRequest(said, hint="The request's map and raw body show what was sent.")
+
+
+def _overflows(message: str) -> bool:
+    return any(sign in message for sign in _OVERFLOW_SIGNS)
+
+
+def _short(text: str) -> str:
+    """A text in one line, cut where it gets long."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else line[:_LONGEST] + "…"
+
+
+def _is_number(text: str | None) -> bool:
+    """Whether a `retry-after` is in seconds; it may be a date."""
+    return text is not None and text.replace(".", "", 1).isdecimal()
 
 
 def unreachable(provider: str, base_url: str, cause: str) -> ProviderError:
@@ -58,17 +89,16 @@ def timed_out(provider: str) -> ProviderError:
 
 def broken(provider: str, cause: str) -> ProviderError:
     """The stream ended or made no sense in the middle of an answer."""
-    return ProviderStreamBroken(
-        f"{provider} broke off in the middle of the answer: {cause}", hint="What came is kept. Send the message again."
-    )
+    return ProviderStreamBroken(f"{provider} broke off in the middle of the answer: {_short(cause)}", hint=_KEPT)
 
 
 def in_stream(provider: str, type: str, message: str) -> ProviderError:
-    """An `error` event after the answer had begun."""
-    said = f"{provider} failed in the middle of the answer: {type}: {message}"
-    hint = "What came is kept. Send the message again."
+    """An `error` event after the provider had accepted the request; OpenAI's `code` says more than its type."""
+    said = f"{provider} failed in the middle of the answer: {type}: {_short(message)}"
+    if _overflows(f"{type} {message}"):
+        return ProviderContextOverflow(said, hint=_SHRINK)
     if type == "overloaded_error":
-        return ProviderOverloaded(said, hint=hint)
+        return ProviderOverloaded(said, hint=_KEPT)
     if type in ("rate_limit_error", "rate_limit_exceeded"):
-        return ProviderRateLimited(said, hint=hint)
-    return ProviderStreamBroken(said, hint=hint)
+        return ProviderRateLimited(said, hint=_KEPT)
+    return ProviderStreamBroken(said, hint=_KEPT)

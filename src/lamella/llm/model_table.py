@@ -8,7 +8,7 @@ from importlib.resources import files
 
 import msgspec
 
-from lamella.core.models import Markers, ModelFacts, Price, Thinking
+from lamella.core.models import ImageRule, Markers, ModelFacts, Price, Thinking
 
 
 class _Row(msgspec.Struct, forbid_unknown_fields=True):
@@ -21,10 +21,14 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True):
     provider: str = ""
     thinking: Thinking = Thinking.NONE
     binds_thinking: bool = False
-    vision: bool = False
+    images: str | None = None
+    system_messages: bool = False
+    clears_system_messages: bool = False
+    forced_tool_choice: bool = True
+    tool_prompt: int = 0
     token_factor: float = 1.0
 
-    def facts(self, name: str, provider: str, *, known: bool) -> ModelFacts:
+    def facts(self, name: str, provider: str, rules: Mapping[str, ImageRule], *, known: bool) -> ModelFacts:
         return ModelFacts(
             name=name,
             provider=provider,
@@ -35,7 +39,11 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True):
             markers=self.markers,
             thinking=self.thinking,
             binds_thinking=self.binds_thinking,
-            vision=self.vision,
+            images=rules[self.images] if self.images else None,
+            system_messages=self.system_messages,
+            clears_system_messages=self.clears_system_messages,
+            forced_tool_choice=self.forced_tool_choice,
+            tool_prompt=self.tool_prompt,
             token_factor=self.token_factor,
             known=known,
         )
@@ -44,6 +52,9 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True):
 class _Table(msgspec.Struct):
     version: str
     source: str
+    inferred: dict[str, str]
+    """What the vendors do not say, by field: how the table came to its value."""
+    image_rules: dict[str, ImageRule]
     models: list[_Row]
     unknown: dict[str, _Row]
 
@@ -59,8 +70,9 @@ class ModelTable:
     def shipped(cls) -> ModelTable:
         """The table that comes with the package."""
         table = msgspec.json.decode(files("lamella.llm").joinpath("models.json").read_bytes(), type=_Table)
-        known = {row.name: row.facts(row.name, row.provider, known=True) for row in table.models}
-        unknown = {provider: row.facts("", provider, known=False) for provider, row in table.unknown.items()}
+        rules = table.image_rules
+        known = {row.name: row.facts(row.name, row.provider, rules, known=True) for row in table.models}
+        unknown = {provider: row.facts("", provider, rules, known=False) for provider, row in table.unknown.items()}
         return cls(known, unknown)
 
     def names(self) -> tuple[str, ...]:

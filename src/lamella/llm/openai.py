@@ -6,23 +6,22 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
 import httpx2
-import msgspec
 import openai
 from openai.types import CompletionUsage
 from openai.types.chat import ChatCompletionChunk
 
 from lamella.core import deltas
 from lamella.core.deltas import Delta
-from lamella.core.errors import ProviderError
+from lamella.core.errors import ProviderError, ProviderRefusedRequest
 from lamella.core.json import Json, encode_text
 from lamella.core.messages import StopReason
 from lamella.core.models import Markers, ModelFacts, Thinking
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
-from lamella.llm.failures import broken, in_stream, of_status, timed_out, unreachable
-from lamella.llm.loopback import direct_client
+from lamella.llm.failures import MALFORMED, broken, in_stream, of_status, timed_out, unreachable
+from lamella.llm.fields import counter, index_of, plain
+from lamella.llm.http_client import http_client
 from lamella.llm.openai_wire import blocks_of, body_of
-from lamella.llm.plain_text import plain
 from lamella.llm.wiring import wire_segments
 
 PROVIDER = "OpenAI"
@@ -39,7 +38,7 @@ _STOPS = {
 
 def connect(facts: ModelFacts, *, base_url: str, key: str, timeout: float, retries: int) -> OpenAIModel:
     """An adapter with a client of its own. `timeout` is in seconds of silence."""
-    http = direct_client(base_url, timeout)
+    http = http_client(openai.DefaultAsyncHttpxClient, base_url, key, timeout)
     client = openai.AsyncOpenAI(api_key=key, base_url=base_url, timeout=timeout, max_retries=retries, http_client=http)
     return OpenAIModel(facts, client)
 
@@ -66,12 +65,12 @@ class OpenAIModel:
         head |= self._effort(prompt.sampling)
         if self.facts.markers is Markers.OPENAI:
             head["prompt_cache_options"] = {"mode": "explicit", "ttl": "30m"}
-        if prompt.sampling.tool_choice == "none":
+        if prompt.sampling.tool_choice == "none" and any(block.level == "tools" for block in blocks):
             head["tool_choice"] = "none"
         return WireRequest(head, blocks, tuple(markers))
 
     def salts(self, sampling: Sampling) -> Mapping[Level, str]:
-        """See `ChatModel.salts`: the effort changes the whole prefix, the tool choice does not (PROVIDERS 2)."""
+        """See `ChatModel.salts`: the effort changes the whole prefix; tool choice and pictures do not (PROVIDERS 2)."""
         changed = self._effort(sampling)
         return {"tools": encode_text(changed), "system": encode_text(changed)} if changed else {}
 
@@ -88,28 +87,31 @@ class OpenAIModel:
         """See `ChatModel.stream`."""
         body: Any = self.body(request)
         chunks = _Chunks()
+        began = False
         try:
             async with self._client.chat.completions.with_streaming_response.create(
                 **body, extra_headers=headers
             ) as response:
+                began = True
                 yield deltas.Opened(response.headers.get("x-request-id"), response.http_request.content)
                 async for chunk in await response.parse():
                     for delta in chunks.of(chunk):
                         yield delta
         except openai.OpenAIError as error:
-            raise self._failure(error, began=chunks.began) from error
-        except (msgspec.DecodeError, ValueError) as error:
-            raise broken(PROVIDER, str(error)) from error
+            raise self._failure(error, began=began) from error
         except httpx2.TimeoutException as error:
             raise timed_out(PROVIDER) from error
-        except httpx2.HTTPError as error:
+        except (httpx2.HTTPError, *MALFORMED) as error:
             raise broken(PROVIDER, str(error) or type(error).__name__) from error
         if not chunks.ended:
             raise broken(PROVIDER, "the stream ended before the message did")
 
     async def count(self, request: WireRequest) -> int:
-        """Chat Completions has no counting endpoint."""
-        raise NotImplementedError("Chat Completions has no counting endpoint")
+        """Always refused: Chat Completions has no counting endpoint."""
+        raise ProviderRefusedRequest(
+            f"{PROVIDER}'s Chat Completions can't count the tokens of a request.",
+            hint="Use the estimate; the next answer brings the provider's own count.",
+        )
 
     async def close(self) -> None:
         """See `ChatModel.close`."""
@@ -127,42 +129,52 @@ class OpenAIModel:
                 retry_after = error.response.headers.get("retry-after")
                 return of_status(PROVIDER, error.status_code, message, KEY_VARIABLE, retry_after)
             case openai.APIError():
-                return in_stream(PROVIDER, str(error.type or error.code or "error"), error.message)
+                return in_stream(PROVIDER, str(error.code or error.type or "error"), error.message)
             case _:
                 return broken(PROVIDER, str(error))
 
 
 class _Chunks:
-    """The provider's chunks as deltas. Block 0 is reasoning, block 1 text, calls follow from 2."""
+    """The provider's chunks as deltas. Block 0 is reasoning, block 1 text, calls follow from 2.
+
+    Look-alikes of OpenAI leave out most fields; a chunk that can't be read raises one of `MALFORMED`.
+    """
 
     def __init__(self) -> None:
-        self.began = False
         self.ended = False
-        self._stop = StopReason.END_TURN
+        self._refused = False
         self._calls: set[int] = set()
 
     def of(self, chunk: ChatCompletionChunk) -> Iterator[Delta]:
-        self.began = True
-        for choice in chunk.choices[:1]:
-            yield from self._choice(choice.delta)
+        for choice in (chunk.choices or ())[:1]:
+            if choice.delta is not None:
+                yield from self._choice(choice.delta)
             if choice.finish_reason:
                 self.ended = True
-                yield deltas.Closed(_STOPS.get(choice.finish_reason, StopReason.END_TURN))
+                yield deltas.Closed(self._stop(choice.finish_reason))
         if chunk.usage is not None:
             yield deltas.UsageReported(usage_of(chunk.usage))
+
+    def _stop(self, finish_reason: str) -> StopReason:
+        """A refusal is a text of its own that ends like any other answer."""
+        stop = _STOPS.get(finish_reason, StopReason.END_TURN)
+        return StopReason.REFUSAL if self._refused and stop is StopReason.END_TURN else stop
 
     def _choice(self, delta: Any) -> Iterator[Delta]:
         reasoning = getattr(delta, "reasoning_content", None)
         if isinstance(reasoning, str) and reasoning:
             yield deltas.ReasoningDelta(0, plain(reasoning))
-        if delta.content or delta.refusal:
-            yield deltas.TextDelta(1, plain(delta.content or delta.refusal))
+        if delta.content:
+            yield deltas.TextDelta(1, plain(delta.content))
+        if delta.refusal:
+            self._refused = True
+            yield deltas.TextDelta(1, plain(delta.refusal))
         for call in delta.tool_calls or ():
-            block = 2 + call.index
-            if call.index not in self._calls:
-                self._calls.add(call.index)
+            block = 2 + index_of(call.index)
+            if block not in self._calls:
+                self._calls.add(block)
                 name = call.function.name if call.function else None
-                yield deltas.ToolCallOpened(block, call.id or f"call_{call.index}", name or "")
+                yield deltas.ToolCallOpened(block, plain(call.id or f"call_{call.index}"), plain(name or ""))
             if call.function and call.function.arguments:
                 yield deltas.ToolArgsDelta(block, plain(call.function.arguments))
 
@@ -172,9 +184,9 @@ def usage_of(reported: CompletionUsage) -> Usage:
     prompt = reported.prompt_tokens_details
     completion = reported.completion_tokens_details
     return Usage(
-        input=reported.prompt_tokens,
-        cache_read=(prompt.cached_tokens or 0) if prompt else 0,
-        cache_write_5m=(prompt.cache_write_tokens or 0) if prompt else 0,
-        output=reported.completion_tokens,
-        reasoning=(completion.reasoning_tokens or 0) if completion else 0,
+        input=counter(reported, "prompt_tokens"),
+        cache_read=counter(prompt, "cached_tokens"),
+        cache_write_5m=counter(prompt, "cache_write_tokens"),
+        output=counter(reported, "completion_tokens"),
+        reasoning=counter(completion, "reasoning_tokens"),
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator
 
 from lamella.core.json import Json, JsonObject, decode_object
-from lamella.core.messages import Reasoning, Text, ToolCall, ToolResult
-from lamella.core.prompt import Level, PromptMessage, Segment, WireBlock, WireRequest
+from lamella.core.messages import Image, Part, Reasoning, Text, ToolCall, ToolResult
+from lamella.core.prompt import Level, PromptMessage, Segment, WireBlock, WireRequest, Zone
 from lamella.llm.call_ids import wire_call_id, wire_tool_name
 
 LONGEST_CALL_ID = 40
@@ -30,8 +31,11 @@ def body_of(request: WireRequest) -> dict[str, object]:
 
 def _with_breakpoint(message: JsonObject) -> JsonObject:
     """A message whose text ends a reusable prefix (PROVIDERS 2: breakpoints on content parts)."""
-    part = {"type": "text", "text": message["content"], "prompt_cache_breakpoint": {"mode": "explicit"}}
-    return {**message, "content": [part]}
+    content = message["content"]
+    parts: list[Json] = content if isinstance(content, list) else [{"type": "text", "text": content}]
+    *before, last = parts
+    assert isinstance(last, dict)
+    return {**message, "content": [*before, {**last, "prompt_cache_breakpoint": {"mode": "explicit"}}]}
 
 
 def blocks_of(segment: Segment) -> Iterator[WireBlock]:
@@ -44,7 +48,7 @@ def blocks_of(segment: Segment) -> Iterator[WireBlock]:
         }
         yield WireBlock.of("tools", "tool", {"type": "function", "function": function}, segment.id, markable=False)
     for message in segment.messages:
-        level: Level = "system" if message.role == "system" else "messages"
+        level: Level = "system" if message.role == "system" and segment.zone is Zone.FIXED else "messages"
         for value in _values(message):
             yield WireBlock.of(level, message.role, value, segment.id, markable=message.role != "assistant")
 
@@ -58,10 +62,23 @@ def _values(message: PromptMessage) -> Iterator[JsonObject]:
         value = _answer(message)
         if value is not None:
             yield value
+    elif any(isinstance(part, Image) for part in message.parts):
+        yield {"role": message.role, "content": [_content(part) for part in message.parts]}
     else:
         for part in message.parts:
             if isinstance(part, Text):
                 yield {"role": message.role, "content": part.text}
+
+
+def _content(part: Part) -> JsonObject:
+    match part:
+        case Text(text):
+            return {"type": "text", "text": text}
+        case Image(_, media_type, data=data):
+            url = f"data:{media_type};base64,{b64encode(data).decode()}"
+            return {"type": "image_url", "image_url": {"url": url}}
+        case _:
+            raise TypeError(f"a user message can't hold a {type(part).__name__}")
 
 
 def _result(part: ToolResult) -> JsonObject:

@@ -19,6 +19,8 @@ STATUS = {
     "permission_denied": 403,
     "not_found": 404,
     "turn_in_progress": 409,
+    "session_moved": 409,
+    "file_in_use": 409,
     "payload_too_large": 413,
     "idempotency_mismatch": 422,
     "rate_limit_exceeded": 429,

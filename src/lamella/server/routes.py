@@ -1,64 +1,45 @@
-"""The native API under `/api/v1` (API.md)."""
+"""The native API under `/api/v1` (API.md): conversations, turns and requests."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.responses import JSONResponse
 
 from lamella import __version__
-from lamella.app.app import App
+from lamella.app.conversations import Asking, NewConversation
 from lamella.app.demonstration import NOTICE
 from lamella.app.request_body import stored_body
 from lamella.app.request_map import map_request
-from lamella.chat import Message
-from lamella.core.decisions import Decision, DecisionKind
+from lamella.commands.parse import Typed
 from lamella.core.errors import InvalidRequest
 from lamella.core.json import encode
-from lamella.core.records import Caller, ConversationChange, PageQuery
+from lamella.server.asked import PREFIX, IdempotencyKey, TheApp, TheBlocks, TheCaller, ThePage, with_blocks
 from lamella.server.failures import STATUS
 from lamella.server.schemas import (
     ConversationPatch,
     Json,
-    NewConversation,
+    NewConversationBody,
     NewTurnBody,
-    PageParameters,
+    PreviewBody,
     conversation_json,
-    file_json,
+    decision_json,
     list_json,
+    map_json,
+    message_of,
+    notice_json,
     request_json,
     turn_json,
+    whole_list_json,
 )
 from lamella.server.sse import EVENT_STREAM, event_stream
-from lamella.server.uploads import received_file
 
-PREFIX = "/api/v1"
-UPLOAD_PATH = f"{PREFIX}/files"
 LAST_PACKET = 2**53
 """No turn has more packets, and no client's number holds more."""
 
 router = APIRouter(prefix=PREFIX)
-
-
-async def _app(request: Request) -> App:
-    app: App = request.app.state.lamella
-    return app
-
-
-async def _caller(request: Request) -> Caller:
-    caller: Caller = request.app.state.identify(request)
-    return caller
-
-
-TheApp = Annotated[App, Depends(_app)]
-TheCaller = Annotated[Caller, Depends(_caller)]
-ThePage = Annotated[PageParameters, Query()]
-IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key", max_length=200)]
-
-
-def _query(page: PageParameters) -> PageQuery:
-    return PageQuery(page.limit, page.after, page.order)
 
 
 @router.get("/status")
@@ -84,24 +65,22 @@ async def models(app: TheApp) -> Json:
         data.append(
             {"id": name, "object": "model", "provider": facts.provider, "window": facts.window, "known": facts.known}
         )
-    return {"object": "list", "data": data, "first_id": data[0]["id"], "last_id": data[-1]["id"], "has_more": False}
+    return whole_list_json(data)
 
 
 @router.post("/conversations", status_code=201)
 async def create_conversation(
-    body: NewConversation, app: TheApp, caller: TheCaller, key: IdempotencyKey = None
+    body: NewConversationBody, app: TheApp, caller: TheCaller, key: IdempotencyKey = None
 ) -> Json:
     """A new conversation."""
-    conversation = await app.create_conversation(
-        caller, title=body.title, model=body.model, layout=body.layout, marker_policy=body.marker_policy, key=key
-    )
-    return conversation_json(conversation)
+    asked = NewConversation(**body.model_dump())
+    return conversation_json(await app.conversations.create(caller, asked, key))
 
 
 @router.get("/conversations")
 async def conversations(page: ThePage, app: TheApp, caller: TheCaller) -> Json:
     """The caller's conversations, newest first."""
-    return list_json(await app.store.conversations(caller, _query(page)), conversation_json)
+    return list_json(await app.store.conversations(caller, page), conversation_json)
 
 
 @router.get("/conversations/{conversation_id}")
@@ -112,15 +91,9 @@ async def conversation(conversation_id: str, app: TheApp, caller: TheCaller) -> 
 
 @router.patch("/conversations/{conversation_id}")
 async def patch_conversation(conversation_id: str, body: ConversationPatch, app: TheApp, caller: TheCaller) -> Json:
-    """Change title or model; another model is a recorded decision."""
-    before = await app.store.conversation(caller, conversation_id)
-    decisions = []
-    if body.model is not None and body.model != before.model:
-        app.models.facts(body.model)
-        why = f"the model was changed from {before.model} to {body.model}"
-        decisions.append(Decision(DecisionKind.SETTING, "model", body.model, caller.user_id, why))
-    change = ConversationChange(body.title, body.model, tuple(decisions))
-    return conversation_json(await app.store.change_conversation(caller, conversation_id, change, app.clock.now()))
+    """Change it; another model, layout or system prompt is a recorded decision."""
+    asked = Asking(**body.model_dump(exclude_unset=True))
+    return conversation_json(await app.conversations.change(caller, conversation_id, asked))
 
 
 @router.delete("/conversations/{conversation_id}", status_code=204)
@@ -133,7 +106,7 @@ async def delete_conversation(conversation_id: str, app: TheApp, caller: TheCall
 @router.get("/conversations/{conversation_id}/turns")
 async def turns(conversation_id: str, page: ThePage, app: TheApp, caller: TheCaller) -> Json:
     """The turns of a conversation."""
-    return list_json(await app.store.turns(caller, conversation_id, _query(page)), turn_json)
+    return list_json(await app.store.turns(caller, conversation_id, page), turn_json)
 
 
 @router.post("/conversations/{conversation_id}/turns")
@@ -143,20 +116,23 @@ async def send(
     request: Request,
     app: TheApp,
     caller: TheCaller,
+    blocks: TheBlocks,
     key: IdempotencyKey = None,
 ) -> Response:
-    """Send a message. Answers with the turn's packets, or with `Accept: application/json` with the finished turn."""
-    message = Message(
-        text=body.text,
-        file_ids=tuple(body.file_ids),
-        timezone=body.timezone,
-        model=body.models[0] if body.models else None,
-        key=key,
-        dynamic=tuple(body.dynamic_context),
-    )
+    """Send a message. Answers with the turn's packets, or with `Accept: application/json` with the finished turn.
+
+    A command is answered at once: with one packet, or as JSON.
+    """
+    wants_json = _wants_json(request.headers.get("accept", ""))
+    read = app.chat.read(replace(message_of(body), key=key))
+    if isinstance(read, Typed):
+        if wants_json:
+            return JSONResponse(notice_json(await app.chat.command(caller, conversation_id, read, key=key)))
+        return event_stream(await app.chat.answer(caller, conversation_id, read, key), request.app.state.silence)
+    message = await with_blocks(read, blocks, app, caller, conversation_id)
     turn_id = await app.chat.send(caller, conversation_id, message)
     packets = await app.chat.follow(caller, turn_id)
-    if not _wants_json(request.headers.get("accept", "")):
+    if not wants_json:
         return event_stream(packets, request.app.state.silence)
     async for _ in packets:
         pass
@@ -189,6 +165,12 @@ async def context(conversation_id: str, app: TheApp, caller: TheCaller) -> Json:
         "window": facts.window,
         "estimate": usage is None,
     }
+
+
+@router.get("/conversations/{conversation_id}/decisions")
+async def decisions(conversation_id: str, app: TheApp, caller: TheCaller) -> Json:
+    """What was decided for a conversation and why, oldest first: why its window is as it is."""
+    return whole_list_json([decision_json(stored) for stored in await app.store.decisions(caller, conversation_id)])
 
 
 @router.get("/turns/{turn_id}")
@@ -234,40 +216,23 @@ async def stop(turn_id: str, app: TheApp, caller: TheCaller) -> Json:
 @router.get("/turns/{turn_id}/requests")
 async def requests(turn_id: str, app: TheApp, caller: TheCaller) -> Json:
     """The requests of a turn, in order."""
-    data = [request_json(record) for record in await app.store.requests(caller, turn_id)]
-    first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
-    return {"object": "list", "data": data, "first_id": first, "last_id": last, "has_more": False}
+    return whole_list_json([request_json(record) for record in await app.store.requests(caller, turn_id)])
 
 
 @router.get("/requests/{request_id}/map")
 async def request_map(request_id: str, app: TheApp, caller: TheCaller) -> Json:
     """What stood in the window of a request, in order, and what of it was read from the cache."""
     record = await app.store.request(caller, request_id)
-    segments = map_request(record, await app.store.blocks(caller, request_id))
-    return request_json(record) | {
-        "segments": [
-            {
-                "id": s.segment.id,
-                "kind": s.segment.kind,
-                "zone": s.zone,
-                "lifetime": s.segment.lifetime,
-                "source": s.segment.source,
-                "owner": s.segment.owner,
-                "label": s.segment.label,
-                "letters": s.segment.letters,
-                "tokens": s.tokens,
-                "measured": "apportioned" if s.measured else "estimate",
-                "read": s.read,
-                "written": s.written,
-                "fresh": s.fresh,
-                "blocks": len(s.segment.blocks),
-                "markers": [{"ttl": m.ttl, "why": m.why} for m in s.markers],
-                "text_preview": s.preview,
-            }
-            for s in segments
-        ],
-        "notes": [{"segment": segment, "text": text} for segment, text in record.notes],
-    }
+    return map_json(record, map_request(record, await app.store.blocks(caller, request_id)))
+
+
+@router.post("/context/preview")
+async def preview(body: PreviewBody, app: TheApp, caller: TheCaller, blocks: TheBlocks) -> Json:
+    """The map of the request that this message would make. Nothing is stored and nothing is sent."""
+    message = await with_blocks(message_of(body), blocks, app, caller, body.conversation_id)
+    found = await app.chat.preview(caller, body.conversation_id, message)
+    mapped = map_json(found.record, map_request(found.record, found.blocks))
+    return mapped | {"id": None, "turn_id": None}
 
 
 @router.get("/requests/{request_id}/raw")
@@ -276,29 +241,3 @@ async def request_raw(request_id: str, app: TheApp, caller: TheCaller) -> Respon
     record = await app.store.request(caller, request_id)
     blocks = await app.store.blocks(caller, request_id)
     return Response(encode(stored_body(record, blocks)), media_type="application/json")
-
-
-@router.post("/files", status_code=201)
-async def upload(request: Request, app: TheApp, caller: TheCaller, key: IdempotencyKey = None) -> Json:
-    """Upload one file in the multipart field `file`; answers when it has been read."""
-    return file_json(await received_file(request, app, caller, key), app)
-
-
-@router.get("/files")
-async def files(page: ThePage, app: TheApp, caller: TheCaller) -> Json:
-    """The caller's files."""
-    return list_json(await app.store.files(caller, _query(page)), lambda file: file_json(file, app))
-
-
-@router.get("/files/{file_id}")
-async def file(file_id: str, app: TheApp, caller: TheCaller) -> Json:
-    """One file."""
-    return file_json(await app.store.file(caller, file_id), app)
-
-
-@router.get("/files/{file_id}/content")
-async def file_content(file_id: str, app: TheApp, caller: TheCaller) -> Json:
-    """The text that was read from a file; a form feed stands between pages."""
-    found = await app.store.file(caller, file_id)
-    text = await app.store.file_text(caller, file_id)
-    return {"id": found.id, "name": found.name, "pages": found.pages, "text": text or ""}

@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from lamella.app.app import App
-from lamella.context.admission import MARGIN
+from lamella.app.request_map import MappedSegment
+from lamella.chat import Message
+from lamella.context.choices import MARGIN
+from lamella.context.layout import Layout
 from lamella.core.packets import UsageBody
-from lamella.core.records import Conversation, File, Page, RequestRecord, TurnRecord
+from lamella.core.records import (
+    LEAVE,
+    Choices,
+    Conversation,
+    File,
+    Notice,
+    NoticeKind,
+    Page,
+    ProjectContent,
+    RequestRecord,
+    StoredAgent,
+    StoredDecision,
+    StoredProject,
+    SystemPrompt,
+    TurnRecord,
+)
+from lamella.core.sessions import Session
 from lamella.core.tokens import Usage
+from lamella.sessions.sessions import SessionView
 
 Title = Annotated[str, StringConstraints(max_length=200)]
 Id = Annotated[str, StringConstraints(max_length=80)]
@@ -24,30 +45,155 @@ class Body(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
-class NewConversation(Body):
+class NewConversationBody(Body):
     """`POST /api/v1/conversations`."""
 
     title: Title = ""
     model: Id | None = None
-    layout: Id = "lamella"
+    layout: Id | None = None
     marker_policy: Id | None = None
+    agent_id: Id | None = None
+    project_id: Id | None = None
 
 
 class ConversationPatch(Body):
-    """`PATCH /api/v1/conversations/{id}`."""
+    """`PATCH /api/v1/conversations/{id}`; null lets agent and project go, and leaves all else."""
 
     title: Title | None = None
     model: Id | None = None
+    layout: Id | None = None
+    marker_policy: Id | None = None
+    system_prompt_version: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+    agent_id: Id | None = None
+    project_id: Id | None = None
 
 
-class NewTurnBody(Body):
-    """`POST /api/v1/conversations/{id}/turns`."""
+class MessageBody(Body):
+    """What a message is made of. `agent_id` null is no agent for this turn; left out, it is the conversation's."""
 
     text: str
     file_ids: list[Id] = Field(default_factory=list)
     timezone: Annotated[str, StringConstraints(max_length=80)] = "UTC"
-    models: Annotated[list[Id], Field(min_length=1, max_length=1)] | None = None
     dynamic_context: Annotated[list[str], Field(max_length=20)] = Field(default_factory=list)
+    layout: Id | None = None
+    marker_policy: Id | None = None
+    agent_id: Id | None = None
+
+
+class NewTurnBody(MessageBody):
+    """`POST /api/v1/conversations/{id}/turns`."""
+
+    models: Annotated[list[Id], Field(min_length=1, max_length=1)] | None = None
+
+
+class CommandBody(Body):
+    """`POST /api/v1/conversations/{id}/commands`."""
+
+    text: Annotated[str, StringConstraints(max_length=4000)]
+
+
+class CompactBody(Body):
+    """`POST /api/v1/conversations/{id}/compact`."""
+
+    focus: Annotated[str, StringConstraints(max_length=2000)] = ""
+
+
+class PreviewBody(MessageBody):
+    """`POST /api/v1/context/preview`."""
+
+    conversation_id: Id
+    model: Id | None = None
+
+
+def message_of(body: NewTurnBody | PreviewBody) -> Message:
+    """The message of a body."""
+    models = [body.model] if isinstance(body, PreviewBody) else body.models
+    agent_id = body.agent_id if "agent_id" in body.model_fields_set else LEAVE
+    return Message(
+        text=body.text,
+        file_ids=tuple(body.file_ids),
+        timezone=body.timezone,
+        model=models[0] if models else None,
+        dynamic=tuple(body.dynamic_context),
+        choices=Choices(body.layout, body.marker_policy, agent_id),
+    )
+
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Names = Annotated[list[Id], Field(max_length=200)]
+FileIds = Annotated[list[Id], Field(max_length=1000)]
+
+
+class NewAgent(Body):
+    """`POST /api/v1/agents`."""
+
+    name: Name
+    prompt: str
+    reminder: str = ""
+    replaces_system: bool = False
+    tools: Names | None = None
+    model: Id | None = None
+    layout: Id | None = None
+
+    def given(self) -> Json:
+        """The fields, as `Agent` has them."""
+        return _agent_fields(self.model_dump())
+
+
+class AgentPatch(Body):
+    """`PATCH /api/v1/agents/{id}`; what is left out stays."""
+
+    name: Name = ""
+    prompt: str = ""
+    reminder: str = ""
+    replaces_system: bool = False
+    tools: Names | None = None
+    model: Id | None = None
+    layout: Id | None = None
+
+    def given(self) -> Json:
+        """The fields that were sent, as `Agent` has them."""
+        return _agent_fields(self.model_dump(exclude_unset=True))
+
+
+def _agent_fields(sent: Json) -> Json:
+    return sent | {"tools": tuple(sent["tools"])} if sent.get("tools") is not None else sent
+
+
+class NewProject(Body):
+    """`POST /api/v1/projects`."""
+
+    name: Name
+    instructions: str = ""
+    file_ids: FileIds = Field(default_factory=list)
+
+
+class ProjectPatch(Body):
+    """`PATCH /api/v1/projects/{id}`; what is left out stays, `file_ids` is the whole list."""
+
+    name: Name = ""
+    instructions: str = ""
+    file_ids: FileIds = Field(default_factory=list)
+
+    def edit(self, now: ProjectContent) -> ProjectContent:
+        """The project with what was sent."""
+        sent = self.model_dump(exclude_unset=True)
+        if "file_ids" in sent:
+            sent["file_ids"] = tuple(sent["file_ids"])
+        return replace(now, **sent)
+
+
+class ProjectFile(Body):
+    """`POST /api/v1/projects/{id}/files`."""
+
+    file_id: Id
+
+
+class NewSystemPrompt(Body):
+    """`POST /api/v1/system-prompts`."""
+
+    text: str
+    note: Annotated[str, StringConstraints(max_length=1000)] = ""
 
 
 class PageParameters(BaseModel):
@@ -62,16 +208,19 @@ Json = dict[str, Any]
 ItemT = TypeVar("ItemT")
 
 
-def list_json(page: Page[ItemT], shape: Callable[[ItemT], Json]) -> Json:
-    """A page of a list."""
-    data = [shape(item) for item in page.data]
-    return {
-        "object": "list",
-        "data": data,
-        "first_id": data[0]["id"] if data else None,
-        "last_id": data[-1]["id"] if data else None,
-        "has_more": page.has_more,
-    }
+def list_json(page: Page[ItemT], shape: Callable[[ItemT], Json], key: str = "id") -> Json:
+    """A page of a list; `key` names the field that the next page's `after` takes."""
+    return _list([shape(item) for item in page.data], key, has_more=page.has_more)
+
+
+def whole_list_json(data: list[Json], key: str = "id") -> Json:
+    """A list that is always given whole."""
+    return _list(data, key, has_more=False)
+
+
+def _list(data: list[Json], key: str, *, has_more: bool) -> Json:
+    first, last = (str(data[0][key]), str(data[-1][key])) if data else (None, None)
+    return {"object": "list", "data": data, "first_id": first, "last_id": last, "has_more": has_more}
 
 
 def conversation_json(conversation: Conversation) -> Json:
@@ -83,9 +232,147 @@ def conversation_json(conversation: Conversation) -> Json:
         "model": conversation.model,
         "layout": conversation.layout,
         "marker_policy": conversation.marker_policy,
+        "agent_id": conversation.agent_id,
+        "project_id": conversation.project_id,
+        "system_prompt_version": conversation.system_prompt_version,
         "created_at": conversation.created_at.isoformat(),
         "updated_at": conversation.updated_at.isoformat(),
         "running_turn": conversation.running_turn,
+    }
+
+
+def decision_json(stored: StoredDecision) -> Json:
+    """A decision; `first_changed` is the segment from which on the window is another, if any."""
+    decision = stored.decision
+    return {
+        "id": stored.id,
+        "object": "decision",
+        "at": stored.at.isoformat(),
+        "kind": decision.kind.value,
+        "subject": decision.subject,
+        "outcome": decision.outcome,
+        "who": decision.who,
+        "why": decision.why,
+        "numbers": dict(decision.numbers),
+        "first_changed": decision.first_changed,
+    }
+
+
+def notice_json(notice: Notice) -> Json:
+    """A command with its answer, or a notification; it stands behind the turn `turn_id`."""
+    shared = {
+        "id": notice.id,
+        "conversation_id": notice.conversation_id,
+        "turn_id": notice.turn_id,
+        "data": dict(notice.data),
+        "at": notice.at.isoformat(),
+    }
+    if notice.kind is NoticeKind.COMMAND:
+        return shared | {
+            "object": "command",
+            "name": notice.name,
+            "argument": notice.argument,
+            "answer": notice.text,
+        }
+    return shared | {"object": "notification", "name": notice.kind.value, "text": notice.text}
+
+
+def session_json(session: Session, view: SessionView) -> Json:
+    """A session; `numbers` are the figures of the compaction that opened it, in tokens."""
+    return {
+        "id": session.id,
+        "object": "session",
+        "conversation_id": session.conversation_id,
+        "number": session.number,
+        "current": session.id == view.current.id,
+        "parent_id": session.parent_id,
+        "begins_after": session.begins_after,
+        "inherits": session.inherits,
+        "opened_at": session.opened_at.isoformat(),
+        "opened_by": session.opened_by.value,
+        "closed_at": session.closed_at.isoformat() if session.closed_at else None,
+        "closed_by": session.closed_by.value if session.closed_by else None,
+        "why": session.why,
+        "summary": session.summary,
+        "summary_tokens": session.summary_tokens,
+        "messages": view.messages.get(session.id, 0),
+        "numbers": dict(view.numbers.get(session.id, {})),
+        "usage": {purpose: usage_json(usage) for purpose, usage in session.usage.items()},
+    }
+
+
+def agent_json(stored: StoredAgent) -> Json:
+    """An agent."""
+    agent = stored.agent
+    return {
+        "id": agent.id,
+        "object": "agent",
+        "name": agent.name,
+        "prompt": agent.prompt,
+        "reminder": agent.reminder,
+        "replaces_system": agent.replaces_system,
+        "tools": None if agent.tools is None else list(agent.tools),
+        "model": agent.model,
+        "layout": agent.layout,
+        "revision": agent.revision,
+        "created_at": stored.created_at.isoformat(),
+        "updated_at": stored.updated_at.isoformat(),
+    }
+
+
+def project_json(project: StoredProject) -> Json:
+    """A project; `tokens` are those of its files."""
+    return {
+        "id": project.id,
+        "object": "project",
+        "name": project.name,
+        "instructions": project.instructions,
+        "files": [
+            {
+                "id": file.id,
+                "name": file.name,
+                "media_type": file.media_type,
+                "tokens": file.tokens,
+                "status": file.status,
+            }
+            for file in project.files
+        ],
+        "tokens": sum(file.tokens for file in project.files),
+        "revision": project.revision,
+        "created_at": project.created_at.isoformat(),
+        "updated_at": project.updated_at.isoformat(),
+    }
+
+
+def system_prompt_json(prompt: SystemPrompt, shipped: str) -> Json:
+    """A version of the system prompt; `shipped` says whether its text is the one that ships."""
+    return {
+        "object": "system_prompt",
+        "version": prompt.version,
+        "text": prompt.text,
+        "note": prompt.note,
+        "shipped": prompt.text == shipped,
+        "created_at": prompt.created_at.isoformat() if prompt.created_at else None,
+    }
+
+
+def layout_json(layout: Layout) -> Json:
+    """A layout as its table, in the order of the window."""
+    return {
+        "object": "layout",
+        "name": layout.name,
+        "description": layout.description,
+        "slots": [
+            {
+                "kind": slot.kind.value,
+                "zone": slot.zone.value,
+                "lifetime": slot.lifetime.value,
+                "when_changed": slot.when_changed,
+            }
+            for slot in layout.slots
+        ],
+        "old_results": layout.old_results.value,
+        "markers": layout.markers,
     }
 
 
@@ -153,6 +440,8 @@ def file_json(file: File, app: App) -> Json:
         "tokens": file.tokens,
         "fits": fits if file.status == "ready" else False,
         "pages": file.pages,
+        "width": file.width,
+        "height": file.height,
         "created_at": file.created_at.isoformat(),
     }
 
@@ -177,4 +466,34 @@ def request_json(record: RequestRecord) -> Json:
         "cost": record.cost,
         "error": dict(record.error) if record.error else None,
         "provider_request_id": record.provider_request_id,
+        "dropped_thinking": record.dropped_thinking,
+    }
+
+
+def map_json(record: RequestRecord, segments: Sequence[MappedSegment]) -> Json:
+    """A request with its window, segment by segment; `measured` is false where tokens are an estimate."""
+    return request_json(record) | {
+        "segments": [
+            {
+                "id": s.segment.id,
+                "kind": s.segment.kind,
+                "zone": s.zone,
+                "lifetime": s.segment.lifetime,
+                "source": s.segment.source,
+                "owner": s.segment.owner,
+                "label": s.segment.label,
+                "letters": s.segment.letters,
+                "tokens": s.tokens,
+                "measured": s.measured,
+                "read": s.read,
+                "written": s.written,
+                "fresh": s.fresh,
+                "blocks": len(s.segment.blocks),
+                "markers": [{"ttl": m.ttl, "why": m.why} for m in s.markers],
+                "text_preview": s.preview,
+            }
+            for s in segments
+        ],
+        "notes": [{"segment": segment, "text": text} for segment, text in record.notes],
+        "absent": [{"kind": kind, "why": why} for kind, why in record.absent],
     }

@@ -14,6 +14,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from lamella.app.app import App, open_app
+from lamella.backend.blocks import Blocks
 from lamella.core.json import Json, decode_object
 from lamella.server.sse import SILENCE_SECONDS
 from lamella.server.web import create_web
@@ -115,12 +116,12 @@ async def client(address: str, **headers: str) -> AsyncIterator[Client]:
 
 @asynccontextmanager
 async def served(
-    settings: Settings, *, silence: float = SILENCE_SECONDS, **parts: Any
+    settings: Settings, *, silence: float = SILENCE_SECONDS, blocks: Blocks | None = None, **parts: Any
 ) -> AsyncIterator[tuple[App, Client]]:
     """An app with its server, and a client of it; `parts` are what `open_app` takes beside the settings."""
     async with (
         open_app(settings, **parts) as app,
-        serving(create_web(app, silence=silence)) as address,
+        serving(create_web(app, silence=silence, blocks=blocks)) as address,
         client(address) as speaking,
     ):
         yield app, speaking

@@ -15,15 +15,20 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lamella import __version__
 from lamella.app.app import LOCAL_OWNER, App
+from lamella.backend.blocks import Blocks
 from lamella.core.errors import NotFound
 from lamella.core.records import Caller
+from lamella.server import file_routes, library_routes, routes, session_routes
 from lamella.server.failures import install
+from lamella.server.file_routes import UPLOAD_PATH
 from lamella.server.guard import LoopbackGuard
 from lamella.server.limits import BodyLimit
-from lamella.server.routes import UPLOAD_PATH, router
 from lamella.server.sse import SILENCE_SECONDS
 
 INDEX = "index.html"
+
+ROUTERS = (routes.router, session_routes.router, library_routes.router, file_routes.router)
+"""The native API."""
 
 POLICY = (
     "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
@@ -32,7 +37,7 @@ POLICY = (
 
 
 class Headers:
-    """A request id and the security headers on every answer."""
+    """A request id and the security headers on every answer; one may bring a stricter policy of its own."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -44,7 +49,7 @@ class Headers:
                 headers["x-request-id"] = f"http_{secrets.token_hex(8)}"
                 headers["x-content-type-options"] = "nosniff"
                 headers["referrer-policy"] = "no-referrer"
-                headers["content-security-policy"] = POLICY
+                headers.setdefault("content-security-policy", POLICY)
             await send(message)
 
         await self._app(scope, receive, sending if scope["type"] == "http" else send)
@@ -61,18 +66,24 @@ def page_folder() -> Path:
 
 
 def create_web(
-    app: App, identify: Callable[[Request], Caller] = local_owner, silence: float = SILENCE_SECONDS
+    app: App,
+    identify: Callable[[Request], Caller] = local_owner,
+    silence: float = SILENCE_SECONDS,
+    blocks: Blocks | None = None,
 ) -> ASGIApp:
     """The ASGI application over a running app.
 
-    `identify` says who asks. After `silence` seconds without a packet a stream sends a comment.
+    `identify` says who asks, `blocks` what goes with every message as dynamic context. After `silence` seconds without
+    a packet a stream sends a comment.
     """
     api = FastAPI(title="Lamella", version=__version__, docs_url=None, redoc_url=None)
     api.state.lamella = app
     api.state.identify = identify
     api.state.silence = silence
+    api.state.blocks = blocks or Blocks()
     install(api)
-    api.include_router(router)
+    for router in ROUTERS:
+        api.include_router(router)
     _outside(api)
     _page(api, page_folder())
     return Headers(LoopbackGuard(BodyLimit(api, streamed={UPLOAD_PATH})))

@@ -5,12 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from lamella.simulator.pictures import PictureRule
+
 Wire = Literal["anthropic", "openai"]
 CacheRules = Literal["blocks", "tokens"]
 Thinking = Literal["always", "on", "off", "none"]
 """always: cannot be disabled; on: unless disabled; off: unless asked for; none: the model has no thinking."""
 
 MILLION = 1_000_000
+
+CLAUDE_PICTURES = PictureRule(patch=28, edge=2_576, most=4_784)
+OLD_CLAUDE_PICTURES = PictureRule(patch=28, edge=1_568, most=1_568)
+"""Before Opus 4.7."""
+GPT_PICTURES = PictureRule(patch=32, edge=6_000, most=10_000, factor=1.2, whole=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,8 @@ class Model:
     default_effort: str = "high"
     forced_tool_choice: bool = True
     system_messages: bool = False
+    pictures: PictureRule | None = CLAUDE_PICTURES
+    """None: it sees no pictures."""
     prefill: bool = False
     tool_prompt: int = 286
     cache_rules: CacheRules = "blocks"
@@ -91,22 +100,32 @@ MODELS: tuple[Model, ...] = (
     Model("claude-opus-5", ANTHROPIC, claude(5, 25, 0.50), minimum=512, thinking="on", system_messages=True),
     Model("claude-opus-4-8", ANTHROPIC, claude(5, 25, 0.50), minimum=1_024, system_messages=True),
     Model("claude-opus-4-7", ANTHROPIC, claude(5, 25, 0.50), minimum=2_048),
-    Model("claude-opus-4-6", ANTHROPIC, claude(5, 25, 0.50), minimum=4_096, token_factor=1.1, thinking_types=BOTH),
+    Model("claude-opus-4-6", ANTHROPIC, claude(5, 25, 0.50), minimum=4_096, token_factor=1.1,
+          pictures=OLD_CLAUDE_PICTURES, thinking_types=BOTH),
     Model("claude-sonnet-5", ANTHROPIC, claude(2, 10, 0.20), tool_prompt=354),
-    Model("claude-sonnet-4-6", ANTHROPIC, claude(3, 15, 0.30), token_factor=1.1, thinking_types=BOTH,
+    Model("claude-sonnet-4-6", ANTHROPIC, claude(3, 15, 0.30), token_factor=1.1,
+          pictures=OLD_CLAUDE_PICTURES, thinking_types=BOTH,
           tool_prompt=354),
     Model("claude-haiku-4-5", ANTHROPIC, claude(1, 5, 0.10), window=200_000, max_output=64_000, minimum=4_096,
-          token_factor=1.1, keeps_thinking=False, thinking_types=BUDGETED, prefill=True, tool_prompt=496),
+          token_factor=1.1,
+          pictures=OLD_CLAUDE_PICTURES, keeps_thinking=False, thinking_types=BUDGETED, prefill=True, tool_prompt=496),
     Model("lamella-demo", ("anthropic", "openai"), claude(2, 10, 0.10), window=200_000, minimum=512,
-          system_messages=True, tool_prompt=354),
-    Model("gpt-6.1-sol", OPENAI, gpt(2, 10, 0.10), window=GPT_PROMPT, thinking="on", token_factor=1.0),
-    Model("gpt-6.1-terra", OPENAI, gpt(1, 5, 0.05), window=GPT_PROMPT, thinking="on", token_factor=1.0),
-    Model("gpt-6-luna", OPENAI, gpt(0.10, 0.50, 0.01), window=GPT_PROMPT, thinking="on", token_factor=1.0),
-    Model("gpt-6-astra", OPENAI, gpt(10, 50, 1.0), window=GPT_PROMPT, thinking="on", token_factor=1.0),
-    Model("gpt-5.6", OPENAI, gpt(4, 20, 0.40), window=GPT_PROMPT, thinking="on", token_factor=1.0),
+          system_messages=True, pictures=None, tool_prompt=354),
+    Model("gpt-6.1-sol", OPENAI, gpt(2, 10, 0.10), window=GPT_PROMPT, thinking="on", token_factor=1.0,
+          pictures=GPT_PICTURES),
+    Model("gpt-6.1-terra", OPENAI, gpt(1, 5, 0.05), window=GPT_PROMPT, thinking="on", token_factor=1.0,
+          pictures=GPT_PICTURES),
+    Model("gpt-6-luna", OPENAI, gpt(0.10, 0.50, 0.01), window=GPT_PROMPT, thinking="on", token_factor=1.0,
+          pictures=GPT_PICTURES),
+    Model("gpt-6-astra", OPENAI, gpt(10, 50, 1.0), window=GPT_PROMPT, thinking="on", token_factor=1.0,
+          pictures=GPT_PICTURES),
+    Model("gpt-5.6", OPENAI, gpt(4, 20, 0.40), window=GPT_PROMPT, thinking="on", token_factor=1.0,
+          pictures=GPT_PICTURES),
     Model("gpt-5.5", OPENAI, gpt(5, 30, 0.50, paid_writes=False), window=GPT_PROMPT, thinking="on", token_factor=1.0,
+          pictures=GPT_PICTURES,
           cache_rules="tokens", minimum=2_048, token_step=2_048, idle_seconds=1_800),
     Model("gpt-5.4", OPENAI, gpt(2.5, 15, 0.25, paid_writes=False), window=GPT_PROMPT, thinking="on", token_factor=1.0,
+          pictures=GPT_PICTURES,
           cache_rules="tokens"),
 )  # fmt: skip
 
@@ -120,5 +139,7 @@ def find(name: str, wire: Wire) -> Model | None:
     if wire == "anthropic" and name.startswith("claude-"):
         return Model(name, ANTHROPIC, claude(5, 25, 0.50), window=200_000, max_output=64_000, minimum=4_096)
     if wire == "openai" and name.startswith("gpt-"):
-        return Model(name, OPENAI, gpt(5, 30, 0.50), window=400_000, thinking="on", token_factor=1.0)
+        return Model(
+            name, OPENAI, gpt(5, 30, 0.50), window=400_000, thinking="on", token_factor=1.0, pictures=GPT_PICTURES
+        )
     return None

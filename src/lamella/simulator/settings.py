@@ -28,6 +28,9 @@ class Settings:
     token_factor: float | None = None
     """Replaces every model's factor over o200k counts."""
     image_tokens: int = 1_500
+    """For pictures whose size the request does not show (an address), and for other media."""
+    most_images: int = 100
+    """Of one request. Both vendors take more on models with a large window."""
     message_overhead: int = 4
     block_overhead: int = 0
 

@@ -12,6 +12,7 @@ from typing import Any
 from lamella.simulator.cache.ledger import Ledger
 from lamella.simulator.clock import Clock, SystemClock, VirtualClock
 from lamella.simulator.errors import ProviderError, invalid
+from lamella.simulator.pictures import Pictures
 from lamella.simulator.replies import Fault, Reply
 from lamella.simulator.settings import Settings
 from lamella.simulator.tokens import TokenCounter
@@ -46,6 +47,7 @@ class Simulator:
         self.settings = settings
         self.clock: Clock = SystemClock() if settings.clock == "system" else VirtualClock()
         self.counter = TokenCounter()
+        self.pictures = Pictures()
         self.ledger = Ledger()
         self.replies: dict[str, Reply] = {}
         self.records: deque[Record] = deque()
@@ -57,7 +59,7 @@ class Simulator:
         self._spent: dict[str, deque[tuple[float, int]]] = {}
 
     def reset(self) -> None:
-        """Forget cache, scripts, log and limits; settings, clock and counted tokens stay."""
+        """Forget cache, scripts, log and limits; settings, clock and what was counted stay."""
         self.ledger.clear()
         self.replies.clear()
         self.records.clear()

@@ -1,4 +1,4 @@
-"""Rows in a database and files in a folder: the ports `Store` and `FileStore` (DESIGN 4)."""
+"""Rows in a database and files in a folder: the ports `Store`, `Jobs` and `FileStore` (DESIGN 4)."""
 
 from lamella.storage.folder import FolderFileStore
 from lamella.storage.lock import FolderLock

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from lamella.core.agents import Summary
+from lamella.core.decisions import window_start
 from lamella.core.records import Beginning, Caller
+from lamella.core.sessions import Session, summaries_in_window
 from lamella.storage.conversations import find_conversation, find_decisions
 from lamella.storage.database import Verbs, uninterrupted
+from lamella.storage.failures import damaged
 from lamella.storage.requests import find_last_bill
+from lamella.storage.sessions import find_sessions
 from lamella.storage.turns import find_path
+
+_SUMMARY_TOKENS = 8_000
+"""The most that the summaries of earlier sessions hold together, the parent's aside (SPEC X-CHAIN)."""
+
+
+def _summaries(sessions: Sequence[Session], current: Session) -> tuple[Summary, ...]:
+    """The summaries before the turns of `current`: its ancestors', then its own from when it was closed (SPEC L4)."""
+    found = summaries_in_window(sessions, current.id, _SUMMARY_TOKENS)
+    if current.summary is None:
+        return found
+    return (*found, Summary(current.id, current.summary, current.summary_tokens))
 
 
 class BeginningVerbs(Verbs):
@@ -17,9 +35,16 @@ class BeginningVerbs(Verbs):
         """What a turn of `model` begins from."""
         async with self._database.reading() as connection:
             conversation = await find_conversation(connection, caller, conversation_id)
+            decisions = await find_decisions(connection, caller, conversation_id)
+            sessions = await find_sessions(connection, caller, conversation_id)
+            current = next((session for session in sessions if session.id == conversation.session_id), None)
+            if current is None:
+                raise damaged(f"conversation {conversation_id}", f"session {conversation.session_id} is missing")
             return Beginning(
                 conversation=conversation,
-                path=await find_path(connection, caller, conversation),
-                decisions=await find_decisions(connection, caller, conversation_id),
+                path=await find_path(connection, caller, conversation, window_start([d.decision for d in decisions])),
+                decisions=decisions,
                 last_bill=await find_last_bill(connection, caller, conversation_id, model),
+                session=current,
+                summaries=_summaries(sessions, current),
             )

@@ -14,9 +14,10 @@ import msgspec
 
 from lamella.core.errors import InvalidRequest
 from lamella.core.json import JsonObject
-from lamella.core.messages import Part, Reasoning, Text, ToolCall, ToolResult
+from lamella.core.messages import Reasoning, StoredPart, Text, ToolCall, ToolResult
 from lamella.core.prompt import ToolSpec
 from lamella.core.records import StoredMarker, StoredSegment
+from lamella.core.tokens import Usage
 from lamella.storage.failures import damaged, unicode_only
 
 DataT = TypeVar("DataT")
@@ -44,6 +45,8 @@ class _ResultJson(msgspec.Struct, tag="tool_result", omit_defaults=True):
     name: str
     content: str
     is_error: bool = False
+    queries: tuple[str, ...] = ()
+    digest: str = ""
 
 
 _PartJson = _TextJson | _ReasoningJson | _CallJson | _ResultJson
@@ -56,8 +59,11 @@ SEGMENTS = msgspec.json.Decoder(tuple[StoredSegment, ...])
 ZONES = msgspec.json.Decoder(tuple[tuple[str, int], ...])
 MARKERS = msgspec.json.Decoder(tuple[StoredMarker, ...])
 NOTES = msgspec.json.Decoder(tuple[tuple[str, str], ...])
+ABSENT = NOTES
+NAMES = msgspec.json.Decoder(tuple[str, ...])
 HEAD: msgspec.json.Decoder[JsonObject] = msgspec.json.Decoder(dict[str, Any])
 NUMBERS: msgspec.json.Decoder[Mapping[str, float]] = msgspec.json.Decoder(dict[str, float])
+SPENT: msgspec.json.Decoder[Mapping[str, Usage]] = msgspec.json.Decoder(dict[str, Usage])
 ERROR: msgspec.json.Decoder[Mapping[str, str | None]] = msgspec.json.Decoder(dict[str, str | None])
 
 
@@ -83,7 +89,7 @@ def word_of(kind: type[WordT], value: str, what: str) -> WordT:
         raise damaged(what, error) from error
 
 
-def _part_json(part: Part) -> _PartJson:
+def _part_json(part: StoredPart) -> _PartJson:
     match part:
         case Text(text):
             return _TextJson(text)
@@ -91,13 +97,13 @@ def _part_json(part: Part) -> _PartJson:
             return _ReasoningJson(text, signature, redacted)
         case ToolCall(call_id, name, arguments):
             return _CallJson(call_id, name, arguments)
-        case ToolResult(call_id, name, content, is_error):
-            return _ResultJson(call_id, name, content, is_error)
+        case ToolResult(call_id, name, content, is_error, queries, digest):
+            return _ResultJson(call_id, name, content, is_error, queries, digest)
         case _:
             assert_never(part)
 
 
-def _part_of(part: _PartJson) -> Part:
+def _part_of(part: _PartJson) -> StoredPart:
     match part:
         case _TextJson():
             return Text(part.text)
@@ -106,17 +112,17 @@ def _part_of(part: _PartJson) -> Part:
         case _CallJson():
             return ToolCall(part.id, part.name, part.arguments)
         case _ResultJson():
-            return ToolResult(part.call_id, part.name, part.content, part.is_error)
+            return ToolResult(part.call_id, part.name, part.content, part.is_error, part.queries, part.digest)
         case _:
             assert_never(part)
 
 
-def parts_text(parts: Sequence[Part]) -> str:
+def parts_text(parts: Sequence[StoredPart]) -> str:
     """The column of a list of parts; raises `InvalidRequest` for text that is not Unicode."""
     return json_text([_part_json(part) for part in parts])
 
 
-def parts_of(value: str, what: str) -> tuple[Part, ...]:
+def parts_of(value: str, what: str) -> tuple[StoredPart, ...]:
     """The parts of a column; raises `StoreFailed` naming `what` when it is damaged."""
     found = json_of(_parts_decoder, value, what)
     return tuple(map(_part_of, found))

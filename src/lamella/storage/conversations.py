@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import delete, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lamella.core.errors import NotFound, TurnInProgress
-from lamella.core.records import Caller, Conversation, ConversationChange, Page, PageQuery, StoredDecision
-from lamella.storage.columns import moment_text
+from lamella.core.records import (
+    LEAVE,
+    Caller,
+    Conversation,
+    ConversationChange,
+    Page,
+    PageQuery,
+    StoredDecision,
+)
+from lamella.core.sessions import Session, SessionCause
+from lamella.storage.agents import find_agent
+from lamella.storage.columns import json_text, moment_text
 from lamella.storage.database import Verbs, uninterrupted
-from lamella.storage.mapping import conversation_of, conversation_row, decision_of, decision_row
+from lamella.storage.jobs import forget_jobs
+from lamella.storage.mapping import conversation_of, conversation_row, decision_of, decision_row, session_row
 from lamella.storage.pages import page
-from lamella.storage.schema import conversations, decisions, idempotency_keys, turns
+from lamella.storage.projects import find_project
+from lamella.storage.schema import conversations, decisions, idempotency_keys, jobs, queued_messages, sessions, turns
 
 
 def turn_in_progress(turn_id: str) -> TurnInProgress:
@@ -35,6 +49,10 @@ async def find_conversation(
     return conversation_of(row)
 
 
+_WINDOW = frozenset({"layout", "system_prompt", "tools"})
+"""Columns that a decision names as changed from one request to the next: none lies in the middle of a turn."""
+
+
 async def find_decisions(
     connection: AsyncConnection, caller: Caller, conversation_id: str
 ) -> tuple[StoredDecision, ...]:
@@ -47,15 +65,44 @@ async def find_decisions(
     return tuple(map(decision_of, (await connection.execute(query)).mappings()))
 
 
+async def _check_mine(
+    connection: AsyncConnection, caller: Caller, agent_id: str | None, project_id: str | None
+) -> None:
+    """Raises `NotFound` for an agent or a project that is not the caller's."""
+    if agent_id is not None:
+        await find_agent(connection, caller, agent_id)
+    if project_id is not None:
+        await find_project(connection, caller, project_id)
+
+
+def _changed(change: ConversationChange) -> dict[str, Any]:
+    """The columns that a change names."""
+    given = {name: getattr(change, name) for name in ("title", "model", "layout", "marker_policy")}
+    values: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if change.system_prompt is not None:
+        values["system_prompt"] = change.system_prompt.text
+        values["system_prompt_version"] = change.system_prompt.version
+    if change.tools is not None:
+        values["tools"] = json_text(change.tools)
+    if change.agent_id is not LEAVE:
+        values["agent_id"] = change.agent_id
+    if change.project_id is not LEAVE:
+        values["project_id"] = change.project_id
+    return values
+
+
 class ConversationVerbs(Verbs):
     """The verbs of `Store` about conversations and decisions."""
 
     @uninterrupted
     async def create_conversation(self, caller: Caller, conversation: Conversation) -> None:
-        """Store a new conversation of the caller."""
-        row = conversation_row(caller.user_id, conversation)
+        """Store a new conversation of the caller, in its first session."""
+        first = Session(self._ids.new("sess"), conversation.id, 1, conversation.created_at, SessionCause.CREATED)
+        row = conversation_row(caller.user_id, replace(conversation, session_id=first.id))
         async with self._database.writing() as connection:
+            await _check_mine(connection, caller, conversation.agent_id, conversation.project_id)
             await connection.execute(insert(conversations), row)
+            await connection.execute(insert(sessions), session_row(caller.user_id, first))
 
     @uninterrupted
     async def conversation(self, caller: Caller, conversation_id: str) -> Conversation:
@@ -75,10 +122,8 @@ class ConversationVerbs(Verbs):
     async def change_conversation(
         self, caller: Caller, conversation_id: str, change: ConversationChange, at: datetime
     ) -> Conversation:
-        """Change it, with the decisions that say so."""
-        values = {
-            name: value for name, value in (("title", change.title), ("model", change.model)) if value is not None
-        }
+        """Change it, with the decisions that say so; raises `TurnInProgress` for what a running turn stands on."""
+        values = _changed(change)
         changed = (
             update(conversations)
             .where(conversations.c.id == conversation_id, conversations.c.owner == caller.user_id)
@@ -89,7 +134,10 @@ class ConversationVerbs(Verbs):
             for decision in change.decisions
         ]
         async with self._database.writing() as connection:
-            await find_conversation(connection, caller, conversation_id, lock=True)
+            conversation = await find_conversation(connection, caller, conversation_id, lock=True)
+            if conversation.running_turn is not None and not values.keys().isdisjoint(_WINDOW):
+                raise turn_in_progress(conversation.running_turn)
+            await _check_mine(connection, caller, values.get("agent_id"), values.get("project_id"))
             await connection.execute(changed)
             if rows:
                 await connection.execute(insert(decisions), rows)
@@ -98,8 +146,9 @@ class ConversationVerbs(Verbs):
     @uninterrupted
     async def delete_conversation(self, caller: Caller, conversation_id: str) -> None:
         """Remove it with everything that belongs to it; raises `TurnInProgress` while it answers."""
-        mine = turns.c.conversation_id == conversation_id
-        results = select(turns.c.id).where(mine)
+        own_turns = select(turns.c.id).where(turns.c.conversation_id == conversation_id)
+        own_sessions = select(sessions.c.id).where(sessions.c.conversation_id == conversation_id)
+        waiting = select(queued_messages.c.id).where(queued_messages.c.conversation_id == conversation_id)
         async with self._database.writing() as connection:
             conversation = await find_conversation(connection, caller, conversation_id, lock=True)
             if conversation.running_turn is not None:
@@ -109,9 +158,16 @@ class ConversationVerbs(Verbs):
                     idempotency_keys.c.owner == caller.user_id,
                     or_(
                         idempotency_keys.c.result_id == conversation_id,
-                        idempotency_keys.c.result_id.in_(results),
+                        idempotency_keys.c.result_id.in_(own_turns),
+                        idempotency_keys.c.result_id.in_(waiting),
                     ),
                 )
+            )
+            subject = jobs.c.subject
+            await forget_jobs(
+                connection,
+                caller,
+                or_(subject == conversation_id, subject.in_(own_sessions), subject.in_(own_turns)),
             )
             await connection.execute(
                 delete(conversations).where(

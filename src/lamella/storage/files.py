@@ -1,18 +1,42 @@
-"""Uploaded files: their rows and extracted texts. Their bytes lie in a `FileStore`."""
+"""Uploaded files: their rows, extracted texts and pictures. Their bytes lie in a `FileStore`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from sqlalchemy import insert, select
+from sqlalchemy import delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from lamella.core.errors import NotFound
+from lamella.core.errors import FileInUse, NotFound
+from lamella.core.messages import Attachment, Image
 from lamella.core.records import Caller, File, Page, PageQuery
 from lamella.storage.database import Verbs, uninterrupted
-from lamella.storage.mapping import file_of, file_row, file_text_of, file_text_row
+from lamella.storage.keys import forget_keys
+from lamella.storage.mapping import (
+    Contents,
+    attachment_of,
+    file_of,
+    file_row,
+    file_text_of,
+    file_text_row,
+    image_of,
+    image_row,
+)
 from lamella.storage.pages import page
-from lamella.storage.schema import file_texts, files
+from lamella.storage.schema import (
+    attachments,
+    conversations,
+    file_images,
+    file_texts,
+    files,
+    messages,
+    project_files,
+    projects,
+    turns,
+)
+
+HOLDERS_NAMED = 5
+"""Conversations, and projects, that an error names at most."""
 
 
 async def find_file(connection: AsyncConnection, caller: Caller, file_id: str) -> File:
@@ -24,28 +48,110 @@ async def find_file(connection: AsyncConnection, caller: Caller, file_id: str) -
     return file_of(row)
 
 
-async def find_texts(connection: AsyncConnection, caller: Caller, file_ids: Iterable[str]) -> dict[str, str]:
-    """The texts of the caller's files that have one, each loaded once."""
-    wanted = sorted(set(file_ids))
-    if not wanted:
+async def find_files(
+    connection: AsyncConnection, caller: Caller, file_ids: Sequence[str], param: str = "file_ids"
+) -> list[File]:
+    """The caller's files of these ids, in their order."""
+    if not file_ids:
+        return []
+    query = select(files).where(files.c.id.in_(sorted(set(file_ids))), files.c.owner == caller.user_id)
+    found = {row["id"]: file_of(row) for row in (await connection.execute(query)).mappings()}
+    for file_id in file_ids:
+        if file_id not in found:
+            raise NotFound(f"There is no file {file_id}.", param=param)
+    return [found[file_id] for file_id in file_ids]
+
+
+async def _texts(connection: AsyncConnection, caller: Caller, file_ids: Sequence[str]) -> dict[str, str]:
+    if not file_ids:
         return {}
-    query = select(file_texts).where(file_texts.c.file_id.in_(wanted), file_texts.c.owner == caller.user_id)
-    rows = (await connection.execute(query)).mappings()
-    return {row["file_id"]: file_text_of(row) for row in rows}
+    query = select(file_texts).where(file_texts.c.file_id.in_(file_ids), file_texts.c.owner == caller.user_id)
+    return {row["file_id"]: file_text_of(row) for row in (await connection.execute(query)).mappings()}
+
+
+async def _images(connection: AsyncConnection, caller: Caller, file_ids: Sequence[str]) -> dict[str, Image]:
+    if not file_ids:
+        return {}
+    query = select(file_images).where(file_images.c.file_id.in_(file_ids), file_images.c.owner == caller.user_id)
+    return {row["file_id"]: image_of(row) for row in (await connection.execute(query)).mappings()}
+
+
+async def find_contents(connection: AsyncConnection, caller: Caller, of: Iterable[File]) -> Contents:
+    """The texts and pictures of the caller's files, each loaded once."""
+    pictures: dict[str, bool] = {file.id: file.width is not None for file in of}
+    return Contents(
+        texts=await _texts(connection, caller, sorted(id for id, is_picture in pictures.items() if not is_picture)),
+        images=await _images(connection, caller, sorted(id for id, is_picture in pictures.items() if is_picture)),
+    )
+
+
+async def numbered(
+    connection: AsyncConnection, caller: Caller, wanted: Sequence[File], first: int
+) -> tuple[Attachment, ...]:
+    """Files as attachments, numbered from `first`."""
+    contents = await find_contents(connection, caller, wanted)
+    return tuple(attachment_of(file, document, contents) for document, file in enumerate(wanted, first))
+
+
+async def _holders(connection: AsyncConnection, caller: Caller, file_id: str) -> list[str]:
+    """Whatever holds a file, in words."""
+    of_messages = (
+        select(conversations.c.id, conversations.c.title)
+        .join(turns, turns.c.conversation_id == conversations.c.id)
+        .join(messages, messages.c.turn_id == turns.c.id)
+        .join(attachments, attachments.c.message_id == messages.c.id)
+        .where(attachments.c.file_id == file_id, attachments.c.owner == caller.user_id)
+        .distinct()
+        .order_by(conversations.c.id)
+        .limit(HOLDERS_NAMED)
+    )
+    of_projects = (
+        select(projects.c.id, projects.c.name)
+        .join(project_files, project_files.c.project_id == projects.c.id)
+        .where(project_files.c.file_id == file_id, project_files.c.owner == caller.user_id)
+        .order_by(projects.c.id)
+        .limit(HOLDERS_NAMED)
+    )
+    found = [f"conversation “{title}” ({id})" for id, title in await connection.execute(of_messages)]
+    return [*found, *(f"project “{name}” ({id})" for id, name in await connection.execute(of_projects))]
 
 
 class FileVerbs(Verbs):
     """The verbs of `Store` about files."""
 
     @uninterrupted
-    async def add_file(self, caller: Caller, file: File, text: str | None) -> None:
-        """Store a file's row and its extracted text."""
+    async def add_file(self, caller: Caller, file: File, text: str | None, image: Image | None = None) -> None:
+        """Store a file's row, and its extracted text or its picture."""
         row = file_row(caller.user_id, file)
         text_row = None if text is None else file_text_row(caller.user_id, file.id, text)
         async with self._database.writing() as connection:
             await connection.execute(insert(files), row)
             if text_row is not None:
                 await connection.execute(insert(file_texts), text_row)
+            if image is not None:
+                await connection.execute(insert(file_images), image_row(caller.user_id, image))
+
+    @uninterrupted
+    async def delete_file(self, caller: Caller, file_id: str) -> None:
+        """Remove a file that nothing holds."""
+        async with self._database.writing() as connection:
+            file = await find_file(connection, caller, file_id)
+            holders = await _holders(connection, caller, file_id)
+            if holders:
+                raise FileInUse(
+                    f"“{file.name}” is in use.",
+                    hint="Remove it first from: " + "; ".join(holders) + ".",
+                    param="file_id",
+                )
+            await forget_keys(connection, caller, file_id)
+            await connection.execute(delete(files).where(files.c.id == file_id, files.c.owner == caller.user_id))
+
+    @uninterrupted
+    async def attachments(self, caller: Caller, file_ids: Sequence[str], first: int) -> tuple[Attachment, ...]:
+        """Files as they would be attached to a message, numbered from `first`; nothing is stored."""
+        async with self._database.reading() as connection:
+            wanted = await find_files(connection, caller, file_ids)
+            return await numbered(connection, caller, wanted, first)
 
     @uninterrupted
     async def file(self, caller: Caller, file_id: str) -> File:
@@ -66,7 +172,7 @@ class FileVerbs(Verbs):
         """The extracted text, None when there is none."""
         async with self._database.reading() as connection:
             await find_file(connection, caller, file_id)
-            return (await find_texts(connection, caller, [file_id])).get(file_id)
+            return (await _texts(connection, caller, [file_id])).get(file_id)
 
     @uninterrupted
     async def file_ids(self) -> frozenset[str]:

@@ -61,6 +61,13 @@ class FolderFileStore:
         except OSError as error:
             raise StoreFailed(f"The upload could not be kept: {error.strerror}.") from error
 
+    async def remove(self, file_id: str) -> None:
+        """Remove the file, if it lies there."""
+        try:
+            await asyncio.to_thread(self.path(file_id).unlink, missing_ok=True)
+        except OSError as error:
+            raise StoreFailed(f"The upload could not be removed: {error.strerror}.") from error
+
     async def sweep(self, keep: frozenset[str]) -> int:
         """Remove unfinished uploads and what belongs to no row; gives how many. Foreign names are left alone."""
         return await asyncio.to_thread(self._sweep, keep)

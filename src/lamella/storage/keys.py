@@ -5,12 +5,19 @@ from __future__ import annotations
 from datetime import datetime
 
 from sqlalchemy import delete, select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lamella.core.errors import IdempotencyMismatch
 from lamella.core.records import Caller
 from lamella.storage.columns import moment_text
 from lamella.storage.database import Verbs, insert_missing, uninterrupted
 from lamella.storage.schema import idempotency_keys as keys
+
+
+async def forget_keys(connection: AsyncConnection, caller: Caller, result_id: str) -> None:
+    """Forget the keys of something that is removed: asked for again, it is made anew."""
+    mine = (keys.c.owner == caller.user_id, keys.c.result_id == result_id)
+    await connection.execute(delete(keys).where(*mine))
 
 
 class KeyVerbs(Verbs):

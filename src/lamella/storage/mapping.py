@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import RowMapping
 
+from lamella.core.agents import Agent
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.messages import (
     AnswerPart,
     Attachment,
+    Image,
     Step,
     StopReason,
     Text,
@@ -21,25 +24,38 @@ from lamella.core.messages import (
     UserMessage,
 )
 from lamella.core.records import (
+    Caller,
     Conversation,
     File,
+    Job,
+    JobStatus,
+    NewJob,
     NewTurn,
+    QueuedMessage,
+    QueueStatus,
     RequestEnd,
     RequestRecord,
+    StoredAgent,
     StoredBlock,
     StoredDecision,
+    StoredProject,
     StoredSegment,
+    SystemPrompt,
     TurnEnd,
     TurnRecord,
 )
+from lamella.core.sessions import Session, SessionCause
 from lamella.core.tokens import Usage
 from lamella.storage.columns import (
+    ABSENT,
     ERROR,
     HEAD,
     MARKERS,
+    NAMES,
     NOTES,
     NUMBERS,
     SEGMENTS,
+    SPENT,
     TOOLS,
     ZONES,
     json_of,
@@ -58,6 +74,15 @@ Row = dict[str, Any]
 Attached = Mapping[str, tuple[Attachment, ...]]
 """Attachments by the id of their message."""
 
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The texts and the pictures of some files, by id."""
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+    images: Mapping[str, Image] = field(default_factory=dict)
+
+
 # Usage and errors
 
 _USAGE = ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output", "reasoning")
@@ -73,7 +98,8 @@ def usage_of(row: RowMapping) -> Usage:
     return Usage(*(row[column] for column in USAGE_COLUMNS))
 
 
-def _error_text(error: Mapping[str, str | None] | None) -> str | None:
+def error_text(error: Mapping[str, str | None] | None) -> str | None:
+    """The column of an error object."""
     return None if error is None else json_text(error)
 
 
@@ -99,6 +125,10 @@ def conversation_row(owner: str, conversation: Conversation) -> Row:
         "updated_at": moment_text(conversation.updated_at),
         "head": conversation.head,
         "running_turn": conversation.running_turn,
+        "agent_id": conversation.agent_id,
+        "project_id": conversation.project_id,
+        "system_prompt_version": conversation.system_prompt_version,
+        "session_id": conversation.session_id,
     }
 
 
@@ -116,7 +146,182 @@ def conversation_of(row: RowMapping) -> Conversation:
         updated_at=datetime.fromisoformat(row["updated_at"]),
         head=row["head"],
         running_turn=row["running_turn"],
+        agent_id=row["agent_id"],
+        project_id=row["project_id"],
+        system_prompt_version=row["system_prompt_version"],
+        session_id=row["session_id"],
     )
+
+
+# Sessions
+
+
+def session_row(owner: str, session: Session) -> Row:
+    """The row of a session, without the embedding of its summary."""
+    return {
+        "id": session.id,
+        "owner": owner,
+        "conversation_id": session.conversation_id,
+        "number": session.number,
+        "parent_id": session.parent_id,
+        "begins_after": session.begins_after,
+        "inherits": session.inherits,
+        "opened_at": moment_text(session.opened_at),
+        "opened_by": session.opened_by.value,
+        "closed_at": None if session.closed_at is None else moment_text(session.closed_at),
+        "closed_by": None if session.closed_by is None else session.closed_by.value,
+        "why": session.why,
+        "summary": session.summary,
+        "summary_tokens": session.summary_tokens,
+        "usage": json_text(session.usage),
+    }
+
+
+def session_of(row: RowMapping) -> Session:
+    """The session of a row."""
+    what = f"session {row['id']}"
+    return Session(
+        id=row["id"],
+        conversation_id=row["conversation_id"],
+        number=row["number"],
+        opened_at=datetime.fromisoformat(row["opened_at"]),
+        opened_by=word_of(SessionCause, row["opened_by"], what),
+        parent_id=row["parent_id"],
+        begins_after=row["begins_after"],
+        inherits=row["inherits"],
+        closed_at=None if row["closed_at"] is None else datetime.fromisoformat(row["closed_at"]),
+        closed_by=None if row["closed_by"] is None else word_of(SessionCause, row["closed_by"], what),
+        why=row["why"],
+        summary=row["summary"],
+        summary_tokens=row["summary_tokens"],
+        usage=json_of(SPENT, row["usage"], what),
+    )
+
+
+# Jobs and the queue
+
+
+def job_row(owner: str, job_id: str, job: NewJob, at: datetime) -> Row:
+    """The row of a job that waits."""
+    return {
+        "id": job_id,
+        "owner": owner,
+        "kind": job.kind,
+        "subject": job.subject,
+        "payload": json_text(job.payload),
+        "cause": job.cause,
+        "status": JobStatus.WAITING.value,
+        "attempts": 0,
+        "token": 0,
+        "due_at": moment_text(job.not_before),
+        "created_at": moment_text(at),
+    }
+
+
+def job_of(row: RowMapping) -> Job:
+    """The job of a row."""
+    what = f"job {row['id']}"
+    return Job(
+        id=row["id"],
+        caller=Caller(row["owner"]),
+        kind=row["kind"],
+        subject=row["subject"],
+        cause=row["cause"],
+        payload=json_of(HEAD, row["payload"], what),
+        status=word_of(JobStatus, row["status"], what),
+        due_at=datetime.fromisoformat(row["due_at"]),
+        created_at=datetime.fromisoformat(row["created_at"]),
+        attempts=row["attempts"],
+        token=row["token"],
+        error=_error_of(row["error"], what),
+        ended_at=None if row["ended_at"] is None else datetime.fromisoformat(row["ended_at"]),
+    )
+
+
+def queued_row(owner: str, message: QueuedMessage) -> Row:
+    """The row of a message that waits."""
+    return {
+        "id": message.id,
+        "owner": owner,
+        "conversation_id": message.conversation_id,
+        "seq": message.seq,
+        "sender": message.sender,
+        "text": message.text,
+        "sent_at": local_moment_text(message.sent_at),
+        "timezone": message.timezone,
+        "payload": json_text(message.payload),
+        "status": message.status.value,
+        "turn_id": message.turn_id,
+    }
+
+
+def queued_of(row: RowMapping) -> QueuedMessage:
+    """The queued message of a row."""
+    what = f"queued message {row['id']}"
+    return QueuedMessage(
+        id=row["id"],
+        conversation_id=row["conversation_id"],
+        sender=row["sender"],
+        text=row["text"],
+        sent_at=datetime.fromisoformat(row["sent_at"]),
+        timezone=row["timezone"],
+        payload=json_of(HEAD, row["payload"], what),
+        seq=row["seq"],
+        status=word_of(QueueStatus, row["status"], what),
+        turn_id=row["turn_id"],
+    )
+
+
+# Agents, projects, system prompts
+
+
+def agent_row(agent: Agent) -> Row:
+    """The columns of an agent, without its owner and moments."""
+    return {
+        "id": agent.id,
+        "name": agent.name,
+        "prompt": agent.prompt,
+        "reminder": agent.reminder,
+        "replaces_system": agent.replaces_system,
+        "tools": None if agent.tools is None else json_text(agent.tools),
+        "model": agent.model,
+        "layout": agent.layout,
+        "revision": agent.revision,
+    }
+
+
+def agent_of(row: RowMapping) -> StoredAgent:
+    """The agent of a row."""
+    agent = Agent(
+        id=row["id"],
+        name=row["name"],
+        prompt=row["prompt"],
+        reminder=row["reminder"],
+        replaces_system=row["replaces_system"],
+        tools=None if row["tools"] is None else json_of(NAMES, row["tools"], f"agent {row['id']}"),
+        model=row["model"],
+        layout=row["layout"],
+        revision=row["revision"],
+    )
+    return StoredAgent(agent, datetime.fromisoformat(row["created_at"]), datetime.fromisoformat(row["updated_at"]))
+
+
+def project_of(row: RowMapping, files: Sequence[File]) -> StoredProject:
+    """The project of a row, with its files in order."""
+    return StoredProject(
+        id=row["id"],
+        name=row["name"],
+        instructions=row["instructions"],
+        files=tuple(files),
+        revision=row["revision"],
+        created_at=datetime.fromisoformat(row["created_at"]),
+        updated_at=datetime.fromisoformat(row["updated_at"]),
+    )
+
+
+def system_prompt_of(row: RowMapping) -> SystemPrompt:
+    """The version of a row."""
+    return SystemPrompt(row["version"], row["text"], row["note"], datetime.fromisoformat(row["created_at"]))
 
 
 # Files
@@ -136,6 +341,8 @@ def file_row(owner: str, file: File) -> Row:
         "pages": file.pages,
         "code": file.code,
         "reason": file.reason,
+        "width": file.width,
+        "height": file.height,
     }
 
 
@@ -152,6 +359,8 @@ def file_of(row: RowMapping) -> File:
         pages=row["pages"],
         code=row["code"],
         reason=row["reason"],
+        width=row["width"],
+        height=row["height"],
     )
 
 
@@ -169,17 +378,36 @@ def file_text_of(row: RowMapping) -> str:
         raise damaged(f"the text of {row['file_id']}", error) from error
 
 
-def attachment_of(row: RowMapping, texts: Mapping[str, str]) -> Attachment:
-    """The attachment of a joined row of `attachments` and `files`."""
+def image_row(owner: str, image: Image) -> Row:
+    """The row of a picture."""
+    return {
+        "file_id": image.file_id,
+        "owner": owner,
+        "media_type": image.media_type,
+        "width": image.width,
+        "height": image.height,
+        "digest": image.digest,
+        "data": image.data,
+    }
+
+
+def image_of(row: RowMapping) -> Image:
+    """The picture of a row."""
+    return Image(row["file_id"], row["media_type"], row["width"], row["height"], row["digest"], data=bytes(row["data"]))
+
+
+def attachment_of(file: File, document: int, contents: Contents) -> Attachment:
+    """A file as an attachment with its number."""
     return Attachment(
-        file_id=row["file_id"],
-        document=row["document"],
-        title=row["name"],
-        media_type=row["media_type"],
-        size=row["size"],
-        tokens=row["tokens"],
-        text=texts.get(row["file_id"]),
-        reason=row["reason"],
+        file_id=file.id,
+        document=document,
+        title=file.name,
+        media_type=file.media_type,
+        size=file.size,
+        tokens=file.tokens,
+        text=contents.texts.get(file.id),
+        reason=file.reason,
+        image=contents.images.get(file.id),
     )
 
 
@@ -201,7 +429,7 @@ def turn_row(owner: str, turn: NewTurn, parent_id: str | None, at: datetime) -> 
 
 
 def user_message_row(owner: str, turn: NewTurn) -> Row:
-    """The row of a turn's user message."""
+    """The row of a turn's user message, its session still to come."""
     return {
         "id": turn.user_message_id,
         "owner": owner,
@@ -222,14 +450,14 @@ def turn_end_row(end: TurnEnd, requests: Iterable[RequestEnd]) -> Row:
     return {
         "status": end.status.value,
         "finished_at": moment_text(end.finished_at),
-        "error": _error_text(end.error),
+        "error": error_text(end.error),
         "cost": sum(one.cost for one in spent),
         **_usage_row(sum((one.usage for one in spent), Usage())),
     }
 
 
 def step_row(owner: str, turn_id: str, seq: int, step: Step) -> Row:
-    """The row of a step, its usage still to come."""
+    """The row of a step, its session and usage still to come."""
     return {
         "id": step.id,
         "owner": owner,
@@ -349,8 +577,10 @@ def request_row(owner: str, record: RequestRecord, base: str | None, shared: int
         "predicted_written": record.predicted_written,
         "predicted_hit": record.predicted_hit,
         "provider_request_id": record.provider_request_id,
+        "dropped_thinking": record.dropped_thinking,
         "cost": record.cost,
-        "error": _error_text(record.error),
+        "error": error_text(record.error),
+        "absent": json_text(record.absent),
         **({} if record.usage is None else _usage_row(record.usage)),
     }
 
@@ -387,9 +617,11 @@ def request_of(row: RowMapping, segments: tuple[StoredSegment, ...]) -> RequestR
         predicted_written=row["predicted_written"],
         predicted_hit=row["predicted_hit"],
         provider_request_id=row["provider_request_id"],
+        dropped_thinking=row["dropped_thinking"],
         usage=None if row["input_tokens"] is None else usage_of(row),
         cost=row["cost"],
         error=_error_of(row["error"], what),
+        absent=json_of(ABSENT, row["absent"], what),
     )
 
 
@@ -401,7 +633,7 @@ def bill_row(end: RequestEnd) -> Row:
 def request_end_row(end: RequestEnd) -> Row:
     """What the end of a request changes in its row."""
     named = {} if end.provider_request_id is None else {"provider_request_id": end.provider_request_id}
-    return {**bill_row(end), **named, "error": _error_text(end.error)}
+    return {**bill_row(end), **named, "error": error_text(end.error), "dropped_thinking": end.dropped_thinking}
 
 
 def block_row(owner: str, conversation_id: str, block: StoredBlock) -> Row:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 
-from sqlalchemy import ColumnElement, RowMapping, insert, select
+from sqlalchemy import ColumnElement, RowMapping, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lamella.core.errors import NotFound, StoreFailed
-from lamella.core.records import Caller, LastBill, NewRequest, RequestRecord, StoredBlock, StoredSegment
+from lamella.core.records import Caller, LastBill, NewRequest, RequestEnd, RequestRecord, StoredBlock, StoredSegment
 from lamella.storage.conversations import find_conversation
 from lamella.storage.database import Verbs, insert_missing, uninterrupted
 from lamella.storage.failures import damaged
@@ -17,6 +18,7 @@ from lamella.storage.mapping import (
     block_of,
     block_row,
     decision_row,
+    request_end_row,
     request_of,
     request_row,
     segments_of,
@@ -89,20 +91,23 @@ async def _starting_point(
 async def find_last_bill(
     connection: AsyncConnection, caller: Caller, conversation_id: str, model: str
 ) -> LastBill | None:
-    """What the newest billed request of a conversation to a model was billed."""
+    """What the newest billed request of a conversation to a model was billed, digests and the like left out."""
     query = (
-        select(requests.c.id, requests.c.local_tokens, *(requests.c[column] for column in USAGE_COLUMNS))
+        select(requests.c.id, requests.c.at, requests.c.local_tokens, *(requests.c[column] for column in USAGE_COLUMNS))
         .where(
             requests.c.conversation_id == conversation_id,
             requests.c.owner == caller.user_id,
             requests.c.model == model,
+            requests.c.purpose == "chat",
             requests.c.input_tokens > 0,
         )
         .order_by(requests.c.at.desc(), requests.c.id.desc())
         .limit(1)
     )
     row = (await connection.execute(query)).mappings().one_or_none()
-    return None if row is None else LastBill(row["id"], row["local_tokens"], usage_of(row))
+    if row is None:
+        return None
+    return LastBill(row["id"], datetime.fromisoformat(row["at"]), row["local_tokens"], usage_of(row))
 
 
 class RequestVerbs(Verbs):
@@ -128,6 +133,15 @@ class RequestVerbs(Verbs):
                 await connection.execute(insert(decisions), decided)
 
     @uninterrupted
+    async def end_request(self, caller: Caller, end: RequestEnd) -> None:
+        """Store what became of a request that was sent beside a turn."""
+        mine = (requests.c.id == end.request_id, requests.c.owner == caller.user_id)
+        async with self._database.writing() as connection:
+            result = await connection.execute(update(requests).where(*mine).values(**request_end_row(end)))
+            if result.rowcount == 0:
+                raise NotFound(f"There is no request {end.request_id}.", param="request_id")
+
+    @uninterrupted
     async def request(self, caller: Caller, request_id: str) -> RequestRecord:
         """One request, with all its segments."""
         async with self._database.reading() as connection:
@@ -144,7 +158,7 @@ class RequestVerbs(Verbs):
 
     @uninterrupted
     async def last_bill(self, caller: Caller, conversation_id: str, model: str) -> LastBill | None:
-        """What the newest billed request of a conversation to a model was billed."""
+        """What the newest billed request of a conversation to a model was billed, digests and the like left out."""
         async with self._database.reading() as connection:
             await find_conversation(connection, caller, conversation_id)
             return await find_last_bill(connection, caller, conversation_id, model)

@@ -1,13 +1,14 @@
 """The tables. Every row has an owner; what belongs to a conversation goes with it.
 
 Portable to PostgreSQL: JSON is text, bytes are bytes. Moments are ISO 8601 text in UTC, of fixed width so that they
-sort; only `messages.sent_at` keeps the offset of the sender's zone.
+sort; only `sent_at` keeps the offset of the sender's zone.
 """
 
 from __future__ import annotations
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     Float,
     ForeignKey,
@@ -51,6 +52,49 @@ def _usage(*, nullable: bool) -> list[Column[int]]:
     return [Column(f"{name}_tokens", Integer, nullable=nullable, server_default=default) for name in names]
 
 
+agents = Table(
+    "agents",
+    metadata,
+    _id(),
+    _owner(),
+    Column("name", Text, nullable=False),
+    Column("prompt", Text, nullable=False),
+    Column("reminder", Text, nullable=False),
+    Column("replaces_system", Boolean, nullable=False),
+    Column("tools", Text),
+    Column("model", String),
+    Column("layout", String),
+    Column("revision", Integer, nullable=False),
+    Column("created_at", String, nullable=False),
+    Column("updated_at", String, nullable=False),
+    Index("ix_agents_owner_id", "owner", "id"),
+)
+"""`tools` is the JSON list of the names of the tools that it may use, null for all."""
+
+projects = Table(
+    "projects",
+    metadata,
+    _id(),
+    _owner(),
+    Column("name", Text, nullable=False),
+    Column("instructions", Text, nullable=False),
+    Column("revision", Integer, nullable=False),
+    Column("created_at", String, nullable=False),
+    Column("updated_at", String, nullable=False),
+    Index("ix_projects_owner_id", "owner", "id"),
+)
+
+system_prompts = Table(
+    "system_prompts",
+    metadata,
+    Column("owner", String, primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("text", Text, nullable=False),
+    Column("note", Text, nullable=False),
+    Column("created_at", String, nullable=False),
+)
+"""The versions that an owner wrote, from 1. Version 0 is the one that ships and is not stored."""
+
 conversations = Table(
     "conversations",
     metadata,
@@ -67,9 +111,41 @@ conversations = Table(
     Column("head", String),
     Column("running_turn", String),
     Column("next_document", Integer, nullable=False, server_default="1"),
+    Column("agent_id", String, ForeignKey("agents.id", ondelete="SET NULL"), index=True),
+    Column("project_id", String, ForeignKey("projects.id", ondelete="SET NULL"), index=True),
+    Column("system_prompt_version", Integer, nullable=False, server_default="0"),
+    Column("session_id", String, nullable=False),
     Index("ix_conversations_owner_id", "owner", "id"),
 )
-"""`head` and `running_turn` are turns of this conversation; `next_document` is the next unused document number."""
+"""`head` and `running_turn` are turns of this conversation, `session_id` is the session that it is in; `next_document`
+is the next unused document number.
+
+`system_prompt` is the text of its version when it was chosen, so that it never changes silently.
+"""
+
+sessions = Table(
+    "sessions",
+    metadata,
+    _id(),
+    _owner(),
+    _part_of("conversation_id", "conversations.id", index=False),
+    Column("number", Integer, nullable=False),
+    Column("parent_id", String, ForeignKey("sessions.id"), index=True),
+    Column("begins_after", String),
+    Column("inherits", Boolean, nullable=False),
+    Column("opened_at", String, nullable=False),
+    Column("opened_by", String, nullable=False),
+    Column("closed_at", String),
+    Column("closed_by", String),
+    Column("why", Text, nullable=False, server_default=""),
+    Column("summary", Text),
+    Column("summary_tokens", Integer, nullable=False, server_default="0"),
+    Column("embedding", LargeBinary),
+    Column("usage", Text, nullable=False, server_default="{}"),
+    Index("uq_sessions_conversation_id_number", "conversation_id", "number", unique=True),
+)
+"""`begins_after` is a turn of the conversation; `usage` the JSON object of what was spent, by purpose; `embedding` that
+of the summary."""
 
 turns = Table(
     "turns",
@@ -116,9 +192,13 @@ messages = Table(
     Column("dynamic", Text),
     *_usage(nullable=True),
     Column("cost", Float),
+    _part_of("session_id", "sessions.id"),
     Index("uq_messages_turn_id_seq", "turn_id", "seq", unique=True),
 )
-"""`seq` 0 is the user message of the turn, the others are its steps. Usage is that of the request behind the step."""
+"""`seq` 0 is the user message of the turn, the others are its steps. Usage is that of the request behind the step.
+
+`session_id` is the message's label (SPEC L2); the window is read from the path and the decisions, never from it.
+"""
 
 files = Table(
     "files",
@@ -134,8 +214,11 @@ files = Table(
     Column("pages", Integer),
     Column("code", String),
     Column("reason", Text),
+    Column("width", Integer),
+    Column("height", Integer),
     Index("ix_files_owner_id", "owner", "id"),
 )
+"""`width` and `height` are the size of a picture in pixels."""
 
 file_texts = Table(
     "file_texts",
@@ -145,6 +228,38 @@ file_texts = Table(
     Column("data", LargeBinary, nullable=False),
 )
 """UTF-8, as bytes: extracted text may hold characters that a text column of PostgreSQL refuses."""
+
+file_images = Table(
+    "file_images",
+    metadata,
+    Column("file_id", String, ForeignKey("files.id", ondelete="CASCADE"), primary_key=True),
+    _owner(),
+    Column("media_type", String, nullable=False),
+    Column("width", Integer, nullable=False),
+    Column("height", Integer, nullable=False),
+    Column("digest", String, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+)
+"""Pictures as models get them; `digest` is the fingerprint of `data`."""
+
+project_files = Table(
+    "project_files",
+    metadata,
+    Column("project_id", String, ForeignKey("projects.id", ondelete="CASCADE"), primary_key=True),
+    Column("file_id", String, ForeignKey("files.id"), primary_key=True, index=True),
+    _owner(),
+    Column("position", Integer, nullable=False),
+)
+
+project_documents = Table(
+    "project_documents",
+    metadata,
+    Column("conversation_id", String, ForeignKey("conversations.id", ondelete="CASCADE"), primary_key=True),
+    Column("file_id", String, ForeignKey("files.id", ondelete="CASCADE"), primary_key=True, index=True),
+    _owner(),
+    Column("document", Integer, nullable=False),
+)
+"""The document number of a project's file in a conversation: given once, and kept for it (SPEC O7)."""
 
 attachments = Table(
     "attachments",
@@ -187,9 +302,11 @@ requests = Table(
     Column("predicted_written", Integer, nullable=False),
     Column("predicted_hit", Integer),
     Column("provider_request_id", String),
+    Column("dropped_thinking", Integer, nullable=False, server_default="0"),
     *_usage(nullable=True),
     Column("cost", Float),
     Column("error", Text),
+    Column("absent", Text, nullable=False, server_default="[]"),
     Index("ix_requests_conversation_id_model_at", "conversation_id", "model", "at"),
 )
 """`segments` holds what follows the first `shared` ones of `base`; `length` counts all of them, `depth` the bases."""
@@ -241,3 +358,60 @@ idempotency_keys = Table(
     Column("result_id", String, nullable=False, index=True),
     Column("at", String, nullable=False),
 )
+
+jobs = Table(
+    "jobs",
+    metadata,
+    _id(),
+    _owner(),
+    Column("kind", String, nullable=False),
+    Column("subject", String, nullable=False, index=True),
+    Column("payload", Text, nullable=False),
+    Column("cause", Text, nullable=False),
+    Column("status", String, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("token", Integer, nullable=False),
+    Column("due_at", String, nullable=False),
+    Column("created_at", String, nullable=False),
+    Column("ended_at", String),
+    Column("error", Text),
+    Index("uq_jobs_owner_kind_subject", "owner", "kind", "subject", unique=True),
+    Index("ix_jobs_kind_status_due_at", "kind", "status", "due_at"),
+)
+"""One job of a kind for a subject: the newest. `due_at` is when it may be claimed: its time to begin, or the end of the
+lease of the worker that runs it."""
+
+queued_messages = Table(
+    "queued_messages",
+    metadata,
+    _id(),
+    _owner(),
+    _part_of("conversation_id", "conversations.id", index=False),
+    Column("seq", Integer, nullable=False),
+    Column("sender", String, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("sent_at", String, nullable=False),
+    Column("timezone", String, nullable=False),
+    Column("payload", Text, nullable=False),
+    Column("status", String, nullable=False),
+    Column("turn_id", String),
+    Index("uq_queued_messages_conversation_id_seq", "conversation_id", "seq", unique=True),
+    Index("ix_queued_messages_status", "status"),
+)
+"""Messages that wait for their turn, in the order of `seq`; `turn_id` is the turn that a begun one went into."""
+
+notices = Table(
+    "notices",
+    metadata,
+    _id(),
+    _owner(),
+    _part_of("conversation_id", "conversations.id"),
+    Column("turn_id", String),
+    Column("kind", String, nullable=False),
+    Column("name", String, nullable=False),
+    Column("argument", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("data", Text, nullable=False),
+    Column("at", String, nullable=False),
+)
+"""Commands with their answers, and notifications: what a conversation shows behind `turn_id` and no model reads."""

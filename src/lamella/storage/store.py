@@ -1,4 +1,4 @@
-"""`SqlStore`: every verb of the port `Store` over one database."""
+"""`SqlStore`: every verb of the ports `Store` and `Jobs` over one database."""
 
 from __future__ import annotations
 
@@ -7,20 +7,44 @@ from types import TracebackType
 
 from lamella.core.clock import SystemClock
 from lamella.core.ids import Ids, RandomIds
-from lamella.core.ports import Store
+from lamella.core.ports import Jobs, Store
+from lamella.storage.agents import AgentVerbs
 from lamella.storage.beginnings import BeginningVerbs
 from lamella.storage.conversations import ConversationVerbs
 from lamella.storage.files import FileVerbs
+from lamella.storage.jobs import JobVerbs
 from lamella.storage.journal import JournalVerbs
 from lamella.storage.keys import KeyVerbs
 from lamella.storage.migrate import migrate
+from lamella.storage.notices import NoticeVerbs
+from lamella.storage.projects import ProjectVerbs
+from lamella.storage.queue import QueueVerbs
 from lamella.storage.requests import RequestVerbs
+from lamella.storage.sessions import SessionVerbs
 from lamella.storage.sqlite import sqlite_database, sqlite_url
+from lamella.storage.surroundings import SurroundingsVerbs
+from lamella.storage.system_prompts import SystemPromptVerbs
 from lamella.storage.turns import TurnVerbs
 
 
-class SqlStore(ConversationVerbs, FileVerbs, TurnVerbs, RequestVerbs, BeginningVerbs, JournalVerbs, KeyVerbs):
-    """The store; `ids` names the decisions. Closing it, or leaving its block, closes the database."""
+class SqlStore(
+    ConversationVerbs,
+    SessionVerbs,
+    AgentVerbs,
+    ProjectVerbs,
+    SystemPromptVerbs,
+    SurroundingsVerbs,
+    FileVerbs,
+    TurnVerbs,
+    QueueVerbs,
+    NoticeVerbs,
+    RequestVerbs,
+    BeginningVerbs,
+    JournalVerbs,
+    KeyVerbs,
+    JobVerbs,
+):
+    """The store; `ids` names what it makes itself. Closing it, or leaving its block, closes the database."""
 
     async def __aenter__(self) -> SqlStore:
         return self
@@ -41,4 +65,4 @@ async def open_store(url_or_path: str | Path, ids: Ids | None = None) -> SqlStor
     return SqlStore(sqlite_database(url), ids or RandomIds(SystemClock()))
 
 
-_: type[Store] = SqlStore
+_: tuple[type[Store], type[Jobs]] = (SqlStore, SqlStore)

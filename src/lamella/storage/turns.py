@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CTE, RowMapping, Select, insert, literal, select, update
+from sqlalchemy import RowMapping, Select, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lamella.core.errors import NotFound
@@ -24,11 +24,13 @@ from lamella.core.records import (
     TurnRecord,
     UnfinishedTurn,
 )
+from lamella.core.tokens import Usage
 from lamella.storage.columns import fixed_offset, moment_text
 from lamella.storage.conversations import find_conversation, turn_in_progress
 from lamella.storage.database import Verbs, uninterrupted
 from lamella.storage.failures import damaged
-from lamella.storage.files import find_texts
+from lamella.storage.files import find_contents, find_files, numbered
+from lamella.storage.lines import line_of
 from lamella.storage.mapping import (
     Attached,
     attachment_of,
@@ -43,7 +45,9 @@ from lamella.storage.mapping import (
     user_message_row,
 )
 from lamella.storage.pages import page
+from lamella.storage.queue import take_queued
 from lamella.storage.schema import attachments, conversations, files, messages, requests, turns
+from lamella.storage.sessions import spend
 
 _TITLE_LENGTH = 60
 
@@ -84,37 +88,21 @@ async def find_turn(connection: AsyncConnection, caller: Caller, turn_id: str) -
     return row
 
 
-def _line(caller: Caller, head: str) -> CTE:
-    """The turns from `head` back to the first, `depth` counting from the head."""
-    mine = select(turns.c.id, turns.c.parent_id, turns.c.status).where(turns.c.owner == caller.user_id)
-    line = mine.add_columns(literal(0).label("depth")).where(turns.c.id == head).cte("line", recursive=True)
-    older = mine.add_columns(line.c.depth + 1).where(turns.c.id == line.c.parent_id)
-    return line.union_all(older)
-
-
 async def _attachments(connection: AsyncConnection, caller: Caller, turn_ids: TurnIds) -> Attached:
-    """The attachments of these turns by message, each file's text loaded once."""
+    """The attachments of these turns by message, each file's text or picture loaded once."""
     query = (
-        select(
-            attachments.c.message_id,
-            attachments.c.document,
-            attachments.c.file_id,
-            files.c.name,
-            files.c.media_type,
-            files.c.size,
-            files.c.tokens,
-            files.c.reason,
-        )
+        select(attachments.c.message_id, attachments.c.document, *files.c)
         .join(files, files.c.id == attachments.c.file_id)
         .join(messages, messages.c.id == attachments.c.message_id)
         .where(messages.c.turn_id.in_(turn_ids), attachments.c.owner == caller.user_id)
         .order_by(attachments.c.message_id, attachments.c.position)
     )
     rows = (await connection.execute(query)).mappings().all()
-    texts = await find_texts(connection, caller, (row["file_id"] for row in rows))
+    of = [file_of(row) for row in rows]
+    contents = await find_contents(connection, caller, of)
     found: defaultdict[str, tuple[Attachment, ...]] = defaultdict(tuple)
-    for row in rows:
-        found[row["message_id"]] += (attachment_of(row, texts),)
+    for row, file in zip(rows, of, strict=True):
+        found[row["message_id"]] += (attachment_of(file, row["document"], contents),)
     return found
 
 
@@ -138,18 +126,6 @@ async def _records(connection: AsyncConnection, caller: Caller, rows: Sequence[R
     return tuple(turn_record_of(row, by_turn.get(row["id"], ()), attached) for row in rows)
 
 
-async def _wanted_files(connection: AsyncConnection, caller: Caller, file_ids: Sequence[str]) -> list[File]:
-    """The caller's files of these ids, in their order."""
-    if not file_ids:
-        return []
-    query = select(files).where(files.c.id.in_(sorted(set(file_ids))), files.c.owner == caller.user_id)
-    found = {row["id"]: file_of(row) for row in (await connection.execute(query)).mappings()}
-    for file_id in file_ids:
-        if file_id not in found:
-            raise NotFound(f"There is no file {file_id}.", param="file_ids")
-    return [found[file_id] for file_id in file_ids]
-
-
 async def _attach(
     connection: AsyncConnection, caller: Caller, turn: NewTurn, first: int, wanted: Sequence[File]
 ) -> tuple[Attachment, ...]:
@@ -167,26 +143,14 @@ async def _attach(
         for position, file in enumerate(wanted)
     ]
     await connection.execute(insert(attachments), rows)
-    texts = await find_texts(connection, caller, (file.id for file in wanted))
-    return tuple(
-        Attachment(
-            file_id=file.id,
-            document=first + position,
-            title=file.name,
-            media_type=file.media_type,
-            size=file.size,
-            tokens=file.tokens,
-            text=texts.get(file.id),
-            reason=file.reason,
-        )
-        for position, file in enumerate(wanted)
-    )
+    return await numbered(connection, caller, wanted, first)
 
 
 async def _end_requests(
     connection: AsyncConnection, caller: Caller, turn_id: str, ended: Mapping[str, RequestEnd]
-) -> Mapping[int, Mapping[str, Any]]:
-    """Store what became of the requests; gives usage and cost by the place of the step that a chat request made.
+) -> tuple[Mapping[int, Mapping[str, Any]], Mapping[str, Usage]]:
+    """Store what became of the requests; gives usage and cost by the place of the step that a chat request made, and
+    what was spent by purpose.
 
     A step that was sent twice belongs to its last request.
     """
@@ -201,19 +165,29 @@ async def _end_requests(
     for one in ended.values():
         mine = (requests.c.id == one.request_id, requests.c.owner == caller.user_id)
         await connection.execute(update(requests).where(*mine).values(**request_end_row(one)))
+    spent: defaultdict[str, Usage] = defaultdict(Usage)
+    for row in rows:
+        if row["id"] in ended:
+            spent[row["purpose"]] += ended[row["id"]].usage
     last_of = {row["step"]: row["id"] for row in rows if row["purpose"] == "chat"}
-    return {
+    bills = {
         place: bill_row(ended[last_of[number]])
         for place, number in enumerate(sorted(last_of))
         if last_of[number] in ended
     }
+    return bills, spent
 
 
-async def find_path(connection: AsyncConnection, caller: Caller, conversation: Conversation) -> tuple[Turn, ...]:
-    """The turns from the first to the head, canonical, the running one included."""
-    if conversation.head is None:
+async def find_path(
+    connection: AsyncConnection, caller: Caller, conversation: Conversation, after: str | None = None
+) -> tuple[Turn, ...]:
+    """The turns to the head, canonical, the running one included: all, or those behind the turn `after`.
+
+    What lies before `after` is not read, however much it is.
+    """
+    if conversation.head is None or conversation.head == after:
         return ()
-    line = _line(caller, conversation.head)
+    line = line_of(caller, conversation.head, after)
     query = (
         select(*_MESSAGE, line.c.status)
         .join(line, line.c.id == messages.c.turn_id)
@@ -231,18 +205,19 @@ class TurnVerbs(Verbs):
     """The verbs of `Store` about turns."""
 
     @uninterrupted
-    async def begin_turn(self, caller: Caller, turn: NewTurn, at: datetime) -> Turn:
+    async def begin_turn(self, caller: Caller, turn: NewTurn, at: datetime, queued_ids: Sequence[str] = ()) -> Turn:
         """Store the user message behind the conversation's head and mark the turn as running."""
         message = user_message_row(caller.user_id, turn)
         async with self._database.writing() as connection:
             conversation = await find_conversation(connection, caller, turn.conversation_id, lock=True)
             if conversation.running_turn is not None:
                 raise turn_in_progress(conversation.running_turn)
-            wanted = await _wanted_files(connection, caller, turn.file_ids)
+            wanted = await find_files(connection, caller, turn.file_ids)
             first = await self._take_head(connection, caller, conversation, turn, at)
             await connection.execute(insert(turns), turn_row(caller.user_id, turn, conversation.head, at))
-            await connection.execute(insert(messages), message)
+            await connection.execute(insert(messages), {**message, "session_id": conversation.session_id})
             attached = await _attach(connection, caller, turn, first, wanted)
+            await take_queued(connection, caller, conversation.id, queued_ids, turn.id)
         sent_at = fixed_offset(turn.sent_at)
         user = UserMessage(turn.user_message_id, turn.text, sent_at, turn.timezone, turn.tokens, attached, turn.dynamic)
         return Turn(turn.id, user)
@@ -293,24 +268,33 @@ class TurnVerbs(Verbs):
 
     @uninterrupted
     async def finish_turn(self, caller: Caller, end: TurnEnd) -> None:
-        """Store steps, results, usage and status. A turn that has ended already stays as it is."""
+        """Store steps, results, usage and status. A turn that has ended already stays as it is.
+
+        Its messages belong to the session that is current now, whatever it was when the turn began (SPEC L2).
+        """
         rows = [step_row(caller.user_id, end.turn_id, seq, step) for seq, step in enumerate(end.steps, start=1)]
         ended = {one.request_id: one for one in end.requests}
         running = turns.c.status == TurnStatus.RUNNING.value
-        mine = (turns.c.id == end.turn_id, turns.c.owner == caller.user_id)
+        this = (turns.c.id == end.turn_id, turns.c.owner == caller.user_id)
         async with self._database.writing() as connection:
             turn = await find_turn(connection, caller, end.turn_id)
+            conversation = await find_conversation(connection, caller, turn["conversation_id"], lock=True)
+            label = {"session_id": conversation.session_id}
             result = await connection.execute(
-                update(turns).where(*mine, running).values(**turn_end_row(end, ended.values()))
+                update(turns).where(*this, running).values(**turn_end_row(end, ended.values()))
             )
             if result.rowcount == 0:
                 return
-            bills = await _end_requests(connection, caller, end.turn_id, ended)
+            bills, spent = await _end_requests(connection, caller, end.turn_id, ended)
+            await spend(connection, caller, conversation.session_id, spent)
+            mine = (messages.c.turn_id == end.turn_id, messages.c.owner == caller.user_id)
+            await connection.execute(update(messages).where(*mine).values(label))
             if rows:
-                await connection.execute(insert(messages), [{**row, **bills.get(i, {})} for i, row in enumerate(rows)])
+                steps = [{**row, **label, **bills.get(place, {})} for place, row in enumerate(rows)]
+                await connection.execute(insert(messages), steps)
             await connection.execute(
                 update(conversations)
-                .where(conversations.c.id == turn["conversation_id"], conversations.c.owner == caller.user_id)
+                .where(conversations.c.id == conversation.id, conversations.c.owner == caller.user_id)
                 .where(conversations.c.running_turn == end.turn_id)
                 .values(running_turn=None, updated_at=moment_text(end.finished_at))
             )

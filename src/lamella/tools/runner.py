@@ -11,7 +11,7 @@ import structlog
 from lamella.core.errors import ToolFailed
 from lamella.core.json import decode_object
 from lamella.core.messages import ToolCall, ToolResult
-from lamella.tools.tool import Invocation, Registry, ToolScope
+from lamella.tools.tool import Invocation, Registry, ToolOutput, ToolScope
 
 log = structlog.get_logger()
 
@@ -49,7 +49,7 @@ class ToolRunner:
             return _failed(call, f"The arguments are not a JSON object: {malformed[:200]}")
         try:
             async with asyncio.timeout(tool.timeout):
-                content = await tool.run(scope, Invocation(call.id, decode_object(call.arguments)))
+                output = await tool.run(scope, Invocation(call.id, decode_object(call.arguments)))
         except TimeoutError:
             return _failed(call, f"{call.name} gave no result within {tool.timeout:g} s.")
         except (ToolFailed, msgspec.ValidationError) as error:
@@ -57,7 +57,9 @@ class ToolRunner:
         except Exception:  # the border where a tool's failure becomes a value for the model and a log line for us
             log.exception("tool failed", tool=call.name, call_id=call.id)
             return _failed(call, f"{call.name} failed.")
-        return ToolResult(call.id, call.name, content)
+        if isinstance(output, ToolOutput):
+            return ToolResult(call.id, call.name, output.content, queries=output.queries)
+        return ToolResult(call.id, call.name, output)
 
 
 def _failed(call: ToolCall, text: str) -> ToolResult:

@@ -56,6 +56,12 @@ def test_an_answer_quotes_the_best_sentence_with_its_number() -> None:
     assert "“The monthly rent is EUR 1,450 and is due on the third working day of each month.” [1]" in answer.text
 
 
+def test_the_documents_of_a_project_stand_behind_its_instructions() -> None:
+    before = "Instructions of the project “Flat”:\nBe exact.\n\nSee {2} below.\n\nDocuments, as JSON.\n"
+    answer = ask(documents(LEASE_FILE, prefix=before), "How much is the rent?")
+    assert "“The monthly rent is EUR 1,450" in answer.text
+
+
 def test_a_number_in_the_source_cannot_pass_for_a_citation() -> None:
     text = ask(documents(LEASE_FILE), "How can a party terminate?").text
     assert "three months' notice, as shown in \\[4].” [1]" in text

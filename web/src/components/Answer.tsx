@@ -112,9 +112,10 @@ function Ending({ turn, entry }: Props) {
   return null
 }
 
+/** What had to be left out, cut or listed for this answer. The reason names it; the subject is an id. */
 function Degraded({ view }: { view: TurnView }) {
   return (
-    <ul className={styles.degraded}>
+    <ul className={styles.degraded} aria-label="Left out or shortened" data-testid="degraded">
       {view.degraded.map(({ why }, index) => (
         <li key={index}>{why}</li>
       ))}

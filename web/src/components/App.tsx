@@ -1,22 +1,27 @@
 import { useQueryClient } from '@tanstack/react-query'
-import { useCallback, useEffect, useMemo, useRef, useState } from 'react'
-import { PanelContext, type PanelContent } from '../panels.ts'
+import { useCallback, useEffect, useState } from 'react'
+import { PanelContext, type Panels, usePanel } from '../panels.ts'
 import { refresh, useConversation } from '../queries.ts'
 import { go, useConversationId } from '../route.ts'
 import { turns } from '../turns.ts'
 import styles from './App.module.css'
 import { Chat } from './Chat.tsx'
+import { Confirm } from './Confirm.tsx'
 import { ContextDrawer } from './ContextDrawer.tsx'
 import { PassagePanel } from './PassagePanel.tsx'
+import { PreviewDrawer } from './PreviewDrawer.tsx'
+import { Settings } from './Settings.tsx'
 import { Sidebar } from './Sidebar.tsx'
 
 export function App() {
   const conversation = useConversationId()
   const list = useList(conversation)
-  const { panel, panels } = usePanel(conversation)
+  const { panel, panels, leaving } = usePanel(conversation)
   useTitle(conversation)
   useEnds()
   useNewConversationKey()
+  useSettingsKey(panels)
+  useHarmlessDrop()
 
   return (
     <PanelContext value={panels}>
@@ -27,7 +32,18 @@ export function App() {
         {panel?.kind === 'context' && conversation !== null && (
           <ContextDrawer conversation={conversation} turn={panel.turn} onClose={panels.close} />
         )}
+        {panel?.kind === 'preview' && <PreviewDrawer conversation={conversation} onClose={panels.close} />}
+        {panel?.kind === 'settings' && <Settings at={panel} />}
       </div>
+      {leaving && (
+        <Confirm
+          question="Give up what you wrote?"
+          detail="It has not been saved."
+          action="Give up"
+          onConfirm={leaving.giveUp}
+          onCancel={leaving.stay}
+        />
+      )}
     </PanelContext>
   )
 }
@@ -43,28 +59,6 @@ function useList(conversation: string | null) {
     else setHidden((old) => !old)
   }, [])
   return { over, hidden, close, toggle }
-}
-
-/** One panel at a time; closing it gives the focus back to what opened it. */
-function usePanel(conversation: string | null) {
-  const [panel, setPanel] = useState<PanelContent | null>(null)
-  const opener = useRef<HTMLElement | null>(null)
-  const panels = useMemo(
-    () => ({
-      show: (content: PanelContent) => {
-        const active = document.activeElement
-        if (active instanceof HTMLElement && !active.closest('[data-side-panel]')) opener.current = active
-        setPanel(content)
-      },
-      close: () => {
-        setPanel(null)
-        opener.current?.focus()
-      },
-    }),
-    [],
-  )
-  useEffect(() => setPanel(null), [conversation])
-  return { panel, panels }
 }
 
 function useTitle(conversation: string | null): void {
@@ -99,5 +93,34 @@ function useNewConversationKey(): void {
     }
     addEventListener('keydown', onKey)
     return () => removeEventListener('keydown', onKey)
+  }, [])
+}
+
+function useSettingsKey(panels: Panels): void {
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent) => {
+      if (event.key !== ',' || !(event.ctrlKey || event.metaKey) || event.shiftKey || event.altKey) return
+      event.preventDefault()
+      panels.show({ kind: 'settings', section: 'agents', id: null })
+    }
+    addEventListener('keydown', onKey)
+    return () => removeEventListener('keydown', onKey)
+  }, [panels])
+}
+
+/** A file dropped where nothing takes it would replace the page. */
+function useHarmlessDrop(): void {
+  useEffect(() => {
+    const onDrag = (event: DragEvent) => {
+      if (event.defaultPrevented || !event.dataTransfer?.types.includes('Files')) return
+      event.preventDefault()
+      event.dataTransfer.dropEffect = 'none'
+    }
+    addEventListener('dragover', onDrag)
+    addEventListener('drop', onDrag)
+    return () => {
+      removeEventListener('dragover', onDrag)
+      removeEventListener('drop', onDrag)
+    }
   }, [])
 }

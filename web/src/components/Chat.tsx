@@ -2,11 +2,12 @@ import { useQueryClient } from '@tanstack/react-query'
 import { type DragEvent, useCallback, useEffect, useMemo, useRef, useState } from 'react'
 import { ApiError, api, explain } from '../api.ts'
 import { attach, submit } from '../drafts.ts'
-import { addTurn, inOrder, keys, useConversation, useStatus, useTurnList } from '../queries.ts'
+import { addTurn, changesSaved, inOrder, keys, refreshTold, useConversation, useStatus, useTurnList } from '../queries.ts'
 import { go } from '../route.ts'
 import { useTurn } from '../turns.ts'
 import styles from './Chat.module.css'
 import { ChatHeader } from './ChatHeader.tsx'
+import { ChoiceLine } from './ChoiceLine.tsx'
 import { Composer } from './Composer.tsx'
 import { ContextBar } from './ContextBar.tsx'
 import controls from './controls.module.css'
@@ -28,29 +29,27 @@ export function Chat({ conversation, onToggleList }: Props) {
   const list = useTurnList(conversation)
   const stored = useMemo(() => inOrder(list.data), [list.data])
   const newest = stored.at(-1)
-  const [model, setModel] = useState<string | null>(null)
   const running = useRunning(newest?.id ?? null, newest?.status === 'running')
   const stop = useStop(running)
   const drop = useDrop(conversation, status.data?.max_upload_bytes)
   const error = details.error ?? list.error
 
   const onSubmit = useCallback(async () => {
-    const sent = await submit(conversation, conversation === null ? model : null)
+    const sent = await submit(conversation, changesSaved(client))
     if (!sent) {
       // Perhaps another window is ahead of this one.
       if (conversation !== null) void client.invalidateQueries({ queryKey: keys.turns(conversation) })
       return
     }
-    addTurn(client, sent)
+    if ('command' in sent) refreshTold(client, sent.conversation)
+    else addTurn(client, sent)
     if (conversation === null) go(sent.conversation, true)
-  }, [client, conversation, model])
+  }, [client, conversation])
 
   return (
     <main className={styles.chat} {...drop.handlers}>
       <ChatHeader
         conversation={details.data ?? null}
-        model={model ?? status.data?.model ?? null}
-        onModel={setModel}
         onToggleList={onToggleList}
         started={conversation !== null}
       />
@@ -81,6 +80,7 @@ export function Chat({ conversation, onToggleList }: Props) {
         </div>
       ) : (
         <Thread
+          conversation={conversation}
           turns={stored}
           loading={list.isLoading}
           earlier={list.hasNextPage ? () => list.fetchNextPage() : null}
@@ -90,6 +90,7 @@ export function Chat({ conversation, onToggleList }: Props) {
       <div className={styles.foot}>
         <div className={styles.column}>
           {stop.problem && <ErrorNote problem={stop.problem} />}
+          {!error && <ChoiceLine conversation={details.data ?? null} started={conversation !== null} />}
           <Composer
             conversation={conversation}
             limit={status.data?.max_upload_bytes}

@@ -1,5 +1,8 @@
 import { type Conversation, explain } from '../api.ts'
-import { useModels, useRename } from '../queries.ts'
+import { inForce } from '../choice.ts'
+import { choose as chooseDraft, useDraft } from '../drafts.ts'
+import { useChange, useModels, useStatus } from '../queries.ts'
+import { useAgents } from '../resourceQueries.ts'
 import styles from './ChatHeader.module.css'
 import controls from './controls.module.css'
 import { ErrorNote } from './ErrorNote.tsx'
@@ -8,22 +11,24 @@ import { ListIcon } from './icons.tsx'
 interface Props {
   conversation: Conversation | null
   started: boolean
-  /** The model of a conversation that does not exist yet. */
-  model: string | null
-  onModel: (model: string) => void
   onToggleList: () => void
 }
 
-export function ChatHeader({ conversation, started, model, onModel, onToggleList }: Props) {
+/** The title and the model; before the first message the model is part of the draft's choice. */
+export function ChatHeader({ conversation, started, onToggleList }: Props) {
   const models = useModels()
-  const change = useRename()
-  const current = started ? (conversation?.model ?? null) : model
+  const change = useChange()
+  const status = useStatus()
+  const agents = useAgents()
+  const { choice } = useDraft(null)
+  const fresh = inForce(choice, agents.data ?? [], [], status.data?.model ?? null).model
+  const current = started ? (conversation?.model ?? null) : fresh
   const known = models.data?.map((one) => one.id) ?? []
   const choices = current !== null && !known.includes(current) ? [current, ...known] : known
 
   const choose = (id: string) => {
     if (conversation) change.mutate({ id: conversation.id, model: id })
-    else onModel(id)
+    else chooseDraft({ model: id })
   }
   return (
     <>

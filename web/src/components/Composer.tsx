@@ -1,10 +1,14 @@
-import { type ClipboardEvent, type KeyboardEvent, useEffect, useId, useLayoutEffect, useRef } from 'react'
+import { type ClipboardEvent, type KeyboardEvent, useEffect, useId, useLayoutEffect, useRef, useState } from 'react'
+import type { CommandKind } from '../api.ts'
+import { completed, completions, isCommand } from '../commands.ts'
 import { attach, detach, forgetProblem, obstacle, useDraft, write } from '../drafts.ts'
+import { usePanels } from '../panels.ts'
+import { useCommands } from '../queries.ts'
 import styles from './Composer.module.css'
 import controls from './controls.module.css'
 import { ErrorNote } from './ErrorNote.tsx'
 import { DraftChip } from './FileChip.tsx'
-import { AttachIcon, SendIcon, StopIcon } from './icons.tsx'
+import { AttachIcon, EyeIcon, SendIcon, StopIcon } from './icons.tsx'
 
 interface Props {
   conversation: string | null
@@ -21,14 +25,22 @@ export function Composer({ conversation, limit, running, stopping, onSubmit, onS
   const text = useRef<HTMLTextAreaElement>(null)
   const files = useRef<HTMLInputElement>(null)
   const hint = useId()
+  const listbox = useId()
+  const panels = usePanels()
   useGrowing(text, draft.text)
   useFocusOnStart(text)
 
   const reason = running ? null : obstacle(draft)
   const submit = () => {
-    if (!running && reason === null) void onSubmit()
+    if (running ? isCommand(draft.text) : reason === null) void onSubmit()
+  }
+  const offered = useOffered(draft.text)
+  const take = (command: CommandKind) => {
+    write(conversation, completed(command))
+    text.current?.focus()
   }
   const onKeyDown = (event: KeyboardEvent) => {
+    if (offered.onKey(event, take)) return
     if (event.key !== 'Enter' || event.shiftKey || event.nativeEvent.isComposing) return
     event.preventDefault()
     submit()
@@ -64,8 +76,29 @@ export function Composer({ conversation, limit, running, stopping, onSubmit, onS
           ))}
         </ul>
       )}
+      {offered.commands.length > 0 && (
+        <ul className={styles.commands} role="listbox" aria-label="Commands" id={listbox} data-testid="commands">
+          {offered.commands.map((command, index) => (
+            <li
+              key={command.name}
+              id={`${listbox}-${index}`}
+              role="option"
+              aria-selected={index === offered.at}
+              className={styles.command}
+              onMouseDown={(event) => {
+                event.preventDefault()
+                take(command)
+              }}
+            >
+              <span className={styles.usage}>{command.usage}</span> {command.summary}
+            </li>
+          ))}
+        </ul>
+      )}
       <textarea
         ref={text}
+        aria-controls={offered.commands.length > 0 ? listbox : undefined}
+        aria-activedescendant={offered.commands.length > 0 ? `${listbox}-${offered.at}` : undefined}
         className={styles.text}
         rows={1}
         value={draft.text}
@@ -100,6 +133,16 @@ export function Composer({ conversation, limit, running, stopping, onSubmit, onS
           data-testid="attach"
         >
           <AttachIcon size={18} />
+        </button>
+        <button
+          type="button"
+          className={controls.icon}
+          onClick={() => panels.show({ kind: 'preview' })}
+          aria-label="Preview what would be sent"
+          title="Preview what would be sent"
+          data-testid="preview-open"
+        >
+          <EyeIcon size={18} />
         </button>
         <p id={hint} className={styles.hint} data-testid="composer-hint">
           {stopping ? 'Stopping…' : running ? 'Answering. Escape stops it.' : (reason ?? 'Enter sends, Shift+Enter starts a new line.')}
@@ -141,4 +184,27 @@ function useFocusOnStart(text: React.RefObject<HTMLTextAreaElement | null>): voi
   useEffect(() => {
     if (matchMedia('(pointer: fine)').matches) text.current?.focus({ preventScroll: true })
   }, [text])
+}
+
+/** The commands that what is typed may become: arrows move, Tab takes one, Enter too unless it is typed whole. */
+function useOffered(text: string) {
+  const kinds = useCommands()
+  const [moved, setMoved] = useState({ text, at: 0 })
+  const [dismissed, setDismissed] = useState<string | null>(null)
+  const commands = dismissed === text ? [] : completions(text, kinds.data ?? [])
+  const at = moved.text === text ? Math.min(moved.at, Math.max(0, commands.length - 1)) : 0
+  const onKey = (event: KeyboardEvent, take: (command: CommandKind) => void): boolean => {
+    const chosen = commands[at]
+    if (!chosen || event.nativeEvent.isComposing) return false
+    const whole = text.slice(1).toLowerCase() === chosen.name
+    if (event.key === 'ArrowDown' || event.key === 'ArrowUp') {
+      const step = event.key === 'ArrowDown' ? 1 : commands.length - 1
+      setMoved({ text, at: (at + step) % commands.length })
+    } else if ((event.key === 'Tab' && !event.shiftKey) || (event.key === 'Enter' && !event.shiftKey && !whole)) take(chosen)
+    else if (event.key === 'Escape') setDismissed(text)
+    else return false
+    event.preventDefault()
+    return true
+  }
+  return { commands, at, onKey }
 }

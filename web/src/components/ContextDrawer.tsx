@@ -1,13 +1,11 @@
 import { useEffect, useState } from 'react'
-import { api, type RequestMap, type RequestSummary, type Turn } from '../api.ts'
+import type { RequestSummary, Turn } from '../api.ts'
 import { dollars, moment } from '../format.ts'
 import { inOrder, useMap, useRequests, useTurnList } from '../queries.ts'
 import styles from './ContextDrawer.module.css'
 import { QueryError } from './ErrorNote.tsx'
 import { Panel } from './Panel.tsx'
-import { RequestFigures } from './RequestFigures.tsx'
-import { SegmentTable } from './SegmentTable.tsx'
-import { WindowStrip } from './WindowStrip.tsx'
+import { RequestDetails } from './RequestDetails.tsx'
 
 interface Props {
   conversation: string
@@ -28,7 +26,7 @@ export function ContextDrawer({ conversation, turn: asked, onClose }: Props) {
   const error = requests.error ?? map.error
 
   return (
-    <Panel title="Context of this request" testId="context-drawer" onClose={onClose}>
+    <Panel title="What the model sees" testId="context-drawer" onClose={onClose}>
       <div className={styles.body}>
         <div className={styles.pickers}>
           <label>
@@ -60,7 +58,7 @@ export function ContextDrawer({ conversation, turn: asked, onClose }: Props) {
         {error && <QueryError error={error} />}
         {(requests.isLoading || map.isLoading) && <p className={styles.quiet}>Loading the request…</p>}
         {requests.data?.length === 0 && <p className={styles.quiet}>No request was sent for this message.</p>}
-        {map.data && <Details map={map.data} />}
+        {map.data && <RequestDetails map={map.data} />}
       </div>
     </Panel>
   )
@@ -76,35 +74,4 @@ function requestName(request: RequestSummary): string {
   if (request.cost !== null) parts.push(dollars(request.cost))
   if (request.error) parts.push('failed')
   return parts.filter(Boolean).join(' · ')
-}
-
-function Details({ map }: { map: RequestMap }) {
-  const [selected, setSelected] = useState<string | null>(null)
-  const label = (id: string | null) => map.segments.find((segment) => segment.id === id)?.label
-  return (
-    <>
-      <p className={styles.letters} data-testid="letters" aria-label="Order of the segments, in letters">
-        {map.letters}
-      </p>
-      <WindowStrip map={map} selected={selected} onSelect={setSelected} />
-      <RequestFigures map={map} />
-      {map.notes.length > 0 && (
-        <ul className={styles.notes}>
-          {map.notes.map((note, index) => (
-            <li key={index}>
-              {label(note.segment) && <strong>{label(note.segment)}: </strong>}
-              {note.text}
-            </li>
-          ))}
-        </ul>
-      )}
-      <SegmentTable map={map} selected={selected} onSelect={setSelected} />
-      <p className={styles.end}>
-        Model {map.model}, layout {map.layout}, markers by {map.marker_policy}.{' '}
-        <a href={api.rawAddress(map.id)} target="_blank" rel="noopener" data-testid="raw-link">
-          The request as it was sent (JSON)
-        </a>
-      </p>
-    </>
-  )
 }

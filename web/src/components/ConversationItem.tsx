@@ -1,6 +1,6 @@
 import { type MouseEvent, useRef, useState } from 'react'
 import { type Conversation, explain } from '../api.ts'
-import { useRemove, useRename } from '../queries.ts'
+import { useRemove, useChange } from '../queries.ts'
 import { go, pathOf } from '../route.ts'
 import { Confirm } from './Confirm.tsx'
 import styles from './ConversationItem.module.css'
@@ -17,7 +17,7 @@ interface Props {
 export function ConversationItem({ conversation, current, onChoose }: Props) {
   const [renaming, setRenaming] = useState(false)
   const [asking, setAsking] = useState(false)
-  const rename = useRename()
+  const rename = useChange()
   const remove = useRemove()
   const title = conversation.title || 'Untitled'
   const problem = rename.error ?? remove.error

@@ -1,12 +1,32 @@
+import { api, type UploadedFile } from '../api.ts'
 import { bytes, tokens } from '../format.ts'
-import { type DraftFile } from '../drafts.ts'
+import { type DraftFile, isPicture } from '../uploads.ts'
 import type { TurnDocument } from '../packets.ts'
 import { usePanels } from '../panels.ts'
 import styles from './FileChip.module.css'
 import { CloseIcon, FileIcon, WarningIcon } from './icons.tsx'
 
-/** A document of a message; opens its text. */
+/** A document of a message; opens its text. A picture is shown instead. */
 export function DocumentChip({ document }: { document: TurnDocument }) {
+  if (isPicture(document.media_type) && document.file_id) {
+    return <Picture id={document.file_id} name={document.title} />
+  }
+  return <TextChip document={document} />
+}
+
+/** A picture, small; opens as it is. */
+function Picture({ id, name }: { id: string; name: string }) {
+  const address = api.fileAddress(id)
+  return (
+    <li className={styles.item}>
+      <a className={styles.picture} href={address} target="_blank" rel="noopener" title={name} data-testid="picture">
+        <img src={address} alt={name} loading="lazy" />
+      </a>
+    </li>
+  )
+}
+
+function TextChip({ document }: { document: TurnDocument }) {
   const panels = usePanels()
   const open = () =>
     panels.show({
@@ -38,7 +58,7 @@ export function DraftChip({ file, onRemove }: { file: DraftFile; onRemove: () =>
   return (
     <li className={styles.item}>
       <div className={styles.chip} data-state={file.state} data-testid="file-chip" title={file.reason ?? file.name}>
-        {file.state === 'failed' ? <WarningIcon /> : <FileIcon />}
+        {file.state === 'failed' ? <WarningIcon /> : file.file && isPicture(file.type) ? <Thumbnail file={file.file} /> : <FileIcon />}
         <span className={styles.name}>{file.name}</span>
         <span className={file.state === 'failed' ? styles.reason : styles.detail}>{stateOf(file)}</span>
         <button type="button" className={styles.remove} onClick={onRemove} aria-label={`Remove ${file.name}`}>
@@ -57,6 +77,10 @@ export function DraftChip({ file, onRemove }: { file: DraftFile; onRemove: () =>
   )
 }
 
+function Thumbnail({ file }: { file: UploadedFile }) {
+  return <img className={styles.thumbnail} src={api.fileAddress(file.id)} alt={file.name} data-testid="thumbnail" />
+}
+
 function stateOf(file: DraftFile): string {
   switch (file.state) {
     case 'uploading':
@@ -70,7 +94,8 @@ function stateOf(file: DraftFile): string {
   }
 }
 
-function readyText({ file, size }: DraftFile): string {
+function readyText({ file, size, type }: DraftFile): string {
+  if (isPicture(type)) return [bytes(size), file?.width && file.height && `${file.width} × ${file.height}`].filter(Boolean).join(', ')
   const parts = [file?.tokens ? `${tokens(file.tokens)} tokens` : bytes(size)]
   if (file?.fits === false) parts.push('read in pieces')
   if (file?.pages) parts.push(file.pages === 1 ? '1 page' : `${file.pages} pages`)

@@ -15,10 +15,15 @@ interface Props {
 export function Panel({ title, detail, testId, onClose, children }: Props) {
   const heading = useRef<HTMLHeadingElement>(null)
   const id = useId()
-  useEffect(() => heading.current?.focus({ preventScroll: true }), [])
+  useEffect(() => {
+    const panel = heading.current?.closest('[data-side-panel]')
+    if (!panel?.contains(document.activeElement)) heading.current?.focus({ preventScroll: true })
+  }, [])
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       if (event.key !== 'Escape' || event.defaultPrevented) return
+      // A dialog stands over the panel and is closed first.
+      if (document.querySelector('dialog[open]')) return
       event.preventDefault()
       onClose()
     }

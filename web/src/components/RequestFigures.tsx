@@ -2,15 +2,16 @@ import type { RequestMap } from '../api.ts'
 import { dollars, exact, percent } from '../format.ts'
 import styles from './RequestFigures.module.css'
 
-/** What was expected of a request and what was billed, side by side. */
+/** What was expected of a request and what was billed, side by side; of one that was not sent the first alone. */
 export function RequestFigures({ map }: { map: RequestMap }) {
   const { usage, predicted } = map
+  const sent = map.id !== null
   const rows = [
     { name: 'Input', expected: map.estimate, billed: usage?.input },
     { name: 'Read from the cache', expected: predicted.read, billed: usage?.cache_read },
     { name: 'Written to the cache', expected: predicted.written, billed: usage?.cache_write },
     { name: 'Fresh', expected: Math.max(0, map.estimate - predicted.read - predicted.written), billed: usage?.fresh },
-    { name: 'Output', expected: null, billed: usage?.output },
+    ...(sent ? [{ name: 'Output', expected: null, billed: usage?.output }] : []),
   ]
   return (
     <div className={styles.figures}>
@@ -20,7 +21,7 @@ export function RequestFigures({ map }: { map: RequestMap }) {
           <tr>
             <th scope="col">Tokens</th>
             <th scope="col">Predicted</th>
-            <th scope="col">Billed</th>
+            {sent && <th scope="col">Billed</th>}
           </tr>
         </thead>
         <tbody>
@@ -28,20 +29,24 @@ export function RequestFigures({ map }: { map: RequestMap }) {
             <tr key={row.name}>
               <th scope="row">{row.name}</th>
               <td>{row.expected === null ? '' : `≈ ${exact(row.expected)}`}</td>
-              <td>{row.billed === undefined ? 'not yet' : exact(row.billed)}</td>
+              {sent && <td>{row.billed === undefined ? 'not yet' : exact(row.billed)}</td>}
             </tr>
           ))}
         </tbody>
       </table>
       <dl>
-        <div>
-          <dt>Cost</dt>
-          <dd>{map.cost === null ? 'not yet' : dollars(map.cost)}</dd>
-        </div>
-        <div>
-          <dt>Cached</dt>
-          <dd>{usage && usage.input > 0 ? percent(usage.cache_read / usage.input) : 'not yet'}</dd>
-        </div>
+        {sent && (
+          <>
+            <div>
+              <dt>Cost</dt>
+              <dd>{map.cost === null ? 'not yet' : dollars(map.cost)}</dd>
+            </div>
+            <div>
+              <dt>Cached</dt>
+              <dd>{usage && usage.input > 0 ? percent(usage.cache_read / usage.input) : 'not yet'}</dd>
+            </div>
+          </>
+        )}
         <div>
           <dt>Budget</dt>
           <dd>{exact(map.budget)}</dd>

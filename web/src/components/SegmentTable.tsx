@@ -15,7 +15,7 @@ interface Props {
 export function SegmentTable({ map, selected, onSelect }: Props) {
   const [open, setOpen] = useState<ReadonlySet<string>>(new Set())
   const toggle = (id: string) => setOpen((old) => (old.has(id) ? new Set([...old].filter((one) => one !== id)) : new Set(old).add(id)))
-  const estimated = map.segments.some((segment) => segment.measured === 'estimate')
+  const estimates = map.segments.filter(isEstimate).length
   const total = (pick: (segment: Segment) => number) => map.segments.reduce((sum, segment) => sum + pick(segment), 0)
   return (
     <div className={styles.scroll} tabIndex={0} role="group" aria-label="Segments of the request">
@@ -24,12 +24,12 @@ export function SegmentTable({ map, selected, onSelect }: Props) {
           <tr>
             <th scope="col">Segment</th>
             <th scope="col">Zone</th>
-            <th scope="col">{estimated ? '≈ Tokens' : 'Tokens'}</th>
+            <th scope="col">Tokens</th>
             <th scope="col">Read</th>
             <th scope="col">Written</th>
             <th scope="col">Fresh</th>
             <th scope="col">Markers</th>
-            <th scope="col">Owner</th>
+            <th scope="col">Owner, source</th>
           </tr>
         </thead>
         <tbody>
@@ -60,9 +60,10 @@ export function SegmentTable({ map, selected, onSelect }: Props) {
         </tfoot>
       </table>
       <p className={styles.note}>
-        {estimated
-          ? 'Counted on this machine; the provider has not measured this request.'
+        {estimates === map.segments.length
+          ? '≈ is an estimate, counted on this machine; the provider has not measured this request.'
           : 'The provider measures a request as a whole; its figure is spread over the segments by their size.'}
+        {estimates > 0 && estimates < map.segments.length && ' ≈ is an estimate, counted on this machine.'}
       </p>
     </div>
   )
@@ -80,6 +81,7 @@ function Row({ segment, open, selected, onToggle, onHover }: RowProps) {
   return (
     <tr
       data-testid="segment"
+      data-letters={segment.letters}
       data-zone={segment.zone}
       data-selected={selected}
       onMouseEnter={() => onHover(true)}
@@ -101,14 +103,24 @@ function Row({ segment, open, selected, onToggle, onHover }: RowProps) {
           {zoneName(segment.zone)}
         </span>
       </td>
-      <td>{exact(segment.tokens)}</td>
+      <td>
+        {isEstimate(segment) && <abbr title="Estimate">≈ </abbr>}
+        {exact(segment.tokens)}
+      </td>
       <Count value={segment.read} />
       <Count value={segment.written} />
       <Count value={segment.fresh} />
       <td>{segment.markers.map((marker) => marker.ttl).join(', ')}</td>
-      <td>{segment.owner}</td>
+      <td>
+        {segment.owner}
+        <small title={segment.source}>{segment.source}</small>
+      </td>
     </tr>
   )
+}
+
+function isEstimate(segment: Segment): boolean {
+  return !segment.measured
 }
 
 function Count({ value }: { value: number }) {

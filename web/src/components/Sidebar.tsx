@@ -1,10 +1,11 @@
 import { useEffect, useRef } from 'react'
+import { usePanels } from '../panels.ts'
 import { useConversations, useStatus } from '../queries.ts'
 import { go } from '../route.ts'
 import { ConversationItem } from './ConversationItem.tsx'
 import controls from './controls.module.css'
 import { QueryError } from './ErrorNote.tsx'
-import { CloseIcon, Mark, PlusIcon } from './icons.tsx'
+import { CloseIcon, Mark, PlusIcon, SlidersIcon } from './icons.tsx'
 import styles from './Sidebar.module.css'
 
 interface Props {
@@ -20,6 +21,7 @@ interface Props {
 export function Sidebar({ current, open, hidden, onClose }: Props) {
   const list = useConversations()
   const status = useStatus()
+  const panels = usePanels()
   const conversations = list.data?.pages.flatMap((page) => page.data) ?? []
   const closing = useRef<HTMLButtonElement>(null)
   useEffect(() => {
@@ -100,7 +102,23 @@ export function Sidebar({ current, open, hidden, onClose }: Props) {
             </button>
           )}
         </div>
-        {status.data && <p className={styles.foot}>Version {status.data.version}</p>}
+        <div className={styles.foot}>
+          <button
+            type="button"
+            className={styles.settings}
+            aria-keyshortcuts="Control+,"
+            title="Agents, projects and the system prompt (Ctrl+,)"
+            data-testid="settings-open"
+            onClick={() => {
+              panels.show({ kind: 'settings', section: 'agents', id: null })
+              onClose()
+            }}
+          >
+            <SlidersIcon />
+            Settings
+          </button>
+          {status.data && <span>Version {status.data.version}</span>}
+        </div>
       </nav>
     </>
   )

@@ -1,12 +1,16 @@
-import { useEffect, useLayoutEffect, useRef, useState } from 'react'
+import { Fragment, useEffect, useLayoutEffect, useRef, useState } from 'react'
 import type { Turn } from '../api.ts'
+import { beside } from '../commands.ts'
+import { useSessions, useTold } from '../queries.ts'
 import { turns as store, useTurn } from '../turns.ts'
+import { Beside } from './Beside.tsx'
 import controls from './controls.module.css'
 import { DownIcon } from './icons.tsx'
 import styles from './Thread.module.css'
 import { TurnItem } from './TurnItem.tsx'
 
 interface Props {
+  conversation: string
   turns: Turn[]
   loading: boolean
   earlier: (() => Promise<unknown>) | null
@@ -14,9 +18,13 @@ interface Props {
 }
 
 /** All turns, oldest first; stays at the end while it grows, unless the reader scrolled away. */
-export function Thread({ turns, loading, earlier, running }: Props) {
+export function Thread({ conversation, turns, loading, earlier, running }: Props) {
   const scroll = useStickyEnd(turns.at(-1)?.id ?? null)
   useReplays(turns)
+  const told = useTold(conversation)
+  const sessions = useSessions(conversation, told.data?.at(-1)?.id).data ?? []
+  const standing = beside(told.data ?? [], sessions)
+  const empty = !loading && turns.length === 0 && standing.size === 0
   const showEarlier = () => {
     const element = scroll.outer.current
     const below = element ? element.scrollHeight - element.scrollTop : 0
@@ -36,9 +44,13 @@ export function Thread({ turns, loading, earlier, running }: Props) {
             </button>
           )}
           {loading && <p className={styles.quiet}>Loading the conversation…</p>}
-          {!loading && turns.length === 0 && <p className={styles.quiet}>No messages yet.</p>}
+          {empty && <p className={styles.quiet}>No messages yet.</p>}
+          {!earlier && <Beside standing={standing.get('')} sessions={sessions} />}
           {turns.map((turn) => (
-            <TurnItem key={turn.id} turn={turn} />
+            <Fragment key={turn.id}>
+              <TurnItem turn={turn} />
+              <Beside standing={standing.get(turn.id)} sessions={sessions} />
+            </Fragment>
           ))}
         </div>
       </div>

@@ -1,7 +1,10 @@
-import { bytes } from '../format.ts'
+import { exact } from '../format.ts'
 import type { ToolBlock } from '../turn.ts'
 import styles from './Fold.module.css'
 import { ChevronIcon } from './icons.tsx'
+
+/** Characters of a result that are shown. */
+const SHOWN = 8_000
 
 /** Any tool: its name, what it was asked, what it gave back. */
 export function ToolCall({ block, ended }: { block: ToolBlock; ended: boolean }) {
@@ -27,9 +30,9 @@ export function ToolCall({ block, ended }: { block: ToolBlock; ended: boolean })
       {result && (
         <div className={styles.part}>
           <h3>{result.isError ? 'Error' : 'Result'}</h3>
-          <pre tabIndex={0}>{result.preview}</pre>
-          {result.size > new Blob([result.preview]).size && (
-            <p className={styles.state}>Shortened; the whole result has {bytes(result.size)}.</p>
+          <pre tabIndex={0}>{result.content.slice(0, SHOWN)}</pre>
+          {result.content.length > SHOWN && (
+            <p className={styles.state}>Shortened; the model has all {exact(result.content.length)} characters.</p>
           )}
         </div>
       )}

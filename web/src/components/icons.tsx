@@ -38,6 +38,10 @@ export const CheckIcon = icon(<path d="M3.5 8.5l3 3 6-7" />)
 export const DownIcon = icon(<path d="M8 3v9.5M4 8.6l4 4 4-4" />)
 export const LayersIcon = icon(<path d="M2.5 3.5h11M2.5 6.5h11M2.5 9.5h7.5M2.5 12.5h4" />)
 export const WarningIcon = icon(<path d="M8 2.5l6 11H2zM8 6.5v3.2M8 11.6v.1" />)
+export const SlidersIcon = icon(<path d="M2.5 4.5h5M11 4.5h2.5M2.5 11.5h2.5M8.5 11.5h5M9.2 2.8v3.4M6.8 9.8v3.4" />)
+export const EyeIcon = icon(
+  <path d="M1.8 8s2.3-4.2 6.2-4.2S14.2 8 14.2 8s-2.3 4.2-6.2 4.2S1.8 8 1.8 8zM8 6.3a1.7 1.7 0 1 1 0 3.4 1.7 1.7 0 0 1 0-3.4z" />,
+)
 export const ChevronIcon = icon(<path d="M6 4l4 4-4 4" />)
 
 /** The mark: thin plates, one above the other. */

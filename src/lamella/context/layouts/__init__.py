@@ -1,14 +1,33 @@
-"""The layouts that ship, by name."""
+"""The layouts that ship, by name: every `Layout` of every module in this folder, the default first."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from itertools import pairwise
+from pkgutil import iter_modules
 from types import MappingProxyType
 
 from lamella.context.layout import Layout
-from lamella.context.layouts.lamella import LAMELLA
-from lamella.context.layouts.lis import LIS
-from lamella.context.layouts.onyx import ONYX
-from lamella.context.layouts.wegent import WEGENT
+from lamella.core.errors import ConfigurationError
 
-LAYOUTS: Mapping[str, Layout] = MappingProxyType({layout.name: layout for layout in (LAMELLA, ONYX, LIS, WEGENT)})
+DEFAULT = "lamella"
+
+
+def _found() -> Iterator[Layout]:
+    for module in iter_modules(__path__):
+        for value in vars(import_module(f"{__name__}.{module.name}")).values():
+            if isinstance(value, Layout):
+                yield value
+
+
+def by_name(*layouts: Layout) -> Mapping[str, Layout]:
+    """Layouts by their names, the default first; raises `ConfigurationError` when two have one name."""
+    ordered = sorted(layouts, key=lambda layout: (layout.name != DEFAULT, layout.name))
+    for before, after in pairwise(ordered):
+        if before.name == after.name:
+            raise ConfigurationError(f"There are two layouts “{after.name}”.", hint="Rename one.", param=after.name)
+    return MappingProxyType({layout.name: layout for layout in ordered})
+
+
+LAYOUTS: Mapping[str, Layout] = by_name(*_found())

@@ -7,6 +7,7 @@ from lamella.core.prompt import Kind, Lifetime, Zone
 
 LAMELLA = Layout(
     name="lamella",
+    description="Everything in the order that keeps it cached: what never changes first, what moves last.",
     slots=(
         Slot(Kind.TOOLS, Zone.FIXED, Lifetime.SESSION),
         Slot(Kind.SYSTEM, Zone.FIXED, Lifetime.SESSION),
@@ -17,7 +18,7 @@ LAMELLA = Layout(
         Slot(Kind.USER, Zone.TURN, Lifetime.SESSION),
         Slot(Kind.DYNAMIC, Zone.TURN, Lifetime.SESSION, when_changed=True),
         Slot(Kind.STEP, Zone.TURN, Lifetime.SESSION),
-        Slot(Kind.REMINDER, Zone.TRAILING, Lifetime.STEP, keep_for_bound_thinking=True),
+        Slot(Kind.REMINDER, Zone.TRAILING, Lifetime.STEP, keep_for_bound_thinking=True, as_system=True),
     ),
     old_results=OldResults.STUB,
     markers="planner",

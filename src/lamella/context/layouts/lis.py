@@ -7,6 +7,7 @@ from lamella.core.prompt import Kind, Lifetime, SeedMarker, Zone
 
 LIS = Layout(
     name="lis",
+    description="System, summaries, messages; old results are stubs up to a recorded boundary.",
     slots=(
         Slot(Kind.TOOLS, Zone.FIXED, Lifetime.SESSION),
         Slot(Kind.SYSTEM, Zone.FIXED, Lifetime.SESSION),

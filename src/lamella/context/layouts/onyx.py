@@ -7,6 +7,7 @@ from lamella.core.prompt import Kind, Lifetime, Zone
 
 ONYX = Layout(
     name="onyx",
+    description="Agent and project move along above the newest message; reminders come last; old results are dropped.",
     slots=(
         Slot(Kind.TOOLS, Zone.FIXED, Lifetime.SESSION),
         Slot(Kind.SYSTEM, Zone.FIXED, Lifetime.SESSION),
@@ -21,4 +22,5 @@ ONYX = Layout(
         Slot(Kind.REMINDER, Zone.TRAILING, Lifetime.STEP),
     ),
     old_results=OldResults.NOTICE,
+    drops_tools_at_end=True,
 )

@@ -7,6 +7,7 @@ from lamella.core.prompt import Kind, Lifetime, Zone
 
 WEGENT = Layout(
     name="wegent",
+    description="A static system prompt; dynamic context is one message before the newest question.",
     slots=(
         Slot(Kind.TOOLS, Zone.FIXED, Lifetime.SESSION),
         Slot(Kind.SYSTEM, Zone.FIXED, Lifetime.SESSION),

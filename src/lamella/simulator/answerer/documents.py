@@ -1,4 +1,4 @@
-"""Finds the documents of a text: a JSON object {"documents": [...]} after at most one line of other text."""
+"""Finds the documents of a text: {"documents": [...]} after at most one line, and a project's instructions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-BEFORE = re.compile(r"\A\s*(?:[^\n{]*\n)?\s*(?=\{)")
+BEFORE = re.compile(r'\A\s*(?:Instructions of the project (?s:.)*?\n\n)?(?:[^\n{]*\n)?\s*(?=\{\s*"documents")')
 DECODER = json.JSONDecoder()
 
 

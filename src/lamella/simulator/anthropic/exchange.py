@@ -10,6 +10,7 @@ from lamella.simulator.answerer.speaking import speak
 from lamella.simulator.anthropic import markers, signature, thinking
 from lamella.simulator.anthropic.encoder import MessageEncoder, full_usage
 from lamella.simulator.anthropic.history import check_history
+from lamella.simulator.anthropic.images import check_images
 from lamella.simulator.anthropic.listening import conversation
 from lamella.simulator.anthropic.prompt import Sealer, build, has_image, salts, thinks
 from lamella.simulator.anthropic.request import MessagesRequest, WireBlock, flatten
@@ -53,6 +54,7 @@ def accept(request: MessagesRequest, model: Model, call: Call, simulator: Simula
     check_parameters(request, model, call.betas, require_betas=settings.require_beta_headers)
     blocks = flatten(request)
     check_history(request, blocks, model)
+    check_images(blocks, model, simulator.pictures, settings)
     reader = thinking.Reader(
         call.account, model, thinks(request, model), thinking.on_mismatch(request.thinking), settings
     )
@@ -69,7 +71,7 @@ def sealed_prefix(
     request: MessagesRequest, model: Model, account: str, blocks: Sequence[WireBlock], simulator: Simulator
 ) -> Prefix:
     placed = markers.place(blocks, request.cache_control, simulator.settings.max_markers)
-    sealer = Sealer(simulator.counter, simulator.settings, model)
+    sealer = Sealer(simulator.counter, simulator.pictures, simulator.settings, model)
     salted = salts(request, model, account, has_image(blocks), simulator.settings)
     return build(blocks, placed, sealer, salted)
 

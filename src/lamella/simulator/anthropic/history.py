@@ -57,7 +57,7 @@ def check_history(request: MessagesRequest, blocks: Sequence[WireBlock], model: 
 
 
 def check_system_messages(messages: Sequence[Message], model: Model) -> None:
-    """A system message stands after a user message, and before an assistant message or at the end."""
+    """A system message stands right after a user message, and before an assistant message or at the end."""
     for index, message in enumerate(messages):
         if message.role != "system":
             if message.clear_at is not None or message.output_config is not None:
@@ -67,7 +67,7 @@ def check_system_messages(messages: Sequence[Message], model: Model) -> None:
             raise invalid(f"messages.{index}.role: role 'system' is not supported by {model.id}")
         before = messages[index - 1].role
         after = messages[index + 1].role if index + 1 < len(messages) else "assistant"
-        if before == "assistant" or after == "user":
+        if before != "user" or after != "assistant":
             raise invalid(
                 f"messages.{index}: a system message must follow a user message and come before an assistant "
                 "message or at the end"

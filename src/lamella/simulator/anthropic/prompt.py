@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from lamella.simulator.anthropic import signature
+from lamella.simulator.anthropic.images import billed, images_in
 from lamella.simulator.anthropic.request import MessagesRequest, WireBlock
 from lamella.simulator.blocks import Block, Json, Marker, Prefix, Salts, build_prefix, encode
 from lamella.simulator.models import Model
+from lamella.simulator.pictures import Pictures
 from lamella.simulator.settings import Settings
 from lamella.simulator.tokens import TokenCounter, scaled
 
@@ -35,30 +37,39 @@ def text_of(raw: Json) -> str:
             return f"{raw.get('name')}{encode(raw.get('input')).decode()}"
         case "tool_result":
             return "".join(text_of(part) for part in raw.get("content", ()) if isinstance(part, dict))
-        case "image" | "document" if media(raw):
+        case "image":
+            return ""
+        case "document" if binary(raw):
             return ""
         case _:
             return encode(raw).decode()
 
 
-def media(raw: Json) -> int:
-    """Images and binary documents in a block, each billed at a fixed number of tokens."""
-    if raw.get("type") == "tool_result" and isinstance(raw.get("content"), list):
-        return sum(media(part) for part in raw["content"] if isinstance(part, dict))
+def binary(raw: Json) -> bool:
+    """Whether a document is no text."""
     source: Any = raw.get("source")
-    binary = isinstance(source, dict) and source.get("type") != "text"
-    return 1 if raw.get("type") in ("image", "document") and binary else 0
+    return raw.get("type") == "document" and isinstance(source, dict) and source.get("type") != "text"
+
+
+def documents(raw: Json) -> int:
+    """Binary documents in a block, each billed at a fixed number of tokens."""
+    if raw.get("type") == "tool_result" and isinstance(raw.get("content"), list):
+        return sum(documents(part) for part in raw["content"] if isinstance(part, dict))
+    return 1 if binary(raw) else 0
 
 
 def has_image(blocks: Sequence[WireBlock]) -> bool:
-    return any(media(block.raw) for block in blocks if block.level == "messages")
+    """Whether there is a picture, or a document that is shown as pictures."""
+    shown = [block.bare for block in blocks if block.level == "messages"]
+    return any(documents(raw) or any(images_in(raw, "")) for raw in shown)
 
 
 class Sealer:
     """Makes canonical blocks for one model; content seen before costs a hash and a look-up."""
 
-    def __init__(self, counter: TokenCounter, settings: Settings, model: Model) -> None:
+    def __init__(self, counter: TokenCounter, pictures: Pictures, settings: Settings, model: Model) -> None:
         self._counter = counter
+        self._pictures = pictures
         self._settings = settings
         self._model = model
         self.factor = settings.token_factor or model.token_factor
@@ -71,7 +82,8 @@ class Sealer:
         if block.kind == "thinking" and (seal := signature.read(block.raw, self._settings.seed)) is not None:
             return seal.tokens
         count = self._counter.count(block.content, lambda: text_of(block.bare))
-        return scaled(count, self.factor) + media(block.bare) * self._settings.image_tokens
+        shown = billed(block.bare, self._model, self._pictures, self._settings)
+        return scaled(count, self.factor) + shown + documents(block.bare) * self._settings.image_tokens
 
     def _overhead(self, block: WireBlock) -> int:
         settings = self._settings

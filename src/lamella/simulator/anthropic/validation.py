@@ -19,6 +19,8 @@ THINKING_FIELDS = {
     "disabled": {"type"},
     "between_tools": {"type"},
 }
+CLEAR_AT_BETA = "mid-conversation-system-clear-at-2026-08-21"
+OUTPUT_BETA = "mid-conversation-output-config-2026-07-01"
 NOT_SIMULATED = ("context_management", "compaction", "container", "mcp_servers", "diagnostics")
 
 
@@ -39,12 +41,25 @@ def check_parameters(request: MessagesRequest, model: Model, betas: frozenset[st
     for name in NOT_SIMULATED:
         if getattr(request, name):
             raise invalid(f"{name}: the simulator does not model this feature")
+    if require_betas:
+        check_message_betas(request, betas)
     check_tools(request)
     check_thinking(request, model, betas, require_betas)
     check_tool_choice(request, model)
     effort = (request.output_config or {}).get("effort")
     if effort is not None and effort not in EFFORTS:
         raise invalid(f"output_config.effort: Input should be one of {', '.join(EFFORTS)}")
+
+
+def check_message_betas(request: MessagesRequest, betas: frozenset[str]) -> None:
+    """Fields of a message that only exist with a beta header."""
+    for index, message in enumerate(request.messages):
+        for name, value, beta in (
+            ("clear_at", message.clear_at, CLEAR_AT_BETA),
+            ("output_config", message.output_config, OUTPUT_BETA),
+        ):
+            if value is not None and message.role == "system" and beta not in betas:
+                raise invalid(f"messages.{index}.{name}: Extra inputs are not permitted")
 
 
 def check_max_tokens(request: MessagesRequest, model: Model) -> None:

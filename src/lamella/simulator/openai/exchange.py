@@ -15,6 +15,7 @@ from lamella.simulator.errors import invalid
 from lamella.simulator.models import Model
 from lamella.simulator.openai import prompt
 from lamella.simulator.openai.encoder import ChatEncoder, usage_of
+from lamella.simulator.openai.images import check_images
 from lamella.simulator.openai.listening import conversation
 from lamella.simulator.openai.request import ChatRequest
 from lamella.simulator.replies import Draft, Fault, Reply
@@ -35,7 +36,9 @@ class Answer:
 
 
 def answer(request: ChatRequest, model: Model, call: Call, simulator: Simulator) -> Answer:
-    prefix = prompt.build(request, model, call.account, simulator.counter, simulator.settings)
+    settings, pictures = simulator.settings, simulator.pictures
+    check_images(request, model, pictures, settings.most_images)
+    prefix = prompt.build(request, model, call.account, simulator.counter, pictures, settings)
     if prefix.total > model.window:
         raise invalid(
             f"This model's maximum context length is {model.window} tokens. However, your messages resulted in "

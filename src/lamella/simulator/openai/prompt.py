@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from lamella.simulator.blocks import Block, Json, Marker, Prefix, Salts, build_prefix, digest, encode
 from lamella.simulator.errors import invalid
 from lamella.simulator.models import Model
+from lamella.simulator.openai.images import data_of
 from lamella.simulator.openai.request import ChatMessage, ChatRequest, parts_of
+from lamella.simulator.pictures import Pictures
 from lamella.simulator.settings import Settings
 from lamella.simulator.tokens import TokenCounter, scaled
 
@@ -22,9 +24,11 @@ class Ending:
     last: bool
 
 
-def build(request: ChatRequest, model: Model, account: str, counter: TokenCounter, settings: Settings) -> Prefix:
+def build(
+    request: ChatRequest, model: Model, account: str, counter: TokenCounter, pictures: Pictures, settings: Settings
+) -> Prefix:
     """The prefix that is hashed and billed."""
-    sealer = Sealer(request, model, counter, settings)
+    sealer = Sealer(request, model, counter, pictures, settings)
     return build_prefix(Salts(root(request, model, account)), sealer.blocks())
 
 
@@ -42,9 +46,13 @@ def root(request: ChatRequest, model: Model, account: str) -> str:
 class Sealer:
     """Makes the blocks of one request; content seen before costs a hash and a look-up."""
 
-    def __init__(self, request: ChatRequest, model: Model, counter: TokenCounter, settings: Settings) -> None:
+    def __init__(
+        self, request: ChatRequest, model: Model, counter: TokenCounter, pictures: Pictures, settings: Settings
+    ) -> None:
         self._request = request
+        self._model = model
         self._counter = counter
+        self._pictures = pictures
         self._settings = settings
         self._factor = settings.token_factor or model.token_factor
         self._keep_text = model.cache_rules == "tokens"
@@ -87,7 +95,7 @@ class Sealer:
         content = digest(role.encode(), extra.encode(), b"first" if first else b"", encode(raw))
         tokens = scaled(self._counter.count(content, lambda: text_of(raw)), self._factor)
         tokens += (self._settings.message_overhead if first else 0) + self._settings.block_overhead
-        tokens += self._settings.image_tokens if media(raw) else 0
+        tokens += self._shown(raw) if media(raw) else 0
         return Block(
             "tools" if level == "tools" else "messages",
             role,
@@ -99,6 +107,13 @@ class Sealer:
             writes=ending.last,
             text=text_of(raw) if self._keep_text else "",
         )
+
+    def _shown(self, raw: Json) -> int:
+        """Tokens of a picture by its size; of other media, and of one that lies elsewhere, the fixed number."""
+        encoded = data_of(raw)
+        picture = self._pictures.of(encoded[1]) if encoded is not None else None
+        rule = self._model.pictures
+        return rule.tokens(picture) if picture is not None and rule is not None else self._settings.image_tokens
 
     def _marker(self, raw: Json, role: str, path: str) -> Marker | None:
         breakpoint_ = raw.get("prompt_cache_breakpoint")

@@ -1,0 +1,1 @@
+"""The conversations of `bench/traces`: what people and models say in them, and the bulk text around it."""

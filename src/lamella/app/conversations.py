@@ -1,0 +1,168 @@
+"""New conversations and changed ones: what they begin with, and which decisions a change leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from lamella.app.library import Library
+from lamella.app.once import Asked, Once
+from lamella.cache.plan import policy_named
+from lamella.context.layout import Layout
+from lamella.context.layouts import DEFAULT
+from lamella.core.agents import Agent
+from lamella.core.clock import Clock
+from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.ids import Ids
+from lamella.core.ports import Store
+from lamella.core.prompt import Kind
+from lamella.core.records import LEAVE, Caller, Conversation, ConversationChange, Leave
+from lamella.engine.setting import layout_named
+
+
+@dataclass(frozen=True, slots=True)
+class NewConversation:
+    """What a user asks a new conversation to be; None leaves it to the agent, then to the deployment."""
+
+    title: str = ""
+    model: str | None = None
+    layout: str | None = None
+    marker_policy: str | None = None
+    agent_id: str | None = None
+    project_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What a user asks to change of a conversation; None leaves it, for agent and project it means none."""
+
+    title: str | None = None
+    model: str | None = None
+    layout: str | None = None
+    marker_policy: str | None = None
+    system_prompt_version: int | None = None
+    agent_id: str | Leave | None = LEAVE
+    project_id: str | Leave | None = LEAVE
+
+
+@dataclass(frozen=True, slots=True)
+class Conversations:
+    """Makes and changes conversations. `marker_policy` is the deployment's, None for that of the layout."""
+
+    store: Store
+    library: Library
+    marker_policy: str | None
+    once: Once
+    clock: Clock
+    ids: Ids
+
+    @property
+    def layouts(self) -> Mapping[str, Layout]:
+        """The layouts to choose from."""
+        return self.library.layouts
+
+    async def create(self, caller: Caller, asked: NewConversation, key: str | None = None) -> Conversation:
+        """A new conversation, with today's system prompt and tools pinned to it.
+
+        Raises `InvalidRequest` for what does not exist, `NotFound` for a foreign agent or project. With an
+        Idempotency-Key that was used for the same before, gives that conversation.
+        """
+        new = await self._new(caller, asked)
+
+        async def make(id: str) -> Conversation:
+            conversation = replace(new, id=id)
+            await self.store.create_conversation(caller, conversation)
+            return conversation
+
+        return await self.once.create(
+            caller,
+            Asked(key, "conversations", asked),
+            new.id,
+            lambda id: self.store.conversation(caller, id),
+            make,
+        )
+
+    async def _new(self, caller: Caller, asked: NewConversation) -> Conversation:
+        agent = await self._agent(caller, asked.agent_id)
+        if asked.project_id is not None:
+            await self.store.project(caller, asked.project_id)
+        models = self.library.models
+        model = asked.model or (agent.model if agent is not None else None) or models.default
+        models.facts(model)
+        named = agent.layout if agent is not None else None
+        layout = layout_named(asked.layout or named or DEFAULT, self.layouts)
+        policy = policy_named(asked.marker_policy or self.marker_policy or layout.markers)
+        prompt = await self.library.current_prompt(caller)
+        now = self.clock.now()
+        return Conversation(
+            id=self.ids.new("conv"),
+            title=asked.title.strip(),
+            model=model,
+            layout=layout.name,
+            marker_policy=policy.value,
+            system_prompt=prompt.text,
+            tools=self.library.registry.specs(),
+            created_at=now,
+            updated_at=now,
+            agent_id=asked.agent_id,
+            project_id=asked.project_id,
+            system_prompt_version=prompt.version,
+        )
+
+    async def change(self, caller: Caller, conversation_id: str, asked: Asking) -> Conversation:
+        """The conversation with these changes; another model, layout or system prompt is a recorded decision.
+
+        An agent that names a layout brings it along, unless a layout is asked for too. Raises as `create` does.
+        """
+        before = await self.store.conversation(caller, conversation_id)
+        if asked.model is not None and asked.model != before.model:
+            self.library.models.facts(asked.model)
+        agent_id = asked.agent_id if isinstance(asked.agent_id, str) and asked.agent_id != before.agent_id else None
+        agent = await self._agent(caller, agent_id)
+        layout = asked.layout or (agent.layout if agent is not None else None)
+        prompt = None
+        if asked.system_prompt_version is not None:
+            prompt = await self.library.prompt(caller, asked.system_prompt_version)
+        change = ConversationChange(
+            title=asked.title,
+            model=asked.model,
+            layout=layout_named(layout, self.layouts).name if layout is not None else None,
+            marker_policy=self._policy(before, asked, layout),
+            system_prompt=prompt,
+            agent_id=asked.agent_id,
+            project_id=asked.project_id,
+        )
+        decided = tuple(self._decisions(caller, before, change))
+        return await self.store.change_conversation(
+            caller, conversation_id, replace(change, decisions=decided), self.clock.now()
+        )
+
+    def _policy(self, before: Conversation, asked: Asking, layout: str | None) -> str | None:
+        """The marker policy asked for; one that is its layout's own goes with it when the layout changes."""
+        if asked.marker_policy is not None:
+            return policy_named(asked.marker_policy).value
+        own = self.layouts.get(before.layout)
+        if layout is None or own is None or own.markers != before.marker_policy:
+            return None
+        return layout_named(layout, self.layouts).markers
+
+    async def _agent(self, caller: Caller, agent_id: str | None) -> Agent | None:
+        return (await self.store.agent(caller, agent_id)).agent if agent_id is not None else None
+
+    def _decisions(self, caller: Caller, before: Conversation, change: ConversationChange) -> Iterator[Decision]:
+        """What changes of the window; agent and project are decided when a turn begins with them."""
+        for subject, old, new in (
+            ("model", before.model, change.model),
+            ("layout", before.layout, change.layout),
+        ):
+            if new is not None and new != old:
+                why = f"the {subject} was changed from {old} to {new}"
+                yield Decision(DecisionKind.SETTING, subject, new, caller.user_id, why)
+        prompt = change.system_prompt
+        if prompt is not None and (prompt.version, prompt.text) != (before.system_prompt_version, before.system_prompt):
+            why = f"the system prompt was changed from version {before.system_prompt_version} to {prompt.version}"
+            layout = self.layouts.get(change.layout or before.layout)
+            first = "system" if layout is None or layout.is_fixed(Kind.SYSTEM) else None
+            yield Decision(
+                DecisionKind.SETTING, "system", str(prompt.version), caller.user_id, why, first_changed=first
+            )

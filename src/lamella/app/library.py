@@ -1,0 +1,204 @@
+"""What a user keeps beside conversations: agents, projects and versions of the system prompt, checked and stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lamella.app.once import Asked, Once
+from lamella.app.providers import Models
+from lamella.context.layout import Layout
+from lamella.core.agents import Agent
+from lamella.core.clock import Clock
+from lamella.core.errors import InvalidRequest, NotFound
+from lamella.core.ids import Ids
+from lamella.core.ports import Store
+from lamella.core.records import Caller, Page, PageQuery, ProjectContent, StoredAgent, StoredProject, SystemPrompt
+from lamella.core.tokens import TokenCounter
+from lamella.engine.opening import EngineSettings
+from lamella.engine.setting import layout_named
+from lamella.tools.tool import Registry
+
+MAX_PROJECT_FILES = 100
+
+Given = Mapping[str, Any]
+"""The fields that a request names, checked for their types, by the names of `Agent` or `ProjectContent`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """The agents, projects and system prompts of every user."""
+
+    store: Store
+    models: Models
+    registry: Registry
+    layouts: Mapping[str, Layout]
+    settings: EngineSettings
+    counter: TokenCounter
+    shipped: str
+    once: Once
+    clock: Clock
+    ids: Ids
+
+    # Agents
+
+    async def create_agent(self, caller: Caller, given: Given, key: str | None = None) -> StoredAgent:
+        """A new agent; raises `InvalidRequest` for tools, a model or a layout that do not exist."""
+        await self._check_agent(given, given.get("model"))
+
+        async def make(id: str) -> StoredAgent:
+            return await self.store.add_agent(caller, Agent(id, **given), self.clock.now())
+
+        return await self.once.create(
+            caller, Asked(key, "agents", given), self.ids.new("agent"), lambda id: self.store.agent(caller, id), make
+        )
+
+    async def change_agent(self, caller: Caller, agent_id: str, given: Given) -> StoredAgent:
+        """The agent with these fields; raises `InvalidRequest` as `create_agent` does."""
+        before = (await self.store.agent(caller, agent_id)).agent
+        await self._check_agent(given, given.get("model", before.model))
+        return await self.store.change_agent(caller, agent_id, lambda now: replace(now, **given), self.clock.now())
+
+    async def _check_agent(self, given: Given, model: str | None) -> None:
+        _check_filled(given, "name", "prompt")
+        if (tools := given.get("tools")) is not None:
+            self._check_tools(tools)
+        if (layout := given.get("layout")) is not None:
+            layout_named(layout, self.layouts)
+        if given.get("model") is not None:
+            self.models.facts(given["model"])
+        for name in ("prompt", "reminder"):
+            if given.get(name):
+                await self._check_fits(given[name], name, model)
+
+    def _check_tools(self, names: tuple[str, ...]) -> None:
+        there = [tool.name for tool in self.registry.specs()]
+        unknown = next((name for name in names if name not in there), None)
+        if unknown is not None:
+            choices = "Choose from " + ", ".join(there) + "." if there else "This server has no tools."
+            raise InvalidRequest(f"There is no tool “{unknown}”.", hint=choices, param="tools")
+        if len(set(names)) != len(names):
+            raise InvalidRequest("A tool is named twice.", hint="Name each tool once.", param="tools")
+
+    async def _check_fits(self, text: str, param: str, model: str | None) -> None:
+        """A text that no request of this model could hold is refused before anybody waits for an answer."""
+        facts = self.models.facts(model or self.models.default)
+        tokens = round(await asyncio.to_thread(self.counter.count, text) * facts.token_factor)
+        budget = self.settings.budget(facts)
+        if tokens > budget:
+            raise InvalidRequest(
+                f"This text has about {tokens:,} tokens; {facts.name} takes {budget:,} in all.",
+                hint="Shorten it, or put what it says into files of a project.",
+                param=param,
+            )
+
+    # Projects
+
+    async def create_project(self, caller: Caller, content: ProjectContent, key: str | None = None) -> StoredProject:
+        """A new project; raises `InvalidRequest` for files that it can't hold, `NotFound` for foreign ones."""
+        _check_project(content)
+
+        async def make(id: str) -> StoredProject:
+            return await self.store.add_project(caller, id, content, self.clock.now())
+
+        return await self.once.create(
+            caller,
+            Asked(key, "projects", content),
+            self.ids.new("proj"),
+            lambda id: self.store.project(caller, id),
+            make,
+        )
+
+    async def change_project(
+        self, caller: Caller, project_id: str, edit: Callable[[ProjectContent], ProjectContent]
+    ) -> StoredProject:
+        """The project as `edit` makes it; raises as `create_project` does."""
+
+        def checked(before: ProjectContent) -> ProjectContent:
+            after = edit(before)
+            _check_project(after)
+            return after
+
+        return await self.store.change_project(caller, project_id, checked, self.clock.now())
+
+    async def add_project_file(self, caller: Caller, project_id: str, file_id: str) -> StoredProject:
+        """The project with this file behind the others; one that it has already stays where it is."""
+
+        def added(now: ProjectContent) -> ProjectContent:
+            return now if file_id in now.file_ids else replace(now, file_ids=(*now.file_ids, file_id))
+
+        return await self.change_project(caller, project_id, added)
+
+    async def remove_project_file(self, caller: Caller, project_id: str, file_id: str) -> StoredProject:
+        """The project without this file; raises `NotFound` when it has no such file."""
+
+        def removed(now: ProjectContent) -> ProjectContent:
+            if file_id not in now.file_ids:
+                raise NotFound(f"The project has no file {file_id}.", param="file_id")
+            return replace(now, file_ids=tuple(held for held in now.file_ids if held != file_id))
+
+        return await self.change_project(caller, project_id, removed)
+
+    # System prompts
+
+    @property
+    def shipped_prompt(self) -> SystemPrompt:
+        """Version 0: the one that ships."""
+        return SystemPrompt(0, self.shipped, "The one that ships.")
+
+    async def current_prompt(self, caller: Caller) -> SystemPrompt:
+        """The newest version: what new conversations begin with."""
+        return await self.store.newest_system_prompt(caller) or self.shipped_prompt
+
+    async def prompt(self, caller: Caller, version: int) -> SystemPrompt:
+        """One version; raises `NotFound`."""
+        return self.shipped_prompt if version == 0 else await self.store.system_prompt(caller, version)
+
+    async def prompts(self, caller: Caller, query: PageQuery) -> Page[SystemPrompt]:
+        """The versions; the one that ships is the oldest."""
+        if query.order == "asc" and query.after is None:
+            rest = await self.store.system_prompts(caller, replace(query, after="0"))
+            kept = rest.data[: query.limit - 1]
+            return Page((self.shipped_prompt, *kept), rest.has_more or len(kept) < len(rest.data))
+        found = await self.store.system_prompts(caller, query)
+        if query.order == "asc" or found.has_more or query.after == "0":
+            return found
+        if len(found.data) == query.limit:
+            return Page(found.data, has_more=True)
+        return Page((*found.data, self.shipped_prompt), has_more=False)
+
+    async def write_prompt(self, caller: Caller, text: str, note: str, key: str | None = None) -> SystemPrompt:
+        """A new version; raises `InvalidRequest` for an empty text."""
+        _check_filled({"text": text}, "text")
+        await self._check_fits(text, "text", None)
+
+        async def find(version: str) -> SystemPrompt:
+            found = await self.store.system_prompt(caller, int(version))
+            if (found.text, found.note) != (text, note):  # a process ended between the key and its version
+                raise NotFound(f"Version {version} has another text.")
+            return found
+
+        async def make(version: str) -> SystemPrompt:
+            return await self.store.add_system_prompt(caller, text, note, self.clock.now())
+
+        following = (await self.current_prompt(caller)).version + 1
+        asked = Asked(key, "system-prompts", [text, note])
+        return await self.once.create(caller, asked, str(following), find, make)
+
+
+def _check_filled(given: Given, *names: str) -> None:
+    for name in names:
+        if name in given and not given[name].strip():
+            raise InvalidRequest(f"The {name} is empty.", hint="Write something.", param=name)
+
+
+def _check_project(content: ProjectContent) -> None:
+    _check_filled({"name": content.name}, "name")
+    if len(content.file_ids) > MAX_PROJECT_FILES:
+        raise InvalidRequest(
+            f"A project can have {MAX_PROJECT_FILES} files at most.", hint="Make another project.", param="file_ids"
+        )
+    if len(set(content.file_ids)) != len(content.file_ids):
+        raise InvalidRequest("A file is named twice.", hint="Name each file once.", param="file_ids")

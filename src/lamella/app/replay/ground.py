@@ -1,0 +1,85 @@
+"""What a replay stands on: the simulator, a process with a virtual clock, and an empty store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx2
+
+from lamella.app.demonstration import Simulator
+from lamella.app.providers import Endpoint, adapter
+from lamella.app.replay.stage import script_id
+from lamella.app.trace.format import Trace
+from lamella.core.errors import ConfigurationError, InvalidRequest
+from lamella.core.json import Json, encode
+from lamella.core.models import ModelFacts
+from lamella.core.ports import ChatModel
+from lamella.storage.store import SqlStore, open_store
+
+ACCOUNT = "replay"
+
+
+class ReplayGround:
+    """Many replays may share one, one at a time: each begins with an empty cache and an empty store."""
+
+    def __init__(self) -> None:
+        self._simulator = Simulator("--clock", "virtual")
+        self._empty: bytes | None = None
+        self._adapters: dict[tuple[str, str, str], ChatModel] = {}
+
+    @asynccontextmanager
+    async def store(self, folder: Path) -> AsyncIterator[SqlStore]:
+        """A new store in this folder. The first is kept to be copied: making one costs more than a short replay."""
+        path = folder / "lamella.db"
+        if self._empty is None:
+            async with await open_store(path):
+                pass
+            self._empty = path.read_bytes()
+        path.write_bytes(self._empty)
+        async with await open_store(path) as store:
+            yield store
+
+    async def prepare(self, trace: Trace) -> str:
+        """Its address, with nothing of an earlier replay in it and the answers of this one."""
+        url = await self._simulator.start()
+        scripts = dict(_scripts(trace))
+        checked = {"prefix_check_enforced": trace.head.account.prefix_check}
+        async with httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False, verify=False) as client:
+            await _told(client, "/_sim/reset", {})
+            await _told(client, "/_sim/settings", checked)
+            answer = await client.post("/_sim/replies", content=encode(scripts))
+        if answer.is_error:
+            raise InvalidRequest(f"The simulator does not take the trace's replies: {answer.text[:500]}")
+        return url
+
+    async def adapter(self, facts: ModelFacts, url: str) -> ChatModel:
+        """The adapter of a model, at the simulator; made once."""
+        key = (facts.provider, facts.name, url)
+        if key not in self._adapters:
+            base_url = f"{url}/v1" if facts.provider == "openai" else url
+            endpoint = Endpoint(facts.provider, base_url, ACCOUNT, timeout=60, retries=0)
+            self._adapters[key] = await adapter(facts, endpoint)
+        return self._adapters[key]
+
+    async def close(self) -> None:
+        """Let every connection go and end the simulator."""
+        for opened in self._adapters.values():
+            await opened.close()
+        await self._simulator.close()
+
+
+def _scripts(trace: Trace) -> Iterator[tuple[str, Json]]:
+    """The answer to each step, and to each request beside the conversation that there may be."""
+    for number, turn in enumerate(trace.turns, 1):
+        for index, step in enumerate(turn.steps):
+            yield script_id(number, "chat", index), step.reply()
+        for index in range(sum(len(step.tool_calls) for step in turn.steps)):
+            yield script_id(number, "digest", index), trace.head.side.digest_reply()
+
+
+async def _told(client: httpx2.AsyncClient, path: str, body: object) -> None:
+    answer = await client.post(path, content=encode(body))
+    if answer.is_error:
+        raise ConfigurationError(f"The simulator refuses {path}: {answer.text[:500]}")

@@ -1,0 +1,88 @@
+"""What the command line changes of a trace before it is replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
+
+from lamella.app.providers import DEFAULT_MODELS
+from lamella.app.trace.format import UNUSED_SETTINGS, SetChange, Trace, TraceEntry, TraceHead, TraceSettings, TraceTurn
+from lamella.cache.plan import policy_named
+from lamella.core.errors import InvalidRequest
+from lamella.engine.setting import layout_named
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOptions:
+    """What holds for the whole replay in place of what the trace says, also where it changes on the way."""
+
+    layout: str | None = None
+    marker_policy: str | None = None
+    model: str | None = None
+    provider: str | None = None
+    settings: Mapping[str, str] | None = None
+
+
+def applied(trace: Trace, options: ReplayOptions) -> Trace:
+    """The trace as it is replayed; raises `InvalidRequest` for an option that can't be."""
+    if options.provider not in (None, *DEFAULT_MODELS):
+        raise InvalidRequest(f"There is no provider “{options.provider}”.", hint="Choose anthropic or openai.")
+    head = trace.head
+    model = options.model
+    if model is None and options.provider and _makes(head.model) != options.provider:
+        model = DEFAULT_MODELS[options.provider]
+    if options.provider:
+        head = structs.replace(head, account=structs.replace(head.account, provider=options.provider))
+    elif model is not None:
+        head = structs.replace(head, account=structs.replace(head.account, provider=None))
+    given = {"layout": options.layout, "marker_policy": options.marker_policy, "model": model}
+    held = {name: value for name, value in given.items() if value is not None}
+    head = structs.replace(head, **held)
+    unused = set(trace.unused)
+    for name, value in (options.settings or {}).items():
+        if name in UNUSED_SETTINGS:
+            unused.add(name)
+        else:
+            head = _set(head, name, value)
+    entries = tuple(_held(entry, held) for entry in trace.entries)
+    _check_names(head, entries)
+    return replace(trace, head=head, entries=entries, unused=tuple(sorted(unused)))
+
+
+def _check_names(head: TraceHead, entries: Sequence[TraceEntry]) -> None:
+    """Layouts and marker policies are looked up before anything is started."""
+    for said in (head, *entries):
+        layout, policy = getattr(said, "layout", None), getattr(said, "marker_policy", None)
+        if layout is not None:
+            layout_named(layout)
+        if policy is not None:
+            policy_named(policy)
+
+
+def _makes(model: str) -> str:
+    return "openai" if model.startswith("gpt-") else "anthropic"
+
+
+def _held(entry: TraceEntry, held: Mapping[str, str]) -> TraceEntry:
+    """The entry without the changes that an option overrides."""
+    match entry:
+        case TraceTurn() if "layout" in held:
+            return structs.replace(entry, layout=None)
+        case SetChange():
+            return structs.replace(entry, **dict.fromkeys(held))
+        case _:
+            return entry
+
+
+def _set(head: TraceHead, name: str, value: str) -> TraceHead:
+    known = TraceSettings.__struct_fields__
+    if name not in known:
+        raise InvalidRequest(f"There is no setting “{name}”.", hint="Choose one of " + ", ".join(known) + ".")
+    given = msgspec.to_builtins(head.settings) | {name: int(value) if value.lstrip("-").isdigit() else value}
+    try:
+        return structs.replace(head, settings=msgspec.convert(given, TraceSettings))
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"{name} can't be “{value}”: {str(error).partition(' - at')[0]}.") from None

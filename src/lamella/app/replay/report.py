@@ -1,0 +1,96 @@
+"""What a replay tells: every request with its window, bill and events, and what all of it cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lamella.core.json import Json
+from lamella.core.records import RequestRecord
+from lamella.core.tokens import Usage
+
+Event = tuple[str, str]
+"""What happened on the way to a request: its kind and the cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """One request of a replay. `body` is what went over the wire, byte for byte."""
+
+    number: int
+    turn: int
+    record: RequestRecord
+    body: bytes
+    events: tuple[Event, ...]
+
+    def as_json(self) -> dict[str, Json]:
+        """The shape of `lamella replay --json`."""
+        record, usage = self.record, self.record.usage or Usage()
+        return {
+            "n": self.number,
+            "at": record.at.isoformat(),
+            "turn": self.turn,
+            "step": record.step,
+            "run": 0,
+            "purpose": record.purpose,
+            "letters": record.letters,
+            "model": record.model,
+            "layout": record.layout,
+            "marker_policy": record.marker_policy,
+            "tokens": tokens_json(usage),
+            "predicted": {"read": record.predicted_read, "written": record.predicted_written},
+            "cost": round(record.cost or 0.0, 8),
+            "events": [{"kind": kind, "cause": cause} for kind, cause in self.events],
+            "body": body_name(self.number),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayReport:
+    """All requests, with the costs summed up in US dollars."""
+
+    requests: tuple[Replayed, ...]
+    cost: float
+    bound: float
+    faults: bool = False
+    """Whether the trace has scripted faults: then failed requests are what it is about."""
+    unused: tuple[str, ...] = ()
+    """What of the trace changed nothing: settings of later versions, and what the command line overrode."""
+
+    @property
+    def usage(self) -> Usage:
+        """Everything that was billed."""
+        return sum((r.record.usage for r in self.requests if r.record.usage), Usage())
+
+    @property
+    def ratio(self) -> float | None:
+        """Cost as a multiple of the lower bound."""
+        return self.cost / self.bound if self.bound else None
+
+    def as_json(self) -> dict[str, Json]:
+        """The shape that `lamella replay --json` prints."""
+        return {
+            "requests": [request.as_json() for request in self.requests],
+            "totals": {
+                "requests": len(self.requests),
+                **tokens_json(self.usage),
+                "cost": round(self.cost, 8),
+                "lower_bound": round(self.bound, 8),
+                "ratio": round(self.ratio, 4) if self.ratio is not None else None,
+            },
+        }
+
+
+def tokens_json(usage: Usage) -> dict[str, Json]:
+    """Measured tokens; `input` is the whole prompt."""
+    return {
+        "input": usage.input,
+        "read": usage.cache_read,
+        "written": usage.cache_write,
+        "fresh": usage.fresh,
+        "output": usage.output,
+    }
+
+
+def body_name(number: int) -> str:
+    """The name of a dumped body."""
+    return f"{number:04d}.json"

@@ -1,0 +1,74 @@
+"""The native API as the terminal uses it, and the server that holds a data folder, if one runs."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from lamella.core.errors import (
+    CallerError,
+    ContextLengthExceeded,
+    InvalidRequest,
+    LamellaError,
+    NotFound,
+    PayloadTooLarge,
+    TurnInProgress,
+)
+
+ADDRESS_FILE = "server.url"
+"""In the data folder: where the server is that holds it."""
+
+Object = dict[str, Any]
+
+_CALLERS: dict[str, type[CallerError]] = {
+    error.code: error for error in (InvalidRequest, NotFound, ContextLengthExceeded, PayloadTooLarge, TurnInProgress)
+}
+
+
+class Api:
+    """`/api/v1` over a client."""
+
+    def __init__(self, client: httpx2.AsyncClient) -> None:
+        self.client = client
+
+    async def get(self, path: str, **query: Any) -> Object:
+        """The JSON of a GET; raises what the server answered."""
+        return await self.ask("GET", path, params=query)
+
+    async def post(self, path: str, body: Object) -> Object:
+        """The JSON of a POST."""
+        return await self.ask("POST", path, json=body)
+
+    async def ask(self, method: str, path: str, **options: Any) -> Object:
+        """The JSON of any request under `/api/v1`."""
+        answer = await self.client.request(method, f"/api/v1{path}", **options)
+        body: Object = answer.json()
+        if answer.is_error:
+            raise refusal(body["error"])
+        return body
+
+
+def refusal(error: Object) -> LamellaError:
+    """The error that a server answered with, as the kind that it would be here."""
+    kind = _CALLERS.get(str(error.get("code")), LamellaError)
+    return kind(str(error.get("message")), hint=error.get("hint"), param=error.get("param"))
+
+
+async def running_server(data: Path, stack: AsyncExitStack) -> tuple[Api, Object] | None:
+    """The server of this data folder and its status, if one runs."""
+    address = data / ADDRESS_FILE
+    if not address.is_file():
+        return None
+    client = httpx2.AsyncClient(
+        base_url=address.read_text().strip(), timeout=httpx2.Timeout(120, connect=2), trust_env=False
+    )
+    await stack.enter_async_context(client)
+    try:
+        answer = await client.get("/api/v1/status")
+        status = answer.json()
+    except (httpx2.HTTPError, ValueError):
+        return None
+    return (Api(client), status) if status.get("data_dir") == str(data) else None

@@ -1,0 +1,157 @@
+"""`lamella inspect`: what stood in the window of a request, segment by segment, and what did not and why (X-WHY)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Annotated
+
+import httpx2
+import typer
+
+from lamella.app.app import open_app
+from lamella.cli.api import Api, Object, running_server
+from lamella.cli.doors import local_zone
+from lamella.cli.logs import configure_logs
+from lamella.cli.main import DataOption, cli
+from lamella.core.errors import InvalidRequest, NotFound
+from lamella.core.json import encode_text
+from lamella.server.web import create_web
+from lamella.settings import Settings, read_settings
+
+NAMED = 34
+"""Characters of a segment's label and source in the table."""
+
+
+@cli.command("inspect")
+def inspect_command(
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[CONVERSATION | REQUEST]",
+            help="A request, or a conversation for its newest one. Default: the newest conversation.",
+        ),
+    ] = None,
+    preview: Annotated[
+        str | None, typer.Option(help="Show the request that this message would make; nothing is sent or stored.")
+    ] = None,
+    data: DataOption = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the map as JSON.")] = False,
+) -> None:
+    """Show the window of a request: its segments and tokens, what was read from the cache, what is absent and why."""
+    configure_logs()
+    found = asyncio.run(_found(read_settings(data=data), what, preview))
+    typer.echo(encode_text(found) if json else "\n".join(lines(found)))
+
+
+async def _found(settings: Settings, what: str | None, preview: str | None) -> Object:
+    """The map that is asked for; raises `InvalidRequest` or `NotFound`."""
+    if what is not None and not what.startswith(("conv_", "req_")):
+        raise InvalidRequest(
+            f"“{what}” is no id of a conversation or a request.", hint="Ids begin with conv_ or req_.", param=what
+        )
+    if preview is not None and what is not None and what.startswith("req_"):
+        raise InvalidRequest("--preview takes a conversation, not a request.", hint="Name a conversation, or none.")
+    async with open_api(settings) as api:
+        if what is not None and what.startswith("req_"):
+            return await api.get(f"/requests/{what}/map")
+        conversation = what or await _newest(api)
+        if preview is not None:
+            message = {"conversation_id": conversation, "text": preview, "timezone": local_zone()}
+            return await api.post("/context/preview", message)
+        return await api.get(f"/requests/{await _last_request(api, conversation)}/map")
+
+
+@asynccontextmanager
+async def open_api(settings: Settings) -> AsyncIterator[Api]:
+    """The API of the server that runs over this data folder, else of the app, opened here without a socket."""
+    async with AsyncExitStack() as stack:
+        found = await running_server(settings.data, stack)
+        if found is not None:
+            yield found[0]
+            return
+        transport = httpx2.ASGITransport(create_web(await stack.enter_async_context(open_app(settings))))
+        client = httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1")
+        yield Api(await stack.enter_async_context(client))
+
+
+async def _newest(api: Api) -> str:
+    found = (await api.get("/conversations", limit=1))["data"]
+    if not found:
+        raise NotFound("There is no conversation yet.", hint="Begin one with lamella chat.")
+    return str(found[0]["id"])
+
+
+async def _last_request(api: Api, conversation: str) -> str:
+    """The newest request of a conversation; a turn may have failed before its first."""
+    for turn in (await api.get(f"/conversations/{conversation}/turns", limit=20))["data"]:
+        requests = (await api.get(f"/turns/{turn['id']}/requests"))["data"]
+        if requests:
+            return str(requests[-1]["id"])
+    raise NotFound(
+        f"{conversation} has made no request yet.", hint="Show what a message would send with --preview TEXT."
+    )
+
+
+def lines(found: Object) -> list[str]:
+    """A map as text."""
+    head = found["id"] or "not sent: this is what the message would send"
+    if found.get("turn_id"):
+        head += f" · {found['turn_id']}, step {found['step']} · {found['purpose']} · {found['at']}"
+    return [
+        head,
+        f"model {found['model']} · layout {found['layout']} · markers by {found['marker_policy']}",
+        found["letters"],
+        "",
+        *_table(found["segments"]),
+        "",
+        *_figures(found),
+        *_part("Markers", [_marker(segment, m) for segment in found["segments"] for m in segment["markers"]]),
+        *_part("Notes", [_note(note, found["segments"]) for note in found["notes"]]),
+        *_part("Not in this request", [f"{a['kind']}: {a['why']}" for a in found["absent"]]),
+    ]
+
+
+def _table(segments: list[Object]) -> list[str]:
+    """The segments in order; ≈ stands before a figure that was estimated here."""
+    rows = [["letters", "segment", "zone", "tokens", "read", "written", "fresh", "owner", "source"]]
+    for s in segments:
+        tokens = f"{'' if s['measured'] else '≈'}{s['tokens']:,}"
+        counts = [f"{s[name]:,}" for name in ("read", "written", "fresh")]
+        marked = "▸" if s["markers"] else ""
+        label = f"{marked}{s['label'] or s['kind']}"
+        rows.append([s["letters"], label[:NAMED], s["zone"], tokens, *counts, s["owner"], s["source"][:NAMED]])
+    sums = [f"{sum(s[name] for s in segments):,}" for name in ("tokens", "read", "written", "fresh")]
+    rows.append(["", "total", "", *sums, "", ""])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [_aligned(row, widths).rstrip() for row in rows]
+
+
+def _aligned(row: list[str], widths: list[int]) -> str:
+    cells = zip(row, widths, strict=True)
+    return "  ".join(c.rjust(w) if 3 <= column <= 6 else c.ljust(w) for column, (c, w) in enumerate(cells))
+
+
+def _figures(found: Object) -> list[str]:
+    usage, predicted = found["usage"], found["predicted"]
+    expected = f"predicted: {predicted['read']:,} read, {predicted['written']:,} written"
+    if not usage:
+        return [f"≈{found['estimate']:,} of {found['budget']:,} tokens, an estimate · {expected}"]
+    share = usage["cache_read"] / usage["input"] if usage["input"] else 0.0
+    billed = f"{usage['input']:,} of {found['budget']:,} tokens, {share:.0%} read from the cache"
+    cost = f" · ${found['cost']:.6f}" if found["cost"] is not None else ""
+    return [f"{billed}{cost}", f"{expected} · billed: {usage['cache_read']:,} read, {usage['cache_write']:,} written"]
+
+
+def _marker(segment: Object, marker: Object) -> str:
+    return f"after {segment['label'] or segment['kind']} ({marker['ttl']}): {marker['why']}"
+
+
+def _note(note: Object, segments: list[Object]) -> str:
+    label = next((s["label"] for s in segments if s["id"] == note["segment"]), None)
+    return f"{label}: {note['text']}" if label else str(note["text"])
+
+
+def _part(title: str, items: list[str]) -> list[str]:
+    return ["", title, *(f"  {item}" for item in items)] if items else []

@@ -1,0 +1,117 @@
+"""Commands that look and change nothing: `/status`, `/context`, `/help`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from lamella.commands.command import Answer, Asked, Command, Reach
+from lamella.core.json import JsonObject
+from lamella.sessions.figures import percent, short
+from lamella.sessions.notifications import parts_data
+from lamella.sessions.window import Standing
+
+
+class Status:
+    """`/status`: the model, the session, how full the window is, what it cost."""
+
+    name = "status"
+    usage = "/status"
+    summary = "the model, the session, how full the window is, what the conversation cost"
+    at_once = True
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+
+    async def run(self, asked: Asked) -> Answer:
+        """See `Command`."""
+        now = await self._reach.sessions.standing(asked.caller, asked.conversation.id)
+        totals = await self._reach.store.totals(asked.caller, asked.conversation.id)
+        compacting = self._reach.sessions.is_compacting(asked.conversation.id)
+        effort = f"thinking {now.effort}" if now.effort else "no thinking"
+        lines = [
+            f"{now.model} · {effort}",
+            f"Session {now.session.number} ({now.session.id}) · {_messages(now.messages)} in the window",
+            f"Context {_fill(now)}",
+            f"Cache of the last request: {_cache(now)}",
+            f"Cost of the conversation: ${totals.cost:.4f}",
+        ]
+        if compacting:
+            lines.append("A compaction runs.")
+        data: JsonObject = {
+            "model": now.model,
+            "effort": now.effort,
+            "session": {"id": now.session.id, "number": now.session.number},
+            "messages": now.messages,
+            "context": now.tokens,
+            "measured": now.measured,
+            "budget": now.budget,
+            "cache_read": now.last.cache_read if now.last else 0,
+            "cache_write": now.last.cache_write if now.last else 0,
+            "cost": totals.cost,
+            "compacting": compacting,
+        }
+        return Answer("\n".join(lines), data)
+
+
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count} messages"
+
+
+def _fill(now: Standing) -> str:
+    """`12.4k/168k (7%)`; what no bill has measured is about that much."""
+    about = "" if now.measured else "about "
+    return f"{about}{short(now.tokens)}/{short(now.budget)} ({percent(now.tokens, now.budget)})"
+
+
+def _cache(now: Standing) -> str:
+    if now.last is None:
+        return "nothing was asked yet"
+    return f"{short(now.last.cache_read)} read, {short(now.last.cache_write)} written"
+
+
+class Context:
+    """`/context`: what the window is made of."""
+
+    name = "context"
+    usage = "/context"
+    summary = "what the window is made of"
+    at_once = True
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+
+    async def run(self, asked: Asked) -> Answer:
+        """See `Command`."""
+        now = await self._reach.sessions.standing(asked.caller, asked.conversation.id)
+        if now.parts is None:
+            return Answer(f"The window can't be built: {now.problem}", {"problem": now.problem})
+        parts = now.parts
+        tools = f"{short(parts.tools)} tokens ({short(parts.definitions)} defs + {short(parts.calls)} calls)"
+        lines = [
+            f"Context about {short(parts.total)}/{short(now.budget)} ({percent(parts.total, now.budget)})",
+            f"  🔧 System: {short(parts.system)} tokens",
+            f"  📝 Summary: {short(parts.summary)} tokens",
+            f"  💬 Messages: {short(parts.kept)} tokens",
+            f"  🛠️ Tools: {tools}",
+        ]
+        return Answer("\n".join(lines), {**parts_data(parts), "budget": now.budget})
+
+
+class Help:
+    """`/help`: the commands."""
+
+    name = "help"
+    usage = "/help"
+    summary = "the commands"
+    at_once = True
+
+    def __init__(self, commands: Callable[[], Sequence[Command]]) -> None:
+        self._commands = commands
+
+    async def run(self, asked: Asked) -> Answer:
+        """See `Command`."""
+        commands = self._commands()
+        lines = [f"{command.usage}: {command.summary}" for command in commands]
+        lines.append("A message that begins with // is sent as text, with one slash less.")
+        listed = [{"name": c.name, "usage": c.usage, "summary": c.summary} for c in commands]
+        return Answer("\n".join(lines), {"commands": listed})

@@ -1,0 +1,77 @@
+"""The commands there are, and how one is run and stored."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from lamella.commands.abort import Abort
+from lamella.commands.changing import Compact, New, Prune, Resume
+from lamella.commands.command import Asked, Command, Reach
+from lamella.commands.looking import Context, Help, Status
+from lamella.commands.parse import Typed
+from lamella.core.clock import Clock
+from lamella.core.errors import TurnInProgress
+from lamella.core.records import Caller, Notice, NoticeKind
+
+
+class Commands:
+    """The registry: one small class for each command."""
+
+    def __init__(self, reach: Reach, clock: Clock) -> None:
+        self._store = reach.store
+        self._clock = clock
+        commands: tuple[Command, ...] = (
+            Status(reach),
+            Context(reach),
+            New(reach, "new"),
+            New(reach, "clear"),
+            Compact(reach),
+            Prune(reach),
+            Resume(reach),
+            Abort(reach),
+            Help(lambda: tuple(self._commands.values())),
+        )
+        self._commands = {command.name: command for command in commands}
+
+    @property
+    def names(self) -> Collection[str]:
+        """What can be typed behind a slash."""
+        return self._commands.keys()
+
+    def all(self) -> tuple[Command, ...]:
+        """The commands, in the order in which they are listed."""
+        return tuple(self._commands.values())
+
+    def is_at_once(self, name: str) -> bool:
+        """Whether the command runs beside an answer."""
+        return self._commands[name].at_once
+
+    async def run(self, caller: Caller, conversation_id: str, typed: Typed, notice_id: str) -> Notice:
+        """Run a command and store it with its answer, behind the conversation's newest turn. No model is asked.
+
+        Raises `TurnInProgress` for one that touches the context of an answer that runs, and what the command raises;
+        then nothing is stored.
+        """
+        command = self._commands[typed.name]
+        conversation = await self._store.conversation(caller, conversation_id)
+        if conversation.running_turn is not None and not command.at_once:
+            raise TurnInProgress(
+                f"/{command.name} changes what the answer that runs stands on.",
+                hint="Wait for its end, or stop it with /abort, and send the command again.",
+            )
+        answer = await command.run(Asked(caller, conversation, typed.argument))
+        # A resumed session has another newest turn than the one before.
+        head = (await self._store.conversation(caller, conversation_id)).head
+        notice = Notice(
+            id=notice_id,
+            conversation_id=conversation_id,
+            turn_id=head,
+            kind=NoticeKind.COMMAND,
+            at=self._clock.now(),
+            text=answer.text,
+            name=typed.name,
+            argument=typed.argument,
+            data=answer.data,
+        )
+        await self._store.add_notice(caller, notice)
+        return notice

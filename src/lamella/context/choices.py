@@ -1,0 +1,112 @@
+"""What was decided about a window, read from the decisions: they are data, and the newest of a subject holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lamella.context.documents import key_of
+from lamella.context.input import ContextInput
+from lamella.context.results import Cut
+from lamella.core.agents import Project
+from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.messages import Attachment, Turn
+
+INCLUDED = "included"
+LISTED = "listed"
+ABSENT = "absent"
+MARGIN = 0.05
+"""How much of the budget an estimate may not use (law 7)."""
+
+
+def subject_of(id: str, model: str) -> str:
+    """What an admission or a cut is about: the document, project or call `id` in the windows of one model.
+
+    A file that is attached twice is admitted twice: `id` is the document's.
+    """
+    return f"{id}@{model}"
+
+
+def revision_of(project: Project) -> str:
+    """What a decision about a whole project is about: `ID.REVISION`."""
+    return f"{project.id}.{project.revision}"
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What holds for one request.
+
+    `listed` are the keys of the documents without their text, those that nobody decided about among them;
+    `undecided` says whether there are any. `boundary` is the last step whose results are stubs.
+    """
+
+    listed: frozenset[str]
+    cuts: frozenset[Cut]
+    boundary: str | None
+    project_absent: bool
+    undecided: bool
+
+
+def choices_of(context: ContextInput, *, project_is_fixed: bool) -> Choices:
+    """What was decided for `context`; what was not decided yet is left out of the window."""
+    known = Known(context.model.name, context.decisions)
+    listed = {key_of(a) for a in documents_of(context) if known.of_document(a) != INCLUDED}
+    open_documents = any(known.of_document(a) is None for a in documents_of(context, project=project_is_fixed))
+    project, outcome = context.project, None
+    if project is not None and not project_is_fixed:
+        outcome = known.of_project(project)
+        if outcome == INCLUDED:
+            listed -= {key_of(file) for file in project.files if known.of_document(file) is None}
+    open_project = project is not None and not project_is_fixed and outcome is None
+    absent = project is not None and not project_is_fixed and outcome in (None, ABSENT)
+    boundary = known.boundary((*context.history, context.turn))
+    return Choices(frozenset(listed), known.cuts, boundary, absent, open_documents or open_project)
+
+
+def documents_of(context: ContextInput, *, project: bool = True) -> list[Attachment]:
+    """Every document with a text that may stand in the window, oldest first, those of the project last."""
+    turns = (*context.history, context.turn)
+    found = [a for turn in turns for a in turn.user.attachments if a.text is not None]
+    if project and context.project is not None:
+        found += [file for file in context.project.files if file.text is not None]
+    return found
+
+
+class Known:
+    """The decisions about the windows of one model."""
+
+    def __init__(self, model: str, decisions: Sequence[Decision]) -> None:
+        self._model = model
+        self._outcomes = {(d.kind, d.subject): d.outcome for d in decisions}
+        self._prunes = [d.outcome for d in decisions if d.kind is DecisionKind.PRUNE]
+        self.cuts = frozenset(_cuts(model, self._outcomes)) if self._outcomes else frozenset()
+
+    def of_document(self, attachment: Attachment) -> str | None:
+        """Whether a document is included or listed."""
+        return self._outcomes.get((DecisionKind.ADMISSION, subject_of(key_of(attachment), self._model)))
+
+    def of_project(self, project: Project) -> str | None:
+        """Whether a project that travels is included or absent, as it is now: an edit is decided anew."""
+        return self._outcomes.get((DecisionKind.PROJECT, subject_of(revision_of(project), self._model)))
+
+    def boundary(self, turns: Sequence[Turn]) -> str | None:
+        """The step of these turns up to which results are stubs: the newest boundary that lies among them."""
+        if not self._prunes:
+            return None
+        ids = {step.id for turn in turns for step in turn.steps}
+        return next((boundary for boundary in reversed(self._prunes) if boundary in ids), None)
+
+
+def _cuts(model: str, outcomes: dict[tuple[DecisionKind, str], str]) -> list[Cut]:
+    made = []
+    for (kind, subject), outcome in outcomes.items():
+        call_id, _, of_model = subject.rpartition("@")
+        if kind is DecisionKind.CUT and of_model == model:
+            head, _, tail = outcome.partition(":")
+            made.append(Cut(call_id, int(head), int(tail)))
+    return made
+
+
+def usable(context: ContextInput) -> int:
+    """The local tokens that a window may have: budget less margin, in the counter's own unit."""
+    return int(context.budget / (1 + MARGIN) / context.calibration)

@@ -1,0 +1,218 @@
+"""What gives way when a window is too large, in the order of law 7. Each step is a recorded decision.
+
+old tool results → this step's results, cut → compaction, if there is any → documents listed instead of included
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from lamella.context.choices import INCLUDED, LISTED, Known, subject_of, usable
+from lamella.context.documents import key_of
+from lamella.context.input import ContextInput
+from lamella.context.layout import Layout, OldResults
+from lamella.context.render import pruned_steps
+from lamella.context.results import LEAST_CUT, Cut, cut_results, cut_to, notices_of, stubs_of
+from lamella.context.segments import said_tokens
+from lamella.core.counting import count_tokens
+from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.errors import NeedsCompaction
+from lamella.core.messages import Attachment, Reasoning, Step, ToolResult
+
+SLACK = 0.05
+"""How much of the window is freed beyond what is needed, so that the next step does not edit it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a window asks for, in local tokens: `over` is what is too much (negative: what is free), `files` what the
+    new files of this turn would take. A file that would not fit an empty window asks for nothing: it is listed.
+    """
+
+    over: int
+    files: int
+
+    @property
+    def total(self) -> int:
+        """By how much the window has to give way for everything to fit."""
+        return self.over + self.files
+
+
+Stage = Callable[[ContextInput, Layout, Need], tuple[Decision, ...]]
+"""Gives way, if it can."""
+
+
+def need_of(context: ContextInput, local: int) -> Need:
+    """What the window of `local` tokens asks for."""
+    limit = usable(context)
+    known = Known(context.model.name, context.decisions)
+    new = [a for a in context.turn.user.files if a.text is not None and known.of_document(a) is None]
+    return Need(local - limit, sum(a.tokens for a in new if a.tokens <= limit))
+
+
+def stub_old_results(context: ContextInput, layout: Layout, need: Need) -> tuple[Decision, ...]:
+    """Move the boundary so far that enough results become stubs; for a new file only if that makes it fit.
+
+    Results of the running turn's earlier steps come last, and only where no thinking is bound to them.
+    """
+    old = list(_stubbable(context, layout))
+    cuts = Known(context.model.name, context.decisions).cuts
+    savings = [_saving(step, cuts) for step in old]
+    if not old or (need.over <= 0 and sum(savings) < need.total):
+        return ()
+    freed, last = 0, 0
+    wanted = need.total + _slack(context)
+    while last < len(old) and freed < wanted:
+        freed += savings[last]
+        last += 1
+    why = f"the window of {context.model.name} is full: the results of {last} earlier calls are left out"
+    return (
+        Decision(
+            DecisionKind.PRUNE,
+            context.turn.id,
+            old[last - 1].id,
+            "engine",
+            why,
+            {"tokens": freed, "needed": need.total},
+            first_changed=old[0].id,
+        ),
+    )
+
+
+def _stubbable(context: ContextInput, layout: Layout) -> Iterator[Step]:
+    """The steps behind the boundary whose results are shown and may give way, oldest first."""
+    boundary = Known(context.model.name, context.decisions).boundary((*context.history, context.turn))
+    history = () if layout.old_results is OldResults.NOTICE else context.history
+    steps = [step for turn in history for step in turn.steps]
+    if not _binds(context):
+        steps += context.turn.steps[:-1]
+    ids = [step.id for step in steps]
+    start = ids.index(boundary) + 1 if boundary in ids else 0
+    return (step for step in steps[start:] if step.results)
+
+
+def _binds(context: ContextInput) -> bool:
+    """Whether a model refuses the running turn once a result in it changed."""
+    parts = (part for step in context.turn.steps for part in step.parts)
+    return context.model.binds_thinking and any(isinstance(part, Reasoning) for part in parts)
+
+
+def _slack(context: ContextInput) -> int:
+    return int(usable(context) * SLACK)
+
+
+def _saving(step: Step, cuts: Collection[Cut]) -> int:
+    """What a step's stubs have less than its results as they are shown, which may be cut."""
+    return max(_size(cut_results(step, cuts)) - _size(stubs_of(step)), 0)
+
+
+def _size(results: Sequence[ToolResult]) -> int:
+    return sum(count_tokens(result.content) for result in results)
+
+
+def cut_new_results(context: ContextInput, layout: Layout, need: Need) -> tuple[Decision, ...]:
+    """Cut the results of the newest step to the room there is, the largest first, to head and tail.
+
+    No answer was made of them yet; those of a request that the provider refused as too large may be cut once more.
+    Small ones stay whole. No result is cut to less than `LEAST_CUT` tokens.
+    """
+    results = context.turn.steps[-1].results if need.over > 0 and context.turn.steps else ()
+    sizes = _shown_sizes(context)
+    room = sum(sizes.values()) - need.over - _slack(context)
+    share = max(_share(sorted(sizes.values()), room), LEAST_CUT)
+    large = [result for result in results if sizes[result.call_id] > share]
+    return tuple(_cut(context, result, sizes[result.call_id], share) for result in large)
+
+
+def _shown_sizes(context: ContextInput) -> dict[str, int]:
+    """The tokens of the newest step's results, as they are shown: cut already, or whole."""
+    if not context.turn.steps:
+        return {}
+    cuts = Known(context.model.name, context.decisions).cuts
+    return {result.call_id: count_tokens(result.content) for result in cut_results(context.turn.steps[-1], cuts)}
+
+
+def _share(sizes: Sequence[int], room: int) -> int:
+    """The most that each may have so that all of them fit: what small ones leave goes to the larger ones."""
+    for index, size in enumerate(sizes):
+        left = len(sizes) - index
+        if size * left > room:
+            return room // left
+        room -= size
+    return max(sizes, default=0)
+
+
+def _cut(context: ContextInput, result: ToolResult, size: int, share: int) -> Decision:
+    cut = cut_to(result, share)
+    why = f"the result of {result.name} has about {size} tokens; {share} are free for it, so its middle is left out"
+    subject = subject_of(result.call_id, context.model.name)
+    return Decision(DecisionKind.CUT, subject, cut.outcome, "engine", why, {"tokens": size, "room": share})
+
+
+def ask_for_compaction(context: ContextInput, layout: Layout, need: Need) -> tuple[Decision, ...]:
+    """Raises `NeedsCompaction` where the engine can compact and earlier turns are large enough to help.
+
+    What they hold has to make room for their summary too, which may take as much as is freed beyond the need.
+    """
+    if not context.can_compact:
+        return ()
+    freed, wanted = 0, need.total + _slack(context)
+    known = Known(context.model.name, context.decisions)
+    stubs = pruned_steps((*context.history, context.turn), known.boundary((*context.history, context.turn)))
+    for turn in context.history:
+        freed += turn.user.tokens
+        for step in turn.steps:
+            freed += said_tokens(step) + _size(_shown(step, layout, known.cuts, old=step.id in stubs))
+        if freed >= wanted:
+            raise NeedsCompaction(
+                "This conversation no longer fits the window.",
+                hint="Its earlier turns are summarised first.",
+                cut=turn.id,
+            )
+    return ()
+
+
+def _shown(step: Step, layout: Layout, cuts: Collection[Cut], *, old: bool) -> Sequence[ToolResult]:
+    """The results of an earlier turn's step as they stand in the window: stubs already, or cut, or whole."""
+    if layout.old_results is OldResults.NOTICE:
+        return notices_of(step)
+    return stubs_of(step) if old else cut_results(step, cuts)
+
+
+def list_documents(context: ContextInput, layout: Layout, need: Need) -> tuple[Decision, ...]:
+    """Show documents by name, id and size instead of their text: older files, the project's, this turn's."""
+    if need.over <= 0:
+        return ()
+    over = need.over + _slack(context)
+    known = Known(context.model.name, context.decisions)
+    made: list[Decision] = []
+    for attachment, segment in _included(context, known):
+        if over <= 0:
+            break
+        why = (
+            f"the window of {context.model.name} is full: “{attachment.title}” is listed from here on and can be read "
+            "piece by piece"
+        )
+        subject = subject_of(key_of(attachment), context.model.name)
+        numbers = {"tokens": attachment.tokens}
+        made.append(Decision(DecisionKind.ADMISSION, subject, LISTED, "engine", why, numbers, first_changed=segment))
+        over -= attachment.tokens
+    return tuple(made)
+
+
+def _included(context: ContextInput, known: Known) -> Iterator[tuple[Attachment, str]]:
+    """Every document that stands in the window with its text, in the order of giving way, and its segment."""
+    project = context.project
+    whole = project is not None and known.of_project(project) == INCLUDED
+    for turn in context.history:
+        yield from ((a, f"{turn.id}/files") for a in turn.user.files if known.of_document(a) == INCLUDED)
+    for file in project.files if project is not None else ():
+        if file.text is not None and (known.of_document(file) == INCLUDED or (whole and not known.of_document(file))):
+            yield file, project.id if project is not None else ""
+    turn = context.turn
+    yield from ((a, f"{turn.id}/files") for a in turn.user.files if known.of_document(a) == INCLUDED)
+
+
+STAGES: tuple[Stage, ...] = (stub_old_results, cut_new_results, ask_for_compaction, list_documents)
+"""In order. What they can't free is a typed error."""

@@ -1,0 +1,114 @@
+"""How the results of tool calls stand in the window: whole, cut, or replaced once they are old (SPEC O9, L8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from lamella.core.counting import count_tokens
+from lamella.core.json import decode_object, encode_text
+from lamella.core.messages import Step, ToolCall, ToolResult
+
+INTERRUPTED = "This call was interrupted; it has no result."
+NO_LONGER_THERE = "The result of this call is no longer available. Call the tool again if it is needed."
+"""What stands for every tool result of an earlier turn in layout `onyx` (SPEC O9)."""
+
+EXPANDED = "expanded_queries"
+"""The argument under which a call shows every query that ran, where that was more than the model asked for."""
+
+LEAST_CUT = 64
+"""Tokens that a cut result keeps even where there is no room: less would say nothing."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Cut:
+    """How much of a call's result is shown: `head` characters of its beginning and `tail` of its end."""
+
+    call_id: str
+    head: int
+    tail: int
+
+    @property
+    def outcome(self) -> str:
+        """The outcome of the decision: `HEAD:TAIL`."""
+        return f"{self.head}:{self.tail}"
+
+
+def cut_text(content: str, cut: Cut) -> str:
+    """Head and tail of a result, under a line that says what is missing and how to get it."""
+    missing = len(content) - cut.head - cut.tail
+    if missing <= 0:
+        return content
+    notice = (
+        f"[Cut to fit the window: {missing} of {len(content)} characters are left out in the middle. "
+        "Call the tool again for less to see them.]"
+    )
+    tail = content[len(content) - cut.tail :]
+    return f"{notice}\n{content[: cut.head]}\n[…]\n{tail}"
+
+
+def cut_to(result: ToolResult, tokens: int) -> Cut:
+    """The cut of a result to about `tokens` local tokens, two thirds of them from its beginning, never more."""
+    content = result.content
+    size = max(count_tokens(content), 1)
+    keep = len(content)
+    while keep > 0:
+        keep = min(keep - 1, keep * tokens // size) if size > tokens else keep - 1
+        cut = Cut(result.call_id, keep * 2 // 3, keep - keep * 2 // 3)
+        size = count_tokens(cut_text(content, cut))
+        if size <= tokens:
+            return cut
+        if keep <= tokens // 4:
+            break
+    return Cut(result.call_id, 0, 0)
+
+
+def results_of(step: Step) -> tuple[ToolResult, ...]:
+    """Exactly one result for each call, in the order of the calls; a missing one reads "interrupted" (law 5)."""
+    given = {result.call_id: result for result in step.results}
+    return tuple(given.get(call.id) or _interrupted(call) for call in step.calls)
+
+
+def _interrupted(call: ToolCall) -> ToolResult:
+    return ToolResult(call.id, call.name, INTERRUPTED, is_error=True)
+
+
+def cut_results(step: Step, cuts: Iterable[Cut]) -> tuple[ToolResult, ...]:
+    """The results of a step, those of `cuts` cut."""
+    by_call = {cut.call_id: cut for cut in cuts}
+    return tuple(
+        replace(result, content=cut_text(result.content, by_call[result.call_id]))
+        if result.call_id in by_call
+        else result
+        for result in results_of(step)
+    )
+
+
+def stubs_of(step: Step) -> tuple[ToolResult, ...]:
+    """Each result as its digest, or as the bare name of its function; call id, name and arguments stay (SPEC L8)."""
+    return _instead(step, None)
+
+
+def notices_of(step: Step) -> tuple[ToolResult, ...]:
+    """Each result as its digest, or as the fixed string (SPEC O9)."""
+    return _instead(step, NO_LONGER_THERE)
+
+
+def _instead(step: Step, text: str | None) -> tuple[ToolResult, ...]:
+    """A call without a result has none to replace: it stays interrupted, however old."""
+    given = {result.call_id: result for result in step.results}
+    return tuple(
+        ToolResult(call.id, call.name, given[call.id].digest or text or call.name)
+        if call.id in given
+        else _interrupted(call)
+        for call in step.calls
+    )
+
+
+def expanded(call: ToolCall, step: Step) -> ToolCall:
+    """The call with every query that ran for it, from the first request that shows its result (SPEC O9)."""
+    queries = next((result.queries for result in step.results if result.call_id == call.id), ())
+    if not queries:
+        return call
+    arguments = decode_object(call.arguments) | {EXPANDED: list(queries)}
+    return replace(call, arguments=encode_text(arguments))

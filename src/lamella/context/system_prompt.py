@@ -1,0 +1,113 @@
+"""The system prompt in sections, each registered with the tier of the cache that it may stand in (SPEC O1, W1).
+
+A static section is a text and nothing else: it can't ask for the request, the user, the date or the tools, so nothing
+of them can enter it. What depends on a step is a function of `StepView`, and stands only in layouts that have a slot
+for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.resources import files
+
+from lamella.context.moments import date_line
+from lamella.core.errors import ConfigurationError
+from lamella.core.prompt import ToolSpec
+
+_PLACEHOLDER = re.compile(r"\{\{.*?\}\}|\$\{.*?\}|\{[a-z_]+\}|%\([a-z_]+\)s|<%.*?%>")
+
+
+@dataclass(frozen=True, slots=True)
+class StaticSection:
+    """A section whose bytes never change. Raises `ConfigurationError` for a text with a placeholder in it."""
+
+    name: str
+    text: str
+
+    def __post_init__(self) -> None:
+        found = _PLACEHOLDER.search(self.text)
+        if found is not None:
+            raise ConfigurationError(
+                f"The static section “{self.name}” has a placeholder, {found[0]}.",
+                hint="Write its text out, or register it as a section of the step.",
+                param=self.name,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """What a section of the step may depend on. `tools` are those that can be called in this step."""
+
+    sent_at: datetime
+    tools: tuple[ToolSpec, ...]
+    searched: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StepSection:
+    """A section that is written anew for every step; "" leaves it out."""
+
+    name: str
+    write: Callable[[StepView], str]
+
+
+def static_text(sections: Sequence[StaticSection]) -> str:
+    """The static sections as one text."""
+    return "\n\n".join(section.text.strip() for section in sections if section.text.strip())
+
+
+def step_text(view: StepView, sections: Sequence[StepSection]) -> str:
+    """The sections of a step as one text."""
+    return "\n\n".join(text for text in (section.write(view) for section in sections) if text)
+
+
+MORE_TOOLS = "If you used tools and find that you need more information, or need to call others, you are encouraged to."
+CITE = "Put the number of each document that a statement rests on in square brackets behind the statement, such as [1]."
+
+
+def _date(view: StepView) -> str:
+    return f"# Date\n{date_line(view.sent_at)}"
+
+
+def _tools(view: StepView) -> str:
+    if not view.tools:
+        return ""
+    lines = [_line(tool) for tool in sorted(view.tools, key=_name)]
+    return "\n".join(["# Tools of this step", *lines, MORE_TOOLS])
+
+
+def _citations(view: StepView) -> str:
+    return f"# Citations\n{CITE}" if view.searched else ""
+
+
+def _name(tool: ToolSpec) -> str:
+    return tool.name
+
+
+def _line(tool: ToolSpec) -> str:
+    said = _first_sentence(tool.description)
+    return f"- {tool.name}: {said}" if said else f"- {tool.name}"
+
+
+def _first_sentence(text: str) -> str:
+    return text.split(". ", 1)[0].rstrip(".") + "." if text else ""
+
+
+def _shipped(name: str) -> StaticSection:
+    return StaticSection(name, files("lamella.context").joinpath(f"prompts/{name}.md").read_text("utf-8"))
+
+
+STATIC_SECTIONS: tuple[StaticSection, ...] = tuple(
+    _shipped(name) for name in ("introduction", "writing", "conversation", "documents", "tools")
+)
+"""The system prompt that ships, in order."""
+
+STEP_SECTIONS: tuple[StepSection, ...] = (
+    StepSection("date", _date),
+    StepSection("tools", _tools),
+    StepSection("citations", _citations),
+)
+"""What layouts with a slot for it add to the system prompt in every step, in order."""

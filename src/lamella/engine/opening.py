@@ -1,0 +1,224 @@
+"""What a turn begins from, found once: what is stored, what it stands on, and who answers (hop 4)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from lamella.context.input import ContextInput
+from lamella.context.layout import Layout
+from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.errors import NotFound
+from lamella.core.messages import Turn
+from lamella.core.models import ModelFacts
+from lamella.core.ports import ChatModel
+from lamella.core.prompt import Sampling
+from lamella.core.records import LEAVE, Beginning, Caller, Choices, Conversation, Surroundings
+from lamella.engine.loop import RunInput, Services
+from lamella.engine.reminders import ReminderView, merged
+from lamella.engine.request import Line, tool_choice_is_free
+from lamella.engine.setting import TurnSetting, changes, lost_id, setting_of, with_agent
+from lamella.tools.tool import Registry
+
+LINES_KEPT = 64
+"""How many conversations' last windows stay in memory, to make the next one quicker."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenModel:
+    """A model that can be asked, and the account whose cache it shares."""
+
+    model: ChatModel
+    account: str
+
+
+class ModelSource(Protocol):
+    """Where models come from (`app`)."""
+
+    async def open(self, name: str) -> OpenModel:
+        """The model of this name; raises `InvalidRequest` when none is configured that serves it."""
+        ...
+
+
+RequestHeaders = Callable[[str, str, int], Mapping[str, str]]
+"""Headers for a request, by the turn's id, what the request is for (`chat`, `digest`) and its number from 0."""
+
+
+def no_headers(turn_id: str, purpose: str, number: int) -> Mapping[str, str]:
+    """No header of our own."""
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """What a deployment sets. Sizes in tokens; None: what the model allows."""
+
+    context_budget: int | None = None
+    max_output: int = 16_000
+    thinking_effort: str | None = None
+    step_limit: int = 12
+    reminders: tuple[str, ...] = ()
+    headers: RequestHeaders = no_headers
+
+    def output(self, facts: ModelFacts) -> int:
+        """The most tokens that one answer may have."""
+        return min(self.max_output, facts.max_output)
+
+    def budget(self, facts: ModelFacts) -> int:
+        """The most tokens that a prompt may have: the window less the reserved output, or the setting if lower."""
+        free = facts.window - self.output(facts)
+        return min(self.context_budget, free) if self.context_budget else free
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a turn begins from. `begun` are the decisions about what is not as before; they are stored with the turn's
+    first request. `line` is what the last request of the same line left behind.
+    """
+
+    found: Beginning
+    setting: TurnSetting
+    begun: tuple[Decision, ...]
+    run: RunInput
+    line: Line | None
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """All that is known, the newest last."""
+        return (*(stored.decision for stored in self.found.decisions), *self.begun)
+
+    def context(self, turn: Turn, reminder: str = "") -> ContextInput:
+        """The window's data before the first step."""
+        conversation, around, run = self.setting.conversation, self.setting.around, self.run
+        return ContextInput(
+            model=run.model.facts,
+            budget=run.budget,
+            sampling=run.sampling,
+            system=conversation.system_prompt,
+            tools=conversation.tools,
+            history=self.found.path,
+            turn=turn,
+            reminder=reminder,
+            decisions=self.decisions,
+            calibration=run.calibration,
+            agent=around.agent,
+            project=around.project,
+            summaries=self.found.summaries,
+        )
+
+
+def first_context(opening: Opening, turn: Turn, registry: Registry, reminders: Sequence[str]) -> ContextInput:
+    """The data of a turn's first request, with its reminder: `reminders` are the deployment's."""
+    run, setting = opening.run, opening.setting
+    last = run.step_limit <= 1
+    view = ReminderView((), registry, setting.around.agent, setting.layout, reminders, last_step=last)
+    forbids = last and tool_choice_is_free(run.model, run.sampling)
+    sampling = replace(run.sampling, tool_choice="none") if forbids else run.sampling
+    return replace(opening.context(turn, merged(view)), sampling=sampling, last_step=last)
+
+
+def calibration_of(facts: ModelFacts, found: Beginning) -> float:
+    """What the provider counts for a local token: by its last bill, or by a refusal that came after it."""
+    last, factor = found.last_bill, facts.token_factor
+    if last is not None and last.local_tokens:
+        factor = min(max(last.usage.input / last.local_tokens, 0.5), 4.0)
+    for stored in found.decisions:
+        learnt = stored.decision.kind is DecisionKind.CALIBRATION and stored.decision.subject == facts.name
+        if learnt and (last is None or stored.at > last.at):
+            factor = float(stored.decision.outcome)
+    return factor
+
+
+class Openings:
+    """Finds openings; keeps the last window of each line."""
+
+    def __init__(
+        self, services: Services, models: ModelSource, settings: EngineSettings, layouts: Mapping[str, Layout]
+    ) -> None:
+        self._services = services
+        self._models = models
+        self._settings = settings
+        self.layouts = layouts
+        self._lines: OrderedDict[tuple[str, str, str], Line] = OrderedDict()
+
+    async def open(
+        self, caller: Caller, conversation_id: str, model: str, choices: Choices, turn_id: str, *, keep: bool = True
+    ) -> Opening:
+        """Read what a turn would begin from; with `keep`, the documents of its project get their numbers for good.
+
+        Raises `NotFound`, and `InvalidRequest` for a model, an agent, a layout or a policy that does not exist.
+        """
+        opened = await self._models.open(model)
+        name = opened.model.facts.name
+        found = await self._services.store.beginning(caller, conversation_id, name)
+        chosen, around = await self._around(caller, found.conversation, choices, keep=keep)
+        setting = setting_of(chosen, choices, around, self.layouts)
+        known = tuple(stored.decision for stored in found.decisions)
+        deleted = await self._deleted(caller, known, around)
+        begun = changes(setting, found.conversation, known, caller.user_id, deleted)
+        line = self._lines.get((conversation_id, opened.account, name))
+        return Opening(found, setting, begun, self._run_input(opened, found, turn_id), line)
+
+    async def standing(self, caller: Caller, conversation_id: str) -> Opening:
+        """Where a conversation stands by itself: its own model, agent and layout, and no new message."""
+        conversation = await self._services.store.conversation(caller, conversation_id)
+        return await self.open(caller, conversation_id, conversation.model, Choices(), "", keep=False)
+
+    async def _around(
+        self, caller: Caller, conversation: Conversation, choices: Choices, *, keep: bool
+    ) -> tuple[Conversation, Surroundings]:
+        """The conversation with this turn's agent, and what surrounds it."""
+        chosen = with_agent(conversation, choices)
+        try:
+            return chosen, await self._services.surroundings.of(caller, chosen, keep=keep)
+        except NotFound:
+            if chosen.agent_id is None or choices.agent_id is not LEAVE:
+                raise
+        # The conversation's own agent was deleted a moment ago: the turn goes on without it.
+        chosen = replace(chosen, agent_id=None)
+        return chosen, await self._services.surroundings.of(caller, chosen, keep=keep)
+
+    async def _deleted(self, caller: Caller, known: Sequence[Decision], around: Surroundings) -> frozenset[str]:
+        """Which of agent and project are not used any more because they are gone."""
+        store = self._services.store
+        gone = set()
+        for subject, present, look in (
+            ("agent", around.agent, store.agent),
+            ("project", around.project, store.project),
+        ):
+            before = lost_id(known, subject) if present is None else None
+            if before is not None:
+                try:
+                    await look(caller, before)
+                except NotFound:
+                    gone.add(subject)
+        return frozenset(gone)
+
+    def _run_input(self, opened: OpenModel, found: Beginning, turn_id: str) -> RunInput:
+        facts = opened.model.facts
+        return RunInput(
+            model=opened.model,
+            account=opened.account,
+            budget=self._settings.budget(facts),
+            sampling=Sampling(self._settings.output(facts), self._settings.thinking_effort),
+            calibration=calibration_of(facts, found),
+            step_limit=self._settings.step_limit,
+            headers=lambda purpose, number: self._settings.headers(turn_id, purpose, number),
+        )
+
+    def keep_line(self, conversation_id: str, run: RunInput, line: Line | None) -> None:
+        """Remember the last window of a line."""
+        if line is None:
+            return
+        key = (conversation_id, run.account, run.model.facts.name)
+        self._lines[key] = line
+        self._lines.move_to_end(key)
+        while len(self._lines) > LINES_KEPT:
+            self._lines.popitem(last=False)
+
+    def forget(self, conversation_id: str) -> None:
+        """Drop what is kept of a deleted conversation."""
+        for key in [key for key in self._lines if key[0] == conversation_id]:
+            del self._lines[key]

@@ -1,0 +1,48 @@
+"""What would be sent: the first request of a message, built as a turn builds it, and neither stored nor sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lamella.core.errors import TurnInProgress
+from lamella.core.messages import Turn
+from lamella.core.records import Caller, NewTurn, RequestRecord, StoredBlock
+from lamella.engine.loop import Services
+from lamella.engine.opening import Openings, first_context
+from lamella.engine.request import Identity, new_request, prepare
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The request that a message would make: as it would be stored, with all its blocks. Its ids are empty."""
+
+    record: RequestRecord
+    blocks: tuple[StoredBlock, ...]
+
+
+async def preview(
+    caller: Caller, new: NewTurn, openings: Openings, services: Services, reminders: Sequence[str]
+) -> Preview:
+    """The first request of `new`. Raises what beginning a turn raises, and `TurnInProgress` while one runs."""
+    opening = await openings.open(caller, new.conversation_id, new.model, new.choices, new.id, keep=False)
+    setting, run = opening.setting, opening.run
+    if opening.found.conversation.running_turn is not None:
+        raise TurnInProgress("This conversation is still answering.", hint="Look again when its turn has ended.")
+    first = setting.around.next_document
+    files = await services.store.attachments(caller, new.file_ids, first) if new.file_ids else ()
+    context = first_context(opening, Turn(new.id, new.message(files)), services.registry, reminders)
+    now = services.clock.now()
+    prepared = prepare(
+        context,
+        setting.layout,
+        setting.policy,
+        run.model,
+        run.account,
+        services.ledger,
+        now,
+        opening.line,
+    )
+    identity = Identity("", new.conversation_id, "", 0, "chat", now)
+    request = new_request(prepared, identity, setting.policy, None)
+    return Preview(request.record, tuple(request.blocks))

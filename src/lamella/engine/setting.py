@@ -1,0 +1,190 @@
+"""What a turn stands on: its layout, marker policy, agent, project, tools and system prompt, and what of it is new.
+
+Whatever differs from the turn before is a decision, so that a window never changes without a reason (laws 1 and 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from lamella.cache.plan import MarkerPolicy, policy_named
+from lamella.context.layout import Layout
+from lamella.context.layouts import LAYOUTS
+from lamella.core.agents import Agent
+from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.errors import InvalidRequest
+from lamella.core.prompt import Kind, ToolSpec
+from lamella.core.records import LEAVE, Choices, Conversation, Surroundings
+
+NONE = "none"
+"""The outcome of a decision for nothing: no agent, no project, no tools."""
+
+REPLACES = "replaces_system"
+"""The number of an agent's decision that says whether its prompt stood in place of the system prompt."""
+
+
+def layout_named(name: str, layouts: Mapping[str, Layout] = LAYOUTS) -> Layout:
+    """The layout of this name; raises `InvalidRequest` with the names there are."""
+    layout = layouts.get(name)
+    if layout is None:
+        raise InvalidRequest(
+            f"There is no layout “{name}”.", hint="Choose one of " + ", ".join(layouts) + ".", param="layout"
+        )
+    return layout
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSetting:
+    """What a turn stands on. `conversation` has the turn's own choices, and of the tools those that it may use."""
+
+    conversation: Conversation
+    layout: Layout
+    policy: MarkerPolicy
+    around: Surroundings
+
+
+def with_agent(conversation: Conversation, choices: Choices) -> Conversation:
+    """The conversation with the agent that this turn has."""
+    if choices.agent_id is LEAVE:
+        return conversation
+    return replace(conversation, agent_id=choices.agent_id)
+
+
+def setting_of(
+    conversation: Conversation, choices: Choices, around: Surroundings, layouts: Mapping[str, Layout]
+) -> TurnSetting:
+    """What the turn asks for, else what an agent that it names asks for, else what the conversation says.
+
+    Raises `InvalidRequest` for a layout or a marker policy that does not exist.
+    """
+    named = around.agent.layout if around.agent is not None and choices.agent_id is not LEAVE else None
+    layout = layout_named(choices.layout or named or conversation.layout, layouts)
+    policy = policy_named(choices.marker_policy or _policy(conversation, layout, layouts))
+    chosen = replace(
+        conversation,
+        layout=layout.name,
+        marker_policy=policy.value,
+        tools=_allowed(conversation.tools, around.agent),
+    )
+    return TurnSetting(chosen, layout, policy, around)
+
+
+def _policy(conversation: Conversation, layout: Layout, layouts: Mapping[str, Layout]) -> str:
+    """The conversation's marker policy; where it is that of its layout, it goes with the layout."""
+    own, policy = layouts.get(conversation.layout), conversation.marker_policy
+    return layout.markers if own is not None and own.markers == policy else policy
+
+
+def _allowed(tools: tuple[ToolSpec, ...], agent: Agent | None) -> tuple[ToolSpec, ...]:
+    if agent is None or agent.tools is None:
+        return tools
+    return tuple(tool for tool in tools if tool.name in agent.tools)
+
+
+def last_settings(decisions: Sequence[Decision]) -> Mapping[str, Decision]:
+    """The newest decision about each setting."""
+    return {decision.subject: decision for decision in decisions if decision.kind is DecisionKind.SETTING}
+
+
+def changes(
+    now: TurnSetting, pinned: Conversation, decisions: Sequence[Decision], who: str, deleted: Collection[str]
+) -> tuple[Decision, ...]:
+    """The decisions that say what of the turn is not as before.
+
+    `pinned` is the conversation as it is stored: where nothing was decided, it is as it began. `deleted` are the
+    subjects (`agent`, `project`) whose last value is gone.
+    """
+    return tuple(_changes(now, pinned, last_settings(decisions), who, deleted))
+
+
+def _changes(
+    now: TurnSetting, pinned: Conversation, last: Mapping[str, Decision], who: str, deleted: Collection[str]
+) -> Iterator[Decision]:
+    layout, conversation = now.layout, now.conversation
+    before = _outcome(last, "layout", pinned.layout)
+    if before != layout.name:
+        yield _setting("layout", layout.name, who, f"the layout was changed from {before} to {layout.name}")
+    version = str(conversation.system_prompt_version)
+    if _outcome(last, "system", version) != version:
+        why = f"the system prompt is version {version} now"
+        yield _setting("system", version, who, why, _fixed(layout, Kind.SYSTEM, "system"))
+    names = _names(conversation.tools)
+    if _outcome(last, "tools", _names(pinned.tools)) != names:
+        why = f"the tools that may be called are {names}" if conversation.tools else "no tool may be called"
+        yield _setting("tools", names, who, why, _fixed(layout, Kind.TOOLS, "tools"))
+    yield from _agent(now, last.get("agent"), who, "agent" in deleted)
+    yield from _project(now, last.get("project"), who, "project" in deleted)
+
+
+def _agent(now: TurnSetting, last: Decision | None, who: str, deleted: bool) -> Iterator[Decision]:
+    agent = now.around.agent
+    before = last.outcome if last is not None else NONE
+    outcome = f"{agent.id}@{agent.revision}" if agent is not None else NONE
+    if before == outcome:
+        return
+    shows, replaces = bool(agent and agent.prompt.strip()), bool(agent and agent.replaces_system)
+    id = agent.id if agent is not None and (shows or before == NONE) else _id(before)
+    replaced = last is not None and bool(last.numbers.get(REPLACES))
+    kind, segment = (Kind.SYSTEM, "system") if replaces or replaced else (Kind.AGENT, id)
+    why = _why("agent", agent.id if agent else None, agent.name if agent else "", outcome, before, deleted)
+    yield _setting("agent", outcome, who, why, _fixed(now.layout, kind, segment), {REPLACES: float(replaces)})
+
+
+def _project(now: TurnSetting, last: Decision | None, who: str, deleted: bool) -> Iterator[Decision]:
+    project = now.around.project
+    before = last.outcome if last is not None else NONE
+    outcome = f"{project.id}@{project.revision}" if project is not None else NONE
+    if before == outcome:
+        return
+    shows = bool(project and (project.instructions or project.files))
+    id = project.id if project is not None and (shows or before == NONE) else _id(before)
+    first = _fixed(now.layout, Kind.PROJECT, id)
+    why = _why("project", project.id if project else None, project.name if project else "", outcome, before, deleted)
+    yield _setting("project", outcome, who, why, first)
+
+
+def _why(noun: str, id: str | None, name: str, outcome: str, before: str, deleted: bool) -> str:
+    if id is None:
+        gone = "was deleted; the conversation goes on without it" if deleted else "is not used any more"
+        return f"the {noun} {_id(before)} {gone}"
+    if before == NONE:
+        return f"the {noun} “{name}” is used from here on"
+    if _id(before) == id:
+        return f"the {noun} “{name}” was edited: this is revision {outcome.rpartition('@')[2]}"
+    return f"the {noun} was changed to “{name}”"
+
+
+def _id(outcome: str) -> str:
+    """The id of an outcome `ID@REVISION`."""
+    return outcome.rpartition("@")[0]
+
+
+def lost_id(decisions: Sequence[Decision], subject: str) -> str | None:
+    """The agent or project that was used last, if any."""
+    last = last_settings(decisions).get(subject)
+    return _id(last.outcome) or None if last is not None else None
+
+
+def _outcome(last: Mapping[str, Decision], subject: str, otherwise: str) -> str:
+    return last[subject].outcome if subject in last else otherwise
+
+
+def _names(tools: Sequence[ToolSpec]) -> str:
+    return ", ".join(sorted(tool.name for tool in tools)) or NONE
+
+
+def _fixed(layout: Layout, kind: Kind, segment: str) -> str | None:
+    """The segment that changes, where it stands in front of what stays: the one before where the new one is empty."""
+    return segment if layout.is_fixed(kind) else None
+
+
+def _setting(
+    subject: str,
+    outcome: str,
+    who: str,
+    why: str,
+    first_changed: str | None = None,
+    numbers: Mapping[str, float] | None = None,
+) -> Decision:
+    return Decision(DecisionKind.SETTING, subject, outcome, who, why, numbers or {}, first_changed)

@@ -1,0 +1,30 @@
+"""Fields of a provider's answer, checked: the SDKs build their objects from whatever JSON came."""
+
+from __future__ import annotations
+
+
+def plain(text: str) -> str:
+    """`text` itself, with U+FFFD for half a surrogate pair, which JSON allows and nobody could store or send.
+
+    Raises `TypeError` for what is no text.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"a text was expected, not {text!r}")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def index_of(value: int) -> int:
+    """The number of a block. Raises `TypeError` for what is none."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise TypeError(f"the number of a block was expected, not {value!r}")
+    return value
+
+
+def counter(reported: object, name: str, known: int = 0) -> int:
+    """A counter of the usage, or what is known of it already: servers leave some out, and an answer outweighs them."""
+    value = getattr(reported, name, None)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else known

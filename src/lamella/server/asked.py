@@ -1,0 +1,48 @@
+"""What routes ask for: the app, who is calling, a page of a list, a key. And the prefix of the native API."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+from fastapi import Depends, Header, Query, Request
+
+from lamella.app.app import App
+from lamella.backend.blocks import Blocks, BlockScope
+from lamella.chat import Message
+from lamella.core.records import Caller, PageQuery
+from lamella.server.schemas import PageParameters
+
+PREFIX = "/api/v1"
+
+
+async def _app(request: Request) -> App:
+    app: App = request.app.state.lamella
+    return app
+
+
+async def _caller(request: Request) -> Caller:
+    caller: Caller = request.app.state.identify(request)
+    return caller
+
+
+async def _page(parameters: Annotated[PageParameters, Query()]) -> PageQuery:
+    return PageQuery(parameters.limit, parameters.after, parameters.order)
+
+
+async def _blocks(request: Request) -> Blocks:
+    blocks: Blocks = request.app.state.blocks
+    return blocks
+
+
+TheApp = Annotated[App, Depends(_app)]
+TheCaller = Annotated[Caller, Depends(_caller)]
+TheBlocks = Annotated[Blocks, Depends(_blocks)]
+ThePage = Annotated[PageQuery, Depends(_page)]
+IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key", max_length=200)]
+
+
+async def with_blocks(message: Message, blocks: Blocks, app: App, caller: Caller, conversation_id: str) -> Message:
+    """The message with the deployment's dynamic context; raises `NotFound` or what a provider raises."""
+    conversation = await app.store.conversation(caller, conversation_id)
+    return replace(message, blocks=await blocks.build(BlockScope(caller, conversation, message.text)))

@@ -1,0 +1,88 @@
+"""Token figures as people read them, and the notifications of the sessions seed (SPEC L16). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lamella.core.messages import Turn
+from lamella.core.prompt import Kind, Segment
+
+
+def short(tokens: float) -> str:
+    """`300`, `9.1k`, `157k`, `1.2M`: three digits at most."""
+    count = round(tokens)
+    for size, letter in ((1_000_000, "M"), (1_000, "k")):
+        if count >= size or (letter == "k" and count >= 1_000):
+            value = count / size
+            text = f"{value:.0f}" if value >= 100 else f"{value:.1f}".removesuffix(".0")
+            return "1M" if text == "1000" and letter == "k" else f"{text}{letter}"
+    return str(count)
+
+
+def percent(part: float, whole: float) -> str:
+    """`12%`; of nothing it is `0%`."""
+    return f"{round(100 * part / whole)}%" if whole else "0%"
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """What a window is made of, in tokens."""
+
+    system: int
+    summary: int
+    kept: int
+    definitions: int
+    calls: int
+
+    @property
+    def tools(self) -> int:
+        """Definitions of tools, calls and results."""
+        return self.definitions + self.calls
+
+    @property
+    def total(self) -> int:
+        """Everything."""
+        return self.system + self.summary + self.kept + self.tools
+
+
+def breakdown(segments: Sequence[Segment], turns: Sequence[Turn], calibration: float) -> Breakdown:
+    """The parts of a window: `turns` are those that stand in it."""
+    sums = dict.fromkeys(("system", "summary", "kept", "definitions", "calls"), 0)
+    calling = {step.id for turn in turns for step in turn.steps if step.calls}
+    for segment in segments:
+        if segment.kind is Kind.TOOLS:
+            sums["definitions"] += segment.tokens
+        elif segment.kind is Kind.SUMMARY:
+            sums["summary"] += segment.tokens
+        elif segment.kind in (Kind.FILES, Kind.USER, Kind.DYNAMIC):
+            sums["kept"] += segment.tokens
+        elif segment.kind is Kind.STEP:
+            sums["calls" if segment.id in calling else "kept"] += segment.tokens
+        else:
+            sums["system"] += segment.tokens
+    return Breakdown(**{name: int(tokens * calibration) for name, tokens in sums.items()})
+
+
+def compacted_text(before: int, parts: Breakdown, budget: int) -> str:
+    """The notification of a compaction."""
+    tools = f"{short(parts.tools)} tokens ({short(parts.definitions)} defs + {short(parts.calls)} calls)"
+    return "\n".join(
+        [
+            f"⚙️ Compacted ({short(before)} → {short(parts.total)})",
+            f"  🔧 System: {short(parts.system)} tokens",
+            f"  📝 Summary: {short(parts.summary)} tokens",
+            f"  💬 Kept context: {short(parts.kept)} tokens",
+            f"  🛠️ Tools: {tools}",
+            f"  📊 Total: {short(parts.total)}/{short(budget)} ({percent(parts.total, budget)})",
+        ]
+    )
+
+
+def pruned_text(before: int, after: int, context: int, budget: int) -> str:
+    """The notification of a pruning."""
+    less = f"-{percent(before - after, before)}"
+    return (
+        f"🔧 Tool outputs pruned ({short(before)} → {short(after)}, {less})\n"
+        f"  📊 Context: {short(context)}/{short(budget)} ({percent(context, budget)})"
+    )

@@ -1,0 +1,80 @@
+"""What a conversation is told of its past: that results were pruned, that a compaction ended (SPEC L16)."""
+
+from __future__ import annotations
+
+import structlog
+
+from lamella.core.errors import LamellaError
+from lamella.core.json import JsonObject
+from lamella.core.records import Caller, Notice, NoticeKind
+from lamella.engine.loop import Services
+from lamella.engine.opening import Openings
+from lamella.sessions.compaction import Compacted
+from lamella.sessions.figures import Breakdown, compacted_text, pruned_text
+from lamella.sessions.pruning import Pruning
+from lamella.sessions.window import standing
+
+log = structlog.get_logger()
+
+
+class Notifications:
+    """Stores notifications behind the conversation's newest turn; one that can't be made is logged, no more."""
+
+    def __init__(self, openings: Openings, services: Services, *, on: bool) -> None:
+        self._openings = openings
+        self._services = services
+        self._on = on
+
+    async def pruned(self, caller: Caller, conversation_id: str, pruning: Pruning) -> None:
+        """Old results became stubs."""
+        if not self._on:
+            return
+        try:
+            now = await standing(self._openings, self._services, caller, conversation_id)
+            text = pruned_text(pruning.before, pruning.after, now.tokens, now.budget)
+            data: JsonObject = {"before": pruning.before, "after": pruning.after, "context": now.tokens}
+            await self._store(caller, conversation_id, NoticeKind.PRUNED, text, data)
+        except LamellaError as error:
+            log.error("a pruning could not be told", conversation_id=conversation_id, error=error.message)
+
+    async def compacted(self, caller: Caller, conversation_id: str, done: Compacted) -> None:
+        """A session ended with a summary, and another one began."""
+        if not self._on:
+            return
+        try:
+            now = await standing(self._openings, self._services, caller, conversation_id)
+            if now.parts is None:
+                raise LamellaError(f"the window can't be built: {now.problem}")
+            text = compacted_text(done.before, now.parts, now.budget)
+            data: JsonObject = {"session_id": done.session.id, "before": done.before, **parts_data(now.parts)}
+            await self._store(caller, conversation_id, NoticeKind.COMPACTED, text, data)
+        except LamellaError as error:
+            log.error("a compaction could not be told", conversation_id=conversation_id, error=error.message)
+
+    async def not_compacted(self, caller: Caller, conversation_id: str, why: str) -> None:
+        """What somebody asked for did not come about."""
+        if not self._on:
+            return
+        try:
+            text = f"Not compacted: {why}. Nothing has changed."
+            await self._store(caller, conversation_id, NoticeKind.NOT_COMPACTED, text, {"why": why})
+        except LamellaError as error:
+            log.error("a compaction could not be told", conversation_id=conversation_id, error=error.message)
+
+    async def _store(self, caller: Caller, conversation_id: str, kind: NoticeKind, text: str, data: JsonObject) -> None:
+        conversation = await self._services.store.conversation(caller, conversation_id)
+        id, now = self._services.ids.new("note"), self._services.clock.now()
+        notice = Notice(id, conversation_id, conversation.head, kind, now, text, data=data)
+        await self._services.store.add_notice(caller, notice)
+
+
+def parts_data(parts: Breakdown) -> JsonObject:
+    """The parts of a window for programs, in tokens."""
+    return {
+        "system": parts.system,
+        "summary": parts.summary,
+        "kept": parts.kept,
+        "definitions": parts.definitions,
+        "calls": parts.calls,
+        "total": parts.total,
+    }

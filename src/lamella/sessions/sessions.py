@@ -1,0 +1,283 @@
+"""What follows a turn, and what a user asks of sessions: prune, compact, begin anew, resume (hop 12).
+
+Nobody waits for a compaction: it runs beside the conversation, one at a time for each, and commits by compare-and-swap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from lamella.context.choices import Known
+from lamella.context.layout import OldResults
+from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.errors import InvalidRequest, NotFound, StoreFailed
+from lamella.core.json import JsonObject
+from lamella.core.messages import TurnStatus
+from lamella.core.ports import Jobs
+from lamella.core.records import Caller, ConversationChange, Job, JobStatus, NewJob
+from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep
+from lamella.engine.loop import Services
+from lamella.engine.opening import Openings
+from lamella.engine.setting import layout_named
+from lamella.engine.turn import Finished
+from lamella.sessions.compaction import Ahead, Compacted, Compactor, NotCompacted
+from lamella.sessions.notifications import Notifications
+from lamella.sessions.pruning import Pruning, prune
+from lamella.sessions.settings import SessionSettings
+from lamella.sessions.window import Standing, standing
+from lamella.sessions.worker import Again, Worker
+
+log = structlog.get_logger()
+
+ENGINE = "engine"
+COMPACT = "compact"
+
+Outcome = Compacted | NotCompacted
+
+
+@dataclass(frozen=True, slots=True)
+class SessionView:
+    """Where a conversation is: its sessions, the oldest first, and which one is current."""
+
+    current: Session
+    sessions: tuple[Session, ...]
+    compacting: bool
+    messages: Mapping[str, int]
+    """Stored messages by session id."""
+    numbers: Mapping[str, Mapping[str, float]]
+    """By session id, the figures of what opened it; of a compaction `before`, `after`, `summary`, `kept`."""
+
+
+class Sessions:
+    """The sessions of all conversations of one process."""
+
+    def __init__(self, openings: Openings, services: Services, jobs: Jobs, settings: SessionSettings) -> None:
+        self.settings = settings
+        self._worker = Worker(jobs, services.clock, {COMPACT: self._do})
+        self._services = services
+        self._compactor = Compactor(openings, services, settings)
+        self._openings = openings
+        self._notifications = Notifications(openings, services, on=settings.notify)
+        self._asked: dict[str, asyncio.Task[Outcome]] = {}
+        self._waiting: dict[str, asyncio.Future[Outcome]] = {}
+        self._doing: set[str] = set()
+
+    def start(self) -> None:
+        """Take up what an ended process left, and what comes."""
+        self._worker.start()
+
+    async def after(self, finished: Finished) -> Pruning | None:
+        """Hop 12: prune what is old, then compact in the background where the last answer read too much (L6, L8)."""
+        pruning = self._pruning(finished)
+        if pruning is not None:
+            await self._record(finished.caller, finished.conversation.id, pruning.decision)
+            await self._notifications.pruned(finished.caller, finished.conversation.id, pruning)
+        threshold = self.settings.compaction.in_tokens(finished.budget)
+        freed = pruning.before - pruning.after if pruning is not None else 0
+        if finished.input - freed > threshold:
+            why = f"the last answer read {finished.input} tokens, more than {threshold} of {finished.budget}"
+            self.compact(finished.caller, finished.conversation.id, who=ENGINE, why=why)
+        return pruning
+
+    def _pruning(self, finished: Finished) -> Pruning | None:
+        layout = layout_named(finished.conversation.layout, self._openings.layouts)
+        if layout.old_results is not OldResults.STUB:
+            return None
+        return prune(
+            finished.turns,
+            Known(finished.model, finished.decisions),
+            finished.calibration,
+            self.settings.pruning,
+            conversation_id=finished.conversation.id,
+            who=ENGINE,
+        )
+
+    async def _record(self, caller: Caller, conversation_id: str, decision: Decision) -> None:
+        change = ConversationChange(decisions=(decision,))
+        await self._services.store.change_conversation(caller, conversation_id, change, self._services.clock.now())
+
+    def compact(
+        self, caller: Caller, conversation_id: str, *, who: str, why: str, focus: str = ""
+    ) -> asyncio.Task[Outcome]:
+        """Compact in the background; a compaction that runs already is the one that is given."""
+        asked = self._asked.get(conversation_id)
+        if asked is None:
+            payload: JsonObject = {"who": who, "focus": focus}
+            now = self._services.clock.now()
+            job = NewJob(COMPACT, conversation_id, why, now, payload)
+            asked = self._asked[conversation_id] = asyncio.create_task(self._ask(caller, job))
+        return asked
+
+    async def _ask(self, caller: Caller, job: NewJob) -> Outcome:
+        """Enqueue a compaction and hear how it ends; the job goes on whether or not somebody does."""
+        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._waiting[job.subject] = outcome
+        try:
+            stored = await self._worker.enqueue(caller, job)
+            if stored.status is JobStatus.WAITING and stored.due_at > self._services.clock.now():
+                later = NotCompacted(f"it did not work out a moment ago, and is tried again at {stored.due_at:%H:%M}")
+                await self._tell(caller, job.subject, str(job.payload.get("who")), later)
+                return later
+            return await outcome
+        except StoreFailed as error:
+            return NotCompacted(error.message)
+        finally:
+            self._waiting.pop(job.subject, None)
+            self._asked.pop(job.subject, None)
+
+    async def _do(self, job: Job) -> Again | None:
+        """Do a compaction that was asked for, here or in another process."""
+        who, focus = str(job.payload.get("who")), str(job.payload.get("focus"))
+        self._doing.add(job.subject)
+        outcome: Outcome = NotCompacted("it was broken off")
+        try:
+            outcome = await self._compactor.compact(
+                job.caller, job.subject, who=who, why=job.cause, focus=focus, job=job
+            )
+            if isinstance(outcome, Compacted) or job.attempts <= 1:
+                await self._tell(job.caller, job.subject, who, outcome)
+        except NotFound as error:
+            outcome = NotCompacted(error.message)
+        finally:
+            self._doing.discard(job.subject)
+            waiting = self._waiting.get(job.subject)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(outcome)
+        match outcome:
+            case Compacted(session, before, after):
+                log.info("compacted", conversation_id=job.subject, session=session.id, before=before, after=after)
+                return None
+            case NotCompacted(why, again):
+                log.warning("not compacted", conversation_id=job.subject, why=why)
+                return Again(why) if again else None
+
+    async def _tell(self, caller: Caller, conversation_id: str, who: str, outcome: Outcome) -> None:
+        """Notify of a compaction; of one that did not work out only where somebody asked for it."""
+        match outcome:
+            case Compacted():
+                await self._notifications.compacted(caller, conversation_id, outcome)
+            case NotCompacted(why) if who != ENGINE:
+                await self._notifications.not_compacted(caller, conversation_id, why)
+            case _:
+                pass
+
+    async def ahead(self, caller: Caller, conversation_id: str) -> Ahead | NotCompacted:
+        """What a compaction would summarise now; no model is asked."""
+        return await self._compactor.ahead(caller, conversation_id)
+
+    async def standing(self, caller: Caller, conversation_id: str) -> Standing:
+        """Where the conversation stands now, window and budget; no model is asked."""
+        return await standing(self._openings, self._services, caller, conversation_id)
+
+    def is_compacting(self, conversation_id: str) -> bool:
+        """Whether a compaction of this conversation is about to run, or runs, in this process."""
+        return conversation_id in self._asked or conversation_id in self._doing
+
+    async def settled(self, conversation_id: str) -> None:
+        """Come back when no compaction of this conversation that was asked for here runs."""
+        asked = self._asked.get(conversation_id)
+        if asked is not None:
+            await asyncio.wait({asked})
+
+    async def prune(self, caller: Caller, conversation_id: str) -> Pruning | None:
+        """Prune now, below the threshold too; None when there is nothing to prune.
+
+        Raises `InvalidRequest` in a layout that does not show stubs in the place of old results.
+        """
+        opening = await self._openings.standing(caller, conversation_id)
+        layout = opening.setting.layout
+        if layout.old_results is not OldResults.STUB:
+            raise InvalidRequest(
+                f"The layout {layout.name} does not prune: it has its own rule for old results.",
+                hint="Choose another layout for this conversation to prune by hand.",
+            )
+        pruning = prune(
+            [turn for turn in opening.found.path if turn.status is not TurnStatus.RUNNING],
+            Known(opening.run.model.facts.name, opening.decisions),
+            opening.run.calibration,
+            self.settings.pruning,
+            conversation_id=conversation_id,
+            who=caller.user_id,
+            forced=True,
+        )
+        if pruning is not None:
+            await self._record(caller, conversation_id, pruning.decision)
+        return pruning
+
+    async def begin_anew(self, caller: Caller, conversation_id: str, *, why: str) -> Session:
+        """`/new`: an empty session behind the newest message; what was before is not in its window, and not removed."""
+        conversation = await self._services.store.conversation(caller, conversation_id)
+        boundary = conversation.head or ""
+        session = self._next(conversation.session_id, conversation_id, SessionCause.NEW, conversation.head)
+        decision = Decision(DecisionKind.SESSION, session.id, boundary, caller.user_id, why)
+        step = SessionStep(conversation.session_id, session, why, session.opened_at, decisions=(decision,))
+        return await self._services.store.next_session(caller, step)
+
+    async def resume(self, caller: Caller, conversation_id: str, session_id: str, *, why: str) -> Session:
+        """`/resume ID`: go on from an earlier session, in full. What came after stays, as another branch.
+
+        Raises `NotFound`, `SessionMoved`, `TurnInProgress`, and `InvalidRequest` for the session that is current.
+        """
+        conversation = await self._services.store.conversation(caller, conversation_id)
+        target = await self._services.store.session(caller, session_id)
+        if target.conversation_id != conversation_id:
+            raise NotFound(f"This conversation has no session {session_id}.", param="session_id")
+        if target.id == conversation.session_id:
+            raise InvalidRequest("This session is the current one.", hint="Choose another one: /resume lists them.")
+        following = await self._after(caller, target)
+        decision = Decision(DecisionKind.SESSION, target.id, target.begins_after or "", caller.user_id, why)
+        back = SessionReturn(
+            expected=conversation.session_id,
+            session_id=target.id,
+            head=following or conversation.head,
+            cause=SessionCause.RESUME,
+            why=why,
+            at=self._services.clock.now(),
+            decisions=(decision,),
+        )
+        return await self._services.store.return_to_session(caller, back)
+
+    async def _after(self, caller: Caller, target: Session) -> str | None:
+        """The last turn that a session had when it ended, the tail that a compaction carried on included."""
+        sessions = await self._services.store.sessions(caller, target.conversation_id)
+        children = [s for s in sessions if s.parent_id == target.id or s.number == target.number + 1]
+        last, ended = (children[0].begins_after if children else None), target.closed_at
+        if not children or children[0].opened_by is not SessionCause.COMPACTION or ended is None:
+            return last
+        path = await self._services.store.path(caller, target.conversation_id)
+        if last not in {turn.id for turn in path}:
+            return last
+        return next((turn.id for turn in reversed(path) if turn.user.sent_at <= ended), last)
+
+    def _next(self, parent: str, conversation_id: str, cause: SessionCause, begins_after: str | None) -> Session:
+        return Session(
+            id=self._services.ids.new("sess"),
+            conversation_id=conversation_id,
+            number=0,
+            opened_at=self._services.clock.now(),
+            opened_by=cause,
+            parent_id=parent,
+            begins_after=begins_after,
+        )
+
+    async def view(self, caller: Caller, conversation_id: str) -> SessionView:
+        """Where the conversation is."""
+        conversation = await self._services.store.conversation(caller, conversation_id)
+        sessions = await self._services.store.sessions(caller, conversation_id)
+        current = next(session for session in sessions if session.id == conversation.session_id)
+        totals = await self._services.store.totals(caller, conversation_id)
+        decided = [stored.decision for stored in await self._services.store.decisions(caller, conversation_id)]
+        numbers = {d.subject: d.numbers for d in decided if d.kind is DecisionKind.SESSION and d.numbers}
+        return SessionView(current, sessions, self.is_compacting(conversation_id), totals.messages, numbers)
+
+    async def close(self) -> None:
+        """End what runs: a compaction that was not committed has changed nothing, and is taken up again later."""
+        await self._worker.close()
+        asked = list(self._asked.values())
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)

@@ -1,0 +1,79 @@
+"""What stands in a conversation's window now, without asking a model: what `/status` and notifications say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from lamella.context.assemble import assemble
+from lamella.core.decisions import DecisionKind
+from lamella.core.errors import ContextLengthExceeded
+from lamella.core.messages import Turn, TurnStatus, UserMessage
+from lamella.core.records import Caller, LastBill
+from lamella.core.sessions import Session
+from lamella.core.tokens import Usage
+from lamella.engine.loop import Services
+from lamella.engine.opening import Opening, Openings
+from lamella.sessions.figures import Breakdown, breakdown
+
+_NOTHING = "nothing"
+"""The id of the message that is only there because a window has a newest one; it is not counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a conversation stands. `tokens` are those of its window: `measured` by the last request's bill, or counted.
+
+    `messages` are those in the window, answers included. `last` is the last bill. `parts` are missing where the window
+    can't be built, and `problem` says why.
+    """
+
+    model: str
+    effort: str | None
+    session: Session
+    messages: int
+    tokens: int
+    measured: bool
+    budget: int
+    last: Usage | None
+    parts: Breakdown | None
+    problem: str = ""
+
+
+async def standing(openings: Openings, services: Services, caller: Caller, conversation_id: str) -> Standing:
+    """Where a conversation stands now. Raises `NotFound`, and `InvalidRequest` for a model that is not there."""
+    opening = await openings.standing(caller, conversation_id)
+    bill = opening.found.last_bill
+    measured = bill is not None and _is_of_this_window(opening, bill)
+    parts, problem = _parts(opening, services)
+    billed = bill.usage.input if bill is not None else 0
+    return Standing(
+        model=opening.run.model.facts.name,
+        effort=opening.run.sampling.thinking_effort,
+        session=opening.found.session,
+        messages=sum(1 + len(turn.steps) for turn in opening.found.path),
+        tokens=parts.total if parts is not None and not measured else billed,
+        measured=measured,
+        budget=opening.run.budget,
+        last=bill.usage if bill is not None else None,
+        parts=parts,
+        problem=problem,
+    )
+
+
+def _is_of_this_window(opening: Opening, bill: LastBill) -> bool:
+    """Whether nothing has been taken out of the window since this bill."""
+    moved = [s.at for s in opening.found.decisions if s.decision.kind in (DecisionKind.SESSION, DecisionKind.PRUNE)]
+    return not moved or bill.at > max(moved)
+
+
+def _parts(opening: Opening, services: Services) -> tuple[Breakdown | None, str]:
+    turns = [turn for turn in opening.found.path if turn.status is not TurnStatus.RUNNING]
+    newest = Turn(_NOTHING, UserMessage(_NOTHING, "", services.clock.now(), "UTC", 0))
+    context = replace(opening.context(newest), history=tuple(turns))
+    try:
+        whole = assemble(context, opening.setting.layout)
+    except ContextLengthExceeded as error:
+        return None, error.message
+    nothing = {segment.id for segment in whole.rendered[-1].segments}
+    segments = [segment for segment in whole.prompt.segments if segment.id not in nothing]
+    return breakdown(segments, turns, opening.run.calibration), ""

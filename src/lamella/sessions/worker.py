@@ -1,0 +1,138 @@
+"""Background work under leases: claimed, renewed while it runs, finished or tried again later (SPEC X-LEASE).
+
+A process that dies keeps nothing: its lease ends, and whoever claims the job next has a higher token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+
+import structlog
+
+from lamella.core.clock import Clock
+from lamella.core.errors import LamellaError, LeaseLost
+from lamella.core.ports import Jobs
+from lamella.core.records import Caller, Job, NewJob
+
+log = structlog.get_logger()
+
+LEASE_SECONDS = 90.0
+"""How long a job is held without a sign of life."""
+
+IDLE_SECONDS = 20.0
+"""How often a worker looks for work that nobody told it of: jobs that are due again, or left by another process."""
+
+MOST = 4
+"""Jobs at once."""
+
+BACKOFF_SECONDS = (30.0, 300.0)
+"""After a failure, before each further attempt; behind the last one the job has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The job did not work out, and may be tried again."""
+
+    why: str
+
+
+Handler = Callable[[Job], Awaitable[Again | None]]
+"""Does a job; gives `Again` when it may be tried once more."""
+
+
+class Worker:
+    """Does the jobs of some kinds."""
+
+    def __init__(self, jobs: Jobs, clock: Clock, handlers: Mapping[str, Handler]) -> None:
+        self._jobs = jobs
+        self._clock = clock
+        self._handlers = handlers
+        self._woken = asyncio.Event()
+        self._doing: set[asyncio.Task[None]] = set()
+        self._held: dict[str, Job] = {}
+        self._loop: asyncio.Task[None] | None = None
+
+    async def enqueue(self, caller: Caller, job: NewJob) -> Job:
+        """Store a job and look for it at once. One that waits or runs for the same subject is the one that is given."""
+        stored = await self._jobs.enqueue(caller, job, self._clock.now())
+        self._woken.set()
+        return stored
+
+    def start(self) -> None:
+        """Begin to work; what an ended process left is taken up when its lease has ended."""
+        self._loop = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        """Stop, and give back what was not finished: it is due at once for the next worker."""
+        held = list(self._held.values())
+        tasks = [task for task in (self._loop, *self._doing) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        now = self._clock.now()
+        for job in held:
+            with suppress(LamellaError):
+                await self._jobs.fail(job, LamellaError("The process ended.").as_dict(), now, now)
+
+    async def _run(self) -> None:
+        while True:
+            self._woken.clear()
+            try:
+                await self._take_all()
+            except LamellaError as error:
+                log.error("no job can be claimed", error=error.message)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(IDLE_SECONDS):
+                    await self._woken.wait()
+
+    async def _take_all(self) -> None:
+        while len(self._doing) < MOST:
+            job = await self._jobs.claim(tuple(self._handlers), self._clock.now(), LEASE_SECONDS)
+            if job is None:
+                return
+            task = asyncio.create_task(self._do(job))
+            self._doing.add(task)
+            task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._doing.discard(task)
+        self._woken.set()
+
+    async def _do(self, job: Job) -> None:
+        renewing = asyncio.create_task(self._renew(job))
+        self._held[job.id] = job
+        try:
+            again = await self._handlers[job.kind](job)
+            await self._end(job, again)
+        except LeaseLost as error:
+            log.warning("a job was taken over", job=job.id, error=error.message)
+        except LamellaError as error:
+            await self._failed(job, error)
+        except Exception:  # the border where a job's failure becomes a row; the cause is in the log
+            log.exception("a job failed", job=job.id, kind=job.kind)
+            await self._failed(job, LamellaError("The job failed.", hint="The server's log has the cause."))
+        finally:
+            renewing.cancel()
+            del self._held[job.id]
+
+    async def _renew(self, job: Job) -> None:
+        while True:
+            await asyncio.sleep(LEASE_SECONDS / 3)
+            await self._jobs.renew(job, self._clock.now(), LEASE_SECONDS)
+
+    async def _end(self, job: Job, again: Again | None) -> None:
+        if again is None:
+            await self._jobs.finish(job, self._clock.now())
+        else:
+            await self._failed(job, LamellaError(again.why))
+
+    async def _failed(self, job: Job, error: LamellaError) -> None:
+        now = self._clock.now()
+        tried = job.attempts - 1
+        retry_at = now + timedelta(seconds=BACKOFF_SECONDS[tried]) if tried < len(BACKOFF_SECONDS) else None
+        with suppress(LamellaError):
+            await self._jobs.fail(job, error.as_dict(), now, retry_at)

@@ -1,0 +1,135 @@
+"""Background work: one job of a kind for a subject, claimed with a lease that ends and a token that only grows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, delete, func, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lamella.core.errors import LeaseLost
+from lamella.core.records import Caller, Job, JobStatus, NewJob
+from lamella.storage.columns import moment_text
+from lamella.storage.database import Verbs, insert_missing, uninterrupted
+from lamella.storage.mapping import error_text, job_of, job_row
+from lamella.storage.schema import jobs
+
+_OPEN = (JobStatus.WAITING.value, JobStatus.RUNNING.value)
+
+
+def _newest(caller: Caller, kind: str, subject: str) -> ColumnElement[bool]:
+    return and_(jobs.c.owner == caller.user_id, jobs.c.kind == kind, jobs.c.subject == subject)
+
+
+async def check_lease(connection: AsyncConnection, job: Job) -> None:
+    """Raises `LeaseLost` when somebody else has the job; nobody can take it until the transaction ends."""
+    query = select(jobs.c.token).where(*_held(job)).with_for_update()
+    if (await connection.execute(query)).first() is None:
+        raise _lost(job)
+
+
+def _held(job: Job) -> tuple[ColumnElement[bool], ...]:
+    return jobs.c.id == job.id, jobs.c.token == job.token, jobs.c.status == JobStatus.RUNNING.value
+
+
+def _lost(job: Job) -> LeaseLost:
+    return LeaseLost(
+        f"The lease of this {job.kind} for {job.subject} is lost: its job has ended, or another worker has it.",
+        hint="Let it go: whoever has it finishes it.",
+    )
+
+
+async def forget_jobs(connection: AsyncConnection, caller: Caller, subjects: ColumnElement[bool]) -> None:
+    """Remove the jobs of something that is removed."""
+    await connection.execute(delete(jobs).where(jobs.c.owner == caller.user_id, subjects))
+
+
+class JobVerbs(Verbs):
+    """The verbs of the port `Jobs`."""
+
+    @uninterrupted
+    async def enqueue(self, caller: Caller, job: NewJob, at: datetime) -> Job:
+        """Store work to do, or give the job for the same that waits or runs already."""
+        this = _newest(caller, job.kind, job.subject)
+        row = job_row(caller.user_id, self._ids.new("job"), job, at)
+        async with self._database.writing() as connection:
+            await connection.execute(delete(jobs).where(this, jobs.c.status.not_in(_OPEN)))
+            await insert_missing(connection, jobs, [row])
+            return job_of((await connection.execute(select(jobs).where(this))).mappings().one())
+
+    @uninterrupted
+    async def job(self, caller: Caller, kind: str, subject: str) -> Job | None:
+        """The newest job of a kind for a subject."""
+        async with self._database.reading() as connection:
+            query = select(jobs).where(_newest(caller, kind, subject))
+            row = (await connection.execute(query)).mappings().one_or_none()
+        return None if row is None else job_of(row)
+
+    @uninterrupted
+    async def claim(self, kinds: Sequence[str], now: datetime, lease_seconds: float) -> Job | None:
+        """The job of any owner that is due longest, leased; None when none is due."""
+        due = (
+            select(jobs.c.id)
+            .where(jobs.c.kind.in_(kinds), jobs.c.status.in_(_OPEN), jobs.c.due_at <= moment_text(now))
+            .order_by(jobs.c.due_at, jobs.c.id)
+            .limit(1)
+            .with_for_update(skip_locked=True)
+        )
+        async with self._database.writing() as connection:
+            job_id = (await connection.execute(due)).scalar_one_or_none()
+            if job_id is None:
+                return None
+            leased = (
+                update(jobs)
+                .where(jobs.c.id == job_id)
+                .values(
+                    status=JobStatus.RUNNING.value,
+                    due_at=_lease_end(now, lease_seconds),
+                    token=jobs.c.token + 1,
+                    attempts=jobs.c.attempts + 1,
+                )
+                .returning(*jobs.c)
+            )
+            return job_of((await connection.execute(leased)).mappings().one())
+
+    @uninterrupted
+    async def next_due(self, kinds: Sequence[str]) -> datetime | None:
+        """When the next job can be claimed, by its own time or because its lease has ended."""
+        query = select(func.min(jobs.c.due_at)).where(jobs.c.kind.in_(kinds), jobs.c.status.in_(_OPEN))
+        async with self._database.reading() as connection:
+            found = (await connection.execute(query)).scalar_one()
+        return None if found is None else datetime.fromisoformat(found)
+
+    @uninterrupted
+    async def renew(self, job: Job, now: datetime, lease_seconds: float) -> None:
+        """Keep a job for longer."""
+        await self._change(job, {"due_at": _lease_end(now, lease_seconds)})
+
+    @uninterrupted
+    async def finish(self, job: Job, at: datetime) -> None:
+        """The job is done."""
+        await self._change(job, {"status": JobStatus.FINISHED.value, "ended_at": moment_text(at), "error": None})
+
+    @uninterrupted
+    async def fail(
+        self, job: Job, error: Mapping[str, str | None], at: datetime, retry_at: datetime | None = None
+    ) -> None:
+        """The job failed: it waits until `retry_at`, or it has ended."""
+        if retry_at is None:
+            values = {"status": JobStatus.FAILED.value, "ended_at": moment_text(at)}
+        else:
+            values = {"status": JobStatus.WAITING.value, "due_at": moment_text(retry_at)}
+        await self._change(job, {**values, "error": error_text(error)})
+
+    async def _change(self, job: Job, values: Mapping[str, Any]) -> None:
+        """Change a job that is still held."""
+        async with self._database.writing() as connection:
+            result = await connection.execute(update(jobs).where(*_held(job)).values(**values))
+        if result.rowcount == 0:
+            raise _lost(job)
+
+
+def _lease_end(now: datetime, lease_seconds: float) -> str:
+    return moment_text(now + timedelta(seconds=lease_seconds))

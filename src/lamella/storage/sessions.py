@@ -1,0 +1,211 @@
+"""Sessions of a conversation (SPEC L1, L2): opened, closed and opened again by compare-and-swap, labels moved along."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lamella.core.decisions import Decision
+from lamella.core.errors import NotFound, SessionMoved
+from lamella.core.records import Caller, Conversation, Job
+from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep
+from lamella.core.tokens import Usage
+from lamella.storage.columns import json_text, moment_text
+from lamella.storage.conversations import find_conversation, turn_in_progress
+from lamella.storage.database import Verbs, uninterrupted
+from lamella.storage.jobs import check_lease
+from lamella.storage.lines import line_of
+from lamella.storage.mapping import decision_row, session_of, session_row
+from lamella.storage.schema import conversations, decisions, messages, sessions, turns
+
+_SESSION = [column for column in sessions.c if column is not sessions.c.embedding]
+
+
+async def find_session(connection: AsyncConnection, caller: Caller, session_id: str, *, lock: bool = False) -> Session:
+    """The caller's session; `lock` keeps other writers away from it until the transaction ends."""
+    query = select(*_SESSION).where(sessions.c.id == session_id, sessions.c.owner == caller.user_id)
+    row = (await connection.execute(query.with_for_update() if lock else query)).mappings().first()
+    if row is None:
+        raise NotFound(f"There is no session {session_id}.", param="session_id")
+    return session_of(row)
+
+
+async def find_sessions(connection: AsyncConnection, caller: Caller, conversation_id: str) -> tuple[Session, ...]:
+    """All sessions of the caller's conversation, the oldest first."""
+    query = (
+        select(*_SESSION)
+        .where(sessions.c.conversation_id == conversation_id, sessions.c.owner == caller.user_id)
+        .order_by(sessions.c.number)
+    )
+    return tuple(map(session_of, (await connection.execute(query)).mappings()))
+
+
+async def spend(connection: AsyncConnection, caller: Caller, session_id: str, spent: Mapping[str, Usage]) -> None:
+    """Add what was spent, by purpose, to a session."""
+    spent = {purpose: usage for purpose, usage in spent.items() if usage != Usage()}
+    if not spent:
+        return
+    session = await find_session(connection, caller, session_id, lock=True)
+    total = {**session.usage, **{name: session.usage.get(name, Usage()) + usage for name, usage in spent.items()}}
+    await connection.execute(update(sessions).where(*_mine(caller, session_id)).values(usage=json_text(total)))
+
+
+def _mine(caller: Caller, session_id: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return sessions.c.id == session_id, sessions.c.owner == caller.user_id
+
+
+def _check_current(conversation: Conversation, expected: str) -> None:
+    """Raises `SessionMoved` when somebody else went on to another session first."""
+    if conversation.session_id != expected:
+        raise SessionMoved(
+            f"The conversation is no longer in session {expected}.",
+            hint=f"It is in session {conversation.session_id} by now: look at that one, then try again.",
+            param="session_id",
+        )
+
+
+async def _close(
+    connection: AsyncConnection, caller: Caller, session_id: str, cause: SessionCause, why: str, at: datetime
+) -> None:
+    values = {"closed_at": moment_text(at), "closed_by": cause.value, "why": why}
+    await connection.execute(update(sessions).where(*_mine(caller, session_id)).values(values))
+
+
+async def _summarise(
+    connection: AsyncConnection, caller: Caller, session_id: str, summary: str, tokens: int, embedding: bytes | None
+) -> None:
+    values = {"summary": summary, "summary_tokens": tokens, "embedding": embedding}
+    await connection.execute(update(sessions).where(*_mine(caller, session_id)).values(values))
+
+
+async def _enter(
+    connection: AsyncConnection, caller: Caller, conversation: Conversation, session: Session, head: str | None
+) -> None:
+    """Let the conversation go on from `head` in `session`, whose label the messages in its window get.
+
+    Raises `NotFound` when the session begins after a turn that is not on the way to `head`.
+    """
+    if head is not None and head != session.begins_after:
+        line = line_of(caller, head, session.begins_after)
+        oldest = select(turns.c.parent_id).join(line, line.c.id == turns.c.id).order_by(line.c.depth.desc()).limit(1)
+        if (await connection.execute(oldest)).scalar_one() != session.begins_after:
+            raise _not_on_path(session.begins_after)
+        await connection.execute(
+            update(messages)
+            .where(messages.c.turn_id.in_(select(line.c.id)), messages.c.owner == caller.user_id)
+            .where(messages.c.session_id != session.id)
+            .values(session_id=session.id)
+        )
+    elif head is None and session.begins_after is not None:
+        raise _not_on_path(session.begins_after)
+    await connection.execute(
+        update(conversations)
+        .where(conversations.c.id == conversation.id, conversations.c.owner == caller.user_id)
+        .values(session_id=session.id, head=head)
+    )
+
+
+def _not_on_path(turn_id: str | None) -> NotFound:
+    return NotFound(
+        f"There is no turn {turn_id} on the path of this conversation.",
+        hint="A session begins behind one of the turns that lead to the newest one.",
+        param="begins_after",
+    )
+
+
+async def _check_turn(connection: AsyncConnection, caller: Caller, conversation_id: str, turn_id: str) -> None:
+    query = select(turns.c.id).where(
+        turns.c.id == turn_id, turns.c.owner == caller.user_id, turns.c.conversation_id == conversation_id
+    )
+    if (await connection.execute(query)).first() is None:
+        raise NotFound(f"There is no turn {turn_id} in this conversation.", param="head")
+
+
+class SessionVerbs(Verbs):
+    """The verbs of `Store` about sessions."""
+
+    @uninterrupted
+    async def session(self, caller: Caller, session_id: str) -> Session:
+        """One session."""
+        async with self._database.reading() as connection:
+            return await find_session(connection, caller, session_id)
+
+    @uninterrupted
+    async def sessions(self, caller: Caller, conversation_id: str) -> tuple[Session, ...]:
+        """All sessions of a conversation, the oldest first."""
+        async with self._database.reading() as connection:
+            await find_conversation(connection, caller, conversation_id)
+            return await find_sessions(connection, caller, conversation_id)
+
+    @uninterrupted
+    async def next_session(self, caller: Caller, step: SessionStep, job: Job | None = None) -> Session:
+        """Close the current session and open the next one, or raise `SessionMoved` or `LeaseLost`."""
+        async with self._database.writing() as connection:
+            conversation = await find_conversation(connection, caller, step.session.conversation_id, lock=True)
+            _check_current(conversation, step.expected)
+            if job is not None:
+                await check_lease(connection, job)
+            known = await find_sessions(connection, caller, conversation.id)
+            if step.session.parent_id not in {None, *(session.id for session in known)}:
+                raise NotFound(f"There is no session {step.session.parent_id} here.", param="parent_id")
+            opened = replace(step.session, number=known[-1].number + 1)
+            await connection.execute(insert(sessions), session_row(caller.user_id, opened))
+            await _close(connection, caller, step.expected, opened.opened_by, step.why, step.at)
+            if step.summary is not None:
+                await _summarise(connection, caller, step.expected, step.summary, step.summary_tokens, None)
+            await spend(connection, caller, step.expected, {"summary": step.usage})
+            await _enter(connection, caller, conversation, opened, conversation.head)
+            await self._decide(connection, caller, conversation.id, step.at, step.decisions)
+        return opened
+
+    @uninterrupted
+    async def return_to_session(self, caller: Caller, back: SessionReturn) -> Session:
+        """Close the current session and open an earlier one again, or raise `SessionMoved` or `TurnInProgress`."""
+        async with self._database.writing() as connection:
+            found = await find_session(connection, caller, back.session_id)
+            conversation = await find_conversation(connection, caller, found.conversation_id, lock=True)
+            _check_current(conversation, back.expected)
+            if conversation.running_turn is not None:
+                raise turn_in_progress(conversation.running_turn)
+            if back.head is not None:
+                await _check_turn(connection, caller, conversation.id, back.head)
+            await _close(connection, caller, back.expected, back.cause, back.why, back.at)
+            opened = {"closed_at": None, "closed_by": None, "why": ""}
+            await connection.execute(update(sessions).where(*_mine(caller, found.id)).values(opened))
+            await _enter(connection, caller, conversation, found, back.head)
+            await self._decide(connection, caller, conversation.id, back.at, back.decisions)
+            return await find_session(connection, caller, found.id)
+
+    @uninterrupted
+    async def summarise_session(
+        self, caller: Caller, session_id: str, summary: str, tokens: int, usage: Usage, embedding: bytes | None = None
+    ) -> bool:
+        """Give a closed session its summary, and add what that cost; False when it is open or has one."""
+        async with self._database.writing() as connection:
+            session = await find_session(connection, caller, session_id, lock=True)
+            if session.closed_at is None or session.summary is not None:
+                return False
+            await _summarise(connection, caller, session_id, summary, tokens, embedding)
+            await spend(connection, caller, session_id, {"summary": usage})
+        return True
+
+    @uninterrupted
+    async def spend(self, caller: Caller, session_id: str, purpose: str, usage: Usage) -> None:
+        """Add to a session what was spent on it beside its turns."""
+        async with self._database.writing() as connection:
+            await find_session(connection, caller, session_id)
+            await spend(connection, caller, session_id, {purpose: usage})
+
+    async def _decide(
+        self, connection: AsyncConnection, caller: Caller, conversation_id: str, at: datetime, made: Sequence[Decision]
+    ) -> None:
+        rows: list[dict[str, Any]] = [
+            decision_row(caller.user_id, conversation_id, self._ids.new("dec"), at, decision) for decision in made
+        ]
+        if rows:
+            await connection.execute(insert(decisions), rows)

@@ -1,0 +1,114 @@
+"""What is wrong with a trace is said, with turn, step, field and what to do; and what a file of a trace holds."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+import pytest
+
+from lamella.app.trace.content import content_of, png
+from lamella.app.trace.format import RestartChange, SetChange, TraceFile, TraceTurn
+from lamella.app.trace.reader import parse_trace
+from lamella.core.errors import InvalidRequest
+
+from .traces import SEARCH, Raw, asked, example, parsed, then
+
+
+def turn(**changes: Any) -> Raw:
+    """A trace whose second turn is changed."""
+    return example(turns=[asked(0), asked(1, **changes)])
+
+
+def step(**changes: Any) -> Raw:
+    """A trace whose second turn has a changed second step."""
+    return turn(steps=[{"text": "Well."}, {"text": "Yes."} | changes, {"text": "So."}])
+
+
+def file(**what: Any) -> Raw:
+    """A trace whose second turn has a file."""
+    return turn(files=[{"name": "a.txt", "text": "Fine."}, {"name": "b", **what}])
+
+
+CALL = {"id": "c1", "name": "search", "arguments": {}}
+
+WRONG: list[tuple[Raw, str, str]] = [
+    (example(lamella_trace=2), "not a trace", "lamella_trace"),
+    (example(surprise=1), "The trace: object contains unknown field `surprise`", ""),
+    (example(turns=[]), "no turns", "at least one"),
+    (example(turns=[3]), "Entry 1 of `turns` is no object", ""),
+    (example(users=[]), "does not replay `users` of the trace", "one user"),
+    (example(knowledge_bases=[]), "does not replay `knowledge_bases`", "search tool"),
+    (example(side={"title": "x"}), "does not replay `title` of the trace's `side`", "No title"),
+    (example(side={"digest": 3}), "The trace, `side.digest`: expected", ""),
+    (example(tools=[SEARCH | {"when_old": "digest"}]), "tool 1 (“search”) asks for digests", "“side”"),
+    (example(tools=[SEARCH, SEARCH]), "The trace, tool 2: “search” comes twice", "once"),
+    (example(account={"provider": "foo"}), "The trace, `account.provider`: invalid enum value 'foo'", ""),
+    (example(settings={"context_budget": -1}), "The trace, `settings.context_budget`", ""),
+    (example(timezone="Mars/Base"), "“Mars/Base” is no time zone", "Europe/Berlin"),
+    (example(tools=[]), "Turn 1, step 1 calls “search”, which is not among", "`tools`"),
+    (turn(at="2026-03-01T10:01:00"), "Turn 2: `at` has no offset", "+01:00"),
+    (turn(at="2026-03-01T09:59:00Z"), "Turn 2 is earlier than turn 1", "order"),
+    (turn(at="yesterday"), "Turn 2, `at`: invalid RFC3339", ""),
+    (turn(user="/compact now"), "Turn 2 is a command, “/compact”", "Take the turn out"),
+    (turn(user=""), "Turn 2, `user`", ""),
+    (turn(steps=[]), "Turn 2, `steps`: expected `array` of length >= 1", ""),
+    (turn(stop={"step": 1}), "does not replay `stop` of turn 2", "as far as they came"),
+    (turn(timezone="Nowhere"), "Turn 2, `timezone`", ""),
+    (step(ms=-5), "Turn 2, step 2, `ms`: expected `int` >= 0", ""),
+    (step(surprise=1), "Turn 2, step 2: object contains unknown field `surprise`", ""),
+    (step(fault={"kind": "flood"}), "Turn 2, step 2, `fault.kind`: invalid enum value 'flood'", ""),
+    (step(tool_calls=[CALL | {"id": 7}]), "Turn 2, step 2, call 1, `id`: expected `str`", ""),
+    (step(tool_calls=[CALL | {"rich": {}}]), "does not replay `rich` of turn 2, step 2, call 1", "`result`"),
+    (turn(steps=[{"tool_calls": [CALL]}]), "Turn 2 ends with a step that calls tools", "answer"),
+    (file(), "Turn 2, file 2 (“b”): it is given by nothing", "`text`"),
+    (file(text="x", size=4), "is given by text and size", "one of"),
+    (file(width=4), "`width` and `height` go together", "both"),
+    (file(width=4, height=4, media_type="image/webp"), "image/png, not image/webp", "Leave"),
+    (file(text="x", media_type="image/png"), "can't be given by `text`", "`width`"),
+    (file(data="AAAA"), "holds a picture, not a file without `media_type`", "image/png"),
+    (file(data="?", media_type="image/png"), "not base64", ""),
+    (file(text="x", name="a.txt"), "the name “a.txt” comes twice", "own name"),
+    (example(turns=[asked(0), then(1, "dance")]), "Entry 2 of `turns` (dance): there is no such", "set, agent"),
+    (example(turns=[asked(0), then(1, "kill")]), "does not replay “do”: “kill”", "Take it out"),
+    (example(turns=[asked(0), then(1, "agent")]), "Entry 2 of `turns` (agent): object missing required field", ""),
+    (example(turns=[asked(0), then(1, "set", surprise=2)]), "Entry 2 of `turns` (set): object contains unknown", ""),
+    (example(turns=[asked(2), then(1, "set")]), "Entry 2 of `turns` is earlier than turn 1", "order"),
+]
+
+
+@pytest.mark.parametrize(("raw", "said", "hint"), WRONG, ids=[said for _, said, _ in WRONG])
+def test_what_is_wrong_with_a_trace_is_said(raw: Raw, said: str, hint: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        parsed(raw)
+    assert said in caught.value.message
+    assert not hint or hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'"trace"', b"\xff\xfe", b"null"])
+def test_what_is_no_trace_is_said(data: bytes) -> None:
+    with pytest.raises(InvalidRequest, match=r"not JSON|not a trace"):
+        parse_trace(data)
+
+
+def test_turns_and_changes_are_read_in_order() -> None:
+    settings = {"max_output": 500, "cache_ttl": "1h", "tool_prune_threshold": 9}
+    trace = parsed(example(turns=[asked(0), then(1, "set", settings=settings), then(2, "restart"), asked(3)]))
+    assert [type(entry) for entry in trace.entries] == [TraceTurn, SetChange, RestartChange, TraceTurn]
+    assert len(trace.turns) == 2
+    assert trace.unused == ("cache_ttl",)
+
+
+def test_a_file_made_to_measure_is_the_same_every_time() -> None:
+    first, second = (content_of(TraceFile("a.txt", size=4_000)) for _ in range(2))
+    assert first == second
+    assert first.size == 4_000
+    assert first.text != content_of(TraceFile("b.txt", size=4_000)).text
+
+
+def test_a_picture_is_given_or_made() -> None:
+    made = content_of(TraceFile("a.png", width=40, height=20))
+    assert made.media_type == "image/png"
+    assert made.text is None
+    given = content_of(TraceFile("b.png", media_type="image/png", data=b64encode(png(40, 20, seed="a.png")).decode()))
+    assert given == made

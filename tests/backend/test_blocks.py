@@ -1,0 +1,110 @@
+"""Dynamic context from a deployment's providers: in the order of their names, with every message, never left out."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from lamella.backend.blocks import Blocks, BlockScope
+from lamella.core.errors import ConfigurationError
+from lamella.engine.scripted import ScriptedModel, ScriptedModels, saying
+from lamella.server.testing import served
+from lamella.settings import read_settings
+
+pytestmark = pytest.mark.anyio
+
+
+class Says:
+    """A provider that always says the same."""
+
+    def __init__(self, name: str, block: str | None) -> None:
+        self.name = name
+        self._block = block
+
+    async def block(self, scope: BlockScope) -> str | None:
+        return self._block
+
+
+class Counts:
+    """A provider whose block is another one every time."""
+
+    name = "count"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def block(self, scope: BlockScope) -> str | None:
+        self.asked.append(f"{scope.caller.user_id} {scope.conversation.model} {scope.text}")
+        return f"Block {len(self.asked)}."
+
+
+class Breaks:
+    """A provider with a bug."""
+
+    name = "permissions"
+
+    async def block(self, scope: BlockScope) -> str | None:
+        raise KeyError("secret detail")
+
+
+def texts(model: ScriptedModel, number: int) -> list[Any]:
+    return [block.value.get("text") for block in model.requests[number].blocks]
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+async def test_blocks_stand_in_the_order_of_their_names(tmp_path: Path, order: tuple[int, ...]) -> None:
+    providers = [Says("a-user", "The user is Ann."), Says("b-nothing", " "), Says("c-rights", "She may read.")]
+    model = ScriptedModel([saying("Yes.")])
+    blocks = Blocks(providers[index] for index in order)
+    async with served(read_settings(data=tmp_path), models=ScriptedModels(model), blocks=blocks) as (_, client):
+        conversation = await client.conversation()
+        await client.send(conversation, "May I?", dynamic_context=["It rains."])
+    assert "The user is Ann.\n\nShe may read.\n\nIt rains." in texts(model, 0)
+
+
+async def test_a_provider_knows_for_whom_and_a_preview_asks_it_too(tmp_path: Path) -> None:
+    provider, model = Counts(), ScriptedModel([saying("Yes.")])
+    parts: dict[str, Any] = {"models": ScriptedModels(model), "blocks": Blocks([provider])}
+    async with served(read_settings(data=tmp_path), **parts) as (_, client):
+        conversation = await client.conversation()
+        asked = {"conversation_id": conversation, "text": "May I?"}
+        shown = (await client.call("POST", "/context/preview", json=asked)).json()
+        assert [segment["letters"] for segment in shown["segments"]][-2:] == ["U1", "D"]
+        await client.send(conversation, "May I?")
+    assert provider.asked == ["user_local scripted May I?"] * 2
+    assert "Block 2." in texts(model, 0)
+
+
+async def test_a_message_that_is_sent_again_is_the_same_whatever_a_provider_says_now(tmp_path: Path) -> None:
+    provider, model = Counts(), ScriptedModel([saying("Yes.")])
+    parts: dict[str, Any] = {"models": ScriptedModels(model), "blocks": Blocks([provider])}
+    async with served(read_settings(data=tmp_path), **parts) as (_, client):
+        path = f"/conversations/{await client.conversation()}/turns"
+        headers = {"Idempotency-Key": "k1", "Accept": "application/json"}
+        first = await client.call("POST", path, json={"text": "May I?"}, headers=headers)
+        second = await client.call("POST", path, json={"text": "May I?"}, headers=headers)
+    assert first.json() == second.json()
+    assert len(model.requests) == 1
+
+
+async def test_a_provider_that_fails_sends_nothing_and_tells_nothing_of_its_inside(tmp_path: Path) -> None:
+    model = ScriptedModel([saying("Yes.")])
+    parts: dict[str, Any] = {"models": ScriptedModels(model), "blocks": Blocks([Breaks()])}
+    async with served(read_settings(data=tmp_path), **parts) as (_, client):
+        conversation = await client.conversation()
+        with pytest.raises(httpx2.HTTPStatusError) as caught:
+            await client.send(conversation, "May I?")
+        error = caught.value.response.json()["error"]
+        assert error["message"] == "The dynamic context “permissions” could not be made; the message was not sent."
+        assert "secret" not in str(error)
+        assert (await client.get(f"/conversations/{conversation}/turns"))["data"] == []
+    assert model.requests == []
+
+
+def test_two_providers_of_one_name_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="two providers of dynamic context named “x”"):
+        Blocks([Says("x", "1"), Says("x", "2")])

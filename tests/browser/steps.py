@@ -1,0 +1,36 @@
+"""What the tests do on the page again and again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from playwright.sync_api import Locator, Page, expect
+
+
+def part(page: Page | Locator, name: str) -> Locator:
+    return page.locator(f"[data-testid={name}]")
+
+
+def answers(page: Page, status: str = "finished") -> Locator:
+    return page.locator(f"[data-testid=message-assistant][data-status={status}]")
+
+
+def ask(page: Page, text: str) -> None:
+    part(page, "composer").fill(text)
+    page.keyboard.press("Enter")
+
+
+def attach(page: Page, file: Path) -> None:
+    part(page, "attach-input").set_input_files(file)
+    expect(page.locator("[data-testid=file-chip][data-state=ready]").last).to_be_visible()
+
+
+def segment(page: Page | Locator, letters: str) -> Locator:
+    """The row of one segment, by its letters: a part of its text may stand in the ids of others."""
+    return page.locator(f"[data-testid=segment][data-letters='{letters}']")
+
+
+def letters(page: Page | Locator) -> list[str]:
+    """The letters of the request that is shown, once they are there."""
+    expect(part(page, "letters")).not_to_be_empty()
+    return part(page, "letters").inner_text().split()

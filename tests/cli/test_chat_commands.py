@@ -1,0 +1,68 @@
+"""`lamella chat`: the same commands as everywhere, as one message and at the prompt."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+LAMELLA = str(Path(sys.executable).with_name("lamella"))
+
+
+def _environment() -> dict[str, str]:
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("LAMELLA", "ANTHROPIC", "OPENAI"))}
+    return own | {"LAMELLA_KEEP_RECENT_TOKENS": "10", "NO_COLOR": "1"}
+
+
+def chat(data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """One message."""
+    command = [LAMELLA, "chat", "--data", str(data), *arguments]
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=_environment(), timeout=60
+    )
+
+
+def at_prompt(data: Path, *lines: str) -> tuple[str, str]:
+    """What a person at a terminal sees who types these lines, and what goes to standard error."""
+    ours, theirs = pty.openpty()
+    os.write(ours, "".join(f"{line}\n" for line in lines).encode() + b"\x04")
+    try:
+        done = subprocess.run(
+            [LAMELLA, "chat", "--data", str(data)],
+            stdin=theirs,
+            capture_output=True,
+            text=True,
+            env=_environment(),
+            timeout=60,
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert done.returncode == 0
+    return done.stdout, done.stderr
+
+
+def test_a_command_as_one_message(tmp_path: Path) -> None:
+    found = chat(tmp_path, "/help")
+    assert found.returncode == 0
+    assert "/compact [focus]: summarise what is old" in found.stdout
+    [line] = chat(tmp_path, "--json", "/status").stdout.splitlines()
+    packet = json.loads(line)
+    assert (packet["type"], packet["name"], packet["data"]["messages"]) == ("command", "status", 0)
+    wrong = chat(tmp_path, "/stauts")
+    assert wrong.returncode == 2
+    assert "Did you mean /status?" in wrong.stderr
+
+
+def test_commands_at_the_prompt(tmp_path: Path) -> None:
+    """A compaction that was asked for is waited for before the terminal leaves, and told."""
+    said, told = at_prompt(
+        tmp_path, "Hello there. " + "Some words. " * 90, "And how does this work?", "/stauts", "/status", "/compact"
+    )
+    assert "4 messages in the window" in said
+    assert "Summarising 1 of 2 turns (" in said
+    assert "Did you mean /status?" in told
+    assert "⚙️ Compacted (" in told

@@ -1,0 +1,330 @@
+"""Commands as somebody types them, over the API: answered at once, stored, unseen by models (SPEC L12, L16)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lamella.app.app import App
+from lamella.core import deltas
+from lamella.core.messages import StopReason
+from lamella.core.tokens import Usage
+from lamella.engine.scripted import Gate, ScriptedModel, ScriptedModels, saying
+from lamella.server.testing import Client, Object, served
+from lamella.settings import read_settings
+
+pytestmark = pytest.mark.anyio
+
+SUMMARY = "# Facts\n- The ship is the Aurora [msg_1]"
+MUCH = "They spoke of ships and of harbours, of tides and of winds. " * 100
+
+
+@asynccontextmanager
+async def opened(folder: Path, model: ScriptedModel, **settings: Any) -> AsyncIterator[tuple[App, Client, str]]:
+    """A new conversation that keeps little of what is recent."""
+    given = {"keep_recent_tokens": 1_200, **settings}
+    async with served(read_settings(data=folder, **given), models=ScriptedModels(model)) as (app, client):
+        yield app, client, await client.conversation()
+
+
+async def talk(client: Client, conversation: str, model: ScriptedModel, turns: int = 4) -> None:
+    for number in range(turns):
+        model.then(saying(f"Answer {number}. {MUCH}", usage=Usage(input=1_000 * number + 400, output=300)))
+        await client.send(conversation, f"Question {number}?")
+
+
+async def command(client: Client, conversation: str, text: str, **options: Any) -> Object:
+    return await client.post(f"/conversations/{conversation}/commands", {"text": text}, **options)
+
+
+async def refused(client: Client, conversation: str, text: str, where: str = "commands") -> tuple[int, Object]:
+    answer = await client.call("POST", f"/conversations/{conversation}/{where}", json={"text": text})
+    return answer.status_code, answer.json()["error"]
+
+
+async def listed(client: Client, conversation: str) -> list[Object]:
+    found: list[Object] = (await client.get(f"/conversations/{conversation}/commands?order=asc"))["data"]
+    return found
+
+
+async def test_status_says_where_a_conversation_stands(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    async with opened(tmp_path, model, context_budget=100_000) as (_, client, conversation):
+        model.then(saying("Hello.", usage=Usage(input=12_400, cache_read=9_000, cache_write_5m=1_200, output=10)))
+        await client.send(conversation, "Hi")
+        found = await command(client, conversation, "/status")
+    assert (found["object"], found["name"], found["argument"]) == ("command", "status", "")
+    session = found["data"]["session"]["id"]
+    assert found["answer"].splitlines() == [
+        "scripted · no thinking",
+        f"Session 1 ({session}) · 2 messages in the window",
+        "Context 12.4k/100k (12%)",
+        "Cache of the last request: 9k read, 1.2k written",
+        f"Cost of the conversation: ${found['data']['cost']:.4f}",
+    ]
+    assert found["data"]["cost"] > 0
+    assert len(model.requests) == 1
+
+
+async def test_status_of_a_conversation_that_has_said_nothing(tmp_path: Path) -> None:
+    async with opened(tmp_path, ScriptedModel()) as (_, client, conversation):
+        found = await command(client, conversation, "/status")
+    assert "0 messages in the window" in found["answer"]
+    assert "Context about" in found["answer"]
+    assert "nothing was asked yet" in found["answer"]
+    assert found["turn_id"] is None
+
+
+async def test_a_command_in_the_place_of_a_message(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    async with opened(tmp_path, model) as (_, client, conversation):
+        [packet] = await client.send(conversation, "  /HELP ")
+        assert (packet["type"], packet["name"]) == ("command", "help")
+        assert "/compact [focus]: summarise what is old" in packet["answer"]
+        answer = await client.call(
+            "POST",
+            f"/conversations/{conversation}/turns",
+            json={"text": "/help"},
+            headers={"accept": "application/json"},
+        )
+        assert (answer.status_code, answer.json()["object"]) == (200, "command")
+        assert answer.json()["answer"] == packet["answer"]
+        names = [one["name"] for one in (await client.get("/commands"))["data"]]
+        assert names == ["status", "context", "new", "clear", "compact", "prune", "resume", "abort", "help"]
+        assert (await client.get(f"/conversations/{conversation}/turns"))["data"] == []
+    assert model.requests == []
+
+
+@pytest.mark.parametrize("where", ["commands", "turns"])
+async def test_an_unknown_command_names_the_nearest(tmp_path: Path, where: str) -> None:
+    async with opened(tmp_path, ScriptedModel()) as (_, client, conversation):
+        status, error = await refused(client, conversation, "/compat", where)
+        assert (status, error["code"]) == (400, "invalid_request")
+        assert error["hint"] == "Did you mean /compact? To send it as text, write //compat."
+        assert await listed(client, conversation) == []
+
+
+async def test_a_doubled_slash_is_sent_as_text(tmp_path: Path) -> None:
+    model = ScriptedModel([saying("As you say.")])
+    async with opened(tmp_path, model) as (_, client, conversation):
+        await client.send(conversation, "//status of the ship")
+        [turn] = (await client.get(f"/conversations/{conversation}/turns"))["data"]
+        assert turn["text"] == "/status of the ship"
+        status, error = await refused(client, conversation, "Hello")
+        assert (status, error["message"]) == (400, "This is no command.")
+
+
+async def test_commands_stand_behind_their_turn_and_no_model_reads_them(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    async with opened(tmp_path, model) as (_, client, conversation):
+        await command(client, conversation, "/help")
+        await talk(client, conversation, model, turns=1)
+        await command(client, conversation, "/status")
+        await talk(client, conversation, model, turns=1)
+        [turn] = (await client.get(f"/conversations/{conversation}/turns?order=asc"))["data"][:1]
+        assert [(one["name"], one["turn_id"]) for one in await listed(client, conversation)] == [
+            ("help", None),
+            ("status", turn["id"]),
+        ]
+    sent = str([block.data for request in model.requests for block in request.blocks])
+    assert "/status" not in sent
+    assert "Cost of the conversation" not in sent
+
+
+async def test_new_empties_the_window_and_resume_goes_back(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    async with opened(tmp_path, model) as (_, client, conversation):
+        await talk(client, conversation, model, turns=2)
+        begun = await command(client, conversation, "/clear")
+        assert (
+            begun["answer"] == f"Session 2 begins, with an empty window. To go back: /resume {begun['data']['before']}"
+        )
+        assert "0 messages" in (await command(client, conversation, "/status"))["answer"]
+        model.then(saying("Fresh."), saying("Back."))
+        await client.send(conversation, "Something else?")
+        lines = (await command(client, conversation, "/resume"))["answer"].splitlines()
+        assert lines[0].startswith("2 · 20")
+        assert "2 messages" in lines[0]
+        assert lines[0].endswith("current")
+        assert "4 messages" in lines[1]
+        resumed = await command(client, conversation, "/resume 1")
+        assert resumed["answer"].startswith("Session 1 goes on, in full.")
+        await client.send(conversation, "Where were we?")
+        sent = str([block.data for block in model.requests[-1].blocks])
+        assert "Question 1?" in sent
+        assert "Something else?" not in sent
+        status, error = await refused(client, conversation, "/resume 7")
+        assert (status, error["message"]) == (400, "This conversation has no session 7.")
+
+
+async def test_compact_answers_at_once_and_tells_when_it_is_done(tmp_path: Path) -> None:
+    model, gate = ScriptedModel(), Gate()
+    async with opened(tmp_path, model, context_budget=20_000) as (app, client, conversation):
+        await talk(client, conversation, model)
+        model.then([gate, *saying(SUMMARY)])
+        started = await command(client, conversation, "/compact the ships")
+        assert started["argument"] == "the ships"
+        assert started["answer"].startswith("Summarising 3 of 4 turns (")
+        await asyncio.wait_for(gate.reached.wait(), 10)
+        assert "A compaction runs." in (await command(client, conversation, "/status"))["answer"]
+        assert (await command(client, conversation, "/compact"))["answer"] == "A compaction runs already."
+        gate.opened.set()
+        await app.sessions.settled(conversation)
+        told = (await listed(client, conversation))[-1]
+        assert (told["object"], told["name"]) == ("notification", "compacted")
+        lines = told["text"].splitlines()
+        assert lines[0].startswith("⚙️ Compacted (")
+        assert [line.split(":")[0] for line in lines[1:]] == [
+            "  🔧 System",
+            "  📝 Summary",
+            "  💬 Kept context",
+            "  🛠️ Tools",
+            "  📊 Total",
+        ]
+        assert told["data"]["total"] < told["data"]["before"]
+        assert told["data"]["summary"] > 0
+        listing = (await command(client, conversation, "/resume"))["answer"]
+        assert "The ship is the Aurora [msg_1]" in listing
+        first, second = (await client.get(f"/conversations/{conversation}/sessions"))["data"]
+        assert (first["summary"], first["why"], second["current"]) == (SUMMARY, "/compact the ships", True)
+        assert second["numbers"]["after"] < second["numbers"]["before"] == told["data"]["before"]
+        assert second["numbers"]["after"] == pytest.approx(told["data"]["total"], rel=0.05)
+        assert (await client.get(f"/sessions/{first['id']}")) == first
+
+
+async def test_nothing_to_compact_is_said_at_once(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    async with opened(tmp_path, model) as (_, client, conversation):
+        empty = await client.post(f"/conversations/{conversation}/compact")
+        assert empty["answer"] == "Nothing to compact: there is nothing to compact yet."
+        await talk(client, conversation, model, turns=1)
+        found = await client.post(f"/conversations/{conversation}/compact", {"focus": "ships"})
+        assert (found["data"]["started"], found["argument"]) == (False, "ships")
+    assert len(model.requests) == 1
+
+
+async def test_a_compaction_that_did_not_work_out_is_told(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    async with opened(tmp_path, model) as (app, client, conversation):
+        await talk(client, conversation, model)
+        model.then(saying(" "))
+        await command(client, conversation, "/compact")
+        await app.sessions.settled(conversation)
+        told = (await listed(client, conversation))[-1]
+        assert (told["name"], told["text"]) == (
+            "not_compacted",
+            "Not compacted: the summary is empty. Nothing has changed.",
+        )
+
+
+async def test_notifications_can_be_switched_off(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    async with opened(tmp_path, model, compaction_notify=False) as (app, client, conversation):
+        await talk(client, conversation, model)
+        model.then(saying(SUMMARY))
+        await command(client, conversation, "/compact")
+        await app.sessions.settled(conversation)
+        assert [one["name"] for one in await listed(client, conversation)] == ["compact"]
+        assert len((await client.get(f"/conversations/{conversation}/sessions"))["data"]) == 2
+
+
+async def reading(client: Client, conversation: str, model: ScriptedModel) -> None:
+    """A turn that reads a long document."""
+    file = await client.upload("long.txt", (MUCH * 20).encode())
+    arguments = f'{{"file_id": "{file["id"]}"}}'
+    model.then(
+        [
+            deltas.ToolCallOpened(0, "call_1", "read_file"),
+            deltas.ToolArgsDelta(0, arguments),
+            deltas.UsageReported(Usage(input=500, output=20)),
+            deltas.Closed(StopReason.TOOL_CALLS),
+        ],
+        saying("I have read it."),
+    )
+    await client.send(conversation, "Read it.", file_ids=[file["id"]])
+
+
+async def test_prune_says_what_it_freed(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    settings = {"tool_prune_threshold": 1_000_000, "tool_keep_threshold": 0}
+    async with opened(tmp_path, model, **settings) as (_, client, conversation):
+        nothing = await command(client, conversation, "/prune")
+        assert nothing["answer"] == "Nothing to prune: there are no old results of tools."
+        await reading(client, conversation, model)
+        found = await client.post(f"/conversations/{conversation}/prune")
+        first, second = found["answer"].splitlines()
+        assert first.startswith("🔧 Tool outputs pruned (")
+        assert second.startswith("  📊 Context: ")
+        assert found["data"]["after"] < found["data"]["before"]
+        assert [one["name"] for one in await listed(client, conversation)] == ["prune", "prune"]
+
+
+async def test_a_pruning_after_a_turn_is_told(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    settings = {"tool_prune_threshold": 100, "tool_keep_threshold": 0}
+    async with opened(tmp_path, model, **settings) as (_, client, conversation):
+        await reading(client, conversation, model)
+        model.then(saying("Yes."))
+        await client.send(conversation, "Go on?")
+        told = (await listed(client, conversation))[0]
+        assert (told["object"], told["name"]) == ("notification", "pruned")
+        assert told["text"].startswith("🔧 Tool outputs pruned (")
+
+
+async def test_abort_stops_the_answer_that_runs_and_others_wait(tmp_path: Path) -> None:
+    model, gate = ScriptedModel(), Gate()
+    async with opened(tmp_path, model) as (_, client, conversation):
+        assert (await command(client, conversation, "/abort"))["answer"] == "No answer runs."
+        model.then([deltas.TextDelta(0, "Half"), gate, *saying(" an answer.")])
+        async with client.sending(conversation, "Go") as events:
+            await asyncio.wait_for(gate.reached.wait(), 10)
+            for text in ("/status", "/context", "/help"):
+                assert (await command(client, conversation, text))["answer"]
+            for text in ("/new", "/compact", "/prune", "/resume"):
+                status, error = await refused(client, conversation, text)
+                assert (status, error["code"]) == (409, "turn_in_progress")
+                assert "/abort" in error["hint"]
+            [aborted] = await client.send(conversation, "/abort")
+            assert aborted["answer"] == "Stopped. What was said so far stays."
+            packets = [event.packet async for event in events]
+        assert [packet["reason"] for packet in packets if packet["type"] == "turn.stopped"] == ["user_cancelled"]
+        assert packets[-1]["turn_id"] == aborted["data"]["turn_id"]
+
+
+async def test_a_key_that_comes_again_runs_nothing_again(tmp_path: Path) -> None:
+    async with opened(tmp_path, ScriptedModel()) as (_, client, conversation):
+        key = {"Idempotency-Key": "once"}
+        found = [await command(client, conversation, "/new", headers=key) for _ in range(2)]
+        assert found[0] == found[1]
+        assert len((await client.get(f"/conversations/{conversation}/sessions"))["data"]) == 2
+        other = await client.call(
+            "POST", f"/conversations/{conversation}/commands", json={"text": "/help"}, headers=key
+        )
+        assert (other.status_code, other.json()["error"]["code"]) == (422, "idempotency_mismatch")
+
+
+async def test_a_session_is_resumed_by_its_own_address(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    async with opened(tmp_path, model) as (_, client, conversation):
+        await talk(client, conversation, model, turns=1)
+        begun = await client.post(f"/conversations/{conversation}/new")
+        resumed = await client.post(f"/sessions/{begun['data']['before']}/resume")
+        assert (resumed["name"], resumed["data"]["number"]) == ("resume", 1)
+        again = await client.call("POST", f"/sessions/{begun['data']['before']}/resume")
+        assert (again.status_code, again.json()["error"]["hint"]) == (400, "Choose another one: /resume lists them.")
+        assert (await client.call("POST", "/sessions/sess_none/resume")).status_code == 404
+
+
+async def test_a_command_takes_no_files_and_has_no_preview(tmp_path: Path) -> None:
+    async with opened(tmp_path, ScriptedModel()) as (_, client, conversation):
+        file = await client.upload("a.txt", b"A")
+        body = {"text": "/status", "file_ids": [file["id"]]}
+        answer = await client.call("POST", f"/conversations/{conversation}/turns", json=body)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "file_ids")
+        body = {"text": "/status", "conversation_id": conversation}
+        assert (await client.call("POST", "/context/preview", json=body)).status_code == 400

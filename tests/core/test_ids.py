@@ -1,0 +1,47 @@
+"""Ids are opaque, carry their prefix, and sort as they were made."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from lamella.core.clock import VirtualClock
+from lamella.core.ids import CountingIds, RandomIds
+
+START = datetime(2026, 3, 1, 9, tzinfo=UTC)
+
+
+def test_ids_sort_as_they_were_made() -> None:
+    clock = VirtualClock(START)
+    ids = RandomIds(clock)
+    made = []
+    for _ in range(200):
+        made += [ids.new("msg") for _ in range(5)]
+        clock.advance(0.001)
+    assert made == sorted(set(made))
+    assert all(re.fullmatch(r"msg_[0-9a-hjkmnp-tv-z]{26}", id) for id in made)
+
+
+def test_a_later_process_makes_later_ids() -> None:
+    clock = VirtualClock(START)
+    before = RandomIds(clock).new("turn")
+    clock.advance(0.001)
+    assert RandomIds(clock).new("turn") > before
+
+
+def test_two_sources_make_different_ids_at_one_moment() -> None:
+    clock = VirtualClock(START)
+    assert len({RandomIds(clock).new("file") for _ in range(200)}) == 200
+
+
+def test_counted_ids_are_the_same_in_every_run() -> None:
+    one, other = CountingIds(), CountingIds()
+    assert (
+        [one.new("req") for _ in range(3)]
+        == [other.new("req") for _ in range(3)]
+        == [
+            "req_000001",
+            "req_000002",
+            "req_000003",
+        ]
+    )

@@ -1,0 +1,220 @@
+"""Windows that are too large, as a user and a provider see them: what gives way, what is said, what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from lamella.app.app import LOCAL_OWNER, App
+from lamella.core import deltas
+from lamella.core.decisions import DecisionKind
+from lamella.core.errors import ProviderContextOverflow
+from lamella.core.messages import ToolCall
+from lamella.core.prompt import ToolSpec, WireRequest
+from lamella.engine.scripted import ScriptedModel, ScriptedModels, calling, saying
+from lamella.server.testing import Client, Object, served
+from lamella.settings import read_settings
+from lamella.tools.tool import Invocation, ToolKind, ToolOutput, ToolScope
+
+pytestmark = pytest.mark.anyio
+
+TOO_LONG = ProviderContextOverflow("prompt is too long: 210000 tokens > 200000 maximum")
+
+
+class Words:
+    """Gives back as many words as a call asks for, each with its number."""
+
+    kind = ToolKind.OTHER
+    timeout = 5.0
+
+    def __init__(self, when_old: Any = "prune") -> None:
+        self.spec = ToolSpec("words", "Gives words.", '{"type":"object"}', when_old)
+
+    async def run(self, scope: ToolScope, call: Invocation) -> str | ToolOutput:
+        count = int(str(call.arguments["count"]))
+        text = " ".join(f"word{number}" for number in range(count))
+        queries = call.arguments.get("queries")
+        return ToolOutput(text, tuple(map(str, queries))) if isinstance(queries, list) else text
+
+
+@asynccontextmanager
+async def talking(
+    folder: Path, model: ScriptedModel, tool: Words, layout: str = "lamella", **settings: Any
+) -> AsyncIterator[tuple[App, Client, str]]:
+    """A server with this model and the wordy tool, and a conversation in it."""
+    opened = read_settings(data=folder, tool_prune_threshold=1_000_000, **settings)
+    async with served(opened, models=ScriptedModels(model), tools=(tool,)) as (app, client):
+        yield app, client, await client.conversation(layout=layout)
+
+
+def words(id: str, count: int, more: str = "") -> ToolCall:
+    return ToolCall(id, "words", f'{{"count":{count}{more}}}')
+
+
+def results(request: WireRequest) -> dict[str, str]:
+    values = [block.value for block in request.blocks]
+    return {str(v["tool_use_id"]): str(v.get("content")) for v in values if v.get("type") == "tool_result"}
+
+
+def degraded(packets: list[Object]) -> list[str]:
+    return [packet["why"] for packet in packets if packet["type"] == "context.degraded"]
+
+
+async def kinds_of_decisions(app: App, conversation: str) -> list[DecisionKind]:
+    stored = await app.store.decisions(LOCAL_OWNER, conversation)
+    return [s.decision.kind for s in stored if s.decision.kind is not DecisionKind.SETTING]
+
+
+async def test_a_refused_window_is_made_smaller_and_sent_once_more(tmp_path: Path) -> None:
+    model = ScriptedModel([calling(words("c1", 2_000)), saying("Many."), [TOO_LONG], saying("Again.")])
+    async with talking(tmp_path, model, Words(), context_budget=10_000) as (app, client, conversation):
+        await client.send(conversation, "Go")
+        packets = await client.send(conversation, "And now?")
+        assert packets[-1]["status"] == "finished"
+        refused, taken = model.requests[2:]
+        assert results(refused)["c1"].startswith("word0 word1")
+        assert results(taken) == {"c1": "words"}
+        first, second = await app.store.requests(LOCAL_OWNER, packets[0]["turn_id"])
+        assert first.error is not None
+        assert first.error["code"] == "context_length_exceeded"
+        assert (first.step, second.step, second.error) == (0, 0, None)
+        assert "refused a request" in degraded(packets)[0]
+        assert "the results of 1 earlier calls are left out" in degraded(packets)[1]
+        assert await kinds_of_decisions(app, conversation) == [DecisionKind.CALIBRATION, DecisionKind.PRUNE]
+        assert "Again." in [step.text for step in (await app.store.turn(LOCAL_OWNER, packets[0]["turn_id"])).steps]
+
+
+async def test_where_nothing_can_give_way_the_refusal_is_told(tmp_path: Path) -> None:
+    model = ScriptedModel([[TOO_LONG], saying("never said")])
+    async with talking(tmp_path, model, Words(), context_budget=10_000) as (_, client, conversation):
+        packets = await client.send(conversation, "Go")
+    assert packets[-1]["status"] == "failed"
+    (error,) = [packet["error"] for packet in packets if packet["type"] == "error"]
+    assert error["message"] == TOO_LONG.message
+    assert len(model.requests) == 1
+
+
+async def test_a_second_refusal_is_final(tmp_path: Path) -> None:
+    model = ScriptedModel([calling(words("c1", 2_000)), saying("Many."), [TOO_LONG], [TOO_LONG], saying("never said")])
+    async with talking(tmp_path, model, Words(), context_budget=10_000) as (_, client, conversation):
+        await client.send(conversation, "Go")
+        packets = await client.send(conversation, "And now?")
+    assert packets[-1]["status"] == "failed"
+    assert len(model.requests) == 4
+
+
+async def test_results_that_exceed_the_window_are_cut_to_head_and_tail_for_good(tmp_path: Path) -> None:
+    script = [
+        calling(words("small", 10), words("large", 9_000), words("larger", 12_000)),
+        saying("I see."),
+        saying("Yes."),
+    ]
+    model = ScriptedModel(script)
+    async with talking(tmp_path, model, Words(), context_budget=12_000) as (app, client, conversation):
+        packets = await client.send(conversation, "Go")
+        shown = results(model.requests[1])
+        assert shown["small"] == " ".join(f"word{n}" for n in range(10))
+        for name, last in (("large", "word8999"), ("larger", "word11999")):
+            notice, begin, *_, end = shown[name].split("\n")
+            assert notice.startswith("[Cut to fit the window: ")
+            assert begin.startswith("word0 word1 word2")
+            assert end.endswith(last)
+        assert packets[-1]["status"] == "finished"
+        assert sum("is left out" in why for why in degraded(packets)) == 2
+        stored = (await app.store.turn(LOCAL_OWNER, packets[0]["turn_id"])).steps[0].results
+        assert stored[2].content.endswith("word11999")
+        assert len(stored[2].content) > 90_000
+        again = await client.send(conversation, "Really?")
+        assert results(model.requests[2]) == shown
+        assert degraded(again) == []
+
+
+async def test_an_expanded_search_shows_every_query_that_ran(tmp_path: Path) -> None:
+    expanding = words("c1", 3, ',"queries":["red ships","scarlet boats"]')
+    model = ScriptedModel([calling(expanding), saying("Done."), saying("More.")])
+    async with talking(tmp_path, model, Words(), layout="onyx") as (_, client, conversation):
+        await client.send(conversation, "Go")
+        await client.send(conversation, "And?")
+    for request in model.requests[1:]:
+        (call,) = [block.value for block in request.blocks if block.value.get("type") == "tool_use"]
+        given: Any = call["input"]
+        assert given["expanded_queries"] == ["red ships", "scarlet boats"]
+
+
+@pytest.mark.parametrize(("layout", "shown"), [("onyx", "Words up to 500."), ("wegent", "word0")])
+async def test_a_digest_stands_in_place_of_an_old_result(tmp_path: Path, layout: str, shown: str) -> None:
+    """It is asked for once, at the end of the turn, and billed to it."""
+    model = ScriptedModel([calling(words("c1", 500)), saying("Done."), saying("Words up to 500."), saying("More.")])
+    async with talking(tmp_path, model, Words("digest"), layout=layout) as (app, client, conversation):
+        packets = await client.send(conversation, "Go")
+        requests = await app.store.requests(LOCAL_OWNER, packets[0]["turn_id"])
+        assert [request.purpose for request in requests] == ["chat", "chat", "digest"]
+        assert packets[-1]["usage"]["input"] == 300
+        await client.send(conversation, "And?")
+        assert results(model.requests[3])["c1"].startswith(shown)
+        (stored,) = (await app.store.turn(LOCAL_OWNER, packets[0]["turn_id"])).steps[0].results
+        assert (stored.digest, stored.content[:5]) == ("Words up to 500.", "word0")
+
+
+async def test_a_short_result_is_its_own_digest_and_a_failed_one_leaves_the_fixed_string(tmp_path: Path) -> None:
+    model = ScriptedModel([calling(words("c1", 5), words("c2", 500)), saying("Done."), [TOO_LONG], saying("More.")])
+    async with talking(tmp_path, model, Words("digest"), layout="onyx") as (_, client, conversation):
+        packets = await client.send(conversation, "Go")
+        assert packets[-1]["status"] == "finished"
+        await client.send(conversation, "And?")
+    old = results(model.requests[3])
+    assert old["c1"] == "word0 word1 word2 word3 word4"
+    assert old["c2"].startswith("The result of this call is no longer available.")
+
+
+async def test_the_last_step_of_layout_onyx_has_no_tools_and_says_why(tmp_path: Path) -> None:
+    model = ScriptedModel([calling(words("c1", 5)), saying("Done.")])
+    async with talking(tmp_path, model, Words(), layout="onyx", step_limit=2) as (_, client, conversation):
+        packets = await client.send(conversation, "Go")
+        assert ["words" in [b.value.get("name") for b in r.blocks if b.level == "tools"] for r in model.requests] == [
+            True,
+            False,
+        ]
+        last = [packet["request_id"] for packet in packets if packet["type"] == "request.started"][-1]
+        absent = (await client.get(f"/requests/{last}/map"))["absent"]
+        assert {"kind": "tools", "why": "layout onyx sends no tools with the last step"} in absent
+
+
+async def test_what_a_refusal_taught_holds_for_the_next_turn(tmp_path: Path) -> None:
+    """Also where nothing could give way: what is still too large is not sent again to be refused again."""
+    model = ScriptedModel([[TOO_LONG], saying("never said")])
+    async with talking(tmp_path, model, Words(), context_budget=4_000) as (app, client, conversation):
+        long = " ".join(f"word{number}" for number in range(700))
+        assert (await client.send(conversation, long))[-1]["status"] == "failed"
+        assert await kinds_of_decisions(app, conversation) == [DecisionKind.CALIBRATION]
+        with pytest.raises(httpx2.HTTPStatusError) as caught:
+            await client.send(conversation, "Hello?")
+        error = caught.value.response.json()["error"]
+        assert error["code"] == "context_length_exceeded"
+        assert error["message"].startswith("This request has about 4,")
+    assert len(model.requests) == 1
+
+
+async def test_thinking_that_the_provider_left_out_is_told_and_kept(tmp_path: Path) -> None:
+    model = ScriptedModel([[deltas.ThinkingDropped(2), *saying("Hm.")]])
+    async with talking(tmp_path, model, Words()) as (_, client, conversation):
+        packets = await client.send(conversation, "Hello?")
+        assert degraded(packets) == ["the provider left out 2 blocks of earlier thinking: what stood before changed"]
+        started = next(packet for packet in packets if packet["type"] == "request.started")
+        assert (await client.get(f"/requests/{started['request_id']}/map"))["dropped_thinking"] == 2
+
+
+async def test_queries_that_a_call_shows_are_counted(tmp_path: Path) -> None:
+    many = ",".join(f'"a longer query about ships number {number}"' for number in range(40))
+    model = ScriptedModel([calling(words("c1", 3, f',"queries":[{many}]')), saying("Done.")])
+    async with talking(tmp_path, model, Words()) as (app, client, conversation):
+        packets = await client.send(conversation, "Go")
+        last = [packet["request_id"] for packet in packets if packet["type"] == "request.started"][-1]
+        record = await app.store.request(LOCAL_OWNER, last)
+        (called,) = [segment for segment in record.segments if segment.letters == "TC TR"]
+        assert called.tokens > 250

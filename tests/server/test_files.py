@@ -1,0 +1,84 @@
+"""Files given back as they came, and removed where nothing holds them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lamella.app.app import LOCAL_OWNER, App
+from lamella.core.messages import Image
+from lamella.core.records import File
+from lamella.engine.scripted import ScriptedModel, saying
+from lamella.server.testing import Client
+
+from .asking import error_of
+
+pytestmark = pytest.mark.anyio
+
+HTML = b"<html><body><script>alert(1)</script>Text.</body></html>"
+
+
+async def picture(app: App, media_type: str = "image/png") -> str:
+    """A stored picture's id."""
+    id = app.ids.new("file")
+    row = File(id, "ä b.png", media_type, 4, "ready", 0, app.clock.now(), width=640, height=480)
+    async with app.uploads.receive(id) as path:
+        path.write_bytes(b"\x89PNG")
+    await app.store.add_file(LOCAL_OWNER, row, None, Image(id, media_type, 640, 480, "d", b"\x89PNG"))
+    return id
+
+
+async def test_a_file_is_given_back_as_it_came_and_only_to_be_saved(client: Client) -> None:
+    file = await client.upload("page “1”.html", HTML)
+    answer = await client.call("GET", f"/files/{file['id']}/content")
+    assert (answer.status_code, answer.content) == (200, HTML)
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["content-disposition"] == "attachment; filename*=utf-8''page%20%E2%80%9C1%E2%80%9D.html"
+    assert answer.headers["content-security-policy"] == "sandbox"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "Text." in (await client.get(f"/files/{file['id']}/text"))["text"]
+
+
+@pytest.mark.parametrize(("media_type", "shown"), [("image/png", True), ("image/svg+xml", False)])
+async def test_only_pictures_are_shown(client: Client, app: App, media_type: str, shown: bool) -> None:
+    id = await picture(app, media_type)
+    described = await client.get(f"/files/{id}")
+    assert (described["status"], described["tokens"], described["width"], described["height"]) == ("ready", 0, 640, 480)
+    answer = await client.call("GET", f"/files/{id}/content")
+    assert answer.headers["content-type"] == (media_type if shown else "application/octet-stream")
+    assert answer.headers["content-disposition"].partition(";")[0] == ("inline" if shown else "attachment")
+    assert answer.headers["content-security-policy"] == "sandbox"
+
+
+async def test_a_file_is_removed_with_its_bytes(client: Client, app: App, tmp_path: Path) -> None:
+    file = await client.upload("a.txt", b"Text.")
+    assert app.uploads.path(file["id"]).exists()
+    assert (await client.call("DELETE", f"/files/{file['id']}")).status_code == 204
+    assert not app.uploads.path(file["id"]).exists()
+    error_of(await client.call("GET", f"/files/{file['id']}"), 404, "not_found", "file_id")
+    assert (await client.get("/files"))["data"] == []
+
+
+async def test_a_file_that_is_held_stays_until_it_is_let_go(client: Client, app: App, model: ScriptedModel) -> None:
+    model.then(saying("Hi."))
+    file = await client.upload("a.txt", b"Text.")
+    project = await client.post("/projects", {"name": "Plan", "file_ids": [file["id"]]})
+    conversation = await client.conversation(title="Costs")
+    await client.send(conversation, "Hello", file_ids=[file["id"]])
+    for holder, remove in (
+        ("conversation “Costs”", f"/conversations/{conversation}"),
+        ("project “Plan”", f"/projects/{project['id']}"),
+    ):
+        error = error_of(await client.call("DELETE", f"/files/{file['id']}"), 409, "file_in_use", "file_id")
+        assert holder in error["hint"]
+        assert (await client.call("GET", f"/files/{file['id']}/content")).content == b"Text."
+        assert (await client.call("DELETE", remove)).status_code == 204
+    assert (await client.call("DELETE", f"/files/{file['id']}")).status_code == 204
+
+
+async def test_bytes_that_are_missing_are_an_error_that_says_so(client: Client, app: App) -> None:
+    file = await client.upload("a.txt", b"Text.")
+    app.uploads.path(file["id"]).unlink()
+    error = error_of(await client.call("GET", f"/files/{file['id']}/content"), 500, "store_failed", None)
+    assert "a.txt" in error["message"]

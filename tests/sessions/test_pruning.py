@@ -1,0 +1,69 @@
+"""When old results become stubs, and which (SPEC L8)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamella.context.choices import Known
+from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.messages import Step, StopReason, ToolCall, ToolResult, Turn, TurnStatus, UserMessage
+from lamella.sessions.pruning import PruneSettings, Pruning, prune
+
+NINE = datetime(2026, 3, 1, 9, tzinfo=UTC)
+
+
+def turn(number: int, *words: int) -> Turn:
+    """A turn whose steps each call one tool that gives so many words."""
+    user = UserMessage(f"msg_{number}", "Go", NINE, "UTC", 1)
+    steps = tuple(step(f"step_{number}_{index}", count) for index, count in enumerate(words))
+    return Turn(f"turn_{number}", user, steps, TurnStatus.FINISHED)
+
+
+def step(id: str, words: int) -> Step:
+    call = ToolCall(f"call_{id}", "look", "{}")
+    result = ToolResult(call.id, "look", "word " * words)
+    return Step(id, "m", (call,), StopReason.TOOL_CALLS, "", words + 4, results=(result,))
+
+
+def pruned(turns: list[Turn], boundary: str | None = None, *, forced: bool = False) -> Pruning | None:
+    known = [Decision(DecisionKind.PRUNE, "conv", boundary, "engine", "full")] if boundary is not None else []
+    return prune(turns, Known("m", known), 1.0, PruneSettings(), conversation_id="conv", who="engine", forced=forced)
+
+
+def test_below_the_threshold_nothing_happens() -> None:
+    assert pruned([turn(1, 4_000), turn(2, 3_900)]) is None
+
+
+def test_above_it_all_but_the_newest_2000_tokens_become_stubs() -> None:
+    found = pruned([turn(1, 4_000, 3_000), turn(2, 1_200), turn(3, 700)])
+    assert found is not None
+    assert found.decision.outcome == "step_1_1"
+    assert found.decision.first_changed == "step_1_0"
+    assert (found.before, found.after) == (8_900, 1_902)
+
+
+def test_what_is_stubbed_already_does_not_count() -> None:
+    turns = [turn(1, 9_000), turn(2, 5_000)]
+    assert pruned(turns, "step_1_0") is None
+    found = pruned([*turns, turn(3, 4_000)], "step_1_0")
+    assert found is not None
+    assert (found.decision.outcome, found.decision.first_changed) == ("step_3_0", "step_2_0")
+
+
+def test_on_demand_it_happens_below_the_threshold_too() -> None:
+    found = pruned([turn(1, 3_000), turn(2, 100)], forced=True)
+    assert found is not None
+    assert (found.decision.outcome, found.decision.why) == ("step_1_0", "asked for")
+    assert pruned([turn(1, 1_000)], forced=True) is None
+
+
+@given(st.lists(st.lists(st.integers(0, 5_000), max_size=3), max_size=5))
+def test_a_pruning_frees_and_is_stable(sizes: list[list[int]]) -> None:
+    turns = [turn(number, *words) for number, words in enumerate(sizes)]
+    found = pruned(turns)
+    if found is not None:
+        assert found.after < found.before
+        assert pruned(turns, found.decision.outcome) is None

@@ -1,0 +1,104 @@
+"""Jobs under leases: done once, tried again after a pause, given up in the end (SPEC X-LEASE)."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from lamella.core.clock import VirtualClock
+from lamella.core.records import Caller, Job, JobStatus, NewJob
+from lamella.sessions.worker import BACKOFF_SECONDS, Again, Worker
+from lamella.storage import SqlStore, open_store
+
+pytestmark = pytest.mark.anyio
+
+ANN = Caller("user_ann")
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+class Doing:
+    """A handler that says how each attempt ends, and tells of it."""
+
+    def __init__(self, *ends: Again | Exception | None) -> None:
+        self.ends = list(ends)
+        self.seen: asyncio.Queue[Job] = asyncio.Queue()
+
+    async def __call__(self, job: Job) -> Again | None:
+        await self.seen.put(job)
+        end = self.ends.pop(0)
+        if isinstance(end, Exception):
+            raise end
+        return end
+
+    async def next(self) -> Job:
+        return await asyncio.wait_for(self.seen.get(), 10)
+
+
+def job(clock: VirtualClock) -> NewJob:
+    return NewJob("look", "conv_1", "to see", clock.now(), {"n": 1})
+
+
+async def ended(store: SqlStore, status: JobStatus) -> Job:
+    """The job once it has this status."""
+    async with asyncio.timeout(10):
+        while True:
+            found = await store.job(ANN, "look", "conv_1")
+            if found is not None and found.status is status:
+                return found
+            await asyncio.sleep(0)
+
+
+async def test_a_job_is_done_once(tmp_path: Path) -> None:
+    clock, doing = VirtualClock(NOON), Doing(None)
+    async with await open_store(tmp_path / "a.db") as store:
+        worker = Worker(store, clock, {"look": doing})
+        worker.start()
+        await worker.enqueue(ANN, job(clock))
+        seen = await doing.next()
+        assert (seen.subject, seen.cause, seen.payload, seen.caller) == ("conv_1", "to see", {"n": 1}, ANN)
+        await ended(store, JobStatus.FINISHED)
+        await worker.close()
+
+
+async def test_one_that_fails_is_tried_again_after_a_pause_and_given_up_in_the_end(tmp_path: Path) -> None:
+    clock, doing = VirtualClock(NOON), Doing(Again("no"), ValueError("a bug"), Again("still no"))
+    async with await open_store(tmp_path / "a.db") as store:
+        worker = Worker(store, clock, {"look": doing})
+        worker.start()
+        for attempt, pause in enumerate(BACKOFF_SECONDS, start=1):
+            await worker.enqueue(ANN, job(clock))
+            assert (await doing.next()).attempts == attempt
+            waiting = await ended(store, JobStatus.WAITING)
+            assert waiting.due_at == clock.now() + timedelta(seconds=pause)
+            clock.set(waiting.due_at)
+        await worker.enqueue(ANN, job(clock))
+        await doing.next()
+        failed = await ended(store, JobStatus.FAILED)
+        assert failed.error is not None
+        assert failed.error["message"] == "still no"
+        await worker.close()
+
+
+async def test_what_a_closing_worker_holds_is_due_at_once(tmp_path: Path) -> None:
+    clock, started = VirtualClock(NOON), asyncio.Event()
+
+    async def forever(job: Job) -> Again | None:
+        started.set()
+        await asyncio.Event().wait()
+        return None
+
+    async with await open_store(tmp_path / "a.db") as store:
+        first = Worker(store, clock, {"look": forever})
+        first.start()
+        await first.enqueue(ANN, job(clock))
+        await asyncio.wait_for(started.wait(), 10)
+        await first.close()
+        doing = Doing(None)
+        second = Worker(store, clock, {"look": doing})
+        second.start()
+        assert (await doing.next()).attempts == 2
+        await ended(store, JobStatus.FINISHED)
+        await second.close()

@@ -1,0 +1,78 @@
+"""The numbers of a project's documents in a conversation: given once, and never used twice (SPEC O7)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lamella.core.records import ProjectContent, Surroundings
+from lamella.storage import SqlStore
+
+from .conftest import Backing
+from .examples import ANN, NOON, agent, conversation, file, minutes, new_turn, turn_end
+
+pytestmark = pytest.mark.anyio
+
+
+async def _conversation(store: SqlStore, files: tuple[str, ...]) -> None:
+    for number in range(1, 6):
+        await store.add_file(ANN, file(f"file_{number}"), f"text {number}")
+    await store.add_project(ANN, "proj_1", ProjectContent("Plan", "Be exact.", files), NOON)
+    await store.create_conversation(ANN, replace(conversation(), project_id="proj_1"))
+
+
+async def _hold(store: SqlStore, *files: str) -> None:
+    await store.change_project(ANN, "proj_1", lambda now: replace(now, file_ids=files), minutes(1))
+
+
+def _numbers(found: Surroundings) -> dict[str, int]:
+    assert found.project is not None
+    return {one.file_id: one.document for one in found.project.files}
+
+
+async def test_a_conversation_without_any_is_surrounded_by_nothing(store: SqlStore) -> None:
+    await store.create_conversation(ANN, conversation())
+    assert await store.surroundings(ANN, "conv_1", None) == Surroundings()
+
+
+async def test_agent_and_project_come_with_all_that_a_window_needs(store: SqlStore) -> None:
+    await _conversation(store, ("file_2", "file_1"))
+    await store.add_agent(ANN, agent(), NOON)
+    found = await store.surroundings(ANN, "conv_1", "agent_1")
+    assert found.agent == agent()
+    assert found.project is not None
+    assert (found.project.name, found.project.instructions, found.project.revision) == ("Plan", "Be exact.", 1)
+    assert [one.text for one in found.project.files] == ["text 2", "text 1"]
+
+
+async def test_numbers_are_kept_and_never_used_twice(store: SqlStore, backing: Backing) -> None:
+    await _conversation(store, ("file_2", "file_1"))
+    assert _numbers(await store.surroundings(ANN, "conv_1", None)) == {"file_2": 1, "file_1": 2}
+    begun = await store.begin_turn(ANN, new_turn(files=("file_3",)), NOON)
+    assert [one.document for one in begun.user.attachments] == [3]
+    await store.finish_turn(ANN, turn_end())
+    await _hold(store, "file_4", "file_1")
+    assert _numbers(await store.surroundings(ANN, "conv_1", None)) == {"file_4": 4, "file_1": 2}
+    await _hold(store, "file_2", "file_5", "file_4", "file_1")
+    before = {"file_2": 1, "file_5": 5, "file_4": 4, "file_1": 2}
+    assert _numbers(await store.surroundings(ANN, "conv_1", None)) == before
+    async with await backing.open() as again:
+        assert _numbers(await again.surroundings(ANN, "conv_1", None)) == before
+
+
+async def test_a_look_ahead_stores_nothing(store: SqlStore, backing: Backing) -> None:
+    await _conversation(store, ("file_2", "file_1"))
+    before = backing.dump()
+    ahead = await store.surroundings(ANN, "conv_1", None, keep=False)
+    assert (_numbers(ahead), ahead.next_document) == ({"file_2": 1, "file_1": 2}, 3)
+    assert backing.dump() == before
+    assert await store.surroundings(ANN, "conv_1", None) == ahead
+
+
+async def test_each_conversation_of_a_project_has_its_own_numbers(store: SqlStore) -> None:
+    await _conversation(store, ("file_2", "file_1"))
+    await store.create_conversation(ANN, replace(conversation("conv_2"), project_id="proj_1"))
+    await store.begin_turn(ANN, new_turn(conversation_id="conv_2", files=("file_3",)), NOON)
+    assert _numbers(await store.surroundings(ANN, "conv_2", None)) == {"file_2": 2, "file_1": 3}
+    assert _numbers(await store.surroundings(ANN, "conv_1", None)) == {"file_2": 1, "file_1": 2}

@@ -1,0 +1,48 @@
+/** What a conversation is sent with: its agent, project, model, layout and marker policy. */
+
+import type { Conversation, ConversationPatch } from './api.ts'
+import type { Agent, Layout } from './resources.ts'
+
+/** What was asked for a conversation that does not exist yet; null leaves it to the agent, the layout or the server. */
+export interface Choice {
+  agent_id: string | null
+  project_id: string | null
+  model: string | null
+  layout: string | null
+  marker_policy: string | null
+}
+
+export const noChoice: Choice = { agent_id: null, project_id: null, model: null, layout: null, marker_policy: null }
+
+export const DEFAULT_LAYOUT = 'lamella'
+
+export const markerPolicies: Record<string, string> = {
+  planner: 'planner',
+  seed: 'as the seed',
+  auto_tail: 'one at the tail',
+  off: 'none',
+}
+
+/** What will be in force in a new conversation: what was asked, else what the agent names, else the default. */
+export function inForce(choice: Choice, agents: readonly Agent[], layouts: readonly Layout[], model: string | null) {
+  const agent = agents.find((one) => one.id === choice.agent_id)
+  const layout = choice.layout ?? agent?.layout ?? DEFAULT_LAYOUT
+  return {
+    agent_id: choice.agent_id,
+    project_id: choice.project_id,
+    model: choice.model ?? agent?.model ?? model,
+    layout,
+    marker_policy: choice.marker_policy ?? layouts.find((one) => one.name === layout)?.markers ?? null,
+  }
+}
+
+/** The body that asks for it: only what was chosen. */
+export function asked(choice: Choice): ConversationPatch {
+  return Object.fromEntries(Object.entries(choice).filter(([, value]) => value !== null))
+}
+
+/** The same of a conversation that exists. */
+export function choiceOf(conversation: Conversation): Choice {
+  const { agent_id, project_id, model, layout, marker_policy } = conversation
+  return { agent_id, project_id, model, layout, marker_policy }
+}

@@ -1,0 +1,144 @@
+import { type FormEvent, useState } from 'react'
+import { problemAt, problemElsewhere } from '../fields.ts'
+import { useUnsaved } from '../panels.ts'
+import { useModels } from '../queries.ts'
+import { useLayouts, useRemoveAgent, useSaveAgent } from '../resourceQueries.ts'
+import type { Agent, AgentValue } from '../resources.ts'
+import { ErrorNote, QueryError } from './ErrorNote.tsx'
+import { Field, useFirstWrong } from './Field.tsx'
+import { FormActions } from './FormActions.tsx'
+import form from './form.module.css'
+import { ToolsField } from './ToolsField.tsx'
+
+const FIELDS = ['name', 'prompt', 'reminder', 'replaces_system', 'tools', 'model', 'layout'] as const
+
+const blank: AgentValue = {
+  name: '',
+  prompt: '',
+  reminder: '',
+  replaces_system: false,
+  tools: null,
+  model: null,
+  layout: null,
+}
+
+export function valueOf(agent: Agent | null): AgentValue {
+  const source = agent ?? blank
+  return Object.fromEntries(FIELDS.map((field) => [field, source[field]])) as unknown as AgentValue
+}
+
+/** One agent. What was opened is compared with what is written, so that nothing is lost without a question. */
+export function AgentForm({ agent, onDone }: { agent: Agent | null; onDone: () => void }) {
+  const [first] = useState(() => valueOf(agent))
+  const [value, setValue] = useState(first)
+  const set = (patch: Partial<AgentValue>) => setValue((old) => ({ ...old, ...patch }))
+  const save = useSaveAgent(agent?.id ?? null)
+  const element = useFirstWrong(save.error)
+  const remove = useRemoveAgent()
+  const ended = save.isSuccess || remove.isSuccess
+  const dirty = !ended && JSON.stringify(value) !== JSON.stringify(first)
+  const release = useUnsaved(dirty)
+  const leave = () => {
+    release()
+    onDone()
+  }
+  const problem = problemElsewhere(save.error, FIELDS)
+
+  const submit = (event: FormEvent) => {
+    event.preventDefault()
+    save.mutate(value, { onSuccess: leave })
+  }
+  return (
+    <form ref={element} className={form.form} onSubmit={submit} noValidate data-testid="agent-form">
+      {problem && <ErrorNote problem={problem} />}
+      {remove.error && <QueryError error={remove.error} />}
+      <Field label="Name" problem={problemAt(save.error, 'name')}>
+        {(control) => (
+          <input {...control} name="name" value={value.name} onChange={(event) => set({ name: event.target.value })} autoFocus={!agent} />
+        )}
+      </Field>
+      <Field label="Prompt" problem={problemAt(save.error, 'prompt')}>
+        {(control) => (
+          <textarea {...control} name="prompt" rows={7} value={value.prompt} onChange={(event) => set({ prompt: event.target.value })} />
+        )}
+      </Field>
+      <label className={form.check}>
+        <input
+          type="checkbox"
+          name="replaces_system"
+          checked={value.replaces_system}
+          onChange={(event) => set({ replaces_system: event.target.checked })}
+        />
+        It stands in place of the system prompt
+      </label>
+      <Field
+        label="Reminder"
+        hint="A short text that comes last in a request, after everything else. May be empty."
+        problem={problemAt(save.error, 'reminder')}
+      >
+        {(control) => (
+          <textarea {...control} name="reminder" rows={2} value={value.reminder} onChange={(event) => set({ reminder: event.target.value })} />
+        )}
+      </Field>
+      <ToolsField value={value.tools} problem={problemAt(save.error, 'tools')} onChange={(tools) => set({ tools })} />
+      <Defaults value={value} error={save.error} onChange={set} />
+      <FormActions
+        save={agent ? 'Save' : 'Create the agent'}
+        saving={save.isPending}
+        dirty={dirty}
+        onCancel={leave}
+        remove={
+          agent
+            ? {
+                question: 'Delete this agent?',
+                detail: `“${agent.name}” is removed for good. Conversations with it stay.`,
+                onConfirm: () => remove.mutate(agent.id, { onSuccess: leave }),
+              }
+            : undefined
+        }
+      />
+    </form>
+  )
+}
+
+interface DefaultsProps {
+  value: AgentValue
+  error: unknown
+  onChange: (patch: Partial<AgentValue>) => void
+}
+
+/** Model and layout of its conversations. */
+function Defaults({ value, error, onChange }: DefaultsProps) {
+  const models = useModels().data?.map((one) => one.id) ?? []
+  const layouts = useLayouts().data ?? []
+  const layout = layouts.find((one) => one.name === value.layout)
+  return (
+    <div className={form.pair}>
+      <Field label="Model" hint="What its conversations begin with." problem={problemAt(error, 'model')}>
+        {(control) => (
+          <select {...control} name="model" value={value.model ?? ''} onChange={(event) => onChange({ model: event.target.value || null })}>
+            <option value="">The default</option>
+            {withCurrent(models, value.model).map((name) => (
+              <option key={name}>{name}</option>
+            ))}
+          </select>
+        )}
+      </Field>
+      <Field label="Layout" hint={layout?.description ?? 'What stands where in the window.'} problem={problemAt(error, 'layout')}>
+        {(control) => (
+          <select {...control} name="layout" value={value.layout ?? ''} onChange={(event) => onChange({ layout: event.target.value || null })}>
+            <option value="">The default</option>
+            {withCurrent(layouts.map((one) => one.name), value.layout).map((name) => (
+              <option key={name}>{name}</option>
+            ))}
+          </select>
+        )}
+      </Field>
+    </div>
+  )
+}
+
+/** The choices, and what is chosen although it is none of them any more. */
+export function withCurrent(names: string[], current: string | null): string[] {
+  return current === null || names.includes(current) ? names : [current, ...names]
+}

@@ -1,0 +1,53 @@
+import type { Session, Told } from '../api.ts'
+import type { Beside as Standing } from '../commands.ts'
+import { tokens } from '../format.ts'
+import styles from './Beside.module.css'
+
+/** What stands behind a turn and no model reads: where a session began, commands with their answers, notifications. */
+export function Beside({ standing, sessions }: { standing: Standing | undefined; sessions: Session[] }) {
+  if (!standing) return null
+  return (
+    <>
+      {standing.began.map((session) => (
+        <Divider key={session.id} session={session} before={sessions.find((one) => one.id === session.parent_id)} />
+      ))}
+      {standing.told.map((told) => (
+        <ToldItem key={told.id} told={told} />
+      ))}
+    </>
+  )
+}
+
+/** Where a session began; one that a compaction opened shows the summary that it begins with. */
+function Divider({ session, before }: { session: Session; before: Session | undefined }) {
+  const { before: from, after: to } = session.numbers
+  const settled = session.opened_by === 'compaction' && from !== undefined && to !== undefined
+  const title = settled ? `Settled ${tokens(from)} → ${tokens(to)}` : `Session ${session.number}`
+  if (!settled || !before?.summary) {
+    return (
+      <div className={styles.divider} role="separator" aria-label={title} data-testid="session-divider">
+        <span>{title}</span>
+      </div>
+    )
+  }
+  return (
+    <details className={styles.settled} data-testid="session-divider">
+      <summary className={styles.divider}>
+        <span>{title}</span>
+      </summary>
+      <div className={styles.summary} data-testid="session-summary">
+        {before.summary}
+      </div>
+    </details>
+  )
+}
+
+function ToldItem({ told }: { told: Told }) {
+  const typed = told.object === 'command' ? `/${told.name} ${told.argument}`.trim() : null
+  return (
+    <aside className={styles.told} aria-label={typed ?? 'Notification'} data-testid="told">
+      {typed && <p className={styles.typed}>{typed}</p>}
+      <p className={styles.text}>{told.object === 'command' ? told.answer : told.text}</p>
+    </aside>
+  )
+}

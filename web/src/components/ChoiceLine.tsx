@@ -1,0 +1,137 @@
+import { type Conversation, explain } from '../api.ts'
+import { type Choice, choiceOf, inForce, markerPolicies } from '../choice.ts'
+import { choose, useDraft } from '../drafts.ts'
+import { usePanels } from '../panels.ts'
+import { useChange, useStatus } from '../queries.ts'
+import { useAgents, useLayouts, useProjects, useSystemPrompts } from '../resourceQueries.ts'
+import styles from './ChoiceLine.module.css'
+import controls from './controls.module.css'
+import { ErrorNote, QueryError } from './ErrorNote.tsx'
+import { SlidersIcon } from './icons.tsx'
+
+/** What the next message is sent with; each of it can be changed here. `conversation` is null before the first message. */
+export function ChoiceLine({ conversation, started }: { conversation: Conversation | null; started: boolean }) {
+  const panels = usePanels()
+  const agents = useAgents()
+  const projects = useProjects()
+  const layouts = useLayouts()
+  const { choice } = useDraft(null)
+  const change = useChange()
+  const model = useStatus().data?.model ?? null
+  if (started && conversation === null) return <div className={styles.line} />
+
+  const known = agents.data ?? []
+  const current = conversation ? choiceOf(conversation) : inForce(choice, known, layouts.data ?? [], model)
+  const shown: Choice = { ...current, ...(change.isPending ? change.variables : {}) }
+  const set = (patch: Partial<Choice>) => {
+    if (conversation) change.mutate({ id: conversation.id, ...(patch as object) })
+    else choose(patch)
+  }
+  const setAgent = (agent_id: string | null) => {
+    const named = known.find((one) => one.id === agent_id)
+    // Before the first message what the agent names wins over what was chosen; afterwards the server sees to it.
+    const reset = conversation ? {} : { ...(named?.model ? { model: null } : {}), ...(named?.layout ? { layout: null } : {}) }
+    set({ agent_id, ...reset })
+  }
+  const error = agents.error ?? projects.error ?? layouts.error
+  const layout = layouts.data?.find((one) => one.name === shown.layout)
+  return (
+    <>
+      {change.error && <ErrorNote problem={explain(change.error)} />}
+      {error && <QueryError error={error} />}
+      <div className={styles.line} role="group" aria-label="What the next message is sent with" data-testid="choices">
+        <Pick label="Agent" none="none" name="agent" value={shown.agent_id} options={named(known)} onChange={setAgent} />
+        <Pick
+          label="Project"
+          none="none"
+          name="project"
+          value={shown.project_id}
+          options={named(projects.data ?? [])}
+          onChange={(project_id) => set({ project_id })}
+        />
+        <Pick
+          label="Layout"
+          name="layout"
+          value={shown.layout}
+          detail={layout?.description}
+          options={(layouts.data ?? []).map(({ name }) => ({ id: name, name }))}
+          onChange={(value) => set({ layout: value })}
+        />
+        <Pick
+          label="Markers"
+          name="markers"
+          value={shown.marker_policy}
+          options={Object.entries(markerPolicies).map(([id, name]) => ({ id, name }))}
+          onChange={(value) => set({ marker_policy: value })}
+        />
+        {conversation && <PromptVersion conversation={conversation} onMove={(version) => change.mutate({ id: conversation.id, system_prompt_version: version })} />}
+        <button
+          type="button"
+          className={`${controls.icon} ${styles.settings}`}
+          onClick={() => panels.show(settingsFor(shown.agent_id))}
+          aria-label="Agents, projects and the system prompt"
+          title="Agents, projects and the system prompt"
+          data-testid="choices-settings"
+        >
+          <SlidersIcon />
+        </button>
+      </div>
+    </>
+  )
+}
+
+const named = (things: readonly { id: string; name: string }[]) => things.map(({ id, name }) => ({ id, name }))
+
+/** The agent in force, or the list of agents. */
+function settingsFor(agent: string | null) {
+  return { kind: 'settings', section: 'agents', id: agent } as const
+}
+
+interface PickProps {
+  label: string
+  name: string
+  value: string | null
+  /** What stands for no value; left out where there has to be one. */
+  none?: string
+  detail?: string | undefined
+  options: { id: string; name: string }[]
+  onChange: (value: string | null) => void
+}
+
+/** A small labelled choice. A value that is none of the options, because it was removed, is still shown. */
+export function Pick({ label, name, value, none, detail, options, onChange }: PickProps) {
+  const lost = value !== null && !options.some((option) => option.id === value)
+  return (
+    <label className={styles.pick} title={detail}>
+      <span>{label}</span>
+      <select
+        value={value ?? ''}
+        onChange={(event) => onChange(event.target.value || null)}
+        data-testid={`choose-${name}`}
+      >
+        {(none !== undefined || value === null) && <option value="">{none ?? '…'}</option>}
+        {lost && <option value={value}>{none === undefined ? value : 'removed'}</option>}
+        {options.map((option) => (
+          <option key={option.id} value={option.id}>
+            {option.name}
+          </option>
+        ))}
+      </select>
+    </label>
+  )
+}
+
+/** Says when the conversation began with an older system prompt, and moves it to the newest. */
+function PromptVersion({ conversation, onMove }: { conversation: Conversation; onMove: (version: number) => void }) {
+  const newest = useSystemPrompts().data?.[0]
+  const version = conversation.system_prompt_version
+  if (!newest || newest.version === version) return null
+  return (
+    <span className={styles.version} data-testid="prompt-older">
+      System prompt {version}
+      <button type="button" className={controls.link} onClick={() => onMove(newest.version)}>
+        use {newest.version}
+      </button>
+    </span>
+  )
+}

@@ -1,0 +1,105 @@
+import { QueryClient, QueryClientProvider } from '@tanstack/react-query'
+import type { ReactNode } from 'react'
+import { renderToStaticMarkup } from 'react-dom/server'
+import { describe, expect, it } from 'vitest'
+import { fullMoment } from '../format.ts'
+import { resourceKeys } from '../resourceQueries.ts'
+import type { Agent, Layout, Project, SystemPrompt } from '../resources.ts'
+import { Field } from './Field.tsx'
+import { Settings } from './Settings.tsx'
+
+const moments = { created_at: '2026-11-21T12:00:00Z', updated_at: '2026-11-21T12:00:00Z', revision: 1 }
+const agent: Agent = {
+  ...moments,
+  id: 'agent_1',
+  object: 'agent',
+  name: 'Reviewer',
+  prompt: 'Name every weakness.',
+  reminder: 'Worst first.',
+  replaces_system: true,
+  tools: ['search'],
+  model: 'model-gone',
+  layout: 'onyx',
+}
+const project: Project = {
+  ...moments,
+  id: 'proj_1',
+  object: 'project',
+  name: 'Mill',
+  instructions: 'It stands in Augsburg.',
+  tokens: 1200,
+  files: [
+    { id: 'file_1', name: 'manual.pdf', media_type: 'application/pdf', tokens: 1200, status: 'ready' },
+    { id: 'file_2', name: 'scan.pdf', media_type: 'application/pdf', tokens: 0, status: 'failed', reason: 'It holds no text.' },
+  ],
+}
+const prompts: SystemPrompt[] = [
+  { object: 'system_prompt', version: 2, text: 'Be brief.', note: 'Shorter', shipped: false, created_at: '2026-11-21T12:00:00Z' },
+  { object: 'system_prompt', version: 0, text: 'Be helpful.', note: '', shipped: true, created_at: null },
+]
+const layouts: Layout[] = [{ object: 'layout', name: 'onyx', description: 'As Onyx does.', markers: 'off' }]
+
+/** The panel over a server that has the things above. */
+function shown(content: ReactNode): string {
+  const client = new QueryClient({ defaultOptions: { queries: { staleTime: Infinity } } })
+  client.setQueryData(resourceKeys.agents, [agent])
+  client.setQueryData(resourceKeys.projects, [project])
+  client.setQueryData(resourceKeys.systemPrompts, prompts)
+  client.setQueryData(resourceKeys.layouts, layouts)
+  return renderToStaticMarkup(<QueryClientProvider client={client}>{content}</QueryClientProvider>)
+}
+
+const text = (html: string) => html.replace(/<[^>]+>/g, ' ').replace(/\s+/g, ' ')
+
+describe('the settings', () => {
+  it('list what there is and offer a new one', () => {
+    const html = shown(<Settings at={{ kind: 'settings', section: 'agents', id: null }} />)
+    expect(text(html)).toContain('Reviewer')
+    expect(text(html)).toContain('layout onyx · in place of the system prompt · Name every weakness.')
+    expect(html).toContain('data-testid="agent-new"')
+    expect(html).toMatch(/aria-current="page"[^>]*>Agents/)
+  })
+
+  it('open an agent with all that it holds, also what the server no longer has', () => {
+    const html = shown(<Settings at={{ kind: 'settings', section: 'agents', id: 'agent_1' }} />)
+    expect(html).toContain('value="Reviewer"')
+    expect(html).toContain('Name every weakness.</textarea>')
+    expect(html).toMatch(/name="replaces_system"[^>]*checked/)
+    expect(html).toContain('value="search"')
+    expect(html).toContain('<option selected="">model-gone</option>')
+    expect(text(html)).toContain('As Onyx does.')
+  })
+
+  it('say that something was removed meanwhile', () => {
+    expect(text(shown(<Settings at={{ kind: 'settings', section: 'agents', id: 'agent_9' }} />))).toContain('This agent was removed.')
+    expect(text(shown(<Settings at={{ kind: 'settings', section: 'projects', id: 'proj_9' }} />))).toContain('This project was removed.')
+  })
+
+  it('show the files of a project with tokens, and why one is left out', () => {
+    const html = text(shown(<Settings at={{ kind: 'settings', section: 'projects', id: 'proj_1' }} />))
+    expect(html).toContain('manual.pdf 1,200 tokens')
+    expect(html).toContain('scan.pdf It holds no text. left out')
+    expect(html).toContain('1,200 tokens together.')
+  })
+
+  it('show the versions of the system prompt and the way back to each but the newest', () => {
+    const html = shown(<Settings at={{ kind: 'settings', section: 'system', id: null }} />)
+    expect(html).toContain('Be brief.</textarea>')
+    expect(text(html)).toContain(`Version 2 ${fullMoment('2026-11-21T12:00:00Z')} · Shorter in use`)
+    expect(text(html)).toContain('As shipped')
+    expect(html.match(/data-testid="prompt-back"/g)).toHaveLength(1)
+  })
+})
+
+it('says what is wrong with a field where it is, and for everybody', () => {
+  const problem = { message: 'A name is missing.', hint: 'Give one.' }
+  const html = renderToStaticMarkup(
+    <Field label="Name" hint="At most 80 characters." problem={problem}>
+      {(control) => <input {...control} />}
+    </Field>,
+  )
+  const id = /<input id="([^"]+)"/.exec(html)?.[1]
+  expect(html).toContain(`for="${id}"`)
+  expect(html).toContain(`aria-describedby="${id}-problem ${id}-hint" aria-invalid="true"`)
+  expect(text(html)).toContain('A name is missing. Give one. At most 80 characters.')
+})

@@ -1,0 +1,49 @@
+import { type Section, type SettingsPanel, usePanels } from '../panels.ts'
+import { AgentSettings } from './AgentSettings.tsx'
+import { Panel } from './Panel.tsx'
+import { ProjectSettings } from './ProjectSettings.tsx'
+import styles from './Settings.module.css'
+import { SystemPromptSettings } from './SystemPromptSettings.tsx'
+
+const sections: { name: Section; label: string }[] = [
+  { name: 'agents', label: 'Agents' },
+  { name: 'projects', label: 'Projects' },
+  { name: 'system', label: 'System prompt' },
+]
+
+/** What is open in a section: one of its things, `new`, or null for the list. */
+export interface SectionProps {
+  id: string | null
+  onOpen: (id: string | null) => void
+}
+
+/** Agents, projects and the system prompt. */
+export function Settings({ at }: { at: SettingsPanel }) {
+  const panels = usePanels()
+  const show = (section: Section, id: string | null) => panels.show({ kind: 'settings', section, id })
+  const onOpen = (id: string | null) => show(at.section, id)
+  const key = `${at.section}-${at.id}`
+  return (
+    // A new panel for each form: the focus begins at its top.
+    <Panel key={at.id} title="Settings" testId="settings" onClose={panels.close}>
+      <div className={styles.body}>
+        <nav className={styles.sections} aria-label="Settings">
+          {sections.map(({ name, label }) => (
+            <button
+              key={name}
+              type="button"
+              aria-current={at.section === name ? 'page' : undefined}
+              onClick={() => show(name, null)}
+              data-testid={`settings-${name}`}
+            >
+              {label}
+            </button>
+          ))}
+        </nav>
+        {at.section === 'agents' && <AgentSettings key={key} id={at.id} onOpen={onOpen} />}
+        {at.section === 'projects' && <ProjectSettings key={key} id={at.id} onOpen={onOpen} />}
+        {at.section === 'system' && <SystemPromptSettings />}
+      </div>
+    </Panel>
+  )
+}

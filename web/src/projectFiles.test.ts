@@ -1,0 +1,34 @@
+import { describe, expect, it } from 'vitest'
+import { rowOf, rowOfDraft } from './projectFiles.ts'
+import { type DraftFile, entryOf } from './uploads.ts'
+
+const uploaded = (media_type: string, patch: Partial<DraftFile> = {}): DraftFile => ({
+  ...entryOf(new File(['x'], 'plan.txt', { type: media_type }), undefined),
+  state: 'ready',
+  file: { id: 'file_1', name: 'plan.txt', size: 1, media_type, status: 'ready', reason: null, code: null, tokens: 7, pages: null },
+  ...patch,
+})
+
+describe('a file of a project', () => {
+  it('shows its tokens', () => {
+    expect(rowOfDraft(uploaded('text/plain'))).toMatchObject({ state: 'ready', tokens: 7, reason: null })
+  })
+
+  it('is refused with the reason when it is a picture', () => {
+    expect(rowOfDraft(uploaded('image/png'))).toMatchObject({ state: 'failed', reason: expect.stringContaining('attach it to a message') })
+  })
+
+  it('says why it could not be read', () => {
+    const row = rowOfDraft(uploaded('application/pdf', { state: 'failed', reason: 'It is encrypted.' }))
+    expect(row).toMatchObject({ state: 'failed', reason: 'It is encrypted.' })
+    const stored = { id: 'file_2', name: 'b.pdf', media_type: 'application/pdf', tokens: 0, status: 'failed' as const }
+    expect(rowOf({ ...stored, reason: 'No text.' })).toMatchObject({ key: 'file_2', state: 'failed', reason: 'No text.' })
+    expect(rowOf(stored).reason).toBe('It could not be read.')
+  })
+
+  it('is not uploaded when it is too large', () => {
+    const entry = entryOf(new File(['12345'], 'a.txt'), 4)
+    expect(entry).toMatchObject({ state: 'failed', reason: 'It is larger than the 4 B that this server takes.' })
+    expect(entryOf(new File(['1'], '', { type: 'image/png' }), 4)).toMatchObject({ name: 'pasted picture', state: 'uploading' })
+  })
+})

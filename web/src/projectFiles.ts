@@ -1,0 +1,84 @@
+/** The files of a project while its form is open: those it has, and those that were added. */
+
+import { useEffect, useRef, useState } from 'react'
+import type { Upload, UploadedFile } from './api.ts'
+import type { ProjectFile } from './resources.ts'
+import { type DraftFile, entryOf, isPicture, start } from './uploads.ts'
+
+export interface ProjectFiles {
+  rows: FileRow[]
+  /** What the project would have: only files whose text was read. */
+  ids: string[]
+  tokens: number
+  changed: boolean
+  busy: boolean
+  add: (files: Iterable<File>) => void
+  remove: (key: string) => void
+}
+
+export interface FileRow {
+  key: string
+  name: string
+  tokens: number
+  state: DraftFile['state']
+  share: number
+  /** Why it cannot belong to the project. */
+  reason: string | null
+}
+
+export function rowOf(file: ProjectFile): FileRow {
+  const failed = file.status === 'failed'
+  const reason = failed ? (file.reason ?? 'It could not be read.') : null
+  return { key: file.id, name: file.name, tokens: file.tokens, state: failed ? 'failed' : 'ready', share: 1, reason }
+}
+
+/** A new file as a row. What the server reads but a project cannot hold, a picture, is refused here with the reason. */
+export function rowOfDraft(draft: DraftFile): FileRow {
+  const { local: key, name, share, file } = draft
+  const picture = draft.state === 'ready' && isPicture(file?.media_type)
+  const state = picture ? 'failed' : draft.state
+  const reason = picture
+    ? 'A picture has no text: attach it to a message instead.'
+    : draft.state === 'failed'
+      ? (draft.reason ?? 'It could not be read.')
+      : null
+  return { key, name, tokens: file?.tokens ?? 0, state, share, reason }
+}
+
+export function useProjectFiles(stored: readonly ProjectFile[], limit: number | undefined): ProjectFiles {
+  const [first] = useState(stored)
+  const [kept, setKept] = useState(stored)
+  const [drafts, setDrafts] = useState<DraftFile[]>([])
+  const uploads = useRef(new Map<string, Upload>())
+  useEffect(() => {
+    const running = uploads.current
+    return () => running.forEach((upload) => upload.cancel())
+  }, [])
+
+  const add = (files: Iterable<File>) => {
+    for (const file of files) {
+      const entry = entryOf(file, limit)
+      setDrafts((old) => [...old, entry])
+      if (entry.state === 'failed') continue
+      const change = (patch: Partial<DraftFile>) =>
+        setDrafts((old) => old.map((one) => (one.local === entry.local ? { ...one, ...patch } : one)))
+      uploads.current.set(entry.local, start(file, change, () => uploads.current.delete(entry.local)))
+    }
+  }
+  const remove = (key: string) => {
+    uploads.current.get(key)?.cancel()
+    setKept((old) => old.filter((file) => file.id !== key))
+    setDrafts((old) => old.filter((draft) => draft.local !== key))
+  }
+  const rows = [...kept.map(rowOf), ...drafts.map(rowOfDraft)]
+  const added = drafts.filter((draft) => rowOfDraft(draft).state === 'ready').map((draft) => draft.file as UploadedFile)
+  return {
+    rows,
+    ids: [...new Set([...kept, ...added].map((file) => file.id))],
+    tokens: rows.reduce((sum, row) => sum + (row.state === 'ready' ? row.tokens : 0), 0),
+    changed: kept.length !== first.length || drafts.length > 0,
+    busy: rows.some((row) => row.state === 'uploading' || row.state === 'reading'),
+    add,
+    remove,
+  }
+}
