@@ -5,7 +5,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -77,15 +76,6 @@ def test_the_tables_have_a_form_for_postgresql(table: Table) -> None:
 
 def test_the_newest_revision_is_the_one_that_is_asked_for() -> None:
     assert ScriptDirectory.from_config(config()).get_current_head() == HEAD
-
-
-async def test_a_database_that_is_up_to_date_is_opened_at_once(migrated: Path) -> None:
-    spent = []
-    for _ in range(5):
-        start = time.perf_counter()
-        await migrate(migrated)
-        spent.append(time.perf_counter() - start)
-    assert min(spent) < 0.050
 
 
 def test_a_database_that_is_up_to_date_does_not_load_alembic(migrated: Path) -> None:

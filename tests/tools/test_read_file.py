@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-from time import perf_counter
 from typing import Any
 
 import msgspec
@@ -19,6 +17,7 @@ from lamella.core.records import Caller
 from lamella.tools.read_file import PIECE, WINDOW, ReadFile
 from lamella.tools.runner import ToolRunner
 from lamella.tools.tool import Invocation, Registry, ToolScope
+from measures import loop_pauses
 
 pytestmark = pytest.mark.anyio
 
@@ -127,16 +126,7 @@ async def test_the_schema_is_that_of_the_arguments() -> None:
 
 async def test_a_question_to_a_large_file_holds_nobody_up() -> None:
     text = "A good many words stand here, and none of them matters. " * 80_000
-    pauses: list[float] = []
-
-    async def listen() -> None:
-        while True:
-            before = perf_counter()
-            await asyncio.sleep(0.002)
-            pauses.append(perf_counter() - before)
-
-    listener = asyncio.create_task(listen())
-    await read(text, query="matters")
-    listener.cancel()
+    async with loop_pauses() as pauses:
+        await read(text, query="matters")
     assert len(pauses) > 5
     assert sorted(pauses)[-2] < 0.2

@@ -40,6 +40,10 @@ class CitationScanner:
         self._at = 0
         self._looked = 0
         """Up to where the end of the code that begins at `_at` was looked for."""
+        self._run: re.Match[str] | None = None
+        """The run of equal characters that begins at `_at`, once something else follows it."""
+        self._ran = 0
+        """Up to where that run was followed while nothing else had come."""
 
     def feed(self, piece: str) -> Iterator[Found]:
         """The citations that `piece` completes."""
@@ -56,7 +60,7 @@ class CitationScanner:
             if opening.group() == "[":
                 match = _CANDIDATE.match(self._text, self._at)
                 assert match is not None
-                if not final and self._text[match.end() :] in ("", "]"):
+                if not final and self._text[match.end() : match.end() + 2] in ("", "]"):
                     return
                 is_citation = self._is_citation(match)
                 if is_citation:
@@ -83,21 +87,38 @@ class CitationScanner:
         return not is_link and not is_definition
 
     def _begins_line(self, at: int) -> bool:
-        return not self._text[self._text.rfind("\n", 0, at) + 1 : at].strip()
+        while at > 0 and self._text[at - 1] != "\n":
+            at -= 1
+            if not self._text[at].isspace():
+                return False
+        return True
 
     def _behind_code(self, *, final: bool) -> int | None:
         """Where the code ends that begins here, or the run of characters if none does; None while that is open."""
-        run = _RUN.match(self._text, self._at)
-        assert run is not None
-        if run.end() == len(self._text) and not final:
+        run = self._whole_run(final=final)
+        if run is None:
             return None
-        if len(run.group()) >= 3 and self._begins_line(run.start()):
+        if run.end() - run.start() >= 3 and self._begins_line(run.start()):
             line_end = self._text.find("\n", run.end())
             is_whole = final or line_end >= 0
             info = self._text[run.end() : line_end if line_end >= 0 else None]
-            if run.group().startswith("~") or "`" not in info:
+            if self._text[run.start()] == "~" or "`" not in info:
                 return self._behind_fence(run, final=final) if is_whole else None
-        return run.end() if run.group().startswith("~") else self._behind_span(run, final=final)
+        return run.end() if self._text[run.start()] == "~" else self._behind_span(run, final=final)
+
+    def _whole_run(self, *, final: bool) -> re.Match[str] | None:
+        """The run that begins here; None while more of it may come. No character is looked at for each piece again."""
+        if self._run is not None and self._run.start() == self._at:
+            return self._run
+        if not final:
+            more = _RUN.match(self._text, max(self._ran, self._at))
+            self._ran = max(self._ran, self._at)
+            if more is not None and self._text[more.start()] == self._text[self._at]:
+                self._ran = more.end()
+            if self._ran == len(self._text):
+                return None
+        self._run = _RUN.match(self._text, self._at)
+        return self._run
 
     def _behind_fence(self, run: re.Match[str], *, final: bool) -> int | None:
         """A fence lasts to a line of at least as many of its characters, or to the end."""
@@ -114,7 +135,7 @@ class CitationScanner:
             if match.end() == len(self._text) and not final:
                 self._looked = match.start()
                 return None
-            if match.group() == run.group():
+            if match.end() - match.start() == run.end() - run.start() and self._text[match.start()] == "`":
                 return match.end()
             if match.group().startswith("\n"):
                 return run.end()
