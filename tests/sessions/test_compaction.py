@@ -16,11 +16,12 @@ from lamella.core.decisions import DecisionKind
 from lamella.core.errors import ProviderUnreachable
 from lamella.core.messages import StopReason
 from lamella.core.prompt import WireRequest
-from lamella.core.sessions import SessionCause
+from lamella.core.sessions import Session, SessionCause
 from lamella.core.tokens import Usage
 from lamella.engine.scripted import Gate, Happening, ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, served
-from lamella.sessions.compaction import Compacted, NotCompacted
+from lamella.sessions.compaction import Compacted
+from lamella.sessions.summariser import NotCompacted
 from lamella.settings import read_settings
 
 pytestmark = pytest.mark.anyio
@@ -44,6 +45,16 @@ async def talking(
 
 def texts(request: WireRequest) -> list[str]:
     return [str(block.value.get("text")) for block in request.blocks if block.level == "messages"]
+
+
+async def summarised(app: App, session: str) -> Session:
+    """The session once it has its summary."""
+    async with asyncio.timeout(10):
+        while True:
+            found = await app.store.session(LOCAL_OWNER, session)
+            if found.summary is not None:
+                return found
+            await asyncio.sleep(0.01)
 
 
 async def compact(app: App, conversation: str, focus: str = "") -> Compacted | NotCompacted:
@@ -259,10 +270,13 @@ async def test_a_session_that_is_resumed_has_the_tail_that_its_compaction_carrie
     model = ScriptedModel()
     async with talking(tmp_path, model, keep_recent_tokens=1_200) as (app, client, conversation):
         first = (await app.sessions.view(LOCAL_OWNER, conversation)).current
-        model.then(saying(SUMMARY), saying("Later."), saying("Back."))
+        model.then(saying(SUMMARY), saying("Later."), saying(SUMMARY))
         assert isinstance(await compact(app, conversation), Compacted)
         await client.send(conversation, "And later?")
+        left = (await app.sessions.view(LOCAL_OWNER, conversation)).current
         await app.sessions.resume(LOCAL_OWNER, conversation, first.id, why="/resume")
+        assert (await summarised(app, left.id)).summary == SUMMARY
+        model.then(saying("Back."))
         await client.send(conversation, "Where were we?")
         asked = [
             text.split("\n")[0] for text in texts(model.requests[-1]) if text.startswith(("Quest", "And", "Where"))

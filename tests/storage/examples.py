@@ -33,7 +33,7 @@ from lamella.core.records import (
     StoredSegment,
     TurnEnd,
 )
-from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep
+from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep, SessionSummary
 from lamella.core.tokens import Usage
 from lamella.storage import SqlStore
 from lamella.storage.mapping import (
@@ -78,7 +78,13 @@ def session_step(
 ) -> SessionStep:
     """A compaction from one session to another that begins behind the turn `after`."""
     opened = Session(id, "conv_1", 0, at, SessionCause.COMPACTION, expected, after, inherits=True)
-    return SessionStep(expected, opened, "full", at, summary, len(summary or ""), USAGE, [began(id, after)])
+    made = None if summary is None else session_summary(summary)
+    return SessionStep(expected, opened, "full", at, made, [began(id, after)])
+
+
+def session_summary(text: str, embedding: bytes | None = None) -> SessionSummary:
+    """A summary with what it cost."""
+    return SessionSummary(text, len(text), USAGE, {"missing": ["42"]}, embedding)
 
 
 def session_return(expected: str, id: str, head: str | None, after: str | None = None) -> SessionReturn:

@@ -32,6 +32,7 @@ from .examples import (
     record,
     session_return,
     session_step,
+    session_summary,
     step,
     turn_end,
 )
@@ -93,9 +94,11 @@ async def test_a_compaction_closes_a_session_and_carries_the_kept_messages_on(
         SessionCause.CREATED,
         closed_at=minutes(5),
         closed_by=SessionCause.COMPACTION,
+        ends_with="turn_4",
         why="full",
         summary="They met.",
         summary_tokens=9,
+        check={"missing": ["42"]},
         usage={"summary": USAGE},
     )
     assert labels(backing) == {FIRST: "1.0 1.1 2.0 2.1", "sess_2": "3.0 3.1 4.0 4.1"}
@@ -167,7 +170,7 @@ async def test_summaries_of_ancestors_follow_each_other_and_stop_where_nothing_i
 async def test_old_summaries_give_way_when_there_are_too_many(talked: SqlStore) -> None:
     for number, (old, new) in enumerate(itertools.pairwise([FIRST, *(f"sess_{n}" for n in range(2, 8))]), start=1):
         one = session_step(old, new, "turn_1", summary=f"Σ{number}")
-        await talked.next_session(ANN, replace(one, summary_tokens=3_000))
+        await talked.next_session(ANN, replace(one, summary=replace(session_summary(f"Σ{number}"), tokens=3_000)))
     found = await talked.beginning(ANN, "conv_1", "m-1")
     assert [summary.text for summary in found.summaries] == ["Σ5", "Σ6"]
 
@@ -195,7 +198,8 @@ async def test_a_reopened_session_is_closed_with_a_new_summary_that_needs_a_new_
     talked: SqlStore, backing: Backing
 ) -> None:
     await talked.next_session(ANN, session_step(FIRST, "sess_2", "turn_4"))
-    assert await talked.summarise_session(ANN, FIRST, "Old.", 1, USAGE, b"\x01\x02")
+    closed = await talked.session(ANN, FIRST)
+    assert await talked.summarise_session(ANN, closed, session_summary("Old.", b"\x01\x02"))
     await talked.return_to_session(ANN, session_return("sess_2", FIRST, "turn_4"))
     await talked.next_session(ANN, session_step(FIRST, "sess_3", "turn_4", summary="All."))
     assert (await talked.session(ANN, FIRST)).summary == "All."
@@ -227,12 +231,17 @@ async def test_nobody_goes_back_to_a_head_outside_the_session(
 
 
 async def test_a_closed_session_is_summarised_once(talked: SqlStore, backing: Backing) -> None:
-    assert not await talked.summarise_session(ANN, FIRST, "Too early.", 2, USAGE)
+    opened = await talked.session(ANN, FIRST)
+    assert not await talked.summarise_session(ANN, opened, session_summary("Too early."))
     await talked.next_session(ANN, session_step(FIRST, "sess_2", "turn_4"))
-    assert await talked.summarise_session(ANN, FIRST, "They met.", 2, USAGE, b"\x00\x01")
-    assert not await talked.summarise_session(ANN, FIRST, "Again.", 1, USAGE)
+    closed = await talked.session(ANN, FIRST)
+    earlier = replace(closed, closed_at=minutes(-1))
+    assert not await talked.summarise_session(ANN, earlier, session_summary("For another end."))
+    assert await talked.summarise_session(ANN, closed, session_summary("They met.", b"\x00\x01"))
+    assert not await talked.summarise_session(ANN, closed, session_summary("Again."))
     found = await talked.session(ANN, FIRST)
-    assert (found.summary, found.summary_tokens, found.usage) == ("They met.", 2, {"summary": USAGE + USAGE})
+    assert (found.summary, found.summary_tokens, found.usage) == ("They met.", 9, {"summary": USAGE})
+    assert (found.check, found.ends_with) == ({"missing": ["42"]}, "turn_4")
     [row] = [row for row in backing.dump()["sessions"] if row["id"] == FIRST]
     assert row["embedding"] == b"\x00\x01"
 

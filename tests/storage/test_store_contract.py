@@ -35,8 +35,10 @@ from .examples import (
     packet,
     queued_message,
     record,
+    session,
     session_return,
     session_step,
+    session_summary,
     step,
     turn_end,
 )
@@ -64,7 +66,9 @@ BY_ID: dict[str, Call] = {
     "return_to_session": lambda store, caller: store.return_to_session(
         caller, session_return(SESSION, SESSION, "turn_1")
     ),
-    "summarise_session": lambda store, caller: store.summarise_session(caller, SESSION, "Facts.", 2, USAGE),
+    "summarise_session": lambda store, caller: store.summarise_session(
+        caller, session(SESSION), session_summary("Facts.")
+    ),
     "spend": lambda store, caller: store.spend(caller, SESSION, "embedding", USAGE),
     "agent": lambda store, caller: store.agent(caller, "agent_1"),
     "change_agent": lambda store, caller: store.change_agent(caller, "agent_1", mine, NOON),

@@ -6,9 +6,9 @@ from lamella.commands.command import Answer, Asked, Reach
 from lamella.core.errors import InvalidRequest
 from lamella.core.json import JsonObject
 from lamella.core.sessions import Session
-from lamella.sessions.compaction import NotCompacted
 from lamella.sessions.figures import pruned_text, short
 from lamella.sessions.sessions import SessionView
+from lamella.sessions.summariser import NotCompacted
 
 SHOWN = 20
 """Sessions that `/resume` lists: the newest."""

@@ -43,7 +43,7 @@ from lamella.core.records import (
     TurnRecord,
     UnfinishedTurn,
 )
-from lamella.core.sessions import Session, SessionReturn, SessionStep
+from lamella.core.sessions import Session, SessionReturn, SessionStep, SessionSummary
 from lamella.core.tokens import Usage
 
 
@@ -138,12 +138,10 @@ class Store(Protocol):
         """
         ...
 
-    async def summarise_session(
-        self, caller: Caller, session_id: str, summary: str, tokens: int, usage: Usage, embedding: bytes | None = None
-    ) -> bool:
-        """Give a closed session its summary, and add what that cost.
+    async def summarise_session(self, caller: Caller, closed: Session, summary: SessionSummary) -> bool:
+        """Give a session that is closed as `closed` is its summary, and add what that cost.
 
-        False when it is open, or has a summary; then nothing is stored.
+        False when it is open, was closed at another moment, or has a summary; then nothing is stored.
         """
         ...
 
@@ -250,8 +248,13 @@ class Store(Protocol):
         """The extracted text, None when there is none."""
         ...
 
-    async def beginning(self, caller: Caller, conversation_id: str, model: str) -> Beginning:
-        """What a turn of `model` begins from: conversation, window, decisions and last bill in one transaction."""
+    async def beginning(
+        self, caller: Caller, conversation_id: str, model: str, session_id: str | None = None
+    ) -> Beginning:
+        """What a turn of `model` begins from: conversation, window, decisions and last bill in one transaction.
+
+        With the id of a closed session, the window is the one that it had when it was closed.
+        """
         ...
 
     async def begin_turn(self, caller: Caller, turn: NewTurn, at: datetime, queued_ids: Sequence[str] = ()) -> Turn:

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from lamella.core.agents import Summary
 from lamella.core.decisions import Decision
+from lamella.core.json import JsonObject
 from lamella.core.tokens import Usage
 
 
@@ -28,8 +29,9 @@ class Session:
     """A session. `number` counts those of its conversation from 1; `parent_id` is the one that it continues.
 
     The window holds the turns behind `begins_after`, and the parent's summary if it `inherits` it. An open session has
-    no `closed_at`. `summary` is None until there is one; it is never merged. A session that was reopened gets
-    another one when it ends again.
+    no `closed_at`; `ends_with` is the last turn of the path when a session was closed. `summary` is None until there is
+    one; it is never merged. A session that was reopened gets another one when it ends again. `check` says how the
+    summary compares with what it stands for.
     """
 
     id: str
@@ -42,11 +44,24 @@ class Session:
     inherits: bool = False
     closed_at: datetime | None = None
     closed_by: SessionCause | None = None
+    ends_with: str | None = None
     why: str = ""
     summary: str | None = None
     summary_tokens: int = 0
+    check: JsonObject = field(default_factory=dict)
     usage: Mapping[str, Usage] = field(default_factory=dict)
     """What was spent, by purpose: `chat`, `summary`, `embedding`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSummary:
+    """A summary that was made: its local tokens, what making it cost, how it compares with its source, its vector."""
+
+    text: str
+    tokens: int
+    usage: Usage = field(default_factory=Usage)
+    check: JsonObject = field(default_factory=dict)
+    embedding: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +69,14 @@ class SessionStep:
     """From one session to the next, in one transaction.
 
     `expected` has to be the conversation's session still, else nothing changes. `summary` closes it; None leaves it
-    without one. Messages behind `session.begins_after` on the path are the new session's from then on. `usage` is what
-    the summary cost.
+    without one. Messages behind `session.begins_after` on the path are the new session's from then on.
     """
 
     expected: str
     session: Session
     why: str
     at: datetime
-    summary: str | None = None
-    summary_tokens: int = 0
-    usage: Usage = field(default_factory=Usage)
+    summary: SessionSummary | None = None
     decisions: Sequence[Decision] = ()
 
 

@@ -16,6 +16,7 @@ from lamella.core.models import ModelFacts
 from lamella.core.ports import ChatModel
 from lamella.core.prompt import Sampling
 from lamella.core.records import LEAVE, Beginning, Caller, Choices, Conversation, Surroundings
+from lamella.core.sessions import Session
 from lamella.engine.loop import RunInput, Services
 from lamella.engine.reminders import ReminderView, merged
 from lamella.engine.request import Line, tool_choice_is_free
@@ -165,6 +166,13 @@ class Openings:
         """Where a conversation stands by itself: its own model, agent and layout, and no new message."""
         conversation = await self._services.store.conversation(caller, conversation_id)
         return await self.open(caller, conversation_id, conversation.model, Choices(), "", keep=False)
+
+    async def closed(self, caller: Caller, session: Session) -> Opening:
+        """Where the conversation stood at the end of a closed session, with what surrounds it now."""
+        opening = await self.standing(caller, session.conversation_id)
+        name = opening.run.model.facts.name
+        found = await self._services.store.beginning(caller, session.conversation_id, name, session.id)
+        return replace(opening, found=found)
 
     async def _around(
         self, caller: Caller, conversation: Conversation, choices: Choices, *, keep: bool

@@ -10,22 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lamella.cache.plan import note_billed, note_written
 from lamella.context.assemble import Assembled, assemble
-from lamella.context.input import ContextInput
-from lamella.core.counting import count_tokens
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import ContextLengthExceeded, SessionMoved
-from lamella.core.messages import Turn, TurnStatus, UserMessage
+from lamella.core.messages import Turn, TurnStatus
 from lamella.core.records import Caller, Job
-from lamella.core.sessions import Session, SessionCause, SessionStep
+from lamella.core.sessions import Session, SessionCause, SessionStep, SessionSummary
 from lamella.engine.loop import Services
 from lamella.engine.opening import Opening, Openings
-from lamella.engine.request import Identity, new_request, prepare
-from lamella.engine.side import SideAnswer, ask
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.split import turns_kept
-from lamella.sessions.summary import MAX_OUTPUT, Refused, checked, instruction
+from lamella.sessions.summariser import NotCompacted, Source, Summariser, asking
+from lamella.sessions.summary import instruction
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +36,15 @@ class Compacted:
 
 
 @dataclass(frozen=True, slots=True)
-class NotCompacted:
-    """Nothing changed, and why. `again`: it may be tried once more without anything else having changed."""
+class Asked:
+    """A compaction that somebody asked for, as the work of `job` if it is one's."""
 
+    caller: Caller
+    conversation_id: str
+    who: str
     why: str
-    again: bool = False
+    focus: str = ""
+    job: Job | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,33 +74,50 @@ class _Plan:
     def kept_tokens(self) -> int:
         return sum(self.sizes[len(self.old) :])
 
+    @property
+    def before(self) -> int:
+        """The tokens of the window, the instruction left out."""
+        asked = sum(segment.tokens for segment in self.whole.rendered[-1].segments)
+        return int((self.whole.report.local - asked) * self.opening.run.calibration)
+
+    @property
+    def first_segment(self) -> str | None:
+        """The first segment of the turns."""
+        first = self.whole.rendered[0].segments
+        return first[0].id if first else None
+
 
 class Compactor:
     """Compacts conversations; nobody waits for it."""
 
-    def __init__(self, openings: Openings, services: Services, settings: SessionSettings) -> None:
+    def __init__(
+        self, openings: Openings, services: Services, settings: SessionSettings, summariser: Summariser
+    ) -> None:
         self._openings = openings
         self._services = services
         self._settings = settings
+        self._summariser = summariser
 
-    async def compact(
-        self, caller: Caller, conversation_id: str, *, who: str, why: str, focus: str = "", job: Job | None = None
-    ) -> Compacted | NotCompacted:
-        """Summarise what is old and open the next session, as the work of `job` if it is one's.
+    async def compact(self, asked: Asked) -> Compacted | NotCompacted:
+        """Summarise what is old and open the next session.
 
         Raises `NotFound`, `LeaseLost` and `StoreFailed`; then nothing has changed.
         """
-        plan = self._plan(await self._openings.standing(caller, conversation_id))
+        caller = asked.caller
+        plan = self._plan(await self._openings.standing(caller, asked.conversation_id))
         if isinstance(plan, NotCompacted):
             return plan
-        answer = await self._ask(caller, plan, focus)
-        if answer.error is not None:
-            return NotCompacted(f"the summary could not be made: {answer.error.message}", again=True)
-        source = int(plan.old_tokens / plan.opening.run.calibration)
-        summary = checked(answer.text, answer.stop_reason, called_tools=answer.called_tools, source_tokens=source)
-        if isinstance(summary, Refused):
-            return NotCompacted(summary.why, again=True)
-        return await self._commit(caller, plan, summary, answer, who=who, why=why, job=job)
+        source = Source(plan.opening, plan.old, int(plan.old_tokens / plan.opening.run.calibration), asked.focus)
+        summary = await self._summariser.summary_of(caller, source)
+        if isinstance(summary, NotCompacted):
+            return summary
+        step, compacted = self._step(plan, summary, asked)
+        try:
+            opened = await self._services.store.next_session(caller, step, asked.job)
+        except SessionMoved:
+            await self._services.store.spend(caller, step.expected, "summary", summary.usage)
+            return NotCompacted("another session was opened meanwhile")
+        return replace(compacted, session=opened)
 
     async def ahead(self, caller: Caller, conversation_id: str) -> Ahead | NotCompacted:
         """What a compaction would summarise now; no model is asked. Raises `NotFound` and `StoreFailed`."""
@@ -115,7 +132,7 @@ class Compactor:
         if not turns:
             return NotCompacted("there is nothing to compact yet")
         try:
-            whole = assemble(_context(opening, turns, instruction(turns[-1:])), opening.setting.layout)
+            whole = assemble(asking(opening, turns, instruction(turns[-1:])), opening.setting.layout)
         except ContextLengthExceeded as error:
             return NotCompacted(f"the window can't be built: {error.message}")
         sizes = [
@@ -128,42 +145,12 @@ class Compactor:
         cut = len(turns) - kept
         return _Plan(opening, whole, turns[:cut], turns[cut:], sizes)
 
-    async def _ask(self, caller: Caller, plan: _Plan, focus: str) -> SideAnswer:
-        """The live prefix with the instruction last: what is cached of it is read from the cache."""
-        opening, now = plan.opening, self._services.clock.now()
-        run, setting = opening.run, opening.setting
-        context = _context(opening, plan.old, instruction(plan.old, focus))
-        context = replace(context, sampling=replace(run.sampling, max_output=min(run.sampling.max_output, MAX_OUTPUT)))
-        prepared = prepare(
-            context,
-            setting.layout,
-            setting.policy,
-            run.model,
-            run.account,
-            self._services.ledger,
-            now,
-            opening.line,
-        )
-        turn_id = plan.old[-1].id
-        identity = Identity(self._services.ids.new("req"), setting.conversation.id, turn_id, 0, "summary", now)
-        await self._services.store.record_request(caller, new_request(prepared, identity, setting.policy, None))
-        note_written(prepared.plan, self._services.ledger, prepared.facts)
-        answer = await ask(run.model, prepared.request, run.headers("summary", 0))
-        note_billed(prepared.plan, answer.usage, self._services.ledger, prepared.facts)
-        cost = run.model.facts.cost(answer.usage)
-        await self._services.store.end_request(caller, answer.end(identity.id, cost))
-        return answer
-
-    async def _commit(
-        self, caller: Caller, plan: _Plan, summary: str, answer: SideAnswer, *, who: str, why: str, job: Job | None
-    ) -> Compacted | NotCompacted:
+    def _step(self, plan: _Plan, summary: SessionSummary, asked: Asked) -> tuple[SessionStep, Compacted]:
+        """The step to the next session, and what comes of it."""
         old, now = plan.opening.found.session, self._services.clock.now()
-        tokens = count_tokens(summary)
-        calibration = plan.opening.run.calibration
-        asked = sum(segment.tokens for segment in plan.whole.rendered[-1].segments)
-        before = int((plan.whole.report.local - asked) * calibration)
-        after = before - plan.old_tokens + int(tokens * calibration)
-        boundary = plan.old[-1].id
+        calibration, boundary = plan.opening.run.calibration, plan.old[-1].id
+        size = int(summary.tokens * calibration)
+        after = plan.before - plan.old_tokens + size
         session = Session(
             id=self._services.ids.new("sess"),
             conversation_id=old.conversation_id,
@@ -174,36 +161,9 @@ class Compactor:
             begins_after=boundary,
             inherits=True,
         )
-        numbers = {"before": before, "after": after, "summary": tokens * calibration, "kept": plan.kept_tokens}
-        first = plan.whole.rendered[0].segments
+        numbers = {"before": plan.before, "after": after, "summary": size, "kept": plan.kept_tokens}
         decision = Decision(
-            DecisionKind.SESSION,
-            session.id,
-            boundary,
-            who,
-            why,
-            numbers,
-            first_changed=first[0].id if first else None,
+            DecisionKind.SESSION, session.id, boundary, asked.who, asked.why, numbers, plan.first_segment
         )
-        step = SessionStep(
-            expected=old.id,
-            session=session,
-            why=why,
-            at=now,
-            summary=summary,
-            summary_tokens=tokens,
-            usage=answer.usage,
-            decisions=(decision,),
-        )
-        try:
-            opened = await self._services.store.next_session(caller, step, job)
-        except SessionMoved:
-            return NotCompacted("another session was opened meanwhile")
-        return Compacted(opened, before, after, int(tokens * calibration), plan.kept_tokens)
-
-
-def _context(opening: Opening, history: Sequence[Turn], text: str) -> ContextInput:
-    """The window of `history` with an instruction as its newest message."""
-    last = history[-1].user
-    user = UserMessage("instruction", text, last.sent_at, last.timezone, count_tokens(text))
-    return replace(opening.context(Turn("instruction", user)), history=tuple(history))
+        step = SessionStep(old.id, session, asked.why, now, summary, (decision,))
+        return step, Compacted(session, plan.before, after, size, plan.kept_tokens)

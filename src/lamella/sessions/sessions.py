@@ -14,7 +14,7 @@ import structlog
 from lamella.context.choices import Known
 from lamella.context.layout import OldResults
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.errors import InvalidRequest, NotFound, StoreFailed
+from lamella.core.errors import InvalidRequest, LamellaError, NotFound, StoreFailed
 from lamella.core.json import JsonObject
 from lamella.core.messages import TurnStatus
 from lamella.core.ports import Jobs
@@ -24,10 +24,12 @@ from lamella.engine.loop import Services
 from lamella.engine.opening import Openings
 from lamella.engine.setting import layout_named
 from lamella.engine.turn import Finished
-from lamella.sessions.compaction import Ahead, Compacted, Compactor, NotCompacted
+from lamella.sessions.compaction import Ahead, Asked, Compacted, Compactor
+from lamella.sessions.ended import SUMMARISE, EndedSessions, summarise_job
 from lamella.sessions.notifications import Notifications
 from lamella.sessions.pruning import Pruning, prune
 from lamella.sessions.settings import SessionSettings
+from lamella.sessions.summariser import NotCompacted, Summariser
 from lamella.sessions.window import Standing, standing
 from lamella.sessions.worker import Again, Worker
 
@@ -57,9 +59,11 @@ class Sessions:
 
     def __init__(self, openings: Openings, services: Services, jobs: Jobs, settings: SessionSettings) -> None:
         self.settings = settings
-        self._worker = Worker(jobs, services.clock, {COMPACT: self._do})
+        summariser = Summariser(services)
+        ended = EndedSessions(openings, services, summariser)
+        self._worker = Worker(jobs, services.clock, {COMPACT: self._do, SUMMARISE: ended.summarise})
         self._services = services
-        self._compactor = Compactor(openings, services, settings)
+        self._compactor = Compactor(openings, services, settings, summariser)
         self._openings = openings
         self._notifications = Notifications(openings, services, on=settings.notify)
         self._asked: dict[str, asyncio.Task[Outcome]] = {}
@@ -135,9 +139,7 @@ class Sessions:
         self._doing.add(job.subject)
         outcome: Outcome = NotCompacted("it was broken off")
         try:
-            outcome = await self._compactor.compact(
-                job.caller, job.subject, who=who, why=job.cause, focus=focus, job=job
-            )
+            outcome = await self._compactor.compact(Asked(job.caller, job.subject, who, job.cause, focus, job))
             if isinstance(outcome, Compacted) or job.attempts <= 1:
                 await self._tell(job.caller, job.subject, who, outcome)
         except NotFound as error:
@@ -209,13 +211,27 @@ class Sessions:
         return pruning
 
     async def begin_anew(self, caller: Caller, conversation_id: str, *, why: str) -> Session:
-        """`/new`: an empty session behind the newest message; what was before is not in its window, and not removed."""
+        """`/new`: an empty session behind the newest message; what was before is not in its window, and not removed.
+
+        The session that ends gets its summary in the background.
+        """
         conversation = await self._services.store.conversation(caller, conversation_id)
         boundary = conversation.head or ""
         session = self._next(conversation.session_id, conversation_id, SessionCause.NEW, conversation.head)
         decision = Decision(DecisionKind.SESSION, session.id, boundary, caller.user_id, why)
         step = SessionStep(conversation.session_id, session, why, session.opened_at, decisions=(decision,))
-        return await self._services.store.next_session(caller, step)
+        opened = await self._services.store.next_session(caller, step)
+        await self._summarise(caller, conversation.session_id, why)
+        return opened
+
+    async def _summarise(self, caller: Caller, session_id: str, why: str) -> None:
+        """Have a session summarised that has just ended. The session that began is not held up by a failure."""
+        try:
+            ended = await self._services.store.session(caller, session_id)
+            if ended.closed_at is not None and ended.ends_with != ended.begins_after:
+                await self._worker.enqueue(caller, summarise_job(ended, why))
+        except LamellaError as error:
+            log.error("an ended session can't be summarised", session=session_id, error=error.message)
 
     async def resume(self, caller: Caller, conversation_id: str, session_id: str, *, why: str) -> Session:
         """`/resume ID`: go on from an earlier session, in full. What came after stays, as another branch.
@@ -239,7 +255,9 @@ class Sessions:
             at=self._services.clock.now(),
             decisions=(decision,),
         )
-        return await self._services.store.return_to_session(caller, back)
+        opened = await self._services.store.return_to_session(caller, back)
+        await self._summarise(caller, conversation.session_id, why)
+        return opened
 
     async def _after(self, caller: Caller, target: Session) -> str | None:
         """The last turn that a session had when it ended, the tail that a compaction carried on included."""

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 
 from lamella.core.counting import count_tokens
 from lamella.core.messages import StopReason, Turn
+from lamella.core.sessions import SessionSummary
 
 MAX_OUTPUT = 6_000
 """Tokens of a summary's answer, thinking included: its length is most of what a compaction costs."""
 
 LONGEST = 4_000
 """Local tokens of a summary."""
+
+LITERAL = 250
+"""Local tokens of a session that is its own summary: asking a model for a shorter one would cost more than it saves."""
 
 _INSTRUCTION = """\
 Summarise this conversation now. It goes on in a new window that holds your summary and what is said from here on, and \
@@ -54,6 +58,18 @@ def instruction(turns: Sequence[Turn], focus: str = "") -> str:
 def _beginning(text: str) -> str:
     words = " ".join(text.split())
     return words if len(words) <= 60 else words[:60] + "…"
+
+
+def literal(turns: Sequence[Turn]) -> SessionSummary:
+    """The summary of a session that hardly said anything: what was said."""
+    lines = ["# Said"]
+    for turn in turns:
+        lines.append(f"- User: “{turn.user.text.strip()}” [{turn.user.id}]")
+        lines += [f"- Answer: “{step.text.strip()}” [{turn.user.id}]" for step in turn.steps if step.text.strip()]
+        called = ", ".join(dict.fromkeys(call.name for step in turn.steps for call in step.calls))
+        lines += [f"- Tools: {called} [{turn.user.id}]"] if called else []
+    text = "\n".join(lines)
+    return SessionSummary(text, count_tokens(text))
 
 
 @dataclass(frozen=True, slots=True)

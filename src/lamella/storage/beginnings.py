@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from lamella.core.agents import Summary
 from lamella.core.decisions import window_start
+from lamella.core.errors import NotFound
 from lamella.core.records import Beginning, Caller
 from lamella.core.sessions import Session, summaries_in_window
 from lamella.storage.conversations import find_conversation, find_decisions
@@ -31,18 +33,26 @@ class BeginningVerbs(Verbs):
     """The verb of `Store` that begins a turn's reading."""
 
     @uninterrupted
-    async def beginning(self, caller: Caller, conversation_id: str, model: str) -> Beginning:
-        """What a turn of `model` begins from."""
+    async def beginning(
+        self, caller: Caller, conversation_id: str, model: str, session_id: str | None = None
+    ) -> Beginning:
+        """What a turn of `model` begins from, or began from at the end of a closed session."""
         async with self._database.reading() as connection:
             conversation = await find_conversation(connection, caller, conversation_id)
             decisions = await find_decisions(connection, caller, conversation_id)
             sessions = await find_sessions(connection, caller, conversation_id)
-            current = next((session for session in sessions if session.id == conversation.session_id), None)
+            wanted = session_id or conversation.session_id
+            current = next((session for session in sessions if session.id == wanted), None)
             if current is None:
+                if session_id is not None:
+                    raise NotFound(f"This conversation has no session {session_id}.", param="session_id")
                 raise damaged(f"conversation {conversation_id}", f"session {conversation.session_id} is missing")
+            shown, after = conversation, window_start([d.decision for d in decisions])
+            if current.closed_at is not None:
+                shown, after = replace(conversation, head=current.ends_with), current.begins_after
             return Beginning(
                 conversation=conversation,
-                path=await find_path(connection, caller, conversation, window_start([d.decision for d in decisions])),
+                path=await find_path(connection, caller, shown, after),
                 decisions=decisions,
                 last_bill=await find_last_bill(connection, caller, conversation_id, model),
                 session=current,

@@ -170,9 +170,11 @@ def session_row(owner: str, session: Session) -> Row:
         "opened_by": session.opened_by.value,
         "closed_at": None if session.closed_at is None else moment_text(session.closed_at),
         "closed_by": None if session.closed_by is None else session.closed_by.value,
+        "ends_with": session.ends_with,
         "why": session.why,
         "summary": session.summary,
         "summary_tokens": session.summary_tokens,
+        "summary_check": json_text(session.check),
         "usage": json_text(session.usage),
     }
 
@@ -191,9 +193,11 @@ def session_of(row: RowMapping) -> Session:
         inherits=row["inherits"],
         closed_at=None if row["closed_at"] is None else datetime.fromisoformat(row["closed_at"]),
         closed_by=None if row["closed_by"] is None else word_of(SessionCause, row["closed_by"], what),
+        ends_with=row["ends_with"],
         why=row["why"],
         summary=row["summary"],
         summary_tokens=row["summary_tokens"],
+        check=json_of(HEAD, row["summary_check"], what),
         usage=json_of(SPENT, row["usage"], what),
     )
 

@@ -137,15 +137,17 @@ sessions = Table(
     Column("opened_by", String, nullable=False),
     Column("closed_at", String),
     Column("closed_by", String),
+    Column("ends_with", String),
     Column("why", Text, nullable=False, server_default=""),
     Column("summary", Text),
     Column("summary_tokens", Integer, nullable=False, server_default="0"),
+    Column("summary_check", Text, nullable=False, server_default="{}"),
     Column("embedding", LargeBinary),
     Column("usage", Text, nullable=False, server_default="{}"),
     Index("uq_sessions_conversation_id_number", "conversation_id", "number", unique=True),
 )
-"""`begins_after` is a turn of the conversation; `usage` the JSON object of what was spent, by purpose; `embedding` that
-of the summary."""
+"""`begins_after` and `ends_with` are turns of the conversation; `usage` is the JSON object of what was spent, by
+purpose; `embedding` and `summary_check`, a JSON object, are those of the summary."""
 
 turns = Table(
     "turns",

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from lamella.core.decisions import Decision
 from lamella.core.errors import NotFound, SessionMoved
 from lamella.core.records import Caller, Conversation, Job
-from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep
+from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep, SessionSummary
 from lamella.core.tokens import Usage
 from lamella.storage.columns import json_text, moment_text
 from lamella.storage.conversations import find_conversation, turn_in_progress
@@ -70,17 +70,27 @@ def _check_current(conversation: Conversation, expected: str) -> None:
 
 
 async def _close(
-    connection: AsyncConnection, caller: Caller, session_id: str, cause: SessionCause, why: str, at: datetime
+    connection: AsyncConnection, caller: Caller, conversation: Conversation, cause: SessionCause, why: str, at: datetime
 ) -> None:
-    values = {"closed_at": moment_text(at), "closed_by": cause.value, "why": why}
-    await connection.execute(update(sessions).where(*_mine(caller, session_id)).values(values))
+    """Close the session that the conversation is in."""
+    values = {
+        "closed_at": moment_text(at),
+        "closed_by": cause.value,
+        "ends_with": conversation.head,
+        "why": why,
+    }
+    await connection.execute(update(sessions).where(*_mine(caller, conversation.session_id)).values(values))
 
 
-async def _summarise(
-    connection: AsyncConnection, caller: Caller, session_id: str, summary: str, tokens: int, embedding: bytes | None
-) -> None:
-    values = {"summary": summary, "summary_tokens": tokens, "embedding": embedding}
+async def _summarise(connection: AsyncConnection, caller: Caller, session_id: str, summary: SessionSummary) -> None:
+    values = {
+        "summary": summary.text,
+        "summary_tokens": summary.tokens,
+        "summary_check": json_text(summary.check),
+        "embedding": summary.embedding,
+    }
     await connection.execute(update(sessions).where(*_mine(caller, session_id)).values(values))
+    await spend(connection, caller, session_id, {"summary": summary.usage})
 
 
 async def _enter(
@@ -155,10 +165,9 @@ class SessionVerbs(Verbs):
                 raise NotFound(f"There is no session {step.session.parent_id} here.", param="parent_id")
             opened = replace(step.session, number=known[-1].number + 1)
             await connection.execute(insert(sessions), session_row(caller.user_id, opened))
-            await _close(connection, caller, step.expected, opened.opened_by, step.why, step.at)
+            await _close(connection, caller, conversation, opened.opened_by, step.why, step.at)
             if step.summary is not None:
-                await _summarise(connection, caller, step.expected, step.summary, step.summary_tokens, None)
-            await spend(connection, caller, step.expected, {"summary": step.usage})
+                await _summarise(connection, caller, step.expected, step.summary)
             await _enter(connection, caller, conversation, opened, conversation.head)
             await self._decide(connection, caller, conversation.id, step.at, step.decisions)
         return opened
@@ -174,24 +183,21 @@ class SessionVerbs(Verbs):
                 raise turn_in_progress(conversation.running_turn)
             if back.head is not None:
                 await _check_turn(connection, caller, conversation.id, back.head)
-            await _close(connection, caller, back.expected, back.cause, back.why, back.at)
-            opened = {"closed_at": None, "closed_by": None, "why": ""}
+            await _close(connection, caller, conversation, back.cause, back.why, back.at)
+            opened = {"closed_at": None, "closed_by": None, "ends_with": None, "why": ""}
             await connection.execute(update(sessions).where(*_mine(caller, found.id)).values(opened))
             await _enter(connection, caller, conversation, found, back.head)
             await self._decide(connection, caller, conversation.id, back.at, back.decisions)
             return await find_session(connection, caller, found.id)
 
     @uninterrupted
-    async def summarise_session(
-        self, caller: Caller, session_id: str, summary: str, tokens: int, usage: Usage, embedding: bytes | None = None
-    ) -> bool:
-        """Give a closed session its summary, and add what that cost; False when it is open or has one."""
+    async def summarise_session(self, caller: Caller, closed: Session, summary: SessionSummary) -> bool:
+        """Give a closed session its summary, and add what that cost; False when it is not closed so, or has one."""
         async with self._database.writing() as connection:
-            session = await find_session(connection, caller, session_id, lock=True)
-            if session.closed_at is None or session.summary is not None:
+            session = await find_session(connection, caller, closed.id, lock=True)
+            if session.closed_at is None or session.closed_at != closed.closed_at or session.summary is not None:
                 return False
-            await _summarise(connection, caller, session_id, summary, tokens, embedding)
-            await spend(connection, caller, session_id, {"summary": usage})
+            await _summarise(connection, caller, closed.id, summary)
         return True
 
     @uninterrupted

@@ -1,0 +1,94 @@
+"""Sessions that ended without a summary get one in the background, unless they go on first (SPEC L4)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from lamella.app.app import LOCAL_OWNER, App
+from lamella.core.records import Caller, Job, JobStatus
+from lamella.engine.scripted import Gate, ScriptedModel, saying
+
+from .test_compaction import SUMMARY, summarised, talking, texts
+
+pytestmark = pytest.mark.anyio
+
+
+async def ended_job(app: App, session: str, kind: str = "summarise", caller: Caller = LOCAL_OWNER) -> Job:
+    """The job of a session once it neither waits nor runs."""
+    store = app.store
+    async with asyncio.timeout(10):
+        while True:
+            found = await store.job(caller, kind, session)  # type: ignore[attr-defined]  # the store holds the jobs too
+            if found is not None and found.status in (JobStatus.FINISHED, JobStatus.FAILED):
+                assert isinstance(found, Job)
+                return found
+            await asyncio.sleep(0.01)
+
+
+async def current(app: App, conversation: str) -> str:
+    return (await app.store.conversation(LOCAL_OWNER, conversation)).session_id
+
+
+@pytest.mark.parametrize("word", ["new", "clear"])
+async def test_a_session_that_is_left_gets_its_summary_and_the_new_one_does_not_show_it(
+    tmp_path: Path, word: str
+) -> None:
+    model = ScriptedModel()
+    async with talking(tmp_path, model) as (app, client, conversation):
+        first = await current(app, conversation)
+        live = model.requests[-1]
+        model.then(saying(SUMMARY))
+        await client.post(f"/conversations/{conversation}/commands", {"text": f"/{word}"})
+        found = await summarised(app, first)
+        assert (found.summary, found.opened_by, found.usage["summary"].input) == (SUMMARY, "created", 100)
+        asked = model.requests[-1]
+        assert texts(asked)[: len(texts(live))] == texts(live)
+        assert "Summarise this conversation now." in texts(asked)[-1]
+        model.then(saying("Fresh."))
+        await client.send(conversation, "Hello?")
+        assert [text.split("\n")[0] for text in texts(model.requests[-1])] == ["Hello?"]
+        path = await app.store.path(LOCAL_OWNER, conversation)
+        assert len(path) == 5
+
+
+async def test_one_that_is_resumed_meanwhile_goes_on_without_a_summary(tmp_path: Path) -> None:
+    model, gate = ScriptedModel(), Gate()
+    async with talking(tmp_path, model) as (app, client, conversation):
+        first = await current(app, conversation)
+        model.then([gate, *saying(SUMMARY)])
+        await app.sessions.begin_anew(LOCAL_OWNER, conversation, why="/new")
+        await asyncio.wait_for(gate.reached.wait(), 10)
+        await app.sessions.resume(LOCAL_OWNER, conversation, first, why="/resume")
+        gate.opened.set()
+        assert (await ended_job(app, first)).status is JobStatus.FINISHED
+        found = await app.store.session(LOCAL_OWNER, first)
+        assert (found.summary, found.closed_at) == (None, None)
+        assert found.usage["summary"].output == 10
+        model.then(saying("Back."))
+        await client.send(conversation, "And?")
+        asked = [text.split("\n")[0] for text in texts(model.requests[-1])]
+        assert [line for line in asked if line.endswith("?")] == [*(f"Question {n}?" for n in range(4)), "And?"]
+
+
+async def test_one_that_hardly_said_anything_is_its_own_summary(tmp_path: Path) -> None:
+    model = ScriptedModel([saying("Hello Ann.")])
+    async with talking(tmp_path, model, turns=0) as (app, client, conversation):
+        await client.send(conversation, "I am Ann.")
+        first = await current(app, conversation)
+        asked = (await app.store.path(LOCAL_OWNER, conversation))[0].user.id
+        await app.sessions.begin_anew(LOCAL_OWNER, conversation, why="/new")
+        found = await summarised(app, first)
+        assert found.summary == f"# Said\n- User: “I am Ann.” [{asked}]\n- Answer: “Hello Ann.” [{asked}]"
+    assert len(model.requests) == 1
+
+
+async def test_an_empty_session_has_nothing_to_summarise(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    async with talking(tmp_path, model, turns=0) as (app, _, conversation):
+        first = await current(app, conversation)
+        await app.sessions.begin_anew(LOCAL_OWNER, conversation, why="/new")
+        assert await app.store.job(LOCAL_OWNER, "summarise", first) is None  # type: ignore[attr-defined]
+    assert model.requests == []
