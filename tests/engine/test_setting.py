@@ -46,7 +46,7 @@ class Vanishing:
 @pytest.mark.parametrize(("named", "begins"), [(LEAVE, True), ("agent_1", False)])
 async def test_an_agent_that_goes_while_a_turn_begins(tmp_path: Path, named: str | Leave, begins: bool) -> None:
     async with await open_store(tmp_path / "lamella.db") as store:
-        services = build_services(store, SHIPPED_TOOLS, SystemClock(), CountingIds())
+        services = build_services(store, Registry(SHIPPED_TOOLS), SystemClock(), CountingIds())
         core = build_core(
             replace(services, surroundings=Vanishing()),
             ScriptedModels(ScriptedModel([saying("Hi.")])),

@@ -19,6 +19,7 @@ from lamella.core.records import (
     Caller,
     Conversation,
     File,
+    FoundDocument,
     JournalEntry,
     NewJob,
     NewRequest,
@@ -53,6 +54,11 @@ NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 BERLIN = timezone(timedelta(hours=1))
 SEARCH = ToolSpec("search", "Looks things up.", '{"type":"object"}')
 USAGE = Usage(input=100, cache_read=60, cache_write_5m=20, cache_write_1h=10, output=7, reasoning=3)
+
+
+def found_document(text: str = "A page.", url: str | None = "https://example.org/a") -> FoundDocument:
+    """A page that a tool read."""
+    return FoundDocument("A page", "text/html", text, 100, url)
 
 
 def minutes(count: float) -> datetime:

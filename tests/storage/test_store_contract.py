@@ -27,6 +27,7 @@ from .examples import (
     conversation,
     entry,
     file,
+    found_document,
     minutes,
     new_job,
     new_request,
@@ -48,6 +49,7 @@ pytestmark = pytest.mark.anyio
 Call = Callable[[SqlStore, Caller], Awaitable[object]]
 FILE = "file_1"
 SESSION = "sess_000001"
+DOCUMENT = "doc_000003"
 
 
 def mine(agent: Agent) -> Agent:
@@ -83,6 +85,8 @@ BY_ID: dict[str, Call] = {
     "surroundings": lambda store, caller: store.surroundings(caller, "conv_1", "agent_1"),
     "attachments": lambda store, caller: store.attachments(caller, (FILE,), 1),
     "delete_file": lambda store, caller: store.delete_file(caller, "file_2"),
+    "keep_document": lambda store, caller: store.keep_document(caller, "conv_1", found_document("Other."), 2, NOON),
+    "document": lambda store, caller: store.document(caller, DOCUMENT),
     "file": lambda store, caller: store.file(caller, "file_1"),
     "file_text": lambda store, caller: store.file_text(caller, "file_1"),
     "beginning": lambda store, caller: store.beginning(caller, "conv_1", "m-1"),
@@ -156,6 +160,7 @@ async def _fill(store: SqlStore) -> None:
     await store.queue_message(ANN, queued_message())
     await store.add_notice(ANN, notice())
     await store.enqueue(ANN, new_job(), NOON)
+    await store.keep_document(ANN, "conv_1", found_document(), 2, NOON)
 
 
 @pytest.mark.parametrize("verb", BY_ID)

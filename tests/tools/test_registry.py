@@ -31,6 +31,9 @@ class Tool:
         ('{"type":"object","properties":{"a":1}}', "its property “a” is no schema"),
         ('{"type":"object","required":"a"}', "the `required` of its input schema is no list of names"),
         ('{"type":"object","properties":{"a":{}},"required":["b"]}', "requires b, which it does not describe"),
+        ('{"type":"object","properties":{"a":{"pattern":"["}}}', "its input schema is invalid"),
+        ('{"type":"object","properties":{"a":{"$ref":"http://127.0.0.1:9/x"}}}', "its input schema is invalid"),
+        ('{"type":"object","properties":{"a":{"$ref":"file:///etc/passwd"}}}', "its input schema is invalid"),
     ],
 )
 def test_an_invalid_schema_is_refused_by_name(schema: str, words: str) -> None:

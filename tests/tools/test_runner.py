@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from time import monotonic
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,7 @@ from lamella.core.messages import ToolCall, ToolResult
 from lamella.core.prompt import ToolSpec
 from lamella.core.records import Caller
 from lamella.tools.runner import ToolRunner
-from lamella.tools.tool import Invocation, Registry, ToolKind, ToolScope
+from lamella.tools.tool import Invocation, Registry, ToolKind, ToolOutput, ToolScope
 
 pytestmark = pytest.mark.anyio
 
@@ -101,11 +103,11 @@ async def test_every_failure_is_a_result_and_spares_the_others() -> None:
     results, _ = await run(calls, *tools, malformed={"c5": '{"say": "fi'})
     assert [(result.is_error, result.content) for result in results] == [
         (False, "one"),
-        (True, "There is no tool named nothing."),
+        (True, "There is no tool named nothing. There are: crash, echo, fail, hang."),
         (True, "crash failed."),
         (True, "The library is closed. Try again tomorrow."),
         (True, 'The arguments are not a JSON object: {"say": "fi'),
-        (True, "hang gave no result within 0.05 s."),
+        (True, "hang gave no result within 0.05 s and was cut off."),
         (False, "seven"),
     ]
 
@@ -125,6 +127,55 @@ async def test_a_tool_that_takes_too_long_is_cancelled() -> None:
     assert results[0].is_error
     assert ended.is_set()
     assert monotonic() - began < 5
+
+
+async def test_a_tool_that_does_not_let_itself_be_cut_off_is_left_behind() -> None:
+    release = asyncio.Event()
+
+    async def stubborn(call: Invocation) -> str:
+        while not release.is_set():
+            with suppress(asyncio.CancelledError):
+                await release.wait()
+        raise RuntimeError("too late")
+
+    [result], _ = await run([ToolCall("c1", "stubborn", "{}")], Doing("stubborn", stubborn, timeout=0.05))
+    assert result.content == "stubborn gave no result within 0.05 s and was cut off."
+    release.set()
+
+
+async def test_a_time_out_of_its_own_is_not_called_ours() -> None:
+    async def late(call: Invocation) -> str:
+        raise TimeoutError
+
+    [result], _ = await run([ToolCall("c1", "late", "{}")], Doing("late", late))
+    assert result.content == "late failed."
+
+
+async def test_a_tool_that_cancels_itself_ends_nothing_else() -> None:
+    async def give_up(call: Invocation) -> str:
+        raise asyncio.CancelledError
+
+    calls = [ToolCall("c1", "give_up", "{}"), ToolCall("c2", "echo", '{"say":"two"}')]
+    results, _ = await run(calls, Doing("give_up", give_up), Doing("echo", echo))
+    assert [result.content for result in results] == ["give_up gave up.", "two"]
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (None, "odd gave something that is no text."),
+        (7, "odd gave something that is no text."),
+        (ToolOutput(b"x"), "odd gave something that is no text."),  # type: ignore[arg-type]
+        ("a\ud800b\0c", "a�b�c"),
+        ("\ud83d\ude00", "😀"),
+    ],
+)
+async def test_what_no_wire_takes_is_no_result(given: Any, shown: str) -> None:
+    async def odd(call: Invocation) -> str:
+        return given  # type: ignore[no-any-return]
+
+    [result], _ = await run([ToolCall("c1", "odd", "{}")], Doing("odd", odd))
+    assert result.content == shown
 
 
 async def test_a_step_that_is_cancelled_cancels_its_calls() -> None:

@@ -132,10 +132,9 @@ def build_core(
     return Core(Chat(engine, services, journal, bus, kept), services, kept)
 
 
-def build_services(store: Store, tools: Sequence[Tool], clock: Clock, ids: Ids) -> Services:
+def build_services(store: Store, registry: Registry, clock: Clock, ids: Ids) -> Services:
     """What the engine needs, with a ledger of its own."""
-    counter, registry = ApproximateCounter(), Registry(tools)
-    return Services(store, clock, ids, counter, registry, Ledger(), StoredSurroundings(store))
+    return Services(store, clock, ids, ApproximateCounter(), registry, Ledger(), StoredSurroundings(store))
 
 
 def database_path(data: Path) -> Path:
@@ -173,7 +172,7 @@ async def open_app(
         stack.push_async_callback(models.close)
         models.facts(models.default)
         engine = engine_settings(settings, headers)
-        services = build_services(store, tools, clock, ids)
+        services = build_services(store, Registry(tools), clock, ids)
         core = build_core(services, models, engine, tables, session_settings(settings), jobs=store)
         once = Once(store, clock)
         library = Library(

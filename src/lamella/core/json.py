@@ -33,7 +33,10 @@ def decode(data: bytes | str) -> Json:
 
 def decode_object(data: bytes | str) -> dict[str, Json]:
     """The value of a JSON text that must be an object; raises `msgspec.DecodeError` otherwise."""
-    value = _decoder.decode(data)
+    try:
+        value = _decoder.decode(data)
+    except RecursionError:
+        raise msgspec.DecodeError("it is nested too deeply") from None
     if not isinstance(value, dict):
         raise msgspec.DecodeError(f"expected a JSON object, got {type(value).__name__}")
     return value

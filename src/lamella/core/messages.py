@@ -75,7 +75,9 @@ class Attachment:
     """A file included at one point in time, before its user message, under a document number that is never used twice.
 
     `text` is None when nothing could be extracted; `reason` then says why. `tokens` is the local count of the text.
-    An `image` rides on the user message itself; its number is never shown to a model.
+    An `image` rides on the user message itself; its number is never shown to a model. A document that a tool brought
+    into the conversation has an id of its own in the place of a file's (`found`), and the `url` that it came from,
+    if any.
     """
 
     file_id: str
@@ -87,6 +89,8 @@ class Attachment:
     text: str | None
     reason: str | None = None
     image: Image | None = None
+    found: bool = False
+    url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from lamella.core.records import (
     Conversation,
     ConversationChange,
     File,
+    FoundDocument,
     Job,
     JournalEntry,
     LastBill,
@@ -246,6 +247,19 @@ class Store(Protocol):
 
     async def file_text(self, caller: Caller, file_id: str) -> str | None:
         """The extracted text, None when there is none."""
+        ...
+
+    async def keep_document(
+        self, caller: Caller, conversation_id: str, found: FoundDocument, tokens: int, at: datetime
+    ) -> Attachment:
+        """Store what a tool brought into a conversation, under a number that was never used in it; give it as kept.
+
+        The same text from the same place again is the same document.
+        """
+        ...
+
+    async def document(self, caller: Caller, document_id: str) -> Attachment:
+        """A document that a tool brought into a conversation, with its text."""
         ...
 
     async def beginning(

@@ -344,12 +344,27 @@ class StoredDecision:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundDocument:
+    """Something to read that a tool brought into a conversation; `url` is where it came from, if anywhere.
+
+    `size` is in bytes: of what was fetched, of which `text` is what can be read.
+    """
+
+    title: str
+    media_type: str
+    text: str
+    size: int
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Beginning:
     """What a turn begins from: its conversation, the window's part of the path, the decisions and the newest bill, of
     one moment.
 
     `summaries` stand before the turns of `session`: those of the sessions that it continues, the oldest first, and its
-    own when it was closed once and is open again (SPEC L4).
+    own when it was closed once and is open again (SPEC L4). `documents` are those that tools brought into the
+    conversation, without their texts.
     """
 
     conversation: Conversation
@@ -358,6 +373,7 @@ class Beginning:
     last_bill: LastBill | None
     session: Session
     summaries: tuple[Summary, ...]
+    documents: tuple[Attachment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,6 +158,10 @@ class CitationWatch:
         self._passages = PassageFinder()
         self._named: set[int] = set()
 
+    def know(self, attachments: Iterable[Attachment]) -> None:
+        """From now on these documents can be cited too."""
+        self._documents |= {attachment.document: attachment for attachment in attachments}
+
     async def text(self, block: int, piece: str) -> list[Cited]:
         """The citations that `piece` of shown block `block` completes."""
         scanner = self._scanners.setdefault(block, CitationScanner())
@@ -180,16 +184,19 @@ class CitationWatch:
         packets: list[Cited] = []
         for number in found.documents:
             attachment = self._documents[number]
+            file_id = None if attachment.found else attachment.file_id
             if number not in self._named:
                 self._named.add(number)
-                packets.append(SourcePacket(document=number, title=attachment.title, file_id=attachment.file_id))
+                packets.append(
+                    SourcePacket(document=number, title=attachment.title, file_id=file_id, url=attachment.url)
+                )
             passage = await self._passages.find(statement, attachment.file_id, attachment.text or "")
             packets.append(
                 CitationPacket(
                     document=number,
                     start=found.start,
                     end=found.end,
-                    file_id=attachment.file_id,
+                    file_id=file_id,
                     passage_start=passage.start if passage else None,
                     passage_end=passage.end if passage else None,
                     page=passage.page if passage else None,

@@ -31,6 +31,7 @@ from lamella.core.tokens import TokenCounter
 from lamella.engine.citations import CitationWatch
 from lamella.engine.container import OpenStep, StateContainer, StepBirth, build_step
 from lamella.engine.digests import DigestAsking, digestible, digests_of
+from lamella.engine.documents import KeptDocuments
 from lamella.engine.emitter import Emitter
 from lamella.engine.reminders import ReminderView, merged, searched
 from lamella.engine.request import Identity, Line, Prepared, new_request, next_line, prepare, tool_choice_is_free
@@ -64,12 +65,13 @@ class TurnInput:
     project: Project | None = None
     summaries: tuple[Summary, ...] = ()
     begun: tuple[Decision, ...] = ()
+    documents: tuple[Attachment, ...] = ()
 
     @property
     def attachments(self) -> tuple[Attachment, ...]:
-        """All files on the path, and those of the project."""
+        """All files on the path, those of the project, and what tools brought into the conversation."""
         project = self.project.files if self.project is not None else ()
-        return (*(a for turn in (*self.history, self.turn) for a in turn.user.attachments), *project)
+        return (*(a for turn in (*self.history, self.turn) for a in turn.user.attachments), *project, *self.documents)
 
     @property
     def call_ids(self) -> frozenset[str]:
@@ -147,6 +149,7 @@ class Loop:
         self.calibration = run.calibration
         self._unstored = turn.begun
         self._citations = CitationWatch(turn.attachments)
+        self._documents = KeptDocuments(services.store, services.clock, services.counter, turn)
         self.line = line
 
     async def run(self) -> StopReason:
@@ -361,6 +364,8 @@ class Loop:
             for call in calls:
                 done(ToolResult(call.id, call.name, LIMIT_REACHED, is_error=True))
             return
-        scope = ToolScope(self._turn.caller, self._turn.conversation.id, self._turn.attachments)
+        attachments = (*self._turn.attachments, *self._documents.kept)
+        scope = ToolScope(self._turn.caller, self._turn.conversation.id, attachments, self._documents)
         registry = self._services.registry.only(self._turn.conversation.tools)
         await ToolRunner(registry).run(calls, scope, opened.malformed, done)
+        self._citations.know(self._documents.kept)

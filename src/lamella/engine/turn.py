@@ -115,6 +115,7 @@ class TurnEngine:
             project=setting.around.project,
             summaries=opening.found.summaries,
             begun=opening.begun,
+            documents=opening.found.documents,
         )
         run = Run(new.run_id, opening.run, StateContainer(self._services.counter), line)
         return Begun(turn_input, (run,))

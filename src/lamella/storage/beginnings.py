@@ -12,6 +12,7 @@ from lamella.core.records import Beginning, Caller
 from lamella.core.sessions import Session, summaries_in_window
 from lamella.storage.conversations import find_conversation, find_decisions
 from lamella.storage.database import Verbs, uninterrupted
+from lamella.storage.documents import find_documents
 from lamella.storage.failures import damaged
 from lamella.storage.requests import find_last_bill
 from lamella.storage.sessions import find_sessions
@@ -57,4 +58,5 @@ class BeginningVerbs(Verbs):
                 last_bill=await find_last_bill(connection, caller, conversation_id, model),
                 session=current,
                 summaries=_summaries(sessions, current),
+                documents=await find_documents(connection, caller, conversation_id),
             )

@@ -273,6 +273,25 @@ attachments = Table(
     Column("document", Integer, nullable=False),
 )
 
+found_documents = Table(
+    "found_documents",
+    metadata,
+    _id(),
+    _owner(),
+    _part_of("conversation_id", "conversations.id", index=False),
+    Column("document", Integer, nullable=False),
+    Column("title", Text, nullable=False),
+    Column("media_type", String, nullable=False),
+    Column("url", Text),
+    Column("size", Integer, nullable=False),
+    Column("tokens", Integer, nullable=False),
+    Column("digest", String, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    Column("created_at", String, nullable=False),
+    Index("ix_found_documents_conversation_id_digest", "conversation_id", "digest", unique=True),
+)
+"""What tools brought into a conversation to read; `digest` is the fingerprint of where it came from and of its text."""
+
 requests = Table(
     "requests",
     metadata,

@@ -11,6 +11,7 @@ from lamella.core.ports import Jobs, Store
 from lamella.storage.agents import AgentVerbs
 from lamella.storage.beginnings import BeginningVerbs
 from lamella.storage.conversations import ConversationVerbs
+from lamella.storage.documents import DocumentVerbs
 from lamella.storage.files import FileVerbs
 from lamella.storage.jobs import JobVerbs
 from lamella.storage.journal import JournalVerbs
@@ -35,6 +36,7 @@ class SqlStore(
     SystemPromptVerbs,
     SurroundingsVerbs,
     FileVerbs,
+    DocumentVerbs,
     TurnVerbs,
     QueueVerbs,
     NoticeVerbs,

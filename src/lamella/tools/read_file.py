@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 
 import msgspec
 
@@ -57,7 +58,11 @@ class ReadFile:
         wanted = msgspec.convert(call.arguments, _Arguments)
         attachment = next((a for a in scope.attachments if a.file_id == wanted.file_id), None)
         if attachment is None:
-            raise ToolFailed(f"This conversation has no file {wanted.file_id}.")
+            raise ToolFailed(
+                f"This conversation has no file {wanted.file_id[:80]}.", hint="Take a file_id from what you were shown."
+            )
+        if attachment.found and scope.documents is not None:
+            attachment = replace(attachment, text=await scope.documents.text(attachment.file_id))
         if attachment.text is None:
             raise ToolFailed(
                 f"“{attachment.title}” could not be read: {attachment.reason or 'there is no text in it'}."

@@ -8,12 +8,20 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 import structlog
 
-from lamella.core.errors import ToolFailed
+from lamella.core.errors import LamellaError, ToolFailed
 from lamella.core.json import decode_object
 from lamella.core.messages import ToolCall, ToolResult
-from lamella.tools.tool import Invocation, Registry, ToolOutput, ToolScope
+from lamella.tools.arguments import check_arguments
+from lamella.tools.keeping import keep_rest
+from lamella.tools.tool import Invocation, Registry, Tool, ToolOutput, ToolScope
 
 log = structlog.get_logger()
+
+GRACE = 0.5
+"""Seconds that a call that was cut off has to let go of what it holds. Then it is left to itself."""
+
+MAX_NAMES = 40
+"""Tools that an answer to a call of an unknown one lists."""
 
 
 class ToolRunner:
@@ -42,24 +50,77 @@ class ToolRunner:
         return tuple(await asyncio.gather(*(one(call) for call in calls)))
 
     async def _one(self, call: ToolCall, scope: ToolScope, malformed: str | None) -> ToolResult:
-        tool = self._registry.find(call.name)
-        if tool is None:
-            return _failed(call, f"There is no tool named {call.name}.")
-        if malformed is not None:
-            return _failed(call, f"The arguments are not a JSON object: {malformed[:200]}")
         try:
-            async with asyncio.timeout(tool.timeout):
-                output = await tool.run(scope, Invocation(call.id, decode_object(call.arguments)))
-        except TimeoutError:
-            return _failed(call, f"{call.name} gave no result within {tool.timeout:g} s.")
+            tool, invocation = self._checked(call, malformed)
+            return await keep_rest(_result(call, await _within(tool, scope, invocation)), scope)
         except (ToolFailed, msgspec.ValidationError) as error:
-            return _failed(call, str(error))
+            hint = f" {error.hint}" if isinstance(error, LamellaError) and error.hint else ""
+            return _failed(call, _unicode(f"{error}{hint}"))
         except Exception:  # the border where a tool's failure becomes a value for the model and a log line for us
             log.exception("tool failed", tool=call.name, call_id=call.id)
             return _failed(call, f"{call.name} failed.")
-        if isinstance(output, ToolOutput):
-            return ToolResult(call.id, call.name, output.content, queries=output.queries)
-        return ToolResult(call.id, call.name, output)
+
+    def _checked(self, call: ToolCall, malformed: str | None) -> tuple[Tool, Invocation]:
+        """The tool of a call and what it is asked; raises `ToolFailed` for what can't be called, or not so."""
+        tool = self._registry.find(call.name)
+        if tool is None:
+            raise ToolFailed(self._no_tool(call.name))
+        if malformed is not None:
+            raise ToolFailed(f"The arguments are not a JSON object: {malformed[:200]}")
+        arguments = decode_object(call.arguments)
+        wrong = check_arguments(tool.spec.input_schema, arguments) if self._registry.checks_arguments else ""
+        if wrong:
+            raise ToolFailed(f"The arguments do not fit {call.name}, which did not run.\n{wrong}")
+        return tool, Invocation(call.id, arguments)
+
+    def _no_tool(self, name: str) -> str:
+        names = self._registry.names()
+        more = ", …" if len(names) > MAX_NAMES else ""
+        there = f" There are: {', '.join(names[:MAX_NAMES])}{more}." if names else " No tool can be called here."
+        return f"There is no tool named {_unicode(name[:80])}.{there}"
+
+
+async def _within(tool: Tool, scope: ToolScope, call: Invocation) -> object:
+    """What the tool gives; raises `ToolFailed` after its time, whether or not it lets itself be cancelled."""
+    work = asyncio.ensure_future(tool.run(scope, call))
+    try:
+        await asyncio.wait({work}, timeout=tool.timeout)
+        if not work.done():
+            raise ToolFailed(f"{tool.spec.name} gave no result within {tool.timeout:g} s and was cut off.")
+    finally:
+        if not work.done():
+            await _cut_off(work, tool.spec.name, call.id)
+    if work.cancelled():  # by itself: nobody else asked for it
+        raise ToolFailed(f"{tool.spec.name} gave up.")
+    return work.result()
+
+
+async def _cut_off(work: asyncio.Task[str | ToolOutput], name: str, call_id: str) -> None:
+    work.cancel()
+    work.add_done_callback(_let_go)
+    await asyncio.wait({work}, timeout=GRACE)
+    if not work.done():
+        log.warning("a tool goes on although it was cut off", tool=name, call_id=call_id)
+
+
+def _let_go(work: asyncio.Task[str | ToolOutput]) -> None:
+    """Nobody waits for what a call that was cut off may still raise."""
+    if not work.cancelled():
+        work.exception()
+
+
+def _result(call: ToolCall, output: object) -> ToolResult:
+    """The result of what a tool gave; raises `ToolFailed` for what is no result."""
+    if isinstance(output, str):
+        output = ToolOutput(output)
+    if not isinstance(output, ToolOutput) or not isinstance(output.content, str):
+        raise ToolFailed(f"{call.name} gave something that is no text.")
+    return ToolResult(call.id, call.name, _unicode(output.content), queries=output.queries)
+
+
+def _unicode(text: str) -> str:
+    """The text with whatever no wire and no database takes replaced: lone surrogates and NUL."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "�")
 
 
 def _failed(call: ToolCall, text: str) -> ToolResult:

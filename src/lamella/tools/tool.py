@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-import msgspec
-
 from lamella.core.errors import ConfigurationError
-from lamella.core.json import Json, JsonObject, decode_object
+from lamella.core.json import Json
 from lamella.core.messages import Attachment
 from lamella.core.prompt import ToolSpec
-from lamella.core.records import Caller
+from lamella.core.records import Caller, FoundDocument
+from lamella.tools.arguments import wrong_schema
 
 
 class ToolKind(StrEnum):
@@ -23,13 +22,31 @@ class ToolKind(StrEnum):
     OTHER = "other"
 
 
+class Documents(Protocol):
+    """The documents that tools bring into the conversation of a call."""
+
+    async def keep(self, found: FoundDocument) -> Attachment:
+        """Store a document for the conversation and give it with its number.
+
+        What was kept before, the same text from the same place, has the number and id that it has.
+        """
+        ...
+
+    async def text(self, document_id: str) -> str:
+        """The text of a document that was kept; raises `NotFound`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ToolScope:
-    """On whose behalf and where a call runs. `attachments` are all files on the conversation's path."""
+    """On whose behalf and where a call runs. `attachments` are all files on the conversation's path, and what tools
+    brought into it, whose text is read from `documents`. None: nothing can be kept here.
+    """
 
     caller: Caller
     conversation_id: str
     attachments: tuple[Attachment, ...]
+    documents: Documents | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +81,32 @@ class Tool(Protocol):
         ...
 
 
-class Registry:
-    """Tools by name. Raises `ConfigurationError` for a name or a schema that no provider would take."""
+class ToolSource(Protocol):
+    """Where tools come and go while the process runs."""
 
-    def __init__(self, tools: Iterable[Tool]) -> None:
+    def tools(self) -> Sequence[Tool]:
+        """What it offers now. Each has a name that providers take, and a schema that passes `wrong_schema`."""
+        ...
+
+    def find(self, name: str) -> Tool | None:
+        """The tool of this name. One that can't be reached now is found too: its calls say why they fail."""
+        ...
+
+
+class Registry:
+    """Tools by name: those of the deployment, which stay, and those of `sources`.
+
+    Raises `ConfigurationError` for a name or a schema that no provider would take. A replay does not check arguments:
+    what was called was called.
+    """
+
+    def __init__(
+        self, tools: Iterable[Tool], sources: Sequence[ToolSource] = (), *, checks_arguments: bool = True
+    ) -> None:
         self._tools: dict[str, Tool] = {}
+        self._sources = tuple(sources)
+        self._allowed: frozenset[str] | None = None
+        self.checks_arguments = checks_arguments
         for tool in tools:
             _check(tool.spec)
             if tool.spec.name in self._tools:
@@ -79,52 +117,40 @@ class Registry:
 
     def specs(self) -> tuple[ToolSpec, ...]:
         """What models are told, sorted by name: the list is pinned for a conversation when it begins."""
-        return tuple(self._tools[name].spec for name in sorted(self._tools))
+        offered = {tool.spec.name: tool.spec for source in self._sources for tool in source.tools()}
+        offered |= {name: tool.spec for name, tool in self._tools.items()}
+        return tuple(offered[name] for name in sorted(offered) if self._allows(name))
 
     def only(self, specs: Iterable[ToolSpec]) -> Registry:
         """Of the tools, those that a conversation has: what is not in its list can't be called."""
-        return Registry(self._tools[spec.name] for spec in specs if spec.name in self._tools)
+        view = Registry((), self._sources, checks_arguments=self.checks_arguments)
+        view._tools = self._tools
+        view._allowed = frozenset(spec.name for spec in specs)
+        return view
 
     def find(self, name: str) -> Tool | None:
         """The tool of this name."""
-        return self._tools.get(name)
+        if not self._allows(name):
+            return None
+        return self._tools.get(name) or next((tool for s in self._sources if (tool := s.find(name))), None)
+
+    def names(self) -> tuple[str, ...]:
+        """The names that can be called, sorted."""
+        return tuple(sorted(self._allowed)) if self._allowed is not None else tuple(s.name for s in self.specs())
 
     def is_search(self, name: str) -> bool:
         """Whether calls of this name bring documents."""
-        tool = self._tools.get(name)
+        tool = self.find(name)
         return tool is not None and tool.kind is ToolKind.SEARCH
+
+    def _allows(self, name: str) -> bool:
+        return self._allowed is None or name in self._allowed
 
 
 def _check(spec: ToolSpec) -> None:
     """What every provider asks of a tool: a name, and a JSON Schema of an object."""
-    where = f"The tool “{spec.name}”"
     if not spec.name.strip():
         raise ConfigurationError("A tool has no name.", hint="Name it.")
-    try:
-        schema = decode_object(spec.input_schema)
-    except msgspec.DecodeError as error:
-        raise ConfigurationError(
-            f"{where}: its input schema is no JSON object ({error}).", hint="Correct the schema.", param=spec.name
-        ) from None
-    wrong = _wrong_in(schema)
+    wrong = wrong_schema(spec.input_schema)
     if wrong:
-        raise ConfigurationError(f"{where}: {wrong}.", hint="Correct the schema.", param=spec.name)
-
-
-def _wrong_in(schema: JsonObject) -> str:
-    """What keeps a schema from describing the arguments of a call, or ""."""
-    if schema.get("type") != "object":
-        return f"its input schema has the type {schema.get('type')!r}, not 'object'"
-    properties = schema.get("properties", {})
-    if not isinstance(properties, dict):
-        return "the `properties` of its input schema are no object"
-    for name, property in properties.items():
-        if not isinstance(property, dict | bool):
-            return f"its property “{name}” is no schema"
-    required = schema.get("required", [])
-    if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
-        return "the `required` of its input schema is no list of names"
-    missing = [str(name) for name in required if name not in properties]
-    if missing and properties:
-        return f"its input schema requires {', '.join(missing)}, which it does not describe"
-    return ""
+        raise ConfigurationError(f"The tool “{spec.name}”: {wrong}.", hint="Correct the schema.", param=spec.name)

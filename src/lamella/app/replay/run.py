@@ -84,7 +84,9 @@ class _Replay:
         self._settings = trace.head.settings
         self._model = trace.head.model
         tools = [StagedTool(tool, self._stage) for tool in trace.head.tools]
-        self._services = build_services(store, tools, self._stage.clock, CountingIds())
+        self._services = build_services(
+            store, Registry(tools, checks_arguments=False), self._stage.clock, CountingIds()
+        )
         self._library = TraceLibrary(store, uploads, self._stage.clock, self._services.ids)
         self._core: Core | None = None
         self._decided = 0
@@ -181,7 +183,7 @@ class _Replay:
 
     async def _equip(self, change: ToolsChange) -> None:
         """Another list of tools; as with every change of the window, a decision says so."""
-        registry = Registry([StagedTool(tool, self._stage) for tool in change.tools])
+        registry = Registry([StagedTool(tool, self._stage) for tool in change.tools], checks_arguments=False)
         self._services = replace(self._services, registry=registry)
         names = ", ".join(spec.name for spec in registry.specs()) or "none"
         why = f"the tools of the deployment are {names} from here on"

@@ -1,0 +1,111 @@
+"""Checks the arguments of a call against the JSON schema of its tool, and says what would be accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+
+import jsonschema_rs
+import msgspec
+
+from lamella.core.json import Json, JsonObject, decode_object
+
+MAX_PROBLEMS = 6
+"""Problems that one answer names."""
+
+MAX_PROBLEM = 240
+"""Characters of one of them: it repeats what the model wrote."""
+
+MAX_FIELDS = 30
+"""Fields of a schema that an answer lists."""
+
+_TYPES = ("type", "enum", "const", "minimum", "maximum", "minLength", "maxLength", "pattern", "format")
+
+
+def wrong_schema(schema: str) -> str:
+    """What keeps a JSON schema from checking the arguments of a call, or "".
+
+    It has to be whole in itself: nothing is fetched for it.
+    """
+    try:
+        parsed = decode_object(schema)
+    except msgspec.DecodeError as error:
+        return f"its input schema is no JSON object ({error})"
+    wrong = _wrong_in(parsed)
+    if wrong:
+        return wrong
+    try:
+        _validator(parsed)
+    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
+        return f"its input schema is invalid: {_short(str(getattr(error, 'message', error)))}"
+    return ""
+
+
+def check_arguments(schema: str, arguments: Mapping[str, Json]) -> str:
+    """What is wrong with the arguments, where, and what is accepted; "" when they fit.
+
+    The schema has passed `wrong_schema`.
+    """
+    parsed = decode_object(schema)
+    found = list(islice(_validator(parsed).iter_errors(arguments), MAX_PROBLEMS + 1))
+    if not found:
+        return ""
+    lines = [f"- {_place(error.instance_path)}: {_short(error.message)}" for error in found[:MAX_PROBLEMS]]
+    if len(found) > MAX_PROBLEMS:
+        lines.append("- and more")
+    return "\n".join([*lines, _accepted(parsed)])
+
+
+def _validator(schema: JsonObject) -> jsonschema_rs.Validator:
+    """Its patterns run in linear time where they can and are bounded where they can't; references stay inside it."""
+    return jsonschema_rs.validator_for(dict(schema), offline=True)
+
+
+def _place(path: Sequence[str | int]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".") or "arguments"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_PROBLEM else f"{line[: MAX_PROBLEM - 1]}…"
+
+
+def _accepted(schema: JsonObject) -> str:
+    """The fields of a schema, one to a line."""
+    properties, required = schema.get("properties"), schema.get("required")
+    if not isinstance(properties, dict) or not properties:
+        return "Accepted: an object."
+    needed: Iterable[Json] = required if isinstance(required, list) else ()
+    fields = [_field(name, property, name in needed) for name, property in islice(properties.items(), MAX_FIELDS)]
+    if len(properties) > MAX_FIELDS:
+        fields.append("- and more")
+    return "\n".join(["Accepted:", *fields])
+
+
+def _field(name: str, property: Json, needed: bool) -> str:
+    known = property if isinstance(property, dict) else {}
+    said = ", ".join(f"{word} {_value(known[word])}" for word in _TYPES if word in known)
+    return f"- {name} ({'required' if needed else 'optional'}){': ' if said else ''}{_short(said)}"
+
+
+def _value(value: Json) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _wrong_in(schema: JsonObject) -> str:
+    """What providers ask of a schema beyond what JSON Schema does, where it fails; or ""."""
+    if schema.get("type") != "object":
+        return f"its input schema has the type {schema.get('type')!r}, not 'object'"
+    properties = schema.get("properties", {})
+    if not isinstance(properties, dict):
+        return "the `properties` of its input schema are no object"
+    for name, property in properties.items():
+        if not isinstance(property, dict | bool):
+            return f"its property “{name}” is no schema"
+    required = schema.get("required", [])
+    if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
+        return "the `required` of its input schema is no list of names"
+    missing = [str(name) for name in required if name not in properties]
+    if missing and properties:
+        return f"its input schema requires {', '.join(missing)}, which it does not describe"
+    return ""
