@@ -126,8 +126,9 @@ class Store(Protocol):
 
         The messages of the turns behind `begins_after` on the path, the running one's included, are the new session's.
         A summary that the closed one had before it was opened again gives way to a new one. Raises `SessionMoved` when
-        the conversation is no longer in the expected session, `NotFound` for a foreign parent or a `begins_after` off
-        the path, `LeaseLost` when it is the work of a `job` that another worker has by now; then nothing is stored.
+        the conversation is no longer in the expected session, or left it meanwhile, `NotFound` for a foreign parent or
+        a `begins_after` off the path, `LeaseLost` when it is the work of a `job` that another worker has by now; then
+        nothing is stored.
         """
         ...
 

@@ -69,7 +69,9 @@ class SessionStep:
     """From one session to the next, in one transaction.
 
     `expected` has to be the conversation's session still, else nothing changes. `summary` closes it; None leaves it
-    without one. Messages behind `session.begins_after` on the path are the new session's from then on.
+    without one. Messages behind `session.begins_after` on the path are the new session's from then on. `changes` is how
+    often the conversation had changed its session when this was planned: one that left `expected` and came back since
+    has moved too; None where that does not matter.
     """
 
     expected: str
@@ -78,6 +80,7 @@ class SessionStep:
     at: datetime
     summary: SessionSummary | None = None
     decisions: Sequence[Decision] = ()
+    changes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

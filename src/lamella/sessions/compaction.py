@@ -165,5 +165,6 @@ class Compactor:
         decision = Decision(
             DecisionKind.SESSION, session.id, boundary, asked.who, asked.why, numbers, plan.first_segment
         )
-        step = SessionStep(old.id, session, asked.why, now, summary, (decision,))
+        changes = sum(d.decision.kind is DecisionKind.SESSION for d in plan.opening.found.decisions)
+        step = SessionStep(old.id, session, asked.why, now, summary, (decision,), changes)
         return step, Compacted(session, plan.before, after, size, plan.kept_tokens)

@@ -14,7 +14,7 @@ import structlog
 from lamella.context.choices import Known
 from lamella.context.layout import OldResults
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.errors import InvalidRequest, LamellaError, NotFound, StoreFailed
+from lamella.core.errors import InvalidRequest, LamellaError, NotFound, SessionMoved, StoreFailed
 from lamella.core.json import JsonObject
 from lamella.core.messages import TurnStatus
 from lamella.core.ports import Jobs
@@ -126,12 +126,22 @@ class Sessions:
                 later = NotCompacted(f"it did not work out a moment ago, and is tried again at {stored.due_at:%H:%M}")
                 await self._tell(caller, job.subject, str(job.payload.get("who")), later)
                 return later
-            return await outcome
+            return await self._heard(caller, stored, outcome)
         except StoreFailed as error:
             return NotCompacted(error.message)
         finally:
             self._waiting.pop(job.subject, None)
             self._asked.pop(job.subject, None)
+
+    async def _heard(self, caller: Caller, job: Job, outcome: asyncio.Future[Outcome]) -> Outcome:
+        """How a compaction ends; one that somebody else did, or that ended as it was asked for again, tells nobody."""
+        while True:
+            await asyncio.wait({outcome}, timeout=self.settings.look)
+            if outcome.done():
+                return outcome.result()
+            now = await self._worker.job(caller, job.kind, job.subject)
+            if now is None or now.id != job.id or now.status not in (JobStatus.WAITING, JobStatus.RUNNING):
+                return NotCompacted("a compaction ended a moment ago")
 
     async def _do(self, job: Job) -> Again | None:
         """Do a compaction that was asked for, here or in another process."""
@@ -215,14 +225,18 @@ class Sessions:
 
         The session that ends gets its summary in the background.
         """
-        conversation = await self._services.store.conversation(caller, conversation_id)
-        boundary = conversation.head or ""
-        session = self._next(conversation.session_id, conversation_id, SessionCause.NEW, conversation.head)
-        decision = Decision(DecisionKind.SESSION, session.id, boundary, caller.user_id, why)
-        step = SessionStep(conversation.session_id, session, why, session.opened_at, decisions=(decision,))
-        opened = await self._services.store.next_session(caller, step)
-        await self._summarise(caller, conversation.session_id, why)
-        return opened
+        while True:
+            conversation = await self._services.store.conversation(caller, conversation_id)
+            boundary = conversation.head or ""
+            session = self._next(conversation.session_id, conversation_id, SessionCause.NEW, conversation.head)
+            decision = Decision(DecisionKind.SESSION, session.id, boundary, caller.user_id, why)
+            step = SessionStep(conversation.session_id, session, why, session.opened_at, decisions=(decision,))
+            try:
+                opened = await self._services.store.next_session(caller, step)
+            except SessionMoved:
+                continue  # a compaction was quicker: the command wins all the same (SPEC L3)
+            await self._summarise(caller, conversation.session_id, why)
+            return opened
 
     async def _summarise(self, caller: Caller, session_id: str, why: str) -> None:
         """Have a session summarised that has just ended. The session that began is not held up by a failure."""
@@ -236,8 +250,18 @@ class Sessions:
     async def resume(self, caller: Caller, conversation_id: str, session_id: str, *, why: str) -> Session:
         """`/resume ID`: go on from an earlier session, in full. What came after stays, as another branch.
 
-        Raises `NotFound`, `SessionMoved`, `TurnInProgress`, and `InvalidRequest` for the session that is current.
+        Raises `NotFound`, `TurnInProgress`, and `InvalidRequest` for the session that is current.
         """
+        while True:
+            try:
+                before, opened = await self._resume(caller, conversation_id, session_id, why)
+            except SessionMoved:
+                continue  # as above
+            await self._summarise(caller, before, why)
+            return opened
+
+    async def _resume(self, caller: Caller, conversation_id: str, session_id: str, why: str) -> tuple[str, Session]:
+        """Go back once; gives the id of the session that was left, and the one that goes on."""
         conversation = await self._services.store.conversation(caller, conversation_id)
         target = await self._services.store.session(caller, session_id)
         if target.conversation_id != conversation_id:
@@ -255,9 +279,7 @@ class Sessions:
             at=self._services.clock.now(),
             decisions=(decision,),
         )
-        opened = await self._services.store.return_to_session(caller, back)
-        await self._summarise(caller, conversation.session_id, why)
-        return opened
+        return conversation.session_id, await self._services.store.return_to_session(caller, back)
 
     async def _after(self, caller: Caller, target: Session) -> str | None:
         """The last turn that a session had when it ended, the tail that a compaction carried on included."""

@@ -46,7 +46,8 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """Sizes in tokens. `huge`: the share of the budget above which even the newest turn is summarised."""
+    """Sizes in tokens. `huge`: the share of the budget above which even the newest turn is summarised. `look`: after
+    how many seconds whoever waits for a compaction looks whether it has ended elsewhere, again and again."""
 
     keep_recent: int = 4_000
     compaction: Threshold = field(default_factory=lambda: Threshold(share=0.8))
@@ -54,3 +55,4 @@ class SessionSettings:
     pruning: PruneSettings = field(default_factory=PruneSettings)
     notify: bool = True
     huge: float = 0.25
+    look: float = 5.0

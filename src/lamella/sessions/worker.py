@@ -62,6 +62,10 @@ class Worker:
         self._woken.set()
         return stored
 
+    async def job(self, caller: Caller, kind: str, subject: str) -> Job | None:
+        """The newest job of a kind for a subject, as it is now."""
+        return await self._jobs.job(caller, kind, subject)
+
     def start(self) -> None:
         """Begin to work; what an ended process left is taken up when its lease has ended."""
         self._loop = asyncio.create_task(self._run())

@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, insert, select, update
+from sqlalchemy import ColumnElement, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from lamella.core.decisions import Decision
+from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import NotFound, SessionMoved
 from lamella.core.records import Caller, Conversation, Job
 from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep, SessionSummary
@@ -62,11 +62,21 @@ def _mine(caller: Caller, session_id: str) -> tuple[ColumnElement[bool], ColumnE
 def _check_current(conversation: Conversation, expected: str) -> None:
     """Raises `SessionMoved` when somebody else went on to another session first."""
     if conversation.session_id != expected:
-        raise SessionMoved(
-            f"The conversation is no longer in session {expected}.",
-            hint=f"It is in session {conversation.session_id} by now: look at that one, then try again.",
-            param="session_id",
-        )
+        raise _moved(conversation, f"The conversation is no longer in session {expected}.")
+
+
+async def _check_unchanged(connection: AsyncConnection, conversation: Conversation, changes: int) -> None:
+    """Raises `SessionMoved` when the conversation left its session meanwhile, even if it is back in it."""
+    query = select(func.count()).where(
+        decisions.c.conversation_id == conversation.id, decisions.c.kind == DecisionKind.SESSION.value
+    )
+    if (await connection.execute(query)).scalar_one() != changes:
+        raise _moved(conversation, "The conversation changed its session meanwhile.")
+
+
+def _moved(conversation: Conversation, what: str) -> SessionMoved:
+    hint = f"It is in session {conversation.session_id} by now: look at that one, then try again."
+    return SessionMoved(what, hint=hint, param="session_id")
 
 
 async def _close(
@@ -158,6 +168,8 @@ class SessionVerbs(Verbs):
         async with self._database.writing() as connection:
             conversation = await find_conversation(connection, caller, step.session.conversation_id, lock=True)
             _check_current(conversation, step.expected)
+            if step.changes is not None:
+                await _check_unchanged(connection, conversation, step.changes)
             if job is not None:
                 await check_lease(connection, job)
             known = await find_sessions(connection, caller, conversation.id)

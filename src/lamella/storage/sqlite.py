@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from lamella.core.errors import ConfigurationError, StoreFailed
 from lamella.storage.connection import QuickConnection, connect
 from lamella.storage.database import Database
+
+Connector = Callable[[str, float], QuickConnection]
+"""Makes a connection to the file at a path, with a timeout in seconds, as `connect` does."""
 
 _BUSY_MS = 5_000
 _READERS = 4
@@ -34,7 +38,7 @@ def sqlite_url(url_or_path: str | Path) -> URL:
     return URL.create("sqlite+aiosqlite", database=url.database)
 
 
-def sqlite_engine(url: URL, *, writes: bool, foreign_keys: bool = True) -> AsyncEngine:
+def sqlite_engine(url: URL, *, writes: bool, foreign_keys: bool = True, connector: Connector = connect) -> AsyncEngine:
     """An engine on a database file. A writing one has a single connection, and takes the write lock as it begins.
 
     Raises `StoreFailed` when there can be no such file.
@@ -46,7 +50,7 @@ def sqlite_engine(url: URL, *, writes: bool, foreign_keys: bool = True) -> Async
         raise StoreFailed(f"{path} is a folder, not a database file.", hint="Name a file in it.")
     size = 1 if writes else _READERS
     engine = create_async_engine(
-        url, pool_size=size, max_overflow=0, async_creator=lambda: connect(str(path), _BUSY_MS / 1000)
+        url, pool_size=size, max_overflow=0, async_creator=lambda: connector(str(path), _BUSY_MS / 1000)
     )
     settings = [
         "PRAGMA journal_mode = WAL",

@@ -1,0 +1,115 @@
+"""Who wins where a compaction meets `/new`, `/resume` or another process: what was asked for, never the background."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from lamella.app.app import LOCAL_OWNER, build_core, build_services
+from lamella.commands.parse import Typed
+from lamella.core.clock import SystemClock
+from lamella.core.ids import RandomIds
+from lamella.core.records import Caller, Job
+from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep
+from lamella.engine.opening import EngineSettings
+from lamella.engine.scripted import Gate, ScriptedModel, ScriptedModels, saying
+from lamella.sessions.compaction import Compacted
+from lamella.sessions.sessions import Sessions
+from lamella.sessions.settings import SessionSettings
+from lamella.sessions.summariser import NotCompacted
+from lamella.storage.store import SqlStore, open_store
+
+from .test_compaction import SUMMARY, talking
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_session_that_was_left_and_resumed_meanwhile_is_not_compacted(tmp_path: Path) -> None:
+    """The conversation is in the session that the compaction began with, and whoever went back to it still wins."""
+    model, gate = ScriptedModel(), Gate()
+    async with talking(tmp_path, model, keep_recent_tokens=1_200) as (app, _, conversation):
+        model.then([gate, *saying(SUMMARY)])
+        task = app.sessions.compact(LOCAL_OWNER, conversation, who="user_local", why="asked for")
+        await asyncio.wait_for(gate.reached.wait(), 10)
+        model.then(saying(SUMMARY), saying(SUMMARY))
+        await app.chat.command(LOCAL_OWNER, conversation, Typed("new"))
+        await app.chat.command(LOCAL_OWNER, conversation, Typed("resume", "1"))
+        gate.opened.set()
+        assert await task == NotCompacted("another session was opened meanwhile")
+        view = await app.sessions.view(LOCAL_OWNER, conversation)
+        assert (view.current.number, len(view.sessions)) == (1, 2)
+
+
+class QuickCompactor(SqlStore):
+    """Another writer opens a session just before the first change of session that is asked for here."""
+
+    quick = True
+
+    async def next_session(self, caller: Caller, step: SessionStep, job: Job | None = None) -> Session:
+        await self._overtake(caller, step.session.conversation_id)
+        return await super().next_session(caller, step, job)
+
+    async def return_to_session(self, caller: Caller, back: SessionReturn) -> Session:
+        await self._overtake(caller, (await self.session(caller, back.session_id)).conversation_id)
+        return await super().return_to_session(caller, back)
+
+    async def _overtake(self, caller: Caller, conversation_id: str) -> None:
+        if self.quick:
+            self.quick = False
+            now = await self.conversation(caller, conversation_id)
+            other = Session("sess_other", conversation_id, 0, now.updated_at, SessionCause.COMPACTION, now.session_id)
+            step = SessionStep(now.session_id, other, "a compaction", now.updated_at)
+            await super().next_session(caller, step)
+
+
+async def overtaken(folder: Path) -> tuple[Sessions, QuickCompactor, str]:
+    """Sessions over such a store, and a conversation of one turn."""
+    model = ScriptedModel()
+    async with talking(folder, model, turns=1) as (_, _, conversation):
+        pass
+    opened = await open_store(folder / "lamella.db")
+    store = QuickCompactor(opened._database, opened._ids)
+    clock = SystemClock()
+    services = build_services(store, (), clock, RandomIds(clock))
+    core = build_core(services, ScriptedModels(model), EngineSettings(), jobs=store)
+    return core.sessions, store, conversation
+
+
+async def test_new_wins_over_a_compaction_that_was_a_moment_quicker(tmp_path: Path) -> None:
+    sessions, store, conversation = await overtaken(tmp_path)
+    async with store:
+        opened = await sessions.begin_anew(LOCAL_OWNER, conversation, why="/new")
+        assert (opened.parent_id, opened.opened_by) == ("sess_other", SessionCause.NEW)
+        assert (await store.conversation(LOCAL_OWNER, conversation)).session_id == opened.id
+
+
+async def test_resume_wins_over_a_compaction_that_was_a_moment_quicker(tmp_path: Path) -> None:
+    sessions, store, conversation = await overtaken(tmp_path)
+    async with store:
+        store.quick = False
+        first = (await store.conversation(LOCAL_OWNER, conversation)).session_id
+        await sessions.begin_anew(LOCAL_OWNER, conversation, why="/new")
+        store.quick = True
+        await sessions.resume(LOCAL_OWNER, conversation, first, why="/resume")
+        assert (await store.conversation(LOCAL_OWNER, conversation)).session_id == first
+
+
+async def test_a_compaction_that_another_process_does_is_heard_of(tmp_path: Path) -> None:
+    """Nobody waits for ever for a job that somebody else has ended."""
+    model, gate = ScriptedModel(), Gate()
+    async with talking(tmp_path, model, keep_recent_tokens=1_200) as (app, _, conversation):
+        store, clock = app.store, SystemClock()
+        assert isinstance(store, SqlStore)
+        services = build_services(store, (), clock, RandomIds(clock))
+        quick = SessionSettings(look=0.05)
+        other = build_core(services, ScriptedModels(model), EngineSettings(), sessions=quick, jobs=store).sessions
+        model.then([gate, *saying(SUMMARY)])
+        here = app.sessions.compact(LOCAL_OWNER, conversation, who="user_local", why="asked for")
+        await asyncio.wait_for(gate.reached.wait(), 10)
+        there = other.compact(LOCAL_OWNER, conversation, who="user_local", why="asked for")
+        gate.opened.set()
+        assert isinstance(await asyncio.wait_for(here, 10), Compacted)
+        assert await asyncio.wait_for(there, 10) == NotCompacted("a compaction ended a moment ago")
+        assert not other.is_compacting(conversation)
