@@ -142,7 +142,7 @@ async def building(model: ChatModel, found: Beginning, now: datetime, rounds: in
     context = ContextInput(
         model=model.facts,
         budget=BUDGET,
-        sampling=Sampling(16_000, None),
+        sampling=Sampling(16_000, "off"),
         system=found.conversation.system_prompt,
         tools=(),
         history=found.path,

@@ -9,7 +9,8 @@ from typing import Literal
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from lamella.core.errors import ConfigurationError
+from lamella.core.effort import CHOICES, OFF, effort_named
+from lamella.core.errors import ConfigurationError, InvalidRequest
 
 
 def default_data_folder() -> Path:
@@ -47,6 +48,14 @@ class Settings(BaseSettings):
             raise ValueError("it is neither a share such as 80% nor tokens, at least 1000")
         return value.strip()
 
+    @field_validator("thinking_effort", mode="before")
+    @classmethod
+    def _is_an_effort(cls, value: object) -> str:
+        try:
+            return effort_named(str(value))
+        except InvalidRequest:
+            raise ValueError(f"it is none of {CHOICES}") from None
+
     @field_validator("anthropic_base_url", "openai_base_url")
     @classmethod
     def _is_an_address(cls, value: str | None) -> str | None:
@@ -72,8 +81,10 @@ class Settings(BaseSettings):
         None, ge=1000, description="The most tokens of a prompt; default: the model's window less the reserved output."
     )
     max_output: int = Field(16_000, ge=16, description="The most tokens of one answer.")
-    thinking_effort: Literal["low", "medium", "high"] | None = Field(
-        None, description="How much the model thinks; unset is off where a model can be without."
+    thinking_effort: str = Field(
+        OFF,
+        description="How much the model thinks: off, low (1024), medium (4096), high (16384) or a number of tokens; "
+        "agents, conversations and requests may say otherwise.",
     )
     marker_policy: Literal["planner", "seed", "auto_tail", "off"] | None = Field(
         None, description="Who places the cache markers of new conversations; unset: as the layout says."

@@ -61,7 +61,7 @@ async def test_status_says_where_a_conversation_stands(tmp_path: Path) -> None:
     assert (found["object"], found["name"], found["argument"]) == ("command", "status", "")
     session = found["data"]["session"]["id"]
     assert found["answer"].splitlines() == [
-        "scripted · no thinking",
+        "scripted · thinking off",
         f"Session 1 ({session}) · 2 messages in the window",
         "Context 12.4k/100k (12%)",
         "Cache of the last request: 9k read, 1.2k written",

@@ -137,7 +137,7 @@ class Plan:
     summaries: tuple[Summary, ...]
     system: str
     budget: int
-    effort: str | None
+    effort: str
     can_compact: bool
     turns: tuple[PlannedTurn, ...]
 
@@ -343,7 +343,7 @@ def plans(
         summaries=() if plain else draw(st.sampled_from(((), SUMMARIES[:1], SUMMARIES))),
         system=draw(st.sampled_from(("You are helpful.", "", "  \n", "Du bist hilfreich. 🙂" * 40))),
         budget=draw(st.sampled_from((2_000, 4_000, 8_000, 20_000, 500_000))),
-        effort=draw(st.sampled_from((None, "low", "high"))),
+        effort=draw(st.sampled_from(("off", "low", "high"))),
         can_compact=draw(st.booleans()),
         turns=tuple(turns),
     )

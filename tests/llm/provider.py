@@ -67,7 +67,7 @@ def connected(vendor: str, url: str, name: str = "", *, key: str = "test", timeo
 
 
 def context(
-    model: ChatModel, text: str = "Hello?", *, system: str = "You are helpful.", effort: str | None = None
+    model: ChatModel, text: str = "Hello?", *, system: str = "You are helpful.", effort: str = "off"
 ) -> ContextInput:
     """A conversation of one question."""
     user = UserMessage("msg_1", text, NOON, "UTC", len(text) // 4)

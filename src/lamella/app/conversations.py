@@ -13,6 +13,7 @@ from lamella.context.layouts import DEFAULT
 from lamella.core.agents import Agent
 from lamella.core.clock import Clock
 from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.effort import effort_named
 from lamella.core.ids import Ids
 from lamella.core.ports import Store
 from lamella.core.prompt import Kind
@@ -30,11 +31,12 @@ class NewConversation:
     marker_policy: str | None = None
     agent_id: str | None = None
     project_id: str | None = None
+    thinking_effort: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """What a user asks to change of a conversation; None leaves it, for agent and project it means none."""
+    """What a user asks to change of a conversation; None leaves it; for agent, project and effort it means none."""
 
     title: str | None = None
     model: str | None = None
@@ -43,6 +45,7 @@ class Asking:
     system_prompt_version: int | None = None
     agent_id: str | Leave | None = LEAVE
     project_id: str | Leave | None = LEAVE
+    thinking_effort: str | Leave | None = LEAVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,7 @@ class Conversations:
             agent_id=asked.agent_id,
             project_id=asked.project_id,
             system_prompt_version=prompt.version,
+            thinking_effort=effort_named(asked.thinking_effort) if asked.thinking_effort is not None else None,
         )
 
     async def change(self, caller: Caller, conversation_id: str, asked: Asking) -> Conversation:
@@ -131,6 +135,7 @@ class Conversations:
             system_prompt=prompt,
             agent_id=asked.agent_id,
             project_id=asked.project_id,
+            thinking_effort=_effort(asked.thinking_effort),
         )
         decided = tuple(self._decisions(caller, before, change))
         return await self.store.change_conversation(
@@ -150,7 +155,7 @@ class Conversations:
         return (await self.store.agent(caller, agent_id)).agent if agent_id is not None else None
 
     def _decisions(self, caller: Caller, before: Conversation, change: ConversationChange) -> Iterator[Decision]:
-        """What changes of the window; agent and project are decided when a turn begins with them."""
+        """What changes of the window; agent, project and effort are decided when a turn begins with them."""
         for subject, old, new in (
             ("model", before.model, change.model),
             ("layout", before.layout, change.layout),
@@ -166,3 +171,8 @@ class Conversations:
             yield Decision(
                 DecisionKind.SETTING, "system", str(prompt.version), caller.user_id, why, first_changed=first
             )
+
+
+def _effort(asked: str | Leave | None) -> str | Leave | None:
+    """The effort in its one spelling."""
+    return effort_named(asked) if isinstance(asked, str) else asked

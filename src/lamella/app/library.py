@@ -12,6 +12,7 @@ from lamella.app.providers import Models
 from lamella.context.layout import Layout
 from lamella.core.agents import Agent
 from lamella.core.clock import Clock
+from lamella.core.effort import effort_named
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.ids import Ids
 from lamella.core.ports import Store
@@ -69,6 +70,8 @@ class Library:
             layout_named(layout, self.layouts)
         if given.get("model") is not None:
             self.models.facts(given["model"])
+        if given.get("thinking_effort") is not None:
+            effort_named(given["thinking_effort"])
         for name in ("prompt", "reminder"):
             if given.get(name):
                 await self._check_fits(given[name], name, model)

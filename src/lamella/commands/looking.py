@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from lamella.commands.command import Answer, Asked, Command, Reach
+from lamella.core.effort import OFF
 from lamella.core.json import JsonObject
 from lamella.sessions.figures import percent, short
 from lamella.sessions.notifications import parts_data
@@ -27,9 +28,8 @@ class Status:
         now = await self._reach.sessions.standing(asked.caller, asked.conversation.id)
         totals = await self._reach.store.totals(asked.caller, asked.conversation.id)
         compacting = self._reach.sessions.is_compacting(asked.conversation.id)
-        effort = f"thinking {now.effort}" if now.effort else "no thinking"
         lines = [
-            f"{now.model} · {effort}",
+            f"{now.model} · {_thinking(now)}",
             f"Session {now.session.number} ({now.session.id}) · {_messages(now.messages)} in the window",
             f"Context {_fill(now)}",
             f"Cache of the last request: {_cache(now)}",
@@ -51,6 +51,14 @@ class Status:
             "compacting": compacting,
         }
         return Answer("\n".join(lines), data)
+
+
+def _thinking(now: Standing) -> str:
+    """The effort, and what of it the model can't be asked."""
+    said = "thinking off" if now.effort == OFF else f"thinking {now.effort}"
+    if now.effort.isdigit():
+        said = f"thinking {short(int(now.effort))} tokens"
+    return f"{said} ({now.asked.note})" if now.asked.note else said
 
 
 def _messages(count: int) -> str:

@@ -12,7 +12,8 @@ class Agent:
     """A custom agent (SPEC O2). `replaces_system`: its prompt stands in place of the system prompt, and does not move.
 
     `tools` are the names of the tools it may use, None for all. `model` and `layout` are what its conversations begin
-    with where nothing else is asked for. `revision` counts its edits from 1.
+    with where nothing else is asked for; `thinking_effort` holds where a conversation has none of its own. `revision`
+    counts its edits from 1.
     """
 
     id: str
@@ -24,6 +25,7 @@ class Agent:
     model: str | None = None
     layout: str | None = None
     revision: int = 1
+    thinking_effort: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ class DecisionKind(StrEnum):
     """A session began. Subject: its id; outcome: the last turn that is not in the window, with all before it, or ""."""
 
     SETTING = "setting"
-    """A setting changed. Subject: `model`, `layout`, `agent`, `project`, `system` or `tools`; outcome: the new value,
-    for agents and projects `ID@REVISION`."""
+    """A setting changed. Subject: `model`, `layout`, `agent`, `project`, `system`, `tools` or `thinking_effort`;
+    outcome: the new value, for agents and projects `ID@REVISION`."""
 
 
 @dataclass(frozen=True, slots=True)

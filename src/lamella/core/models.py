@@ -79,6 +79,8 @@ class ModelFacts:
     a message may ask to be hidden from the next user message on, and thinking made behind it stays valid.
     `forced_tool_choice`: a request may say that a tool must be called; that none may be called is always allowed.
     `tool_prompt`: what the provider adds to a prompt with tools, in its own tokens.
+    `efforts` are the levels of thinking that it takes, where it takes levels; `default_effort` is the one that is the
+    same as none given.
     `images` says how pictures are counted; None for a model that sees none.
     `known` is False for a name that the table does not have: its facts are cautious defaults.
     """
@@ -98,6 +100,8 @@ class ModelFacts:
     forced_tool_choice: bool = True
     tool_prompt: int = 0
     token_factor: float = 1.0
+    efforts: tuple[str, ...] = ("low", "medium", "high")
+    default_effort: str = "high"
     known: bool = True
 
     def cost(self, usage: Usage) -> float:

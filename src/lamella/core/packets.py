@@ -57,6 +57,20 @@ class ContextDegraded(Packet, frozen=True, kw_only=True, tag="context.degraded")
     why: str
 
 
+class CacheLost(Packet, frozen=True, kw_only=True, tag="cache.lost"):
+    """A setting that is part of the cache's key changed: what the next request can't read any more.
+
+    `subject` is the setting, `level` where in the window the loss begins (`tools`, `system`, `messages`), `tokens`
+    about how many are lost, `cost` what writing them again costs more than reading, in US dollars.
+    """
+
+    subject: str
+    level: str
+    tokens: int
+    cost: float
+    why: str
+
+
 class ReasoningPacket(Packet, frozen=True, kw_only=True, tag="reasoning.delta"):
     """A piece of thinking."""
 
@@ -192,6 +206,7 @@ AnyPacket = (
     | RunStarted
     | RequestStarted
     | ContextDegraded
+    | CacheLost
     | ReasoningPacket
     | TextPacket
     | ToolCallPacket

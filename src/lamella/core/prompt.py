@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+from lamella.core.effort import OFF
 from lamella.core.json import JsonObject, digest, encode
 from lamella.core.messages import Part
 
@@ -107,12 +108,13 @@ class Segment:
 class Sampling:
     """What goes with a prompt outside its blocks. All of it is part of the cache key (a *salt*, DESIGN 3).
 
-    `drop_unbound_thinking` asks the provider to drop thinking whose prefix changed instead of refusing the request.
+    `thinking_effort` is in its one spelling (`core.effort`). `drop_unbound_thinking` asks the provider to drop thinking
+    whose prefix changed instead of refusing the request.
     `images`: there is a picture in the window.
     """
 
     max_output: int
-    thinking_effort: str | None = None
+    thinking_effort: str = OFF
     drop_unbound_thinking: bool = False
     tool_choice: Literal["auto", "none"] = "auto"
     images: bool = False

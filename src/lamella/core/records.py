@@ -10,6 +10,7 @@ from typing import Generic, Literal, TypeVar
 
 from lamella.core.agents import Agent, Project, Summary
 from lamella.core.decisions import Decision
+from lamella.core.effort import OFF
 from lamella.core.json import JsonObject
 from lamella.core.messages import Attachment, Step, Turn, TurnStatus, UserMessage
 from lamella.core.prompt import Level, ToolSpec
@@ -30,6 +31,7 @@ class Conversation:
 
     `head` is the last turn of its current path. `system_prompt` is the text of version `system_prompt_version` of the
     owner's system prompts. `session_id` is the session that it is in: the store makes the first one with it.
+    `thinking_effort` None leaves it to the agent, then to the deployment.
     """
 
     id: str
@@ -47,6 +49,7 @@ class Conversation:
     project_id: str | None = None
     system_prompt_version: int = 0
     session_id: str = ""
+    thinking_effort: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +150,7 @@ class Choices:
     layout: str | None = None
     marker_policy: str | None = None
     agent_id: str | Leave | None = LEAVE
+    thinking_effort: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +245,8 @@ class RequestRecord:
     `zones` is the run-length list of zones over `segments`, as `(zone, count)`. `protocol` is the wire that it was
     sent on. `local_tokens` is the local count, `estimate` that count calibrated. `usage` and `cost` come with the end
     of the turn; `error` is the error object when it failed. `predicted_hit` is the index of the last block to be read.
-    `absent` are the kinds of segment that are not in the window, each with the reason.
+    `absent` are the kinds of segment that are not in the window, each with the reason. `thinking_effort` is the one
+    that held; `head` says what the model was asked of it.
     """
 
     id: str
@@ -272,6 +277,7 @@ class RequestRecord:
     cost: float | None = None
     error: Mapping[str, str | None] | None = None
     absent: tuple[tuple[str, str], ...] = ()
+    thinking_effort: str = OFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -526,4 +532,5 @@ class ConversationChange:
     tools: tuple[ToolSpec, ...] | None = None
     agent_id: str | Leave | None = LEAVE
     project_id: str | Leave | None = LEAVE
+    thinking_effort: str | Leave | None = LEAVE
     decisions: Sequence[Decision] = field(default_factory=tuple)

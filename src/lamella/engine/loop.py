@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from lamella.cache.ledger import Ledger
 from lamella.cache.plan import MarkerPolicy, note_billed, note_written
+from lamella.cache.unread import unread
 from lamella.context.choices import Known
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
@@ -14,10 +15,12 @@ from lamella.context.render import pruned_steps
 from lamella.core.agents import Agent, Project, Summary
 from lamella.core.clock import Clock
 from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.effort import SUBJECT
 from lamella.core.errors import ContextLengthExceeded, LamellaError, ProviderContextOverflow
 from lamella.core.ids import Ids
 from lamella.core.messages import Attachment, Step, StopReason, ToolCall, ToolResult, Turn
 from lamella.core.packets import (
+    CacheLost,
     ContextDegraded,
     RequestStarted,
     ToolResultPacket,
@@ -35,6 +38,7 @@ from lamella.engine.documents import KeptDocuments
 from lamella.engine.emitter import Emitter
 from lamella.engine.reminders import ReminderView, merged, searched
 from lamella.engine.request import Identity, Line, Prepared, new_request, next_line, prepare, tool_choice_is_free
+from lamella.engine.setting import effort_before
 from lamella.engine.step import ShownBlocks, run_step
 from lamella.engine.surroundings import NoSurroundings, SurroundingsSource
 from lamella.tools.runner import ToolRunner
@@ -274,11 +278,26 @@ class Loop:
         stored = new_request(prepared, identity, turn.policy, self.line)
         stored = replace(stored, decisions=(*self._unstored, *stored.decisions))
         await self._services.store.record_request(turn.caller, stored)
+        self._warn(prepared, effort_before(self._unstored))
         self._unstored = ()
         self.decisions += prepared.assembled.decisions
         self.line = next_line(prepared, stored, self.line)
         self._announce(prepared, stored)
         return prepared, stored
+
+    def _warn(self, prepared: Prepared, before: str | None) -> None:
+        """Before it is sent: what another effort than `before` keeps this request from reading."""
+        if before is None:
+            return
+        sampling = prepared.assembled.prompt.sampling
+        salts = self._run.model.salts(replace(sampling, thinking_effort=before))
+        plan, facts, ledger = prepared.plan, prepared.facts, self._services.ledger
+        lost = unread(plan.chain, salts, ledger, facts.now, facts.model)
+        if lost is not None and lost.tokens:
+            why = f"the thinking effort was changed from {before} to {sampling.thinking_effort}"
+            self._emitter.emit(
+                CacheLost(subject=SUBJECT, level=lost.level, tokens=lost.tokens, cost=lost.cost, why=why)
+            )
 
     def _announce(self, prepared: Prepared, stored: NewRequest) -> None:
         for decision in prepared.assembled.decisions:

@@ -10,6 +10,7 @@ from typing import Protocol
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
 from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.effort import OFF
 from lamella.core.errors import NotFound
 from lamella.core.messages import Turn
 from lamella.core.models import ModelFacts
@@ -58,7 +59,7 @@ class EngineSettings:
 
     context_budget: int | None = None
     max_output: int = 16_000
-    thinking_effort: str | None = None
+    thinking_effort: str = OFF
     step_limit: int = 12
     reminders: tuple[str, ...] = ()
     headers: RequestHeaders = no_headers
@@ -155,12 +156,12 @@ class Openings:
         name = opened.model.facts.name
         found = await self._services.store.beginning(caller, conversation_id, name)
         chosen, around = await self._around(caller, found.conversation, choices, keep=keep)
-        setting = setting_of(chosen, choices, around, self.layouts)
+        setting = setting_of(chosen, choices, around, self.layouts, self._settings.thinking_effort)
         known = tuple(stored.decision for stored in found.decisions)
         deleted = await self._deleted(caller, known, around)
         begun = changes(setting, found.conversation, known, caller.user_id, deleted)
         line = self._lines.get((conversation_id, opened.account, name))
-        return Opening(found, setting, begun, self._run_input(opened, found, turn_id), line)
+        return Opening(found, setting, begun, self._run_input(opened, found, setting.effort, turn_id), line)
 
     async def standing(self, caller: Caller, conversation_id: str) -> Opening:
         """Where a conversation stands by itself: its own model, agent and layout, and no new message."""
@@ -204,13 +205,13 @@ class Openings:
                     gone.add(subject)
         return frozenset(gone)
 
-    def _run_input(self, opened: OpenModel, found: Beginning, turn_id: str) -> RunInput:
+    def _run_input(self, opened: OpenModel, found: Beginning, effort: str, turn_id: str) -> RunInput:
         facts = opened.model.facts
         return RunInput(
             model=opened.model,
             account=opened.account,
             budget=self._settings.budget(facts),
-            sampling=Sampling(self._settings.output(facts), self._settings.thinking_effort),
+            sampling=Sampling(self._settings.output(facts), effort),
             calibration=calibration_of(facts, found),
             step_limit=self._settings.step_limit,
             headers=lambda purpose, number: self._settings.headers(turn_id, purpose, number),

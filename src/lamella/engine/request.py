@@ -16,6 +16,7 @@ from lamella.context.layout import Layout
 from lamella.context.segments import MESSAGE_TOKENS, content_digest, system_segment
 from lamella.core.counting import count_tokens
 from lamella.core.messages import Text
+from lamella.core.models import ModelFacts
 from lamella.core.ports import ChatModel
 from lamella.core.prompt import (
     Kind,
@@ -89,7 +90,7 @@ def prepare(
     wired = model.wire(assembled.prompt, line.wired if line else None)
     keys = chain(
         wired.blocks,
-        f"{account}/{model.facts.name}",
+        cache_root(account, model.facts),
         model.salts(assembled.prompt.sampling),
         line.chain if line else None,
     )
@@ -99,6 +100,11 @@ def prepare(
     planned = plan(keys, ledger, facts, policy)
     request = model.request(assembled.prompt, wired.blocks, planned.markers)
     return Prepared(assembled, wired, planned, facts, request)
+
+
+def cache_root(account: str, facts: ModelFacts) -> str:
+    """What no prefix survives: the account whose cache it is, and the model."""
+    return f"{account}/{facts.name}"
 
 
 def tool_choice_is_free(model: ChatModel, sampling: Sampling) -> bool:
@@ -120,6 +126,7 @@ def new_request(prepared: Prepared, identity: Identity, policy: MarkerPolicy, li
         model=prepared.facts.model.name,
         layout=prepared.assembled.layout.name,
         marker_policy=policy.value,
+        thinking_effort=prepared.assembled.prompt.sampling.thinking_effort,
         at=identity.at,
         head=prepared.request.head,
         letters=letters(prepared.wired.segments),
@@ -226,6 +233,7 @@ def side_request(
         model=prompt.model,
         layout=layout.name,
         marker_policy=MarkerPolicy.OFF.value,
+        thinking_effort=prompt.sampling.thinking_effort,
         at=identity.at,
         head=request.head,
         letters=letters(prompt.segments),

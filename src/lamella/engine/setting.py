@@ -13,6 +13,7 @@ from lamella.context.layout import Layout
 from lamella.context.layouts import LAYOUTS
 from lamella.core.agents import Agent
 from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.effort import OFF, SUBJECT, effort_named, effort_of, tokens_of
 from lamella.core.errors import InvalidRequest
 from lamella.core.prompt import Kind, ToolSpec
 from lamella.core.records import LEAVE, Choices, Conversation, Surroundings
@@ -42,6 +43,7 @@ class TurnSetting:
     layout: Layout
     policy: MarkerPolicy
     around: Surroundings
+    effort: str = OFF
 
 
 def with_agent(conversation: Conversation, choices: Choices) -> Conversation:
@@ -52,11 +54,16 @@ def with_agent(conversation: Conversation, choices: Choices) -> Conversation:
 
 
 def setting_of(
-    conversation: Conversation, choices: Choices, around: Surroundings, layouts: Mapping[str, Layout]
+    conversation: Conversation,
+    choices: Choices,
+    around: Surroundings,
+    layouts: Mapping[str, Layout],
+    effort: str = OFF,
 ) -> TurnSetting:
     """What the turn asks for, else what an agent that it names asks for, else what the conversation says.
 
-    Raises `InvalidRequest` for a layout or a marker policy that does not exist.
+    `effort` is the deployment's. Raises `InvalidRequest` for a layout, a marker policy or an effort that does not
+    exist.
     """
     named = around.agent.layout if around.agent is not None and choices.agent_id is not LEAVE else None
     layout = layout_named(choices.layout or named or conversation.layout, layouts)
@@ -67,7 +74,14 @@ def setting_of(
         marker_policy=policy.value,
         tools=_allowed(conversation.tools, around.agent),
     )
-    return TurnSetting(chosen, layout, policy, around)
+    return TurnSetting(chosen, layout, policy, around, _effort(conversation, choices, around.agent, effort))
+
+
+def _effort(conversation: Conversation, choices: Choices, agent: Agent | None, deployment: str) -> str:
+    """The narrowest that says one: turn, agent that the turn names, conversation, its agent, deployment."""
+    own = agent.thinking_effort if agent is not None else None
+    named = own if choices.agent_id is not LEAVE else None
+    return effort_named(choices.thinking_effort or named or conversation.thinking_effort or own or deployment)
 
 
 def _policy(conversation: Conversation, layout: Layout, layouts: Mapping[str, Layout]) -> str:
@@ -113,8 +127,28 @@ def _changes(
     if _outcome(last, "tools", _names(pinned.tools)) != names:
         why = f"the tools that may be called are {names}" if conversation.tools else "no tool may be called"
         yield _setting("tools", names, who, why, _fixed(layout, Kind.TOOLS, "tools"))
+    yield from _effort_change(now.effort, last.get(SUBJECT), who)
     yield from _agent(now, last.get("agent"), who, "agent" in deleted)
     yield from _project(now, last.get("project"), who, "project" in deleted)
+
+
+EFFORT_BEFORE = "before"
+"""The number of an effort's decision that says how many tokens of thinking were asked for before."""
+
+
+def _effort_change(effort: str, last: Decision | None, who: str) -> Iterator[Decision]:
+    """Where nothing was decided, a conversation began without thinking."""
+    before = last.outcome if last is not None else OFF
+    if before != effort:
+        numbers = {EFFORT_BEFORE: float(tokens_of(before)), "after": float(tokens_of(effort))}
+        why = f"the thinking effort was changed from {before} to {effort}"
+        yield _setting(SUBJECT, effort, who, why, numbers=numbers)
+
+
+def effort_before(decided: Sequence[Decision]) -> str | None:
+    """The effort before a change that is among these decisions."""
+    changed = next((d for d in decided if d.kind is DecisionKind.SETTING and d.subject == SUBJECT), None)
+    return effort_of(int(changed.numbers[EFFORT_BEFORE])) if changed is not None else None
 
 
 def _agent(now: TurnSetting, last: Decision | None, who: str, deleted: bool) -> Iterator[Decision]:

@@ -11,6 +11,7 @@ from anthropic.types import RawMessageStreamEvent
 
 from lamella.core import deltas
 from lamella.core.deltas import Delta
+from lamella.core.effort import AskedThinking, asked_thinking
 from lamella.core.errors import ProviderError
 from lamella.core.json import Json, encode_text
 from lamella.core.messages import StopReason
@@ -25,8 +26,6 @@ from lamella.llm.wiring import wire_segments
 
 PROVIDER = "Anthropic"
 KEY_VARIABLE = "ANTHROPIC_API_KEY"
-THINKING_BUDGETS = {"low": 1_024, "medium": 4_096, "high": 16_384}
-LEAST_BUDGET = 1_024
 DROP: Mapping[str, Json] = {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}
 """Drop thinking whose prefix changed, instead of refusing the request (PROVIDERS 1.5)."""
 
@@ -75,30 +74,35 @@ class AnthropicModel:
         return WireRequest(head, blocks, tuple(markers))
 
     def salts(self, sampling: Sampling) -> Mapping[Level, str]:
-        """See `ChatModel.salts`: these change the key of the messages (PROVIDERS 1.2)."""
-        changed = self._thinking(sampling)
+        """See `ChatModel.salts`: these change the key of the messages (PROVIDERS 1.2).
+
+        A default that is spelt out is the same as none; what becomes of unbound thinking is not part of the prompt.
+        """
+        changed: dict[str, Json] = {}
+        if self.facts.thinking is not Thinking.NONE:
+            asked = self._asked(sampling)
+            level = asked.level or self.facts.default_effort
+            changed["thinking"] = [not asked.without, asked.budget, level]
         if sampling.tool_choice == "none":
             changed["tool_choice"] = "none"
         if sampling.images:
             changed["images"] = True
         return {"messages": encode_text(changed)} if changed else {}
 
+    def _asked(self, sampling: Sampling) -> AskedThinking:
+        return asked_thinking(self.facts, sampling.thinking_effort, sampling.max_output)
+
     def _thinking(self, sampling: Sampling) -> dict[str, Json]:
         """What the request says of thinking: without an effort it is off where the model can be without (SPEC L14)."""
-        effort = sampling.thinking_effort
-        adaptive: dict[str, Json] = {"type": "adaptive"} | (dict(DROP) if sampling.drop_unbound_thinking else {})
-        match self.facts.thinking:
-            case Thinking.NONE:
-                return {}
-            case Thinking.BUDGET:
-                budget = thinking_budget(effort, sampling.max_output) if effort else 0
-                return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget else {}
-            case Thinking.ADAPTIVE if effort is None:
-                return {"thinking": {"type": "disabled"}}
-            case Thinking.ALWAYS if effort is None:
-                return {"thinking": adaptive} if sampling.drop_unbound_thinking else {}
-            case _:
-                return {"thinking": adaptive, "output_config": {"effort": effort}}
+        asked, drops = self._asked(sampling), sampling.drop_unbound_thinking
+        adaptive: dict[str, Json] = {"type": "adaptive"} | (dict(DROP) if drops else {})
+        if asked.budget:
+            return {"thinking": {"type": "enabled", "budget_tokens": asked.budget}}
+        if asked.level:
+            return {"thinking": adaptive, "output_config": {"effort": asked.level}}
+        if asked.without:
+            return {"thinking": {"type": "disabled"}}
+        return {"thinking": adaptive} if drops and self.facts.thinking is Thinking.ALWAYS else {}
 
     def body(self, request: WireRequest) -> dict[str, object]:
         """See `ChatModel.body`."""
@@ -158,15 +162,6 @@ class AnthropicModel:
                 return in_stream(PROVIDER, type, message)
             case _:
                 return broken(PROVIDER, str(error))
-
-
-def thinking_budget(effort: str, max_output: int) -> int:
-    """The thinking budget of an effort in tokens (SPEC L14), 0 for none.
-
-    It is part of `max_tokens` and has to be lower (PROVIDERS 1.5): a quarter of the output is left for the answer.
-    """
-    budget = min(THINKING_BUDGETS[effort], max_output * 3 // 4)
-    return budget if budget >= LEAST_BUDGET else 0
 
 
 def _betas(request: WireRequest) -> dict[str, str]:

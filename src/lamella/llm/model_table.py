@@ -27,6 +27,8 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True):
     forced_tool_choice: bool = True
     tool_prompt: int = 0
     token_factor: float = 1.0
+    efforts: tuple[str, ...] = ("low", "medium", "high")
+    default_effort: str = "high"
 
     def facts(self, name: str, provider: str, rules: Mapping[str, ImageRule], *, known: bool) -> ModelFacts:
         return ModelFacts(
@@ -45,6 +47,8 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True):
             forced_tool_choice=self.forced_tool_choice,
             tool_prompt=self.tool_prompt,
             token_factor=self.token_factor,
+            efforts=self.efforts,
+            default_effort=self.default_effort,
             known=known,
         )
 

@@ -12,6 +12,7 @@ from openai.types.chat import ChatCompletionChunk
 
 from lamella.core import deltas
 from lamella.core.deltas import Delta
+from lamella.core.effort import asked_thinking
 from lamella.core.errors import ProviderError, ProviderRefusedRequest
 from lamella.core.json import Json, encode_text
 from lamella.core.messages import StopReason
@@ -71,13 +72,14 @@ class OpenAIModel:
 
     def salts(self, sampling: Sampling) -> Mapping[Level, str]:
         """See `ChatModel.salts`: the effort changes the whole prefix; tool choice and pictures do not (PROVIDERS 2)."""
-        changed = self._effort(sampling)
-        return {"tools": encode_text(changed), "system": encode_text(changed)} if changed else {}
+        if self.facts.thinking is Thinking.NONE:
+            return {}
+        effort = encode_text(self._effort(sampling).get("reasoning_effort") or self.facts.default_effort)
+        return {"tools": effort, "system": effort}
 
     def _effort(self, sampling: Sampling) -> dict[str, Json]:
-        if sampling.thinking_effort is None or self.facts.thinking is Thinking.NONE:
-            return {}
-        return {"reasoning_effort": sampling.thinking_effort}
+        level = asked_thinking(self.facts, sampling.thinking_effort, sampling.max_output).level
+        return {"reasoning_effort": level} if level is not None else {}
 
     def body(self, request: WireRequest) -> dict[str, object]:
         """See `ChatModel.body`."""

@@ -16,6 +16,7 @@ from lamella.app.request_map import map_request
 from lamella.commands.parse import Typed
 from lamella.core.errors import InvalidRequest
 from lamella.core.json import encode
+from lamella.core.records import LEAVE
 from lamella.server.asked import PREFIX, IdempotencyKey, TheApp, TheBlocks, TheCaller, ThePage, with_blocks
 from lamella.server.failures import STATUS
 from lamella.server.schemas import (
@@ -26,12 +27,15 @@ from lamella.server.schemas import (
     PreviewBody,
     conversation_json,
     decision_json,
+    effort_field,
+    effort_json,
     list_json,
     map_json,
     message_of,
     notice_json,
     request_json,
     turn_json,
+    unread_json,
     whole_list_json,
 )
 from lamella.server.sse import EVENT_STREAM, event_stream
@@ -73,7 +77,8 @@ async def create_conversation(
     body: NewConversationBody, app: TheApp, caller: TheCaller, key: IdempotencyKey = None
 ) -> Json:
     """A new conversation."""
-    asked = NewConversation(**body.model_dump())
+    sent = body.model_dump()
+    asked = NewConversation(**sent | effort_field(sent))
     return conversation_json(await app.conversations.create(caller, asked, key))
 
 
@@ -91,9 +96,24 @@ async def conversation(conversation_id: str, app: TheApp, caller: TheCaller) -> 
 
 @router.patch("/conversations/{conversation_id}")
 async def patch_conversation(conversation_id: str, body: ConversationPatch, app: TheApp, caller: TheCaller) -> Json:
-    """Change it; another model, layout or system prompt is a recorded decision."""
-    asked = Asking(**body.model_dump(exclude_unset=True))
-    return conversation_json(await app.conversations.change(caller, conversation_id, asked))
+    """Change it; another model, layout or system prompt is a recorded decision.
+
+    A changed thinking effort is answered with `cache_lost`: what the next request can't read any more.
+    """
+    sent = body.model_dump(exclude_unset=True)
+    asked = Asking(**sent | effort_field(sent))
+    if asked.thinking_effort is LEAVE:
+        return conversation_json(await app.conversations.change(caller, conversation_id, asked))
+    before = await app.sessions.effort(caller, conversation_id)
+    changed = await app.conversations.change(caller, conversation_id, asked)
+    lost = await app.sessions.lost_since(caller, conversation_id, before)
+    return conversation_json(changed) | {"cache_lost": unread_json(lost)}
+
+
+@router.get("/conversations/{conversation_id}/efforts")
+async def efforts(conversation_id: str, app: TheApp, caller: TheCaller) -> Json:
+    """The thinking efforts to choose from: what the model is asked of each, and what a change to it costs now."""
+    return whole_list_json([effort_json(one) for one in await app.sessions.efforts(caller, conversation_id)], "name")
 
 
 @router.delete("/conversations/{conversation_id}", status_code=204)

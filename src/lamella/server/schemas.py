@@ -11,9 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from lamella.app.app import App
 from lamella.app.request_map import MappedSegment
+from lamella.cache.unread import Unread
 from lamella.chat import Message
 from lamella.context.choices import MARGIN
 from lamella.context.layout import Layout
+from lamella.core.effort import effort_named, tokens_of
 from lamella.core.packets import UsageBody
 from lamella.core.records import (
     LEAVE,
@@ -33,10 +35,13 @@ from lamella.core.records import (
 )
 from lamella.core.sessions import Session
 from lamella.core.tokens import Usage
+from lamella.sessions.efforts import EffortChoice
 from lamella.sessions.sessions import SessionView
 
 Title = Annotated[str, StringConstraints(max_length=200)]
 Id = Annotated[str, StringConstraints(max_length=80)]
+Effort = Annotated[str, StringConstraints(max_length=20)] | Annotated[int, Field(ge=0, le=2**31 - 1)]
+"""A thinking effort: off, a level, or tokens as a number or its digits."""
 
 
 class Body(BaseModel):
@@ -54,10 +59,11 @@ class NewConversationBody(Body):
     marker_policy: Id | None = None
     agent_id: Id | None = None
     project_id: Id | None = None
+    thinking_effort: Effort | None = None
 
 
 class ConversationPatch(Body):
-    """`PATCH /api/v1/conversations/{id}`; null lets agent and project go, and leaves all else."""
+    """`PATCH /api/v1/conversations/{id}`; null lets agent, project and effort go, and leaves all else."""
 
     title: Title | None = None
     model: Id | None = None
@@ -66,6 +72,7 @@ class ConversationPatch(Body):
     system_prompt_version: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
     agent_id: Id | None = None
     project_id: Id | None = None
+    thinking_effort: Effort | None = None
 
 
 class MessageBody(Body):
@@ -78,6 +85,7 @@ class MessageBody(Body):
     layout: Id | None = None
     marker_policy: Id | None = None
     agent_id: Id | None = None
+    thinking_effort: Effort | None = None
 
 
 class NewTurnBody(MessageBody):
@@ -115,8 +123,13 @@ def message_of(body: NewTurnBody | PreviewBody) -> Message:
         timezone=body.timezone,
         model=models[0] if models else None,
         dynamic=tuple(body.dynamic_context),
-        choices=Choices(body.layout, body.marker_policy, agent_id),
+        choices=Choices(body.layout, body.marker_policy, agent_id, effort_given(body.thinking_effort)),
     )
+
+
+def effort_given(effort: str | int | None) -> str | None:
+    """The effort of a body in its one spelling; raises `InvalidRequest`."""
+    return effort_named(effort) if effort is not None else None
 
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
@@ -134,6 +147,7 @@ class NewAgent(Body):
     tools: Names | None = None
     model: Id | None = None
     layout: Id | None = None
+    thinking_effort: Effort | None = None
 
     def given(self) -> Json:
         """The fields, as `Agent` has them."""
@@ -150,6 +164,7 @@ class AgentPatch(Body):
     tools: Names | None = None
     model: Id | None = None
     layout: Id | None = None
+    thinking_effort: Effort | None = None
 
     def given(self) -> Json:
         """The fields that were sent, as `Agent` has them."""
@@ -157,7 +172,13 @@ class AgentPatch(Body):
 
 
 def _agent_fields(sent: Json) -> Json:
-    return sent | {"tools": tuple(sent["tools"])} if sent.get("tools") is not None else sent
+    tools = {"tools": tuple(sent["tools"])} if sent.get("tools") is not None else {}
+    return sent | tools | effort_field(sent)
+
+
+def effort_field(sent: Json) -> Json:
+    """The effort that was sent, if any, in its one spelling."""
+    return {"thinking_effort": effort_given(sent["thinking_effort"])} if "thinking_effort" in sent else {}
 
 
 class NewProject(Body):
@@ -235,10 +256,33 @@ def conversation_json(conversation: Conversation) -> Json:
         "agent_id": conversation.agent_id,
         "project_id": conversation.project_id,
         "system_prompt_version": conversation.system_prompt_version,
+        "thinking_effort": conversation.thinking_effort,
         "created_at": conversation.created_at.isoformat(),
         "updated_at": conversation.updated_at.isoformat(),
         "running_turn": conversation.running_turn,
     }
+
+
+def effort_json(choice: EffortChoice) -> Json:
+    """A thinking effort to choose: what the model is asked of it, and what changing to it loses of the cache now.
+
+    Of `asked` one is set: a level, a budget in tokens, or `without`; none of them: nothing is said to the model.
+    """
+    asked = choice.asked
+    return {
+        "object": "effort",
+        "name": choice.effort,
+        "tokens": tokens_of(choice.effort),
+        "current": choice.current,
+        "asked": {"level": asked.level, "budget": asked.budget or None, "without": asked.without},
+        "note": asked.note or None,
+        "cache_lost": unread_json(choice.lost),
+    }
+
+
+def unread_json(lost: Unread | None) -> Json | None:
+    """What the next request can't read any more: from which level on, about how many tokens, at which cost (USD)."""
+    return {"level": lost.level, "tokens": lost.tokens, "cost": lost.cost} if lost is not None else None
 
 
 def decision_json(stored: StoredDecision) -> Json:
@@ -314,6 +358,7 @@ def agent_json(stored: StoredAgent) -> Json:
         "tools": None if agent.tools is None else list(agent.tools),
         "model": agent.model,
         "layout": agent.layout,
+        "thinking_effort": agent.thinking_effort,
         "revision": agent.revision,
         "created_at": stored.created_at.isoformat(),
         "updated_at": stored.updated_at.isoformat(),
@@ -458,6 +503,7 @@ def request_json(record: RequestRecord) -> Json:
         "model": record.model,
         "layout": record.layout,
         "marker_policy": record.marker_policy,
+        "thinking_effort": record.thinking_effort,
         "at": record.at.isoformat(),
         "estimate": record.estimate,
         "budget": record.budget,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from lamella.cache.unread import Unread
 from lamella.context.choices import Known
 from lamella.context.layout import OldResults
 from lamella.core.decisions import Decision, DecisionKind
@@ -25,6 +26,7 @@ from lamella.engine.opening import Openings
 from lamella.engine.setting import layout_named
 from lamella.engine.turn import Finished
 from lamella.sessions.compaction import Ahead, Asked, Compacted, Compactor
+from lamella.sessions.efforts import EffortChoice, effort_choices, lost_since
 from lamella.sessions.ended import SUMMARISE, EndedSessions, summarise_job
 from lamella.sessions.notifications import Notifications
 from lamella.sessions.pruning import Pruning, prune
@@ -184,6 +186,18 @@ class Sessions:
     async def standing(self, caller: Caller, conversation_id: str) -> Standing:
         """Where the conversation stands now, window and budget; no model is asked."""
         return await standing(self._openings, self._services, caller, conversation_id)
+
+    async def effort(self, caller: Caller, conversation_id: str) -> str:
+        """The thinking effort that holds for the conversation."""
+        return (await self._openings.standing(caller, conversation_id)).run.sampling.thinking_effort
+
+    async def efforts(self, caller: Caller, conversation_id: str) -> tuple[EffortChoice, ...]:
+        """The thinking efforts to choose from, with what changing to each costs now; no model is asked."""
+        return effort_choices(await self._openings.standing(caller, conversation_id), self._services)
+
+    async def lost_since(self, caller: Caller, conversation_id: str, before: str) -> Unread | None:
+        """What the next request can't read that it could with the effort `before`; None where nothing is lost."""
+        return lost_since(await self._openings.standing(caller, conversation_id), self._services, before)
 
     def is_compacting(self, conversation_id: str) -> bool:
         """Whether a compaction of this conversation is about to run, or runs, in this process."""

@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 from lamella.cache.plan import note_billed, note_written
 from lamella.context.input import ContextInput
 from lamella.core.counting import count_tokens
+from lamella.core.effort import OFF
 from lamella.core.errors import ContextLengthExceeded
 from lamella.core.messages import Turn, UserMessage
+from lamella.core.prompt import Sampling
 from lamella.core.records import Caller
 from lamella.core.sessions import SessionSummary
 from lamella.engine.loop import Services
@@ -65,7 +67,7 @@ class Summariser:
         opening, now = source.opening, self._services.clock.now()
         run, setting = opening.run, opening.setting
         context = asking(opening, source.turns, instruction(source.turns, source.focus))
-        context = replace(context, sampling=replace(run.sampling, max_output=min(run.sampling.max_output, MAX_OUTPUT)))
+        context = replace(context, sampling=_sampling(run.sampling))
         prepared = prepare(
             context,
             setting.layout,
@@ -92,3 +94,10 @@ def asking(opening: Opening, history: Sequence[Turn], text: str) -> ContextInput
     last = history[-1].user
     user = UserMessage("instruction", text, last.sent_at, last.timezone, count_tokens(text))
     return replace(opening.context(Turn("instruction", user)), history=tuple(history))
+
+
+def _sampling(usual: Sampling) -> Sampling:
+    """As the conversation is asked, with the room of a summary; where it thinks, with the same room for that: another
+    effort would be another cache."""
+    most = MAX_OUTPUT if usual.thinking_effort == OFF else usual.max_output
+    return replace(usual, max_output=min(usual.max_output, most))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from lamella.context.assemble import assemble
 from lamella.core.decisions import DecisionKind
+from lamella.core.effort import AskedThinking, asked_thinking
 from lamella.core.errors import ContextLengthExceeded
 from lamella.core.messages import Turn, TurnStatus, UserMessage
 from lamella.core.records import Caller, LastBill
@@ -24,11 +25,12 @@ class Standing:
     """Where a conversation stands. `tokens` are those of its window: `measured` by the last request's bill, or counted.
 
     `messages` are those in the window, answers included. `last` is the last bill. `parts` are missing where the window
-    can't be built, and `problem` says why.
+    can't be built, and `problem` says why. `asked` is what the model is asked of the thinking effort.
     """
 
     model: str
-    effort: str | None
+    effort: str
+    asked: AskedThinking
     session: Session
     messages: int
     tokens: int
@@ -46,9 +48,11 @@ async def standing(openings: Openings, services: Services, caller: Caller, conve
     measured = bill is not None and _is_of_this_window(opening, bill)
     parts, problem = _parts(opening, services)
     billed = bill.usage.input if bill is not None else 0
+    facts, sampling = opening.run.model.facts, opening.run.sampling
     return Standing(
-        model=opening.run.model.facts.name,
-        effort=opening.run.sampling.thinking_effort,
+        model=facts.name,
+        effort=sampling.thinking_effort,
+        asked=asked_thinking(facts, sampling.thinking_effort, sampling.max_output),
         session=opening.found.session,
         messages=sum(1 + len(turn.steps) for turn in opening.found.path),
         tokens=parts.total if parts is not None and not measured else billed,

@@ -88,6 +88,8 @@ def _changed(change: ConversationChange) -> dict[str, Any]:
         values["agent_id"] = change.agent_id
     if change.project_id is not LEAVE:
         values["project_id"] = change.project_id
+    if change.thinking_effort is not LEAVE:
+        values["thinking_effort"] = change.thinking_effort
     return values
 
 

@@ -129,6 +129,7 @@ def conversation_row(owner: str, conversation: Conversation) -> Row:
         "project_id": conversation.project_id,
         "system_prompt_version": conversation.system_prompt_version,
         "session_id": conversation.session_id,
+        "thinking_effort": conversation.thinking_effort,
     }
 
 
@@ -150,6 +151,7 @@ def conversation_of(row: RowMapping) -> Conversation:
         project_id=row["project_id"],
         system_prompt_version=row["system_prompt_version"],
         session_id=row["session_id"],
+        thinking_effort=row["thinking_effort"],
     )
 
 
@@ -290,6 +292,7 @@ def agent_row(agent: Agent) -> Row:
         "tools": None if agent.tools is None else json_text(agent.tools),
         "model": agent.model,
         "layout": agent.layout,
+        "thinking_effort": agent.thinking_effort,
         "revision": agent.revision,
     }
 
@@ -306,6 +309,7 @@ def agent_of(row: RowMapping) -> StoredAgent:
         model=row["model"],
         layout=row["layout"],
         revision=row["revision"],
+        thinking_effort=row["thinking_effort"],
     )
     return StoredAgent(agent, datetime.fromisoformat(row["created_at"]), datetime.fromisoformat(row["updated_at"]))
 
@@ -562,6 +566,7 @@ def request_row(owner: str, record: RequestRecord, base: str | None, shared: int
         "model": record.model,
         "layout": record.layout,
         "marker_policy": record.marker_policy,
+        "thinking_effort": record.thinking_effort,
         "at": moment_text(record.at),
         "head": json_text(record.head),
         "letters": record.letters,
@@ -626,6 +631,7 @@ def request_of(row: RowMapping, segments: tuple[StoredSegment, ...]) -> RequestR
         cost=row["cost"],
         error=_error_of(row["error"], what),
         absent=json_of(ABSENT, row["absent"], what),
+        thinking_effort=row["thinking_effort"],
     )
 
 

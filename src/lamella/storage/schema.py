@@ -64,6 +64,7 @@ agents = Table(
     Column("tools", Text),
     Column("model", String),
     Column("layout", String),
+    Column("thinking_effort", String),
     Column("revision", Integer, nullable=False),
     Column("created_at", String, nullable=False),
     Column("updated_at", String, nullable=False),
@@ -115,6 +116,7 @@ conversations = Table(
     Column("project_id", String, ForeignKey("projects.id", ondelete="SET NULL"), index=True),
     Column("system_prompt_version", Integer, nullable=False, server_default="0"),
     Column("session_id", String, nullable=False),
+    Column("thinking_effort", String),
     Index("ix_conversations_owner_id", "owner", "id"),
 )
 """`head` and `running_turn` are turns of this conversation, `session_id` is the session that it is in; `next_document`
@@ -304,6 +306,7 @@ requests = Table(
     Column("model", String, nullable=False),
     Column("layout", String, nullable=False),
     Column("marker_policy", String, nullable=False),
+    Column("thinking_effort", String, nullable=False, server_default="off"),
     Column("at", String, nullable=False),
     Column("head", Text, nullable=False),
     Column("letters", Text, nullable=False),

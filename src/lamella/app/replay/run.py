@@ -35,6 +35,7 @@ from lamella.cache.plan import policy_named
 from lamella.chat import Message
 from lamella.core.clock import VirtualClock
 from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.effort import OFF, effort_named
 from lamella.core.errors import InvalidRequest
 from lamella.core.ids import CountingIds
 from lamella.core.models import ModelFacts
@@ -290,7 +291,7 @@ def _engine_settings(asked: TraceSettings, trace: Trace, facts: ModelFacts) -> E
         context_budget=asked.context_budget,
         max_output=asked.max_output or shipped.max_output,
         step_limit=asked.step_limit or max(shipped.step_limit, longest),
-        thinking_effort=asked.thinking_effort or _effort(trace, facts),
+        thinking_effort=effort_named(asked.thinking_effort or _effort(trace, facts)),
         reminders=(asked.reminder,) if asked.reminder else (),
     )
 
@@ -305,7 +306,7 @@ def _session_settings(asked: TraceSettings) -> SessionSettings:
     return SessionSettings(compaction=Threshold(share=1.0), pruning=pruning)
 
 
-def _effort(trace: Trace, facts: ModelFacts) -> str | None:
+def _effort(trace: Trace, facts: ModelFacts) -> str:
     """Thinking is on when the trace has any: else the simulator would have no place for it."""
     thinks = any(step.reasoning for turn in trace.turns for step in turn.steps)
-    return "medium" if thinks and facts.thinking != "none" else None
+    return "medium" if thinks and facts.thinking != "none" else OFF

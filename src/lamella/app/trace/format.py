@@ -162,7 +162,7 @@ class TraceSettings(_Part):
     context_budget: Annotated[int, msgspec.Meta(ge=1000)] | None = None
     max_output: Annotated[int, msgspec.Meta(ge=16)] | None = None
     step_limit: Positive | None = None
-    thinking_effort: Literal["low", "medium", "high"] | None = None
+    thinking_effort: str | int | None = None
     reminder: str | None = None
     tool_prune_threshold: Count | None = None
     tool_keep_threshold: Count | None = None
