@@ -20,6 +20,7 @@ from lamella.sessions.sessions import Sessions
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import NotCompacted
 from lamella.storage.store import SqlStore, open_store
+from lamella.tools.tool import Registry
 
 from .test_compaction import SUMMARY, talking
 
@@ -72,7 +73,7 @@ async def overtaken(folder: Path) -> tuple[Sessions, QuickCompactor, str]:
     opened = await open_store(folder / "lamella.db")
     store = QuickCompactor(opened._database, opened._ids)
     clock = SystemClock()
-    services = build_services(store, (), clock, RandomIds(clock))
+    services = build_services(store, Registry(()), clock, RandomIds(clock))
     core = build_core(services, ScriptedModels(model), EngineSettings(), jobs=store)
     return core.sessions, store, conversation
 
@@ -102,7 +103,7 @@ async def test_a_compaction_that_another_process_does_is_heard_of(tmp_path: Path
     async with talking(tmp_path, model, keep_recent_tokens=1_200) as (app, _, conversation):
         store, clock = app.store, SystemClock()
         assert isinstance(store, SqlStore)
-        services = build_services(store, (), clock, RandomIds(clock))
+        services = build_services(store, Registry(()), clock, RandomIds(clock))
         quick = SessionSettings(look=0.05)
         other = build_core(services, ScriptedModels(model), EngineSettings(), sessions=quick, jobs=store).sessions
         model.then([gate, *saying(SUMMARY)])
