@@ -100,6 +100,10 @@ class Settings(BaseSettings):
         "70%", description="The largest session that is resumed in full: a share of the budget, or tokens."
     )
     step_limit: int = Field(12, ge=1, le=100, description="Inferences of one turn.")
+    open_url: bool = Field(False, description="Whether models can open pages of the web in new conversations.")
+    open_url_allow: str = Field(
+        "", description="Addresses or networks of your own that `open_url` may open too, such as `10.1.2.0/24`."
+    )
     reminder: str | None = Field(None, description="A text that stands last in every request.")
     max_upload_bytes: int = Field(50_000_000, ge=1, description="The largest file, in bytes.")
     provider_timeout: float = Field(120.0, gt=0, description="Seconds that a provider may be silent.")

@@ -44,6 +44,9 @@ from lamella.storage.lock import FolderLock
 from lamella.storage.store import open_store
 from lamella.tools.read_file import ReadFile
 from lamella.tools.tool import Registry, Tool
+from lamella.tools.web.addresses import AddressPolicy, allowances
+from lamella.tools.web.fetching import Fetcher, FetchLimits
+from lamella.tools.web.open_url import OpenUrl
 
 log = structlog.get_logger()
 
@@ -104,6 +107,16 @@ def session_settings(settings: Settings) -> SessionSettings:
         pruning=PruneSettings(settings.tool_prune_threshold, settings.tool_keep_threshold),
         notify=settings.compaction_notify,
     )
+
+
+def web_tools(settings: Settings) -> tuple[Tool, ...]:
+    """The tools that reach the web: none, unless they are switched on. Raises `ConfigurationError`."""
+    policy = AddressPolicy(allowances(settings.open_url_allow))
+    if not settings.open_url:
+        return ()
+    limits = FetchLimits()
+    extractor = ProcessExtractor(ExtractionLimits(max_bytes=limits.max_bytes, seconds=30.0))
+    return (OpenUrl(Fetcher(policy, limits=limits), extractor),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +185,7 @@ async def open_app(
         stack.push_async_callback(models.close)
         models.facts(models.default)
         engine = engine_settings(settings, headers)
-        services = build_services(store, Registry(tools), clock, ids)
+        services = build_services(store, Registry((*tools, *web_tools(settings))), clock, ids)
         core = build_core(services, models, engine, tables, session_settings(settings), jobs=store)
         once = Once(store, clock)
         library = Library(

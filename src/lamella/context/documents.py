@@ -22,15 +22,18 @@ class Document:
     contents: str | None
     file_id: str
     next_offset: int | None = None
+    url: str | None = None
 
     def simple(self) -> dict[str, Json]:
         """The form for the model: number, title and metadata before the contents."""
         form: dict[str, Json] = {"document": self.number, "title": self.title}
         if self.metadata:
             form["metadata"] = self.metadata
-        if self.contents is None:
+        if self.url is not None:
+            form["url"] = self.url
+        if self.contents is None or self.url is not None:
             form["file_id"] = self.file_id
-        else:
+        if self.contents is not None:
             form["contents"] = self.contents
         if self.next_offset is not None:
             form["next_offset"] = self.next_offset

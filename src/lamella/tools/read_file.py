@@ -71,16 +71,19 @@ class ReadFile:
             raise ToolFailed(f"offset must be between 0 and {len(attachment.text)}.")
         if wanted.query.strip():
             return documents_json(await asyncio.to_thread(_matching, attachment, attachment.text, wanted.query))
-        return documents_json([_piece(attachment, attachment.text, wanted.offset)])
+        return documents_json([piece_of(attachment, attachment.text, wanted.offset)])
 
 
-def _piece(attachment: Attachment, text: str, offset: int) -> Document:
+def piece_of(attachment: Attachment, text: str, offset: int) -> Document:
+    """The part of a document's text that one reading gives, from `offset` to the end of a sentence."""
     end = min(offset + PIECE, len(text))
     if end < len(text):
         end = max(text.rfind("\n", offset + PIECE // 2, end), text.rfind(". ", offset + PIECE // 2, end), -1) + 1 or end
     metadata = f"characters {offset} to {end} of {len(text)}"
     following = end if end < len(text) else None
-    return Document(attachment.document, attachment.title, metadata, text[offset:end], attachment.file_id, following)
+    return Document(
+        attachment.document, attachment.title, metadata, text[offset:end], attachment.file_id, following, attachment.url
+    )
 
 
 def _matching(attachment: Attachment, text: str, query: str) -> list[Document]:
@@ -101,6 +104,7 @@ def _matching(attachment: Attachment, text: str, query: str) -> list[Document]:
             f"characters {start} to {min(start + WINDOW, len(text))} of {len(text)}",
             text[start : start + WINDOW],
             attachment.file_id,
+            url=attachment.url,
         )
         for start in (starts[index] for index in chosen)
     ]
