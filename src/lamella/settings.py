@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import (
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+    WithJsonSchema,
+    field_validator,
+)
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from lamella.core.amounts import Threshold, tokens_written
 from lamella.core.effort import CHOICES, OFF, effort_named
 from lamella.core.errors import ConfigurationError, InvalidRequest
 
@@ -23,8 +31,20 @@ def _shared(name: str) -> AliasChoices:
     return AliasChoices(name.lower(), name)
 
 
+Tokens = Annotated[int, BeforeValidator(lambda value: tokens_written(value) if isinstance(value, str) else value)]
+"""Tokens, as people write them."""
+
+Limit = Annotated[
+    Threshold,
+    NoDecode,
+    BeforeValidator(lambda value: Threshold.of(value) if isinstance(value, str) else value),
+    WithJsonSchema({"type": "string"}),
+]
+"""A share of the budget, or tokens."""
+
+
 class Settings(BaseSettings):
-    """Sizes in tokens unless they say bytes."""
+    """Sizes in tokens unless they say bytes: `120000`, `120_000` or `120k`."""
 
     model_config = SettingsConfigDict(
         env_prefix="LAMELLA_", env_ignore_empty=True, extra="ignore", populate_by_name=True
@@ -40,13 +60,6 @@ class Settings(BaseSettings):
         if not all("!" <= character <= "~" for character in value):
             raise ValueError("it holds blanks or characters that no HTTP header can carry")
         return value
-
-    @field_validator("compaction_threshold", "resume_token_budget")
-    @classmethod
-    def _is_a_threshold(cls, value: str) -> str:
-        if not re.fullmatch(r"(100|[1-9]?\d)(\.\d+)?%|[1-9]\d{3,}", value.strip()):
-            raise ValueError("it is neither a share such as 80% nor tokens, at least 1000")
-        return value.strip()
 
     @field_validator("thinking_effort", mode="before")
     @classmethod
@@ -77,10 +90,10 @@ class Settings(BaseSettings):
     openai_base_url: str | None = Field(
         None, validation_alias=_shared("OPENAI_BASE_URL"), description="Another server that speaks Chat Completions."
     )
-    context_budget: int | None = Field(
+    context_budget: Tokens | None = Field(
         None, ge=1000, description="The most tokens of a prompt; default: the model's window less the reserved output."
     )
-    max_output: int = Field(16_000, ge=16, description="The most tokens of one answer.")
+    max_output: Tokens = Field(16_000, ge=16, description="The most tokens of one answer.")
     thinking_effort: str = Field(
         OFF,
         description="How much the model thinks: off, low (1024), medium (4096), high (16384) or a number of tokens; "
@@ -89,15 +102,24 @@ class Settings(BaseSettings):
     marker_policy: Literal["planner", "seed", "auto_tail", "off"] | None = Field(
         None, description="Who places the cache markers of new conversations; unset: as the layout says."
     )
-    keep_recent_tokens: int = Field(4_000, ge=0, description="Recent messages that a compaction keeps as they are.")
-    compaction_threshold: str = Field(
-        "80%", description="Input of the last answer that starts a compaction: a share of the budget, or tokens."
+    cache_enabled: bool = Field(
+        True, description="Whether cache markers are set; without them a provider that caches by itself still does."
+    )
+    cache_ttl: Literal["5m", "1h"] | None = Field(
+        None,
+        description="How long what is marked lives at Anthropic: 5m or 1h; unset: 5m. OpenAI's marks live 30 minutes.",
+    )
+    keep_recent_tokens: Tokens = Field(4_000, ge=0, description="Recent messages that a compaction keeps as they are.")
+    compaction_threshold: Limit = Field(
+        Threshold(share=0.8),
+        description="Input of the last answer that starts a compaction: a share of the budget, or tokens.",
     )
     compaction_notify: bool = Field(True, description="Whether users are told of prunings and compactions.")
-    tool_prune_threshold: int = Field(8_000, ge=0, description="Tokens of tool results that start a pruning.")
-    tool_keep_threshold: int = Field(2_000, ge=0, description="Tokens of the newest tool results that stay.")
-    resume_token_budget: str = Field(
-        "70%", description="The largest session that is resumed in full: a share of the budget, or tokens."
+    tool_prune_threshold: Tokens = Field(8_000, ge=0, description="Tokens of tool results that start a pruning.")
+    tool_keep_threshold: Tokens = Field(2_000, ge=0, description="Tokens of the newest tool results that stay.")
+    resume_token_budget: Limit = Field(
+        Threshold(share=0.7),
+        description="The largest session that is resumed in full: a share of the budget, or tokens.",
     )
     step_limit: int = Field(12, ge=1, le=100, description="Inferences of one turn.")
     open_url: bool = Field(False, description="Whether models can open pages of the web in new conversations.")
@@ -107,6 +129,9 @@ class Settings(BaseSettings):
     reminder: str | None = Field(None, description="A text that stands last in every request.")
     max_upload_bytes: int = Field(50_000_000, ge=1, description="The largest file, in bytes.")
     provider_timeout: float = Field(120.0, gt=0, description="Seconds that a provider may be silent.")
+    log_llm_requests: bool = Field(
+        False, description="Whether the body of every request to a provider is logged, as it is sent; never a key."
+    )
     provider_retries: int = Field(2, ge=0, description="How often a refused or failed request is sent again.")
 
 

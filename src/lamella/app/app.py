@@ -26,6 +26,7 @@ from lamella.core.counting import ApproximateCounter
 from lamella.core.errors import ConfigurationError, LamellaError
 from lamella.core.ids import Ids, RandomIds
 from lamella.core.ports import FileStore, Jobs, Store
+from lamella.core.prompt import Ttl
 from lamella.core.records import Caller
 from lamella.engine.bus import MemoryBus
 from lamella.engine.journal import Journal
@@ -37,7 +38,7 @@ from lamella.knowledge.intake import Intake
 from lamella.llm.model_table import ModelTable
 from lamella.sessions.pruning import PruneSettings
 from lamella.sessions.sessions import Sessions
-from lamella.sessions.settings import SessionSettings, Threshold
+from lamella.sessions.settings import SessionSettings
 from lamella.settings import Settings
 from lamella.storage.folder import FolderFileStore
 from lamella.storage.lock import FolderLock
@@ -95,6 +96,8 @@ def engine_settings(settings: Settings, headers: RequestHeaders = no_headers) ->
         step_limit=settings.step_limit,
         reminders=(settings.reminder,) if settings.reminder else (),
         headers=headers,
+        cache_enabled=settings.cache_enabled,
+        cache_ttl=Ttl(settings.cache_ttl) if settings.cache_ttl is not None else None,
     )
 
 
@@ -102,8 +105,8 @@ def session_settings(settings: Settings) -> SessionSettings:
     """The sessions' part of the settings."""
     return SessionSettings(
         keep_recent=settings.keep_recent_tokens,
-        compaction=Threshold.of(settings.compaction_threshold, "LAMELLA_COMPACTION_THRESHOLD"),
-        resume=Threshold.of(settings.resume_token_budget, "LAMELLA_RESUME_TOKEN_BUDGET"),
+        compaction=settings.compaction_threshold,
+        resume=settings.resume_token_budget,
         pruning=PruneSettings(settings.tool_prune_threshold, settings.tool_keep_threshold),
         notify=settings.compaction_notify,
     )

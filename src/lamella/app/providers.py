@@ -61,6 +61,7 @@ class Endpoint:
     key: str
     timeout: float
     retries: int
+    log_bodies: bool = False
 
     @property
     def account(self) -> str:
@@ -78,7 +79,12 @@ def endpoints(settings: Settings) -> Mapping[str, Endpoint]:
         if key is not None or url is not None:
             secret = key.get_secret_value() if key is not None else NO_KEY
             found[provider] = Endpoint(
-                provider, url or usual, secret, settings.provider_timeout, settings.provider_retries
+                provider,
+                url or usual,
+                secret,
+                settings.provider_timeout,
+                settings.provider_retries,
+                settings.log_llm_requests,
             )
     return found
 
@@ -158,7 +164,12 @@ class Providers:
             if self._simulator is not None:
                 url = await self._simulator.start()
                 endpoint = Endpoint(
-                    "anthropic", url, "demo", self._settings.provider_timeout, self._settings.provider_retries
+                    "anthropic",
+                    url,
+                    "demo",
+                    self._settings.provider_timeout,
+                    self._settings.provider_retries,
+                    self._settings.log_llm_requests,
                 )
             else:
                 endpoint = self._endpoints[self.provider_of(name)]
@@ -191,6 +202,11 @@ async def load_adapter(provider: str) -> ModuleType:
 
 def _build(module: ModuleType, facts: ModelFacts, endpoint: Endpoint) -> ChatModel:
     model: ChatModel = module.connect(
-        facts, base_url=endpoint.base_url, key=endpoint.key, timeout=endpoint.timeout, retries=endpoint.retries
+        facts,
+        base_url=endpoint.base_url,
+        key=endpoint.key,
+        timeout=endpoint.timeout,
+        retries=endpoint.retries,
+        log_bodies=endpoint.log_bodies,
     )
     return model

@@ -42,13 +42,14 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a plan is made from, besides the chain and the ledger."""
+    """What a plan is made from, besides the chain and the ledger. `ttl` is asked of providers that sell several."""
 
     model: ModelFacts
     segments: Mapping[str, Segment]
     calibration: float
     now: datetime
     seed_markers: tuple[SeedMarker, ...] = ()
+    ttl: Ttl | None = None
 
 
 def policy_named(name: str) -> MarkerPolicy:
@@ -86,8 +87,15 @@ def _reach(model: ModelFacts) -> int:
 
 
 def _life(facts: Facts) -> Ttl:
-    """The shortest life that the provider sells; without markers, how long it keeps an idle prefix at least."""
-    return Ttl.THIRTY_MINUTES if facts.model.markers is Markers.OPENAI else Ttl.FIVE_MINUTES
+    """What was asked for, else the shortest life that the provider sells; without markers, how long it keeps an idle
+    prefix at least."""
+    match facts.model.markers:
+        case Markers.ANTHROPIC:
+            return facts.ttl or Ttl.FIVE_MINUTES
+        case Markers.OPENAI:
+            return Ttl.THIRTY_MINUTES
+        case Markers.NONE:
+            return Ttl.FIVE_MINUTES
 
 
 def _tail(chain: Chain, facts: Facts) -> tuple[Marker, ...]:

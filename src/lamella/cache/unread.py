@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from lamella.cache.chain import Chain, chain
-from lamella.cache.ledger import Ledger
+from lamella.cache.ledger import Entry, Ledger
 from lamella.core.models import ModelFacts
-from lamella.core.prompt import Level
+from lamella.core.prompt import Level, Ttl
 
 LEVELS: tuple[Level, ...] = ("tools", "system", "messages")
 """In the order of a prefix: what changes one changes all behind it."""
@@ -35,14 +35,17 @@ def unread(of: Chain, before: Mapping[Level, str], ledger: Ledger, now: datetime
     level = next((name for name in LEVELS if before.get(name, "") != of.salts.get(name, "")), None)
     if level is None:
         return None
-    there, still = (_deepest(keys, ledger, now) for keys in (chain(of.blocks, of.root, before).keys, of.keys))
-    tokens = max(0, there - still)
+    there = _deepest(chain(of.blocks, of.root, before).keys, ledger, now)
+    still = _deepest(of.keys, ledger, now)
+    if there is None:
+        return Unread(level, 0, 0.0)
+    tokens = max(0, there.tokens - (still.tokens if still is not None else 0))
     price = model.price
-    tier = price.tier_factor if price.tier_above and there > price.tier_above else 1.0
-    return Unread(level, tokens, tier * tokens * (price.write_5m - price.read) * price.input / 1_000_000)
+    tier = price.tier_factor if price.tier_above and there.tokens > price.tier_above else 1.0
+    write = price.write_1h if there.ttl is Ttl.ONE_HOUR else price.write_5m
+    return Unread(level, tokens, tier * tokens * (write - price.read) * price.input / 1_000_000)
 
 
-def _deepest(keys: Sequence[str], ledger: Ledger, now: datetime) -> int:
-    """The tokens of the deepest prefix that is cached now."""
-    live = (entry for key in reversed(keys) if (entry := ledger.live(key, now)) is not None)
-    return next((entry.tokens for entry in live), 0)
+def _deepest(keys: Sequence[str], ledger: Ledger, now: datetime) -> Entry | None:
+    """The deepest prefix that is cached now."""
+    return next((entry for key in reversed(keys) if (entry := ledger.live(key, now)) is not None), None)

@@ -28,7 +28,7 @@ from lamella.core.packets import (
     UsagePacket,
 )
 from lamella.core.ports import ChatModel, Store
-from lamella.core.prompt import Sampling
+from lamella.core.prompt import Sampling, Ttl
 from lamella.core.records import Caller, Conversation, ConversationChange, NewRequest, RequestEnd
 from lamella.core.tokens import TokenCounter
 from lamella.engine.citations import CitationWatch
@@ -93,6 +93,8 @@ class RunInput:
     sampling: Sampling
     calibration: float
     step_limit: int
+    ttl: Ttl | None
+    """How long what is marked is to live; None: as the planner says."""
     headers: Callable[[str, int], Mapping[str, str]]
     """Extra headers for a request, by purpose and number; a replay tells the simulator time and script by them."""
 
@@ -265,7 +267,7 @@ class Loop:
         )
         now = self._services.clock.now()
         prepared = prepare(
-            context, turn.layout, turn.policy, run.model, run.account, self._services.ledger, now, self.line
+            context, turn.layout, turn.policy, run.model, run.account, self._services.ledger, now, self.line, run.ttl
         )
         identity = Identity(
             id=self._services.ids.new("req"),

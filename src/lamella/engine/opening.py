@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from lamella.cache.plan import MarkerPolicy
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
 from lamella.core.decisions import Decision, DecisionKind
@@ -15,7 +16,7 @@ from lamella.core.errors import NotFound
 from lamella.core.messages import Turn
 from lamella.core.models import ModelFacts
 from lamella.core.ports import ChatModel
-from lamella.core.prompt import Sampling
+from lamella.core.prompt import Sampling, Ttl
 from lamella.core.records import LEAVE, Beginning, Caller, Choices, Conversation, Surroundings
 from lamella.core.sessions import Session
 from lamella.engine.loop import RunInput, Services
@@ -63,6 +64,8 @@ class EngineSettings:
     step_limit: int = 12
     reminders: tuple[str, ...] = ()
     headers: RequestHeaders = no_headers
+    cache_enabled: bool = True
+    cache_ttl: Ttl | None = None
 
     def output(self, facts: ModelFacts) -> int:
         """The most tokens that one answer may have."""
@@ -157,6 +160,8 @@ class Openings:
         found = await self._services.store.beginning(caller, conversation_id, name)
         chosen, around = await self._around(caller, found.conversation, choices, keep=keep)
         setting = setting_of(chosen, choices, around, self.layouts, self._settings.thinking_effort)
+        if not self._settings.cache_enabled:
+            setting = replace(setting, policy=MarkerPolicy.OFF)
         known = tuple(stored.decision for stored in found.decisions)
         deleted = await self._deleted(caller, known, around)
         begun = changes(setting, found.conversation, known, caller.user_id, deleted)
@@ -214,6 +219,7 @@ class Openings:
             sampling=Sampling(self._settings.output(facts), effort),
             calibration=calibration_of(facts, found),
             step_limit=self._settings.step_limit,
+            ttl=self._settings.cache_ttl,
             headers=lambda purpose, number: self._settings.headers(turn_id, purpose, number),
         )
 

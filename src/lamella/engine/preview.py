@@ -42,6 +42,7 @@ async def preview(
         services.ledger,
         now,
         opening.line,
+        run.ttl,
     )
     identity = Identity("", new.conversation_id, "", 0, "chat", now)
     request = new_request(prepared, identity, setting.policy, None)

@@ -25,6 +25,7 @@ from lamella.core.prompt import (
     PromptMessage,
     Sampling,
     Segment,
+    Ttl,
     WireBlock,
     Wired,
     WireRequest,
@@ -81,8 +82,9 @@ def prepare(
     ledger: Ledger,
     now: datetime,
     line: Line | None,
+    ttl: Ttl | None = None,
 ) -> Prepared:
-    """Assemble the window, wire it, place the markers and predict the bill.
+    """Assemble the window, wire it, place the markers and predict the bill. `ttl` is the life of what is marked.
 
     Raises `ContextLengthExceeded` when the window does not hold it.
     """
@@ -95,7 +97,7 @@ def prepare(
         line.chain if line else None,
     )
     facts = Facts(
-        model.facts, {s.id: s for s in assembled.prompt.segments}, context.calibration, now, layout.seed_markers
+        model.facts, {s.id: s for s in assembled.prompt.segments}, context.calibration, now, layout.seed_markers, ttl
     )
     planned = plan(keys, ledger, facts, policy)
     request = model.request(assembled.prompt, wired.blocks, planned.markers)

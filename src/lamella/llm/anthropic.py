@@ -43,9 +43,11 @@ _STOPS = {
 }
 
 
-def connect(facts: ModelFacts, *, base_url: str, key: str, timeout: float, retries: int) -> AnthropicModel:
+def connect(
+    facts: ModelFacts, *, base_url: str, key: str, timeout: float, retries: int, log_bodies: bool = False
+) -> AnthropicModel:
     """An adapter with a client of its own. `timeout` is in seconds of silence."""
-    http = http_client(anthropic.DefaultAsyncHttpxClient, base_url, key, timeout)
+    http = http_client(anthropic.DefaultAsyncHttpxClient, base_url, key, timeout, log_bodies=log_bodies)
     client = anthropic.AsyncAnthropic(
         api_key=key, base_url=base_url, timeout=timeout, max_retries=retries, http_client=http
     )

@@ -6,21 +6,31 @@ from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
 import httpx2
+import structlog
+
+log = structlog.get_logger()
 
 CONNECTIONS = httpx2.Limits(max_connections=1000, max_keepalive_connections=100)
 
 
 def http_client(
-    usual: Callable[..., httpx2.AsyncClient], base_url: str, key: str, timeout: float
+    usual: Callable[..., httpx2.AsyncClient], base_url: str, key: str, timeout: float, *, log_bodies: bool = False
 ) -> httpx2.AsyncClient:
     """A client for one provider; `usual` makes the SDK's own. `timeout` is in seconds of silence.
 
+    With `log_bodies` every body is logged as it is sent; headers, and so the key, never are.
+
     This machine's own servers are spoken to directly, whatever proxy the environment names.
     """
-    hooks = {"request": [_speak_as(base_url, key)]}
+    hooks = {"request": [_speak_as(base_url, key), *([_log_body] if log_bodies else [])]}
     if _is_this_machine(base_url):
         return httpx2.AsyncClient(timeout=timeout, trust_env=False, limits=CONNECTIONS, event_hooks=hooks)
     return usual(timeout=timeout, event_hooks=hooks)
+
+
+async def _log_body(request: httpx2.Request) -> None:
+    body = (await request.aread()).decode("utf-8", "replace")
+    log.info("request to a provider", method=request.method, url=str(request.url), body=body)
 
 
 def _is_this_machine(url: str) -> bool:

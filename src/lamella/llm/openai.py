@@ -37,9 +37,11 @@ _STOPS = {
 }
 
 
-def connect(facts: ModelFacts, *, base_url: str, key: str, timeout: float, retries: int) -> OpenAIModel:
+def connect(
+    facts: ModelFacts, *, base_url: str, key: str, timeout: float, retries: int, log_bodies: bool = False
+) -> OpenAIModel:
     """An adapter with a client of its own. `timeout` is in seconds of silence."""
-    http = http_client(openai.DefaultAsyncHttpxClient, base_url, key, timeout)
+    http = http_client(openai.DefaultAsyncHttpxClient, base_url, key, timeout, log_bodies=log_bodies)
     client = openai.AsyncOpenAI(api_key=key, base_url=base_url, timeout=timeout, max_retries=retries, http_client=http)
     return OpenAIModel(facts, client)
 

@@ -77,6 +77,7 @@ class Summariser:
             self._services.ledger,
             now,
             opening.line,
+            run.ttl,
         )
         turn_id = source.turns[-1].id
         identity = Identity(self._services.ids.new("req"), setting.conversation.id, turn_id, 0, "summary", now)

@@ -33,6 +33,7 @@ from lamella.app.trace.format import (
 )
 from lamella.cache.plan import policy_named
 from lamella.chat import Message
+from lamella.core.amounts import Threshold
 from lamella.core.clock import VirtualClock
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.effort import OFF, effort_named
@@ -45,7 +46,7 @@ from lamella.core.tokens import Usage
 from lamella.engine.opening import EngineSettings
 from lamella.engine.setting import layout_named
 from lamella.sessions.pruning import PruneSettings
-from lamella.sessions.settings import SessionSettings, Threshold
+from lamella.sessions.settings import SessionSettings
 from lamella.storage import SqlStore
 from lamella.storage.folder import FolderFileStore
 from lamella.tools.tool import Registry

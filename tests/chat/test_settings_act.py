@@ -1,0 +1,118 @@
+"""Settings as a deployment gives them: each does something that can be seen in what is sent, or is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from lamella.core.errors import ConfigurationError
+from lamella.core.json import decode_object
+from lamella.settings import read_settings
+
+from .stage import Stage, staged
+
+pytestmark = pytest.mark.anyio
+
+LONG = "The tide turns twice a day, and the harbour with it. " * 300
+
+
+def marks(body: Any) -> list[str]:
+    """The lives of what a request marks."""
+    blocks = [
+        *body.get("tools", ()),
+        *body["system"],
+        *(part for message in body["messages"] for part in message["content"]),
+    ]
+    return [block["cache_control"]["ttl"] for block in blocks if "cache_control" in block]
+
+
+async def two_turns(stage: Stage) -> list[Any]:
+    """The bills of two turns over a long system prompt."""
+    await stage.client.post("/system-prompts", {"text": LONG})
+    conversation = await stage.client.conversation()
+    found = []
+    for question in ("Hello?", "And?"):
+        packets = await stage.turn(conversation, question, {"text": "Yes."})
+        [request] = (await stage.client.get(f"/turns/{packets[0]['turn_id']}/requests"))["data"]
+        assert request["predicted"]["read"] == request["usage"]["cache_read"]
+        found.append(request["usage"])
+    return found
+
+
+@pytest.mark.parametrize(("ttl", "life"), [(None, "5m"), ("5m", "5m"), ("1h", "1h")])
+async def test_the_life_of_what_is_marked(provider: str, tmp_path: Path, ttl: str | None, life: str) -> None:
+    async with staged(provider, tmp_path, cache_ttl=ttl) as stage:
+        first, second = await two_turns(stage)
+        assert {mark for seen in await stage.seen() for mark in marks(seen["body"])} == {life}
+        assert second["cache_read"] == first["cache_write"] > 0
+        seen = (await stage.seen())[0]["usage"]["cache_creation"]
+        assert seen[f"ephemeral_{life}_input_tokens"] == first["cache_write"]
+
+
+async def test_without_caching_nothing_is_marked_written_or_read(provider: str, tmp_path: Path) -> None:
+    async with staged(provider, tmp_path, cache_enabled=False) as stage:
+        bills = await two_turns(stage)
+        assert [marks(seen["body"]) for seen in await stage.seen()] == [[], []]
+        assert [(bill["cache_read"], bill["cache_write"]) for bill in bills] == [(0, 0), (0, 0)]
+
+
+@pytest.mark.parametrize("on", [False, True])
+async def test_the_bodies_of_requests_are_logged_as_they_are_sent(provider: str, tmp_path: Path, on: bool) -> None:
+    async with staged(provider, tmp_path, log_llm_requests=on) as stage:
+        with structlog.testing.capture_logs() as lines:
+            conversation = await stage.client.conversation()
+            packets = await stage.turn(conversation, "Grüße 🦎", {"text": "Yes."})
+        bodies = [line["body"] for line in lines if line["event"] == "request to a provider"]
+        assert len(bodies) == int(on)
+        for body in bodies:
+            [seen] = await stage.seen()
+            assert decode_object(body) == seen["body"]
+            request_id = next(packet["request_id"] for packet in packets if packet["type"] == "request.started")
+            assert json.loads((await stage.client.call("GET", f"/requests/{request_id}/raw")).content) == json.loads(
+                body
+            )
+            assert str(stage.app.settings.anthropic_api_key.get_secret_value()) not in str(lines)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("LAMELLA_CACHE_TTL", "10m", "'5m' or '1h'"),
+        ("LAMELLA_CACHE_ENABLED", "maybe", "boolean"),
+        ("LAMELLA_CONTEXT_BUDGET", "80%", "no number of tokens such as 120000, 120_000 or 120k"),
+        ("LAMELLA_CONTEXT_BUDGET", "900", "greater than or equal to 1000"),
+        ("LAMELLA_COMPACTION_THRESHOLD", "80", "could be a share or tokens: write 80%"),
+        ("LAMELLA_RESUME_TOKEN_BUDGET", "0.7", "could be a share or tokens"),
+        ("LAMELLA_TOOL_PRUNE_THRESHOLD", "much", "no number of tokens"),
+        ("LAMELLA_THINKING_EFFORT", "12", "off, low, medium, high or a number of tokens"),
+        ("LAMELLA_LOG_LLM_REQUESTS", "2", "boolean"),
+    ],
+)
+def test_what_can_not_be_used_is_named_with_what_can(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, says: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigurationError) as raised:
+        read_settings()
+    assert raised.value.param == variable
+    assert raised.value.message.startswith(f"{variable} can't be used: ")
+    assert says in raised.value.message
+
+
+def test_the_defaults_are_those_of_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = read_settings()
+    assert (settings.keep_recent_tokens, settings.tool_prune_threshold, settings.tool_keep_threshold) == (
+        4_000,
+        8_000,
+        2_000,
+    )
+    assert (str(settings.compaction_threshold), str(settings.resume_token_budget)) == ("80%", "70%")
+    assert (settings.compaction_notify, settings.cache_enabled, settings.thinking_effort) == (True, True, "off")
+    monkeypatch.setenv("LAMELLA_CONTEXT_BUDGET", "120k")
+    monkeypatch.setenv("LAMELLA_COMPACTION_THRESHOLD", "90_000")
+    changed = read_settings()
+    assert (changed.context_budget, changed.compaction_threshold.tokens) == (120_000, 90_000)
