@@ -50,7 +50,15 @@ class Settings(BaseSettings):
         env_prefix="LAMELLA_", env_ignore_empty=True, extra="ignore", populate_by_name=True
     )
 
-    @field_validator("anthropic_api_key", "openai_api_key", "anthropic_base_url", "openai_base_url", mode="before")
+    @field_validator(
+        "anthropic_api_key",
+        "openai_api_key",
+        "compaction_api_key",
+        "anthropic_base_url",
+        "openai_base_url",
+        "compaction_base_url",
+        mode="before",
+    )
     @classmethod
     def _fits_a_header(cls, value: object) -> object:
         """Line ends of a file are cut off; whatever else no header can carry is refused without being repeated."""
@@ -69,7 +77,7 @@ class Settings(BaseSettings):
         except InvalidRequest:
             raise ValueError(f"it is none of {CHOICES}") from None
 
-    @field_validator("anthropic_base_url", "openai_base_url")
+    @field_validator("anthropic_base_url", "openai_base_url", "compaction_base_url")
     @classmethod
     def _is_an_address(cls, value: str | None) -> str | None:
         if value is not None and not value.startswith(("http://", "https://")):
@@ -113,6 +121,19 @@ class Settings(BaseSettings):
     compaction_threshold: Limit = Field(
         Threshold(share=0.8),
         description="Input of the last answer that starts a compaction: a share of the budget, or tokens.",
+    )
+    compaction_model: str | None = Field(
+        None, description="Another model that makes the summaries; unset: the conversation's own."
+    )
+    compaction_provider: Literal["anthropic", "openai"] | None = Field(
+        None, description="Who serves it; unset: by its name, or as the conversations' models."
+    )
+    compaction_api_key: SecretStr | None = Field(
+        None, description="Its key; unset: that of the conversations' models of the same provider."
+    )
+    compaction_base_url: str | None = Field(None, description="Where it is served; unset: as for the others.")
+    compaction_choice: Literal["configured", "cheapest"] = Field(
+        "configured", description="Who makes a summary: the model above, or whichever of the two costs less."
     )
     compaction_notify: bool = Field(True, description="Whether users are told of prunings and compactions.")
     tool_prune_threshold: Tokens = Field(8_000, ge=0, description="Tokens of tool results that start a pruning.")

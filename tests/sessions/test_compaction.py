@@ -235,7 +235,7 @@ async def test_a_failed_summary_backs_off(tmp_path: Path) -> None:
     model = ScriptedModel()
     async with talking(tmp_path, model, keep_recent_tokens=1_200) as (app, _, conversation):
         model.then(saying(" "), saying(SUMMARY))
-        assert await compact(app, conversation) == NotCompacted("the summary is empty", again=True)
+        assert await compact(app, conversation) == NotCompacted("the summary is empty", again=True, code="no_summary")
         found = await compact(app, conversation)
         assert isinstance(found, NotCompacted)
         assert "did not work out a moment ago" in found.why

@@ -15,6 +15,7 @@ from lamella.app.conversations import Conversations
 from lamella.app.library import Library
 from lamella.app.once import Once
 from lamella.app.providers import Models, Providers
+from lamella.app.second import second_of
 from lamella.app.surroundings import StoredSurroundings
 from lamella.cache.ledger import Ledger
 from lamella.chat import Chat
@@ -39,6 +40,7 @@ from lamella.llm.model_table import ModelTable
 from lamella.sessions.pruning import PruneSettings
 from lamella.sessions.sessions import Sessions
 from lamella.sessions.settings import SessionSettings
+from lamella.sessions.summariser import SecondSource
 from lamella.settings import Settings
 from lamella.storage.folder import FolderFileStore
 from lamella.storage.lock import FolderLock
@@ -139,12 +141,13 @@ def build_core(
     sessions: SessionSettings | None = None,
     *,
     jobs: Jobs,
+    second: SecondSource | None = None,
 ) -> Core:
     """Wire the turn engine and what follows a turn."""
     bus = MemoryBus()
     journal = Journal(services.store, bus, services.clock)
     engine = TurnEngine(services, models, journal, bus, settings, layouts)
-    kept = Sessions(engine.openings, services, jobs, sessions or SessionSettings())
+    kept = Sessions(engine.openings, services, jobs, sessions or SessionSettings(), second)
     return Core(Chat(engine, services, journal, bus, kept), services, kept)
 
 
@@ -189,7 +192,10 @@ async def open_app(
         models.facts(models.default)
         engine = engine_settings(settings, headers)
         services = build_services(store, Registry((*tools, *web_tools(settings))), clock, ids)
-        core = build_core(services, models, engine, tables, session_settings(settings), jobs=store)
+        second = second_of(settings, models, ModelTable.shipped())
+        if second is not None:
+            stack.push_async_callback(second.close)
+        core = build_core(services, models, engine, tables, session_settings(settings), jobs=store, second=second)
         once = Once(store, clock)
         library = Library(
             store=store,

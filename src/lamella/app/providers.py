@@ -89,7 +89,12 @@ def endpoints(settings: Settings) -> Mapping[str, Endpoint]:
     return found
 
 
-def _vendor(name: str) -> str | None:
+def usual_url(provider: str) -> str:
+    """Where a vendor serves its models."""
+    return {"anthropic": ANTHROPIC_URL, "openai": OPENAI_URL}[provider]
+
+
+def vendor_of(name: str) -> str | None:
     """Who makes a model, as far as its name tells; servers that speak a vendor's protocol have models of any name."""
     if name.startswith("claude"):
         return "anthropic"
@@ -127,7 +132,7 @@ class Providers:
         if name == DEMONSTRATION_MODEL and self.is_demonstration:
             return "anthropic"
         said, _, rest = name.partition(":")
-        vendor = said if said in DEFAULT_MODELS and rest else _vendor(name)
+        vendor = said if said in DEFAULT_MODELS and rest else vendor_of(name)
         if vendor is not None and vendor in self._endpoints:
             return vendor
         is_free = vendor is None or (name == self.default and vendor != said)

@@ -37,9 +37,14 @@ class SideAnswer:
         return RequestEnd(request_id, self.usage, cost, self.provider_request_id, error)
 
 
-async def ask(model: ChatModel, request: WireRequest, headers: Mapping[str, str]) -> SideAnswer:
-    """Send a request and hear it out. A failure of the provider is in the answer, since what was billed is too."""
-    answer = SideAnswer()
+async def ask(
+    model: ChatModel, request: WireRequest, headers: Mapping[str, str], answer: SideAnswer | None = None
+) -> SideAnswer:
+    """Send a request and hear it out. A failure of the provider is in the answer, since what was billed is too.
+
+    Who may break it off gives the `answer`, and has what came until then.
+    """
+    answer = answer if answer is not None else SideAnswer()
     try:
         async with aclosing(model.stream(request, dict(headers))) as stream:  # type: ignore[type-var]  # a generator
             async for delta in stream:

@@ -322,7 +322,10 @@ def notice_json(notice: Notice) -> Json:
 
 
 def session_json(session: Session, view: SessionView) -> Json:
-    """A session; `numbers` are the figures of the compaction that opened it, in tokens."""
+    """A session; `numbers` are the figures of the compaction that opened it, in tokens.
+
+    `check` says how its summary compares with what it stands for, and who made it.
+    """
     return {
         "id": session.id,
         "object": "session",
@@ -339,6 +342,7 @@ def session_json(session: Session, view: SessionView) -> Json:
         "why": session.why,
         "summary": session.summary,
         "summary_tokens": session.summary_tokens,
+        "check": dict(session.check),
         "messages": view.messages.get(session.id, 0),
         "numbers": dict(view.numbers.get(session.id, {})),
         "usage": {purpose: usage_json(usage) for purpose, usage in session.usage.items()},

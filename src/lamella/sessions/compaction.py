@@ -8,19 +8,21 @@ The commit is a compare-and-swap on the conversation's session: whoever opened a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from lamella.context.assemble import Assembled, assemble
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import ContextLengthExceeded, SessionMoved
+from lamella.core.json import JsonObject
 from lamella.core.messages import Turn, TurnStatus
 from lamella.core.records import Caller, Job
 from lamella.core.sessions import Session, SessionCause, SessionStep, SessionSummary
 from lamella.engine.loop import Services
 from lamella.engine.opening import Opening, Openings
+from lamella.sessions.askers import asking
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.split import turns_kept
-from lamella.sessions.summariser import NotCompacted, Source, Summariser, asking
+from lamella.sessions.summariser import NotCompacted, Source, Summariser
 from lamella.sessions.summary import instruction
 
 
@@ -33,6 +35,8 @@ class Compacted:
     after: int
     summary: int
     kept: int
+    check: JsonObject = field(default_factory=dict)
+    """How the summary compares with what it stands for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,4 +171,4 @@ class Compactor:
         )
         changes = sum(d.decision.kind is DecisionKind.SESSION for d in plan.opening.found.decisions)
         step = SessionStep(old.id, session, asked.why, now, summary, (decision,), changes)
-        return step, Compacted(session, plan.before, after, size, plan.kept_tokens)
+        return step, Compacted(session, plan.before, after, size, plan.kept_tokens, summary.check)

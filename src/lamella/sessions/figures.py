@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lamella.core.json import JsonObject
 from lamella.core.messages import Turn
 from lamella.core.prompt import Kind, Segment
 
@@ -77,6 +78,27 @@ def compacted_text(before: int, parts: Breakdown, budget: int) -> str:
             f"  📊 Total: {short(parts.total)}/{short(budget)} ({percent(parts.total, budget)})",
         ]
     )
+
+
+def check_text(check: JsonObject) -> str:
+    """What a check found, as a line of a notification; "" where nothing is missing or made up."""
+    kept, missing, invented = (_listed(check, name) for name in ("kept_literally", "missing", "invented"))
+    if not (kept or missing or invented):
+        return ""
+    found = [f"{check.get('found')} of {check.get('items')} found"]
+    found += [f"{len(kept)} kept literally"] if kept else []
+    found += [f"missing: {_some(missing)}"] if missing else []
+    found += [f"not in the conversation: {_some(invented)}"] if invented else []
+    return f"  🔎 Check: {', '.join(found)}"
+
+
+def _listed(check: JsonObject, name: str) -> list[str]:
+    found = check.get(name)
+    return [str(text) for text in found] if isinstance(found, list) else []
+
+
+def _some(texts: Sequence[str]) -> str:
+    return ", ".join(f"“{text}”" for text in texts[:5]) + (" …" if len(texts) > 5 else "")
 
 
 def pruned_text(before: int, after: int, context: int, budget: int) -> str:

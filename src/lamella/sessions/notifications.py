@@ -10,7 +10,7 @@ from lamella.core.records import Caller, Notice, NoticeKind
 from lamella.engine.loop import Services
 from lamella.engine.opening import Openings
 from lamella.sessions.compaction import Compacted
-from lamella.sessions.figures import Breakdown, compacted_text, pruned_text
+from lamella.sessions.figures import Breakdown, check_text, compacted_text, pruned_text
 from lamella.sessions.pruning import Pruning
 from lamella.sessions.window import standing
 
@@ -45,8 +45,10 @@ class Notifications:
             now = await standing(self._openings, self._services, caller, conversation_id)
             if now.parts is None:
                 raise LamellaError(f"the window can't be built: {now.problem}")
-            text = compacted_text(done.before, now.parts, now.budget)
-            data: JsonObject = {"session_id": done.session.id, "before": done.before, **parts_data(now.parts)}
+            lines = [compacted_text(done.before, now.parts, now.budget), check_text(done.check)]
+            text = "\n".join(line for line in lines if line)
+            shown: JsonObject = {"session_id": done.session.id, "before": done.before, "check": done.check}
+            data: JsonObject = {**shown, **parts_data(now.parts)}
             await self._store(caller, conversation_id, NoticeKind.COMPACTED, text, data)
         except LamellaError as error:
             log.error("a compaction could not be told", conversation_id=conversation_id, error=error.message)

@@ -31,7 +31,7 @@ from lamella.sessions.ended import SUMMARISE, EndedSessions, summarise_job
 from lamella.sessions.notifications import Notifications
 from lamella.sessions.pruning import Pruning, prune
 from lamella.sessions.settings import SessionSettings
-from lamella.sessions.summariser import NotCompacted, Summariser
+from lamella.sessions.summariser import NotCompacted, SecondSource, Summariser
 from lamella.sessions.window import Standing, standing
 from lamella.sessions.worker import Again, Worker
 
@@ -59,9 +59,16 @@ class SessionView:
 class Sessions:
     """The sessions of all conversations of one process."""
 
-    def __init__(self, openings: Openings, services: Services, jobs: Jobs, settings: SessionSettings) -> None:
+    def __init__(
+        self,
+        openings: Openings,
+        services: Services,
+        jobs: Jobs,
+        settings: SessionSettings,
+        second: SecondSource | None = None,
+    ) -> None:
         self.settings = settings
-        summariser = Summariser(services)
+        summariser = Summariser(services, second)
         ended = EndedSessions(openings, services, summariser)
         self._worker = Worker(jobs, services.clock, {COMPACT: self._do, SUMMARISE: ended.summarise})
         self._services = services

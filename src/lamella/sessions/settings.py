@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from lamella.core.amounts import Threshold
 from lamella.sessions.pruning import PruneSettings
+
+SummariserChoice = Literal["configured", "cheapest"]
+"""Which model summarises where a second one is configured: that one, or whichever costs less each time (SPEC L11)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,36 +1,57 @@
-"""Makes a summary of some turns: asks for it, checks what came, and says what it cost (SPEC L11, X-LEASE).
+"""Makes a summary of some turns: who is asked, how often, what came, and what it cost (SPEC L11, X-LEASE).
 
-The main model is asked on the prefix that the conversation itself sends, with the instruction last, so that what is
-cached is read from the cache.
+source ──main model: the live prefix, instruction last; second model: stored rows as data──▶ answer ──check──▶ summary
+
+A summary that lacks much is asked for once more; what it still lacks is added word for word.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from typing import Protocol
 
-from lamella.cache.plan import note_billed, note_written
-from lamella.context.input import ContextInput
 from lamella.core.counting import count_tokens
-from lamella.core.effort import OFF
-from lamella.core.errors import ContextLengthExceeded
-from lamella.core.messages import Turn, UserMessage
-from lamella.core.prompt import Sampling
+from lamella.core.errors import CallerError, ConfigurationError, ContextLengthExceeded, ProviderError
+from lamella.core.json import JsonObject
+from lamella.core.messages import Turn
 from lamella.core.records import Caller
 from lamella.core.sessions import SessionSummary
+from lamella.core.tokens import Usage
 from lamella.engine.loop import Services
-from lamella.engine.opening import Opening
-from lamella.engine.request import Identity, new_request, prepare
-from lamella.engine.side import SideAnswer, ask
-from lamella.sessions.summary import MAX_OUTPUT, Refused, checked, instruction
+from lamella.engine.opening import Opening, OpenModel
+from lamella.engine.side import SideAnswer
+from lamella.sessions.askers import Asker, Asking, MainModel, SecondModel, second_text
+from lamella.sessions.material import conversation
+from lamella.sessions.settings import SummariserChoice
+from lamella.sessions.summary import LONGEST, Refused, checked
+from lamella.sessions.summary_check import Check, compared, forms_of, ids_of, items_of, with_missing
+
+KEPT_TOKENS = 800
+"""Local tokens that may be added to a summary word for word."""
+
+
+class SecondSource(Protocol):
+    """Another model for summaries, where one is configured (`app`)."""
+
+    choice: SummariserChoice
+
+    async def open(self) -> OpenModel:
+        """The model; raises a `LamellaError` when it can't be reached by what is configured."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class NotCompacted:
-    """Nothing changed, and why. `again`: it may be tried once more without anything else having changed."""
+    """Nothing changed, and why. `again`: it may be tried once more without anything else having changed.
+
+    `code` names the reason where the figures in `why` change from one time to the next.
+    """
 
     why: str
     again: bool = False
+    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,62 +64,103 @@ class Source:
     focus: str = ""
 
 
-class Summariser:
-    """Makes summaries; stores nothing but its requests."""
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A summary that is one, and how it compares with its source."""
 
-    def __init__(self, services: Services) -> None:
+    text: str
+    check: Check
+
+
+@dataclass(slots=True)
+class _Making:
+    """A summary while it is made: by whom, and what was spent on it so far."""
+
+    source: Source
+    asker: Asker
+    chosen: JsonObject
+    usage: Usage = field(default_factory=Usage)
+    asked: int = 0
+
+
+class Summariser:
+    """Makes summaries; stores nothing but its requests, and what it spent where nothing came of it."""
+
+    def __init__(self, services: Services, second: SecondSource | None = None) -> None:
         self._services = services
+        self._second = second
 
     async def summary_of(self, caller: Caller, source: Source) -> SessionSummary | NotCompacted:
         """The summary, or why there is none. Raises `NotFound` and `StoreFailed`."""
         try:
-            answer = await self._ask(caller, source)
+            asker, chosen = await self._asker(source)
         except ContextLengthExceeded as error:
             return NotCompacted(f"the window can't be built: {error.message}")
+        except (CallerError, ConfigurationError, ProviderError) as error:
+            return NotCompacted(f"the summary could not be made: {error.message}", again=True)
+        making = _Making(source, asker, chosen)
+        made = await self._make(caller, making)
+        if isinstance(made, NotCompacted):
+            await self._services.store.spend(caller, source.opening.found.session.id, "summary", making.usage)
+            return made
+        room = min(KEPT_TOKENS, LONGEST - count_tokens(made.text), source.tokens - count_tokens(made.text) - 1)
+        text, check = with_missing(made.text, made.check, room)
+        report: JsonObject = {**check.as_json(), **making.chosen, "asked": making.asked}
+        return SessionSummary(text, count_tokens(text), making.usage, report)
+
+    async def _asker(self, source: Source) -> tuple[Asker, JsonObject]:
+        """Who is asked, and why (SPEC L11): the second model where there is one that holds it all, and if it pays."""
+        main = MainModel(self._services, source.opening)
+        if self._second is None:
+            return main, {"model": main.name}
+        opened = await self._second.open()
+        text = second_text(source.turns, opened.model.facts)
+        if text is None:
+            return main, {"model": main.name, "why": f"the conversation does not fit {opened.model.facts.name}"}
+        second = SecondModel(self._services, source.opening, opened, text)
+        if self._second.choice == "configured":
+            return second, {"model": second.name}
+        costs = (main.cost(source.turns), second.cost())
+        figures: JsonObject = {"main_cost": costs[0], "second_cost": costs[1]}
+        cheaper: Asker = second if costs[1] < costs[0] else main
+        return cheaper, {"model": cheaper.name, "why": "the cheaper one", **figures}
+
+    async def _make(self, caller: Caller, making: _Making) -> _Made | NotCompacted:
+        first = await self._attempt(caller, making, None)
+        if isinstance(first, NotCompacted) or not first.check.is_bad:
+            return first
+        again = await self._attempt(caller, making, first.check)
+        if isinstance(again, NotCompacted):
+            return first
+        return min(first, again, key=lambda made: len(made.check.missing))
+
+    async def _attempt(self, caller: Caller, making: _Making, before: Check | None) -> _Made | NotCompacted:
+        source = making.source
+        answer = await making.asker.ask(caller, Asking(source.turns, source.focus, making.asked, before))
+        making.usage += answer.usage
+        making.asked += 1
         if answer.error is not None:
             return NotCompacted(f"the summary could not be made: {answer.error.message}", again=True)
-        found = checked(answer.text, answer.stop_reason, called_tools=answer.called_tools, source_tokens=source.tokens)
-        if isinstance(found, Refused):
-            await self._services.store.spend(caller, source.opening.found.session.id, "summary", answer.usage)
-            return NotCompacted(found.why, again=True)
-        return SessionSummary(found, count_tokens(found), answer.usage)
-
-    async def _ask(self, caller: Caller, source: Source) -> SideAnswer:
-        opening, now = source.opening, self._services.clock.now()
-        run, setting = opening.run, opening.setting
-        context = asking(opening, source.turns, instruction(source.turns, source.focus))
-        context = replace(context, sampling=_sampling(run.sampling))
-        prepared = prepare(
-            context,
-            setting.layout,
-            setting.policy,
-            run.model,
-            run.account,
-            self._services.ledger,
-            now,
-            opening.line,
-            run.ttl,
-        )
-        turn_id = source.turns[-1].id
-        identity = Identity(self._services.ids.new("req"), setting.conversation.id, turn_id, 0, "summary", now)
-        await self._services.store.record_request(caller, new_request(prepared, identity, setting.policy, None))
-        note_written(prepared.plan, self._services.ledger, prepared.facts)
-        answer = await ask(run.model, prepared.request, run.headers("summary", 0))
-        note_billed(prepared.plan, answer.usage, self._services.ledger, prepared.facts)
-        cost = run.model.facts.cost(answer.usage)
-        await self._services.store.end_request(caller, answer.end(identity.id, cost))
-        return answer
+        text = _text(answer, source)
+        if isinstance(text, Refused):
+            return NotCompacted(text.why, again=True, code="no_summary")
+        return _Made(text, await asyncio.to_thread(_check, text, source))
 
 
-def asking(opening: Opening, history: Sequence[Turn], text: str) -> ContextInput:
-    """The window of `history` with a text as its newest message."""
-    last = history[-1].user
-    user = UserMessage("instruction", text, last.sent_at, last.timezone, count_tokens(text))
-    return replace(opening.context(Turn("instruction", user)), history=tuple(history))
+def _text(answer: SideAnswer, source: Source) -> str | Refused:
+    return checked(answer.text, answer.stop_reason, called_tools=answer.called_tools, source_tokens=source.tokens)
 
 
-def _sampling(usual: Sampling) -> Sampling:
-    """As the conversation is asked, with the room of a summary; where it thinks, with the same room for that: another
-    effort would be another cache."""
-    most = MAX_OUTPUT if usual.thinking_effort == OFF else usual.max_output
-    return replace(usual, max_output=min(usual.max_output, most))
+def _check(text: str, source: Source) -> Check:
+    """Compare a summary with everything that whoever wrote it may have seen."""
+    opening = source.opening
+    tools = opening.setting.conversation.tools
+    items = items_of(source.turns, {tool.name for tool in tools if tool.when_old == "summarize"})
+    around = opening.setting.around
+    seen = [opening.setting.conversation.system_prompt, source.focus, *(s.text for s in opening.found.summaries)]
+    seen += [around.agent.prompt] if around.agent is not None else []
+    seen += [file.text or file.title for file in around.project.files] if around.project is not None else []
+    seen += [f"{piece.head}\n{piece.text}" for piece in conversation(source.turns)]
+    known = "\n".join(seen)
+    own = {id for turn in source.turns for id in (turn.id, turn.user.id, *(step.id for step in turn.steps))}
+    return compared(text, items, forms_of(known), ids_of(known) | own)
