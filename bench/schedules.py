@@ -1,0 +1,72 @@
+"""Messages, commands, stops and crashes at every await of a compaction, in orders that seeds choose.
+
+    python bench/schedules.py [--schedules 2000] [--first 0] [--seed N] [--faulty NAME]
+
+Runs the real chat, engine, sessions and storage over a file on an event loop whose outside is chosen step by step
+(`scheduling/loop.py`), and checks after each schedule that nothing was lost, doubled, misplaced or left stuck
+(`scheduling/laws.py`). --seed runs one schedule alone and prints its operations; --faulty runs over a store with a
+deliberate fault, and some of its schedules have to break a law. The exit code says whether every law held.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from lamella.storage.store import SqlStore
+from scheduling.faulty import FAULTY
+from scheduling.suite import Outcome, Suite, suite
+
+
+def show(outcome: Outcome) -> None:
+    """A schedule that broke a law."""
+    plan = outcome.told.plan
+    print(f"seed {outcome.seed}: {plan}")
+    for law in outcome.broken:
+        print(f"  {law}")
+
+
+def alone(schedules: Suite, seed: int, store: type[SqlStore]) -> bool:
+    """One schedule with all its operations; gives whether every law held."""
+    [outcome] = schedules.seeds([seed], store)
+    print("\n".join(outcome.told.operations))
+    show(outcome)
+    return not outcome.broken
+
+
+def many(schedules: Suite, seeds: range, store: type[SqlStore]) -> bool:
+    """Many schedules; gives whether every law held."""
+    begun, operations, crashes, broken = time.monotonic(), 0, 0, 0
+    for outcome in schedules.seeds(seeds, store):
+        operations += len(outcome.told.operations)
+        crashes += outcome.told.crashes
+        if outcome.broken:
+            broken += 1
+            show(outcome)
+    print(
+        f"{len(seeds)} schedules, seeds {seeds.start} to {seeds.stop - 1}: {operations} operations, {crashes} crashes."
+    )
+    print(f"{broken} broke a law. {time.monotonic() - begun:.0f} s")
+    return not broken
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    stores = {kind.__name__: kind for kind in FAULTY}
+    parser.add_argument("--schedules", type=int, default=2_000, help="how many")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--seed", type=int, help="this one alone, with all its operations")
+    parser.add_argument("--faulty", choices=stores, help="over a store with this fault")
+    options = parser.parse_args()
+    store = stores.get(options.faulty, SqlStore)
+    with suite() as schedules:
+        if options.seed is not None:
+            held = alone(schedules, options.seed, store)
+        else:
+            held = many(schedules, range(options.first, options.first + options.schedules), store)
+    sys.exit(not held)
+
+
+if __name__ == "__main__":
+    main()

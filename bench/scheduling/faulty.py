@@ -1,0 +1,115 @@
+"""Stores with a deliberate fault each: the laws have to catch every one, else they prove nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from sqlalchemy import text
+
+from lamella.core.records import Caller, Job, TurnEnd, UnfinishedTurn
+from lamella.core.sessions import Session, SessionStep
+from lamella.storage.store import SqlStore
+from scheduling.model import Faults
+from scheduling.story import Plan
+
+
+class NoComparison(SqlStore):
+    """Opens the next session from whatever session is current."""
+
+    async def next_session(self, caller: Caller, step: SessionStep, job: Job | None = None) -> Session:
+        """See `Store.next_session`."""
+        now = await self.conversation(caller, step.session.conversation_id)
+        return await super().next_session(caller, replace(step, expected=now.session_id, changes=None), job)
+
+
+class NoWayBack(SqlStore):
+    """Takes a session that was left and resumed for one that was never left."""
+
+    async def next_session(self, caller: Caller, step: SessionStep, job: Job | None = None) -> Session:
+        """See `Store.next_session`."""
+        return await super().next_session(caller, replace(step, changes=None), job)
+
+
+class MovesTwice(SqlStore):
+    """Stores the newest message of a conversation once more in its next session."""
+
+    async def next_session(self, caller: Caller, step: SessionStep, job: Job | None = None) -> Session:
+        """See `Store.next_session`."""
+        opened = await super().next_session(caller, step, job)
+        copied = text(
+            "INSERT INTO messages (id, owner, turn_id, session_id, seq, role, model, parts, results, tokens, sent_at, "
+            "timezone) SELECT id || '_again', owner, turn_id, session_id, seq + 100, role, model, parts, results, "
+            "tokens, sent_at, timezone FROM messages WHERE role = 'user' ORDER BY rowid DESC LIMIT 1"
+        )
+        async with self._database.writing() as connection:
+            await connection.execute(copied)
+        return opened
+
+
+class OldLabel(SqlStore):
+    """Files every answer under the first session."""
+
+    async def finish_turn(self, caller: Caller, end: TurnEnd) -> None:
+        """See `Store.finish_turn`."""
+        await super().finish_turn(caller, end)
+        label = text(
+            "UPDATE messages SET session_id = (SELECT id FROM sessions WHERE number = 1) "
+            "WHERE turn_id = :turn AND role != 'user'"
+        )
+        async with self._database.writing() as connection:
+            await connection.execute(label, {"turn": end.turn_id})
+
+
+class LeasesForever(SqlStore):
+    """Never takes up what a dead worker left."""
+
+    async def claim(self, kinds: Sequence[str], now: datetime, lease_seconds: float) -> Job | None:
+        """See `Jobs.claim`."""
+        return await super().claim(kinds, now, 1e9)
+
+
+class NoKeys(SqlStore):
+    """Forgets which message an Idempotency-Key stood for."""
+
+    async def claim_key(
+        self, caller: Caller, key: str, route: str, fingerprint: str, result_id: str, at: datetime
+    ) -> str:
+        """See `Store.claim_key`."""
+        return result_id
+
+
+class NoRecovery(SqlStore):
+    """Does not say which turns a dead process left running."""
+
+    async def unfinished_turns(self) -> tuple[UnfinishedTurn, ...]:
+        """See `Store.unfinished_turns`."""
+        return ()
+
+
+class TwoOpen(SqlStore):
+    """Leaves the session open that it comes from."""
+
+    async def next_session(self, caller: Caller, step: SessionStep, job: Job | None = None) -> Session:
+        """See `Store.next_session`."""
+        opened = await super().next_session(caller, step, job)
+        again = text("UPDATE sessions SET closed_at = NULL WHERE id = :id")
+        async with self._database.writing() as connection:
+            await connection.execute(again, {"id": step.expected})
+        return opened
+
+
+_SLOW = Faults(slow=0.98)
+
+FAULTY: Mapping[type[SqlStore], Sequence[Plan]] = {
+    NoComparison: [Plan(seed, (("/compact", "/new", "message"),), faults=_SLOW) for seed in range(8)],
+    NoWayBack: [Plan(seed, (("/compact", "/new", "/resume"),), faults=_SLOW) for seed in range(12)],
+    MovesTwice: [Plan(0, (("/compact",),))],
+    OldLabel: [Plan(0, (("/new", "message"),))],
+    LeasesForever: [Plan(seed, (("/compact",),), crash_at=60 + 10 * seed) for seed in range(8)],
+    NoKeys: [Plan(seed, (("message",),), crash_at=30 + 6 * seed) for seed in range(16)],
+    NoRecovery: [Plan(seed, (("message",),), crash_at=40 + 10 * seed) for seed in range(8)],
+    TwoOpen: [Plan(0, (("/new",),))],
+}
+"""Each fault with the schedules that show it."""

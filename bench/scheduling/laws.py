@@ -1,0 +1,256 @@
+"""What has to hold after every schedule, read from the database file and from what clients and the model saw."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from scheduling.model import QUESTION, Asked
+from scheduling.story import CONVERSATION, Told
+
+Row = sqlite3.Row
+
+MAY_FAIL = ("TurnInProgress", "InvalidRequest", "ServerStopping")
+"""How a command may be refused. Somebody else's compaction is no reason: `/new` and `/resume` win (SPEC L3)."""
+
+EXPECTED_LOG = {
+    "compacted",
+    "not compacted",
+    "summarised",
+    "no summary of an ended session",
+    "a job was taken over",
+    "a turn that was cut off has been recovered",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Everything that the laws read, in the order in which it was stored."""
+
+    conversation: Row
+    sessions: Sequence[Row]
+    turns: Sequence[Row]
+    messages: Sequence[Row]
+    decisions: Sequence[Row]
+    jobs: Sequence[Row]
+    commands: Sequence[Row]
+
+    @classmethod
+    def of(cls, connection: sqlite3.Connection) -> Stored:
+        """What is in the file."""
+
+        def rows(query: str) -> Sequence[Row]:
+            return connection.execute(query).fetchall()
+
+        [conversation] = rows("SELECT * FROM conversations")
+        return cls(
+            conversation,
+            rows("SELECT * FROM sessions ORDER BY number"),
+            rows("SELECT * FROM turns ORDER BY rowid"),
+            rows("SELECT rowid, * FROM messages ORDER BY rowid"),
+            rows("SELECT * FROM decisions WHERE kind = 'session' ORDER BY rowid"),
+            rows("SELECT * FROM jobs"),
+            rows("SELECT * FROM notices WHERE kind = 'command'"),
+        )
+
+    def questions(self) -> list[tuple[str, str]]:
+        """Each question's name and its turn."""
+        return [(_question(row), row["turn_id"]) for row in self.messages if row["role"] == "user"]
+
+    def path(self) -> list[str]:
+        """The turns to the head, the oldest first."""
+        parents = {row["id"]: row["parent_id"] for row in self.turns}
+        found, turn = [], self.conversation["head"]
+        while turn is not None:
+            found.append(turn)
+            turn = parents[turn]
+        return found[::-1]
+
+    def session(self, id: str) -> Row:
+        """A session."""
+        return next(row for row in self.sessions if row["id"] == id)
+
+
+def _question(row: Row) -> str:
+    found = QUESTION.search(row["parts"])
+    return found.group() if found else f"message {row['id']} without a question"
+
+
+def broken_laws(told: Told, connection: sqlite3.Connection) -> list[str]:
+    """Every law that does not hold, in words; none is what is wanted."""
+    connection.row_factory = sqlite3.Row
+    stored = Stored.of(connection)
+    laws = (_messages, _answers, _order, _sessions, _labels, _commits, _jobs, _commands, _window, _log)
+    found = list(told.broken)
+    for law in laws:
+        found += law(told, stored)
+    return found
+
+
+def _messages(told: Told, stored: Stored) -> Iterator[str]:
+    """No message is lost or doubled; what was refused is not stored."""
+    count = Counter(name for name, _ in stored.questions())
+    for sent in told.sent:
+        least, most = {"stored": (1, 1), "refused": (0, 0), "asked": (0, 1)}[sent.heard]
+        if not least <= count[sent.name] <= most:
+            yield f"{sent.name} was {sent.heard} and is stored {count[sent.name]} times"
+    for name in count.keys() - {sent.name for sent in told.sent}:
+        yield f"{name} is stored, and nobody sent it"
+    turns = Counter(turn for _, turn in stored.questions())
+    for turn in stored.turns:
+        if turns[turn["id"]] != 1:
+            yield f"turn {turn['id']} has {turns[turn['id']]} questions"
+
+
+def _answers(told: Told, stored: Stored) -> Iterator[str]:
+    """Every turn has ended, with its own answer, once."""
+    question = {turn: name for name, turn in stored.questions()}
+    said = Counter(row["turn_id"] for row in stored.messages if row["role"] != "user")
+    for row in stored.messages:
+        if row["role"] != "user":
+            text = "".join(part.get("text", "") for part in json.loads(row["parts"]))
+            if not f"An answer to {question[row['turn_id']]}.".startswith(text):
+                yield f"{question[row['turn_id']]} is answered with “{text}”"
+    for turn in stored.turns:
+        if turn["status"] not in ("finished", "stopped", "interrupted"):
+            yield f"{question[turn['id']]} is {turn['status']}"
+        if said[turn["id"]] > 1 or (turn["status"] == "finished" and said[turn["id"]] != 1):
+            yield f"{question[turn['id']]} has {said[turn['id']]} answers"
+    if stored.conversation["running_turn"] is not None:
+        yield "a turn is still marked as running"
+
+
+def _order(told: Told, stored: Stored) -> Iterator[str]:
+    """What somebody said one after another is stored one after another, and a path goes forward in time."""
+    client = {sent.name: sent.client for sent in told.sent}
+    place = {name: number for number, (name, _) in enumerate(stored.questions())}
+    for number in {sent.client for sent in told.sent}:
+        names = [name for name in place if client.get(name) == number]
+        if names != sorted(names, key=lambda name: int(name[1:])):
+            yield f"the messages of client {number} are stored as {names}"
+    at = {row["id"]: row["started_at"] for row in stored.turns}
+    for one, other in pairwise(stored.path()):
+        if at[one] > at[other]:
+            yield f"turn {other} stands behind {one} and is older"
+
+
+def _sessions(told: Told, stored: Stored) -> Iterator[str]:
+    """One session is current and open, and only a closed one has a summary, unless it was opened again."""
+    still = [row["id"] for row in stored.sessions if row["closed_at"] is None]
+    if still != [stored.conversation["session_id"]]:
+        yield f"the sessions {still} are open, and {stored.conversation['session_id']} is the current one"
+    again = Counter(row["subject"] for row in stored.decisions)
+    for row in stored.sessions:
+        reopened = again[row["id"]] > (row["opened_by"] != "created")
+        if row["closed_at"] is None and row["summary"] is not None and not reopened:
+            yield f"session {row['number']} is open and has a summary"
+
+
+def _labels(told: Told, stored: Stored) -> Iterator[str]:
+    """Every message is in one session of its conversation: those in the window, and no others, in the current one."""
+    known = {row["id"] for row in stored.sessions}
+    labels: dict[str, set[str]] = {}
+    for row in stored.messages:
+        labels.setdefault(row["turn_id"], set()).add(row["session_id"])
+    for turn, of in labels.items():
+        if len(of) != 1 or not of <= known:
+            yield f"the messages of turn {turn} are in {sorted(of)}"
+    current = stored.session(stored.conversation["session_id"])
+    path = stored.path()
+    start = path.index(current["begins_after"]) + 1 if current["begins_after"] in path else 0
+    if current["begins_after"] is not None and start == 0:
+        yield f"session {current['number']} begins after a turn that is not on the path"
+    for place, turn in enumerate(path):
+        if (labels[turn] == {current["id"]}) != (place >= start):
+            where = f"{sorted(labels[turn])}, and the window of {current['id']} begins at {start}"
+            yield f"turn {place + 1} of the path is in {where}"
+
+
+def _commits(told: Told, stored: Stored) -> Iterator[str]:
+    """A compaction commits only if nobody went to another session since it began, and only one of two does."""
+    made = {asked.answer: asked for asked in told.witness.asked if asked.purpose == "summary"}
+    first = stored.sessions[0]["id"]
+    for place, decision in enumerate(stored.decisions):
+        opened = stored.session(decision["subject"])
+        if opened["opened_by"] != "compaction" or not json.loads(decision["numbers"]):
+            continue
+        before = [first, *(row["subject"] for row in stored.decisions)][place]
+        if opened["parent_id"] != before:
+            yield f"a compaction of {opened['parent_id']} was committed in {before}"
+        summary = stored.session(opened["parent_id"])["summary"]
+        asked = made.get(summary)
+        later = [row for row in stored.decisions[place + 1 :] if row["why"].startswith("/resume")]
+        if asked is None and not later:
+            yield f"the summary of the session before {opened['id']} is none that the model made"
+        if asked is not None and asked.changes != place and not later:
+            yield f"a compaction began at change {asked.changes} and was committed as change {place}"
+
+
+def _jobs(told: Told, stored: Stored) -> Iterator[str]:
+    """What a crash left is finished or has been tried often enough."""
+    for job in stored.jobs:
+        if job["status"] not in ("finished", "failed"):
+            yield f"the job {job['kind']} is {job['status']} ({job['attempts']} attempts, due {job['due_at']})"
+
+
+def _commands(told: Told, stored: Stored) -> Iterator[str]:
+    """A command that was answered is stored once, and is refused only for its own reasons."""
+    answered = Counter(c.typed for c in told.commanded if c.failed == "")
+    unheard = Counter(c.typed for c in told.commanded if c.failed is None)
+    kept = Counter((row["name"], row["argument"]) for row in stored.commands)
+    for typed in answered | unheard:
+        least = answered[typed]
+        if not least <= kept[typed.name, typed.argument] <= least + unheard[typed]:
+            yield f"/{typed.name} was answered {least} times and is stored {kept[typed.name, typed.argument]} times"
+    for commanded in told.commanded:
+        if commanded.failed and not commanded.failed.startswith(MAY_FAIL):
+            yield f"/{commanded.typed.name} failed: {commanded.failed}"
+
+
+def _window(told: Told, stored: Stored) -> Iterator[str]:
+    """The last question sees each question of its session and of the sessions that were summed up for it, no other."""
+    chats = [asked for asked in told.witness.asked if asked.purpose == "chat"]
+    if not chats:
+        return
+    last = chats[-1]
+    wanted = _in_window(stored, last)
+    seen = set(last.questions)
+    if lost := wanted - seen:
+        yield f"the last window has lost {sorted(lost)}"
+    name = {turn: name for name, turn in stored.questions()}
+    if told.sent[-1].name not in seen:
+        yield "the last question was not asked"
+    if foreign := seen - {name[turn] for turn in stored.path()}:
+        yield f"the last window shows {sorted(foreign)}, which is not on its path"
+
+
+def _in_window(stored: Stored, last: Asked) -> set[str]:
+    """The questions between the last `/new` and the last question on the path."""
+    name = {turn: name for name, turn in stored.questions()}
+    path = stored.path()
+    session = _current_at(stored, last)
+    while session["inherits"] and session["parent_id"] is not None:
+        session = stored.session(session["parent_id"])
+    start = path.index(session["begins_after"]) + 1 if session["begins_after"] in path else 0
+    return {name[turn] for turn in path[start:]}
+
+
+def _current_at(stored: Stored, last: Asked) -> Row:
+    """The session that was current when the last question was asked; a compaction may have followed it."""
+    first = next(row["id"] for row in stored.sessions if row["opened_by"] == "created")
+    opened = [first, *(row["subject"] for row in stored.decisions)]
+    return stored.session(opened[last.changes])
+
+
+def _log(told: Told, stored: Stored) -> Iterator[str]:
+    """Nothing failed inside the server."""
+    for line in told.log:
+        if line["event"] not in EXPECTED_LOG:
+            yield f"the log says: {line['event']} ({line.get('error', '')})"
+
+
+__all__ = ["CONVERSATION", "broken_laws"]

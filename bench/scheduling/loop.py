@@ -1,0 +1,189 @@
+"""An event loop in which nothing happens by itself: whatever waits for the outside waits until a seed chooses it.
+
+Statements of the database, deltas of the model, threads and what clients do next are *operations*. While anybody can go
+on, asyncio runs as ever; when everybody waits, one operation is chosen and done, or time goes on to the next timer. So
+the order in which the outside answers is the seed's, the same in every run, and a crash is a number of operations.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections import deque
+from collections.abc import Callable, Hashable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+BEGUN = datetime(2026, 3, 1, 9, tzinfo=UTC)
+
+EARLY = 0.02
+"""How often time goes on although something could be done: the outside is slow."""
+
+STALL = 0.01
+"""How often a process stops, where there are two, and how many seconds it stands still."""
+
+STALL_SECONDS = 200.0
+
+PROCESS: ContextVar[str] = ContextVar("PROCESS", default="first")
+"""Whose operation it is: processes stand still one by one."""
+
+
+class Stuck(Exception):
+    """Nothing can be done and no timer runs, and somebody still waits."""
+
+
+@dataclass(slots=True)
+class Operation:
+    """Something that is done when it is chosen; its future is told what came of it."""
+
+    name: str
+    do: Callable[[], Any]
+    future: asyncio.Future[Any] | None
+    process: str
+
+
+class Lanes:
+    """The operations that wait, in lanes: one lane is done in order, which lane is next is the seed's choice."""
+
+    def __init__(self, random: Random, *, crash_at: int | None = None) -> None:
+        self.random = random
+        self.slow: dict[Hashable, float] = {}
+        """How often these lanes are passed over where another one could be chosen."""
+        self.crash_at = crash_at
+        self.done = 0
+        self.off = False
+        """The power is off: nothing is done any more, and whoever asks is cancelled."""
+        self.told: list[str] = []
+        self.stalling = False
+        """Whether processes may stand still."""
+        self._lanes: dict[Hashable, deque[Operation]] = {}
+        self._still: dict[str, float] = {}
+
+    def put(self, lane: Hashable, name: str, do: Callable[[], Any], future: asyncio.Future[Any] | None) -> None:
+        """Let an operation wait in a lane."""
+        if self.off:
+            if future is not None:
+                future.cancel()
+            return
+        self._lanes.setdefault(lane, deque()).append(Operation(name, do, future, PROCESS.get()))
+
+    async def step(self, lane: Hashable, name: str) -> None:
+        """Come back when this is chosen."""
+        future = asyncio.get_running_loop().create_future()
+        self.put(lane, name, lambda: None, future)
+        await future
+
+    def ready(self, now: float) -> list[Hashable]:
+        """The lanes whose next operation can be done."""
+        return [lane for lane, waiting in self._lanes.items() if self._still.get(waiting[0].process, 0.0) <= now]
+
+    def still_until(self, now: float) -> float | None:
+        """When the next process that stands still goes on."""
+        return min((until for until in self._still.values() if until > now), default=None)
+
+    def next(self, ready: list[Hashable], now: float) -> None:
+        """Do one operation of these lanes."""
+        lane = ready[self.random.randrange(len(ready))]
+        while len(ready) > 1 and self.random.random() < self.slow.get(lane, 0.0):
+            ready.remove(lane)
+            lane = ready[self.random.randrange(len(ready))]
+        waiting = self._lanes[lane]
+        operation = waiting.popleft()
+        if not waiting:
+            del self._lanes[lane]
+        if self.stalling and self.random.random() < STALL:
+            self._still[operation.process] = now + STALL_SECONDS
+        self.done += 1
+        self.told.append(f"{self.done} {now:.2f} {operation.process} {operation.name}")
+        _do(operation)
+
+    def switch_off(self) -> None:
+        """The power fails: what waits is never done."""
+        self.off = True
+        for waiting in self._lanes.values():
+            for operation in waiting:
+                if operation.future is not None:
+                    operation.future.cancel()
+        self._lanes.clear()
+
+
+def _do(operation: Operation) -> None:
+    future = operation.future
+    try:
+        found = operation.do()
+    except BaseException as error:  # noqa: BLE001 (handed on to whoever waits)
+        if future is not None and not future.cancelled():
+            future.set_exception(error)
+        return
+    if future is not None and not future.cancelled():
+        future.set_result(found)
+
+
+class ScheduleLoop(asyncio.SelectorEventLoop):
+    """asyncio with virtual time and without an outside; `crashed` when the number of operations was reached."""
+
+    def __init__(self, lanes: Lanes, now: float = 0.0) -> None:
+        self.lanes = lanes
+        self.now = now
+        self.crashed = False
+        super().__init__(_Outside(self))
+
+    def time(self) -> float:
+        return self.now
+
+    def run_in_executor(  # type: ignore[override]  # one type for all threads
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        """A thread is an operation of its own."""
+        future = self.create_future()
+        self.lanes.put(future, f"thread {getattr(func, '__name__', '')}", lambda: func(*args), future)
+        return future
+
+    def idle(self, timer: float | None) -> None:
+        """Everybody waits: do something, or let time pass to the next timer, in so many seconds."""
+        lanes = self.lanes
+        if lanes.off:
+            return
+        if lanes.crash_at is not None and lanes.done >= lanes.crash_at:
+            self.crashed = True
+            lanes.switch_off()
+            self.stop()
+            return
+        ready = lanes.ready(self.now)
+        if ready and (timer is None or lanes.random.random() >= EARLY):
+            lanes.next(ready, self.now)
+        elif timer is not None:
+            self.now += timer
+        elif (until := lanes.still_until(self.now)) is not None:
+            self.now = until
+        else:
+            raise Stuck("Somebody waits for what never happens.")
+
+
+class _Outside(selectors.SelectSelector):
+    """Asked when asyncio would wait for sockets."""
+
+    def __init__(self, loop: ScheduleLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None or timeout > 0:
+            self._loop.idle(timeout)
+        return []
+
+
+class LoopClock:
+    """The clock of a schedule: the loop's own time."""
+
+    def now(self) -> datetime:
+        return BEGUN + timedelta(seconds=self.monotonic())
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)

@@ -1,0 +1,408 @@
+"""One schedule: clients that write, command and stop, jobs beside them, and crashes, all in the order of one seed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import structlog
+
+from lamella.app.app import Core, build_core, build_services
+from lamella.chat import Message
+from lamella.commands.parse import Typed
+from lamella.core.errors import LamellaError, ServerStopping, TurnInProgress
+from lamella.core.ids import CountingIds
+from lamella.core.records import Caller, Conversation
+from lamella.engine.opening import EngineSettings, OpenModel
+from lamella.sessions.settings import SessionSettings, Threshold
+from lamella.storage.store import SqlStore, open_store
+from lamella.tools.tool import Registry
+from scheduling.database import Disk
+from scheduling.loop import BEGUN, PROCESS, Lanes, LoopClock, ScheduleLoop
+from scheduling.model import PURPOSE, Faults, ScheduledModel, Witness
+
+ANN = Caller("user_ann")
+CONVERSATION = "conv_1"
+FILLER = "They spoke of ships and of harbours, of tides and of winds. " * 12
+FIRST = 4
+"""Turns that a conversation has before its schedule begins."""
+
+SETTINGS = SessionSettings(keep_recent=400, compaction=Threshold(tokens=1_000))
+"""Every answer of these conversations is over the threshold; the newest turns stay."""
+
+QUIET = 900.0
+"""The most seconds that it takes until every job has been tried as often as it may."""
+
+LOOK = 45.0
+"""Seconds between two looks at the jobs."""
+
+PATIENCE = 40
+"""How often a client tries again while an answer runs."""
+
+
+@dataclass(slots=True)
+class Sent:
+    """A message of a client, and what it heard of it: `asked`, then `stored` or `refused`."""
+
+    name: str
+    client: int
+    key: str | None
+    heard: str = "asked"
+    turn_id: str | None = None
+
+
+@dataclass(slots=True)
+class Commanded:
+    """A command of a client: None while nobody has answered, then the error or an empty string."""
+
+    typed: Typed
+    failed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a seed chose. `actions` are those of each client; `crash_at` counts operations; `restart` closes well."""
+
+    seed: int
+    actions: tuple[tuple[str, ...], ...]
+    crash_at: int | None = None
+    restart: bool = False
+    others: bool = False
+    """Whether another process works on the same jobs, and processes stand still."""
+    faults: Faults = field(default_factory=Faults)
+
+    @classmethod
+    def of(cls, seed: int) -> Plan:
+        """The plan of a seed."""
+        random = Random(seed)
+        weights = {
+            "message": 6,
+            "/compact": 3,
+            "/new": 2,
+            "/resume": 3,
+            "/prune": 1,
+            "/abort": 1,
+            "/status": 0.5,
+            "stop": 1,
+            "pause": 1,
+        }
+        clients = [
+            tuple(random.choices(list(weights), list(weights.values()), k=random.randint(1, 4)))
+            for _ in range(random.randint(1, 3))
+        ]
+        ends = random.random()
+        return cls(
+            seed=seed,
+            actions=tuple(clients),
+            crash_at=random.randrange(400) if ends < 0.5 else None,
+            restart=0.5 <= ends < 0.6,
+            others=random.random() < 0.2,
+            faults=Faults(*random.choice(((0.0, 0.0), (0.0, 0.0), (0.15, 0.1))), random.choice((0.0, 0.5, 0.95))),
+        )
+
+
+@dataclass(slots=True)
+class Told:
+    """What a schedule leaves behind for the laws."""
+
+    plan: Plan
+    witness: Witness
+    sent: list[Sent] = field(default_factory=list)
+    commanded: list[Commanded] = field(default_factory=list)
+    operations: list[str] = field(default_factory=list)
+    log: list[dict[str, Any]] = field(default_factory=list)
+    crashes: int = 0
+    broken: list[str] = field(default_factory=list)
+    """Laws that only the running process can see."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Models:
+    model: ScheduledModel
+
+    async def open(self, name: str) -> OpenModel:
+        """See `ModelSource`."""
+        return OpenModel(self.model, "scheduled")
+
+
+@dataclass(slots=True)
+class Beginning:
+    """A database in which the conversation has had some turns, and how many ids were given for it."""
+
+    data: bytes
+    ids: int
+    sent: list[Sent]
+    now: float = 0.0
+
+
+class Story:
+    """Runs one plan to its end. `store` is the kind of store, so that a faulty one can be tried."""
+
+    def __init__(self, plan: Plan, beginning: Beginning, disk: Disk, store: type[SqlStore] = SqlStore) -> None:
+        self._plan = plan
+        self._random = Random(plan.seed + 1)
+        self.disk = disk
+        disk.holds(beginning.data)
+        sent = [Sent(s.name, s.client, s.key, s.heard, s.turn_id) for s in beginning.sent]
+        self.told = Told(plan, Witness(self.disk.session_changes), sent)
+        self._store = store
+        self._ids = CountingIds()
+        self._ids._count = beginning.ids
+        self._number = len(beginning.sent)
+        self._begun = beginning.now
+
+    def run(self) -> Told:
+        """The clients, with a crash or an end in between where the plan has one; then a last question."""
+        with structlog.testing.capture_logs() as log:
+            lanes = Lanes(Random(self._plan.seed + 2), crash_at=self._plan.crash_at)
+            now = self._live(lanes, self._begun, self._first_life(lanes))
+            if lanes.off or self._plan.restart:
+                self.told.crashes += lanes.off
+                self.told.operations += [*lanes.told, "--- starts again"]
+                lanes = Lanes(Random(self._plan.seed + 3))
+                now = self._live(lanes, now, self._second_life(lanes))
+            self.told.operations += [*lanes.told, "--- the last question"]
+            lanes = Lanes(Random(self._plan.seed + 4))
+            self._live(lanes, now, self._last_life(lanes))
+            self.told.operations += lanes.told
+        self.told.log = [dict(line) for line in log]
+        return self.told
+
+    def _live(self, lanes: Lanes, now: float, work: Coroutine[Any, Any, None]) -> float:
+        """One life of the process; gives the time at its end."""
+        loop = ScheduleLoop(lanes, now)
+        asyncio.set_event_loop(loop)
+        try:
+            task = loop.create_task(work)
+            task.add_done_callback(lambda _: loop.stop())
+            loop.run_forever()
+            if loop.crashed:
+                self._die(loop)
+            else:
+                task.result()
+            return loop.now
+        finally:
+            self.disk.power_off()
+            asyncio.set_event_loop(None)
+            loop.close()
+
+    def _die(self, loop: ScheduleLoop) -> None:
+        """The power has failed: nothing reaches the disk any more, and every task is let go."""
+        self.disk.power_off()
+        loop.set_exception_handler(lambda *_: None)
+        for _ in range(20):
+            tasks = asyncio.all_tasks(loop)
+            if not tasks:
+                return
+            for task in tasks:
+                task.cancel()
+            loop.call_later(1.0, loop.stop)
+            loop.run_forever()
+            loop.now += 1.0
+        raise RuntimeError(f"these tasks do not end: {tasks}")
+
+    @asynccontextmanager
+    async def _process(self, lanes: Lanes, faults: Faults, name: str = "first") -> AsyncIterator[Core]:
+        PROCESS.set(name)
+        store = self.disk.store(lanes, self._ids, self._store)
+        core = self._core(store, lanes, faults)
+        await core.chat.start()
+        yield core
+        await core.chat.close()
+        await store.close()
+
+    def _core(self, store: SqlStore, lanes: Lanes, faults: Faults) -> Core:
+        model = ScheduledModel(lanes, self.told.witness, faults)
+        settings = EngineSettings(headers=lambda _, purpose, number: {PURPOSE: purpose})
+        services = build_services(store, Registry(()), LoopClock(), self._ids)
+        return build_core(services, _Models(model), settings, sessions=SETTINGS, jobs=store)
+
+    async def _first_life(self, lanes: Lanes) -> None:
+        async with self._process(lanes, self._plan.faults) as core:
+            other = None
+            if self._plan.others:
+                other = self._core(core.services.store, lanes, self._plan.faults)  # type: ignore[arg-type]
+                await asyncio.create_task(_begin_other(other))
+                lanes.stalling = True
+            await asyncio.gather(
+                *(
+                    _Client(self, core, lanes, number).act(actions)
+                    for number, actions in enumerate(self._plan.actions, 1)
+                )
+            )
+            if not self._plan.restart:
+                await self._settle(core, lanes)
+            if other is not None:
+                await other.sessions.close()
+
+    async def _second_life(self, lanes: Lanes) -> None:
+        """After a crash or an end: clients send again what nobody answered, and go on."""
+        async with self._process(lanes, Faults()) as core:
+            clients = [_Client(self, core, lanes, number) for number, _ in enumerate(self._plan.actions, 1)]
+            await asyncio.gather(*(client.again() for client in clients))
+            await self._settle(core, lanes)
+
+    async def _settle(self, core: Core, lanes: Lanes) -> None:
+        """Wait until no job is left to do and no answer runs."""
+        lanes.stalling = False
+        patience = QUIET
+        while patience > 0:
+            await asyncio.sleep(LOOK)
+            patience -= LOOK
+            if not self.disk.work_left():
+                break
+        if core.sessions.is_compacting(CONVERSATION):
+            self.told.broken.append("a compaction is said to run, and none does")
+
+    async def _last_life(self, lanes: Lanes) -> None:
+        """A question at the end: whatever happened, it is answered."""
+        async with self._process(lanes, Faults()) as core:
+            client = _Client(self, core, lanes, 0)
+            await client.message()
+            if self.told.sent[-1].heard != "stored":
+                self.told.broken.append("the last question is not answered")
+            await self._settle(core, lanes)
+
+    def question(self, client: int) -> Sent:
+        """The next question, with a key more often than not."""
+        self._number += 1
+        key = f"key-{self._number}" if self._random.random() < 0.7 else None
+        sent = Sent(f"Q{self._number}", client, key)
+        self.told.sent.append(sent)
+        return sent
+
+    def draw(self) -> float:
+        """A number of this story, from 0 to 1."""
+        return self._random.random()
+
+
+async def _begin_other(core: Core) -> None:
+    PROCESS.set("second")
+    core.sessions.start()
+
+
+class _Client:
+    """Somebody who writes, one thing after another."""
+
+    def __init__(self, story: Story, core: Core, lanes: Lanes, number: int) -> None:
+        self._story = story
+        self._core = core
+        self._lanes = lanes
+        self._number = number
+        self._last_turn: str | None = None
+
+    async def act(self, actions: Sequence[str]) -> None:
+        """Do all this."""
+        for action in actions:
+            await self._lanes.step(self, f"client {self._number}: {action}")
+            match action:
+                case "message":
+                    await self.message()
+                case "stop":
+                    await self._stop()
+                case "pause":
+                    await asyncio.sleep(5 + 60 * self._story.draw())
+                case _:
+                    await self._command(action[1:])
+
+    async def again(self) -> None:
+        """Send once more what has a key and was not answered; then one message more."""
+        for sent in self._story.told.sent:
+            if sent.client == self._number and sent.heard == "asked" and sent.key is not None:
+                await self._lanes.step(self, f"client {self._number}: {sent.name} again")
+                await self._send(sent)
+        await self._lanes.step(self, f"client {self._number}: message")
+        await self.message()
+
+    async def message(self) -> None:
+        """Ask the next question; while an answer runs, try again a little later."""
+        await self._send(self._story.question(self._number))
+
+    async def _send(self, sent: Sent) -> None:
+        message = Message(f"{sent.name}: {FILLER}", key=sent.key)
+        for _ in range(PATIENCE):
+            try:
+                sent.turn_id = self._last_turn = await self._core.chat.send(ANN, CONVERSATION, message)
+            except TurnInProgress:
+                sent.heard = "refused"
+                await asyncio.sleep(1.0)
+                continue
+            except ServerStopping:
+                sent.heard = "refused"
+                return
+            except LamellaError as error:
+                sent.heard = "refused"
+                self._story.told.broken.append(f"{sent.name} can't be sent: {error.message}")
+                return
+            sent.heard = "stored"
+            if self._story.draw() < 0.7 or self._number == 0:
+                async for _batch in self._core.chat.stream(ANN, sent.turn_id):
+                    pass
+            return
+
+    async def _stop(self) -> None:
+        if self._last_turn is not None:
+            await self._core.chat.stop(ANN, self._last_turn)
+
+    async def _command(self, name: str) -> None:
+        argument = str(1 + int(4 * self._story.draw() ** 2)) if name == "resume" else ""
+        commanded = Commanded(Typed(name, argument))
+        self._story.told.commanded.append(commanded)
+        try:
+            await self._core.chat.command(ANN, CONVERSATION, commanded.typed)
+            commanded.failed = ""
+        except LamellaError as error:
+            commanded.failed = f"{type(error).__name__}: {error.message}"
+
+
+def begin(disk: Disk) -> Beginning:
+    """A conversation of some long turns, stored through the same chat."""
+    for name in ("asyncio", "sqlalchemy.pool"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    with TemporaryDirectory() as folder:
+        empty = Path(folder) / "empty.db"
+        asyncio.run(_make(empty))
+        blank = Beginning(empty.read_bytes(), 0, [])
+    story = Story(Plan(seed=0, actions=()), blank, disk)
+    lanes = Lanes(Random(0))
+    now = story._live(lanes, 0.0, _fill(story, lanes))
+    return Beginning(disk.content(), story._ids._count, story.told.sent, now)
+
+
+async def _make(path: Path) -> None:
+    async with await open_store(path):
+        pass
+
+
+async def _fill(story: Story, lanes: Lanes) -> None:
+    store = story.disk.store(lanes, story._ids, SqlStore)
+    conversation = Conversation(
+        id=CONVERSATION,
+        title="",
+        model="scripted",
+        layout="lamella",
+        marker_policy="planner",
+        system_prompt="You are careful.",
+        tools=(),
+        created_at=BEGUN,
+        updated_at=BEGUN,
+    )
+    await store.create_conversation(ANN, conversation)
+    services = build_services(store, Registry(()), LoopClock(), story._ids)
+    model = ScheduledModel(lanes, story.told.witness, Faults())
+    settings = EngineSettings(headers=lambda _, purpose, number: {PURPOSE: purpose})
+    quiet = SessionSettings(compaction=Threshold(share=1.0))
+    core = build_core(services, _Models(model), settings, sessions=quiet, jobs=store)
+    await core.chat.start()
+    client = _Client(story, core, lanes, 0)
+    for _ in range(FIRST):
+        await client.message()
+    await core.chat.close()
+    await store.close()

@@ -1,0 +1,49 @@
+"""A sample of the schedules of `bench/schedules.py`, and proof that they can fail."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from lamella.storage.store import SqlStore
+from scheduling.faulty import FAULTY
+from scheduling.story import Plan
+from scheduling.suite import Suite, suite
+
+SAMPLE = range(10_000, 10_100)
+SECONDS = 45.0
+"""After this many the sample ends early, on a machine that is busy."""
+
+
+@pytest.fixture(scope="module")
+def schedules() -> Iterator[Suite]:
+    with suite() as made:
+        yield made
+
+
+def test_every_law_holds_in_a_sample(schedules: Suite) -> None:
+    ends = time.monotonic() + SECONDS
+    for outcome in schedules.seeds(SAMPLE):
+        assert outcome.broken == [], f"python bench/schedules.py --seed {outcome.seed}"
+        if time.monotonic() > ends:
+            break
+
+
+@pytest.mark.parametrize("store", FAULTY, ids=lambda kind: kind.__name__)
+def test_a_deliberate_fault_is_caught(schedules: Suite, store: type[SqlStore]) -> None:
+    assert any(schedules.run(plan, store).broken for plan in FAULTY[store])
+
+
+def test_what_shows_a_fault_is_well_without_it(schedules: Suite) -> None:
+    for plans in FAULTY.values():
+        assert schedules.run(plans[0]).broken == []
+
+
+def test_a_seed_is_the_same_schedule_every_time(schedules: Suite) -> None:
+    """A plan with crash: what was done, in which order, and what came of it."""
+    plan = Plan(3, (("message", "/compact"), ("/new", "/resume")), crash_at=150)
+    one, other = schedules.run(plan), schedules.run(plan)
+    assert one.told.crashes == 1
+    assert one.told.operations == other.told.operations
