@@ -142,6 +142,10 @@ class Settings(BaseSettings):
         Threshold(share=0.7),
         description="The largest session that is resumed in full: a share of the budget, or tokens.",
     )
+    debounce_ms: int = Field(
+        3_000, ge=0, le=60_000, description="Milliseconds that a message waits for more before it is answered; 0: none."
+    )
+    queue_limit: int = Field(50, ge=1, le=1_000, description="Messages that may wait in a conversation.")
     step_limit: int = Field(12, ge=1, le=100, description="Inferences of one turn.")
     open_url: bool = Field(False, description="Whether models can open pages of the web in new conversations.")
     open_url_allow: str = Field(

@@ -20,13 +20,17 @@ from .test_stop import until
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_second_message_is_refused_while_a_turn_runs(client: Client, model: ScriptedModel) -> None:
+async def test_a_second_message_that_is_not_to_wait_is_refused_while_a_turn_runs(
+    client: Client, model: ScriptedModel
+) -> None:
     model.then([deltas.TextDelta(0, "Half"), gate := Gate(), *saying(" an answer.")])
     conversation = await client.conversation()
     async with client.sending(conversation, "First") as events:
         seen = await until(events, "text.delta")
         turn_id = seen[0]["turn_id"]
-        answer = await client.call("POST", f"/conversations/{conversation}/turns", json={"text": "Second"})
+        answer = await client.call(
+            "POST", f"/conversations/{conversation}/turns", json={"text": "Second", "queue": False}
+        )
         assert (answer.status_code, answer.headers["x-should-retry"]) == (409, "false")
         error = answer.json()["error"]
         assert error["code"] == "turn_in_progress"
@@ -40,14 +44,16 @@ async def test_a_second_message_is_refused_while_a_turn_runs(client: Client, mod
     assert len(model.requests) == 1
 
 
-async def test_of_messages_sent_at_once_exactly_one_is_taken(
+async def test_of_messages_sent_at_once_exactly_one_is_taken_where_none_is_to_wait(
     client: Client, model: ScriptedModel, tmp_path: Path
 ) -> None:
     gate = Gate()
     model.then(*([gate, *saying(f"Answer {number}.")] for number in range(8)))
     conversation = await client.conversation()
     path = f"/conversations/{conversation}/turns"
-    sent = [asyncio.create_task(client.call("POST", path, json={"text": f"Message {n}"})) for n in range(8)]
+    sent = [
+        asyncio.create_task(client.call("POST", path, json={"text": f"Message {n}", "queue": False})) for n in range(8)
+    ]
     await gate.reached.wait()
     await asyncio.sleep(0.05)
     gate.opened.set()
@@ -130,7 +136,7 @@ async def test_a_key_of_a_refused_message_can_be_used_again(client: Client, mode
     conversation = await client.conversation()
     async with client.sending(conversation, "First") as events:
         await until(events, "request.started")
-        assert (await send(client, conversation, "key-1")).status_code == 409
+        assert (await send(client, conversation, "key-1", queue=False)).status_code == 409
         gate.opened.set()
         await until(events, "turn.finished")
     assert "Second." in (await send(client, conversation, "key-1", text="Another text")).text

@@ -95,7 +95,7 @@ async def test_a_command_in_the_place_of_a_message(tmp_path: Path) -> None:
         assert (answer.status_code, answer.json()["object"]) == (200, "command")
         assert answer.json()["answer"] == packet["answer"]
         names = [one["name"] for one in (await client.get("/commands"))["data"]]
-        assert names == ["status", "context", "new", "clear", "compact", "prune", "resume", "abort", "help"]
+        assert names == ["status", "context", "new", "clear", "compact", "prune", "resume", "abort", "queue", "help"]
         assert (await client.get(f"/conversations/{conversation}/turns"))["data"] == []
     assert model.requests == []
 
@@ -286,9 +286,11 @@ async def test_abort_stops_the_answer_that_runs_and_others_wait(tmp_path: Path) 
             for text in ("/status", "/context", "/help"):
                 assert (await command(client, conversation, text))["answer"]
             for text in ("/new", "/compact", "/prune", "/resume"):
-                status, error = await refused(client, conversation, text)
-                assert (status, error["code"]) == (409, "turn_in_progress")
-                assert "/abort" in error["hint"]
+                answer = await client.call(
+                    "POST", f"/conversations/{conversation}/commands", json={"text": text, "queue": False}
+                )
+                assert (answer.status_code, answer.json()["error"]["code"]) == (409, "turn_in_progress")
+                assert "/abort" in answer.json()["error"]["hint"]
             [aborted] = await client.send(conversation, "/abort")
             assert aborted["answer"] == "Stopped. What was said so far stays."
             packets = [event.packet async for event in events]

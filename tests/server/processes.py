@@ -57,7 +57,9 @@ async def started(*command: str, **environment: str) -> AsyncIterator[Server]:
 
 def lamella(data: Path, provider: str | None = None) -> tuple[tuple[str, ...], dict[str, str]]:
     """Command and environment of `lamella serve` on a data folder, with a provider's address or offline."""
-    environment = {} if provider is None else {"ANTHROPIC_BASE_URL": provider, "ANTHROPIC_API_KEY": "key"}
+    environment = {"LAMELLA_DEBOUNCE_MS": "0"}
+    if provider is not None:
+        environment |= {"ANTHROPIC_BASE_URL": provider, "ANTHROPIC_API_KEY": "key"}
     return (LAMELLA, "serve", "--port", "0", "--data", str(data)), environment
 
 

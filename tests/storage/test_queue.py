@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from lamella.core.errors import InvalidRequest, NotFound, TurnInProgress
+from lamella.core.errors import InvalidRequest, NotFound, NotWaiting, TurnInProgress
 from lamella.core.records import QueueStatus
 from lamella.storage import SqlStore
 
@@ -34,13 +34,13 @@ async def test_messages_wait_in_the_order_in_which_they_came(waiting: SqlStore) 
 
 
 async def test_a_waiting_message_is_changed_or_cancelled(waiting: SqlStore) -> None:
-    changed = await waiting.change_queued(ANN, "queued_1", "Better")
+    changed = await waiting.change_queued(ANN, "queued_1", text="Better")
     cancelled = await waiting.cancel_queued(ANN, "queued_3")
     assert (changed.text, changed.seq, cancelled.status) == ("Better", 2, QueueStatus.CANCELLED)
     assert [one.text for one in await waiting.queued(ANN, "conv_1")] == ["Better", "Text 2 🦎"]
-    late = [waiting.cancel_queued(ANN, "queued_3"), waiting.change_queued(ANN, "queued_3", "Late")]
+    late = [waiting.cancel_queued(ANN, "queued_3"), waiting.change_queued(ANN, "queued_3", text="Late")]
     for verb in late:
-        with pytest.raises(InvalidRequest, match="no longer in the queue") as caught:
+        with pytest.raises(NotWaiting, match="no longer in the queue") as caught:
             await verb
         assert "cancelled" in str(caught.value.hint)
     # A place that was given is not given again.
@@ -50,7 +50,7 @@ async def test_a_waiting_message_is_changed_or_cancelled(waiting: SqlStore) -> N
 async def test_half_a_character_leaves_a_waiting_message_as_it_was(waiting: SqlStore, backing: Backing) -> None:
     before = backing.dump()
     with pytest.raises(InvalidRequest, match=r"U\+D800"):
-        await waiting.change_queued(ANN, "queued_1", "half \ud800")
+        await waiting.change_queued(ANN, "queued_1", text="half \ud800")
     with pytest.raises(InvalidRequest, match=r"U\+D800"):
         await waiting.queue_message(ANN, queued_message("queued_4", "half \ud800"))
     assert backing.dump() == before
@@ -60,8 +60,8 @@ async def test_waiting_messages_go_into_the_turn_that_begins_with_them(waiting: 
     await waiting.finish_turn(ANN, turn_end())
     await waiting.begin_turn(ANN, new_turn("turn_2", text="Text 3 🦎"), minutes(2), ["queued_3", "queued_1"])
     assert [one.id for one in await waiting.queued(ANN, "conv_1")] == ["queued_2"]
-    with pytest.raises(InvalidRequest) as caught:
-        await waiting.change_queued(ANN, "queued_1", "Late")
+    with pytest.raises(NotWaiting) as caught:
+        await waiting.change_queued(ANN, "queued_1", text="Late")
     assert "turn_2" in str(caught.value.hint)
 
 
@@ -76,7 +76,7 @@ async def test_a_turn_does_not_begin_with_a_message_that_does_not_wait(
     await waiting.create_conversation(BOB, conversation("conv_3"))
     await waiting.queue_message(BOB, queued_message("queued_of_bob", conversation_id="conv_3"))
     before = backing.dump()
-    with pytest.raises((NotFound, InvalidRequest)):
+    with pytest.raises((NotFound, NotWaiting)):
         await waiting.begin_turn(ANN, new_turn("turn_2"), minutes(2), ["queued_1", message_id])
     assert backing.dump() == before
 

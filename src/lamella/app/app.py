@@ -18,7 +18,7 @@ from lamella.app.providers import Models, Providers
 from lamella.app.second import second_of
 from lamella.app.surroundings import StoredSurroundings
 from lamella.cache.ledger import Ledger
-from lamella.chat import Chat
+from lamella.chat import Chat, QueueSettings
 from lamella.context.layout import Layout
 from lamella.context.layouts import LAYOUTS, by_name
 from lamella.context.system_prompt import STATIC_SECTIONS, static_text
@@ -124,6 +124,11 @@ def web_tools(settings: Settings) -> tuple[Tool, ...]:
     return (OpenUrl(Fetcher(policy, limits=limits), extractor),)
 
 
+def queue_settings(settings: Settings) -> QueueSettings:
+    """The queue's part of the settings."""
+    return QueueSettings(debounce=settings.debounce_ms / 1000, limit=settings.queue_limit)
+
+
 @dataclass(frozen=True, slots=True)
 class Core:
     """The engine over a store, without doors and uploads: what `serve` and `replay` share."""
@@ -139,16 +144,17 @@ def build_core(
     settings: EngineSettings,
     layouts: Mapping[str, Layout] = LAYOUTS,
     sessions: SessionSettings | None = None,
+    queue: QueueSettings | None = None,
     *,
     jobs: Jobs,
     second: SecondSource | None = None,
 ) -> Core:
-    """Wire the turn engine and what follows a turn."""
+    """Wire the turn engine and what follows a turn. Without `queue` a message is answered at once."""
     bus = MemoryBus()
     journal = Journal(services.store, bus, services.clock)
     engine = TurnEngine(services, models, journal, bus, settings, layouts)
     kept = Sessions(engine.openings, services, jobs, sessions or SessionSettings(), second)
-    return Core(Chat(engine, services, journal, bus, kept), services, kept)
+    return Core(Chat(engine, services, journal, bus, kept, queue or QueueSettings()), services, kept)
 
 
 def build_services(store: Store, registry: Registry, clock: Clock, ids: Ids) -> Services:
@@ -169,11 +175,12 @@ async def open_app(
     tools: Sequence[Tool] = SHIPPED_TOOLS,
     layouts: Sequence[Layout] = (),
     headers: RequestHeaders = no_headers,
+    clock: Clock | None = None,
 ) -> AsyncIterator[App]:
     """The app over its data folder: locked, migrated, recovered; closed when the block ends.
 
-    A deployment may bring its own models and tools, more layouts, and headers for the requests to its provider. Raises
-    `ConfigurationError` for a layout whose name is taken.
+    A deployment may bring its own models and tools, more layouts, headers for the requests to its provider, and a
+    clock. Raises `ConfigurationError` for a layout whose name is taken.
     """
     tables = by_name(*LAYOUTS.values(), *layouts)
     async with AsyncExitStack() as stack:
@@ -184,7 +191,7 @@ async def open_app(
                 f"The data folder {settings.data} can't be made: {error.strerror}.", hint="Set LAMELLA_DATA or --data."
             ) from error
         stack.enter_context(FolderLock(settings.data))
-        clock = SystemClock()
+        clock = clock or SystemClock()
         ids = RandomIds(clock)
         store = await stack.enter_async_context(await open_store(database_path(settings.data)))
         models = models or Providers(settings, ModelTable.shipped())
@@ -195,7 +202,8 @@ async def open_app(
         second = second_of(settings, models, ModelTable.shipped())
         if second is not None:
             stack.push_async_callback(second.close)
-        core = build_core(services, models, engine, tables, session_settings(settings), jobs=store, second=second)
+        sizes = session_settings(settings), queue_settings(settings)
+        core = build_core(services, models, engine, tables, *sizes, jobs=store, second=second)
         once = Once(store, clock)
         library = Library(
             store=store,

@@ -144,7 +144,7 @@ class _Talk:
         return 1 if shown.failed else 0
 
     def _packets(self, door: Door, conversation: str, text: str, file_ids: tuple[str, ...]) -> AsyncIterator[AnyPacket]:
-        return door.send(conversation, text, file_ids, local_zone())
+        return door.send(conversation, text, file_ids, local_zone(), at_once=True)
 
     def _dim(self, text: str) -> str:
         return f"{DIM}{text}{PLAIN}" if self._color else text

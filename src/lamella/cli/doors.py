@@ -13,12 +13,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from lamella.app.app import LOCAL_OWNER, App, open_app
 from lamella.app.conversations import NewConversation
 from lamella.app.demonstration import NOTICE
-from lamella.chat import Message
+from lamella.chat import Message, Patience, Queued
 from lamella.cli.api import ADDRESS_FILE, Api, Object, refusal, running_server
 from lamella.commands.parse import Typed
 from lamella.core.errors import ConfigurationError, InvalidRequest
 from lamella.core.packets import AnyPacket, decode_packet
-from lamella.core.records import NoticeKind, PageQuery
+from lamella.core.records import Notice, NoticeKind, PageQuery
 from lamella.settings import Settings
 
 PIECE = 1 << 16
@@ -49,8 +49,14 @@ class Door(Protocol):
         """Take a file in."""
         ...
 
-    def send(self, conversation_id: str, text: str, file_ids: tuple[str, ...], zone: str) -> AsyncIterator[AnyPacket]:
-        """Send a message and follow its turn, or a command and hear its answer."""
+    def send(
+        self, conversation_id: str, text: str, file_ids: tuple[str, ...], zone: str, *, at_once: bool
+    ) -> AsyncIterator[AnyPacket]:
+        """Send a message and follow its turn, or a command and hear its answer; `at_once` waits for no more of them."""
+        ...
+
+    async def flush(self, conversation_id: str) -> None:
+        """Wait no longer for more messages: answer those that wait."""
         ...
 
     async def settle(self, conversation_id: str) -> None:
@@ -90,18 +96,24 @@ class LocalDoor:
         return Uploaded(file.id, file.name, file.status == "ready", file.reason)
 
     async def send(
-        self, conversation_id: str, text: str, file_ids: tuple[str, ...], zone: str
+        self, conversation_id: str, text: str, file_ids: tuple[str, ...], zone: str, *, at_once: bool
     ) -> AsyncIterator[AnyPacket]:
         """See `Door`."""
         chat = self._app.chat
         read = chat.read(Message(text, file_ids, zone))
+        done: str | Queued | Notice
         if isinstance(read, Typed):
-            batches = await chat.answer(LOCAL_OWNER, conversation_id, read, None)
+            done = await chat.submit_command(LOCAL_OWNER, conversation_id, read)
         else:
-            batches = chat.stream(LOCAL_OWNER, await chat.send(LOCAL_OWNER, conversation_id, read))
-        async for batch in batches:
+            patience = Patience(debounce=0 if at_once else None)
+            done = await chat.submit(LOCAL_OWNER, conversation_id, read, patience)
+        async for batch in await chat.packets(LOCAL_OWNER, done):
             for _, data in batch:
                 yield decode_packet(data)
+
+    async def flush(self, conversation_id: str) -> None:
+        """See `Door`."""
+        await self._app.chat.flush(LOCAL_OWNER, conversation_id)
 
     async def settle(self, conversation_id: str) -> None:
         """See `Door`."""
@@ -146,10 +158,10 @@ class RemoteDoor:
         return Uploaded(found["id"], found["name"], found["status"] == "ready", found["reason"])
 
     async def send(
-        self, conversation_id: str, text: str, file_ids: tuple[str, ...], zone: str
+        self, conversation_id: str, text: str, file_ids: tuple[str, ...], zone: str, *, at_once: bool
     ) -> AsyncIterator[AnyPacket]:
         """See `Door`."""
-        body = {"text": text, "file_ids": list(file_ids), "timezone": zone}
+        body = {"text": text, "file_ids": list(file_ids), "timezone": zone} | ({"debounce_ms": 0} if at_once else {})
         path = f"/api/v1/conversations/{conversation_id}/turns"
         async with self._api.client.stream("POST", path, json=body) as answer:
             if answer.is_error:
@@ -158,6 +170,10 @@ class RemoteDoor:
             async for line in answer.aiter_lines():
                 if line.startswith("data: "):
                     yield decode_packet(line[6:].encode())
+
+    async def flush(self, conversation_id: str) -> None:
+        """See `Door`."""
+        await self._api.post(f"/conversations/{conversation_id}/queue/flush", {})
 
     async def settle(self, conversation_id: str) -> None:
         """See `Door`: the server goes on without this process."""

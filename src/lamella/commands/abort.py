@@ -1,8 +1,9 @@
-"""`/abort`: stop the answer that runs."""
+"""`/abort`: stop the answer that runs. What waits behind it stays, and is answered next."""
 
 from __future__ import annotations
 
 from lamella.commands.command import Answer, Asked, Reach
+from lamella.commands.queue import counted
 
 
 class Abort:
@@ -10,7 +11,7 @@ class Abort:
 
     name = "abort"
     usage = "/abort"
-    summary = "stop the answer that runs; what was said so far stays"
+    summary = "stop the answer that runs; what was said so far stays, and what waits is answered next"
     at_once = True
 
     def __init__(self, reach: Reach) -> None:
@@ -18,8 +19,11 @@ class Abort:
 
     async def run(self, asked: Asked) -> Answer:
         """See `Command`."""
-        turn_id = asked.conversation.running_turn
-        if turn_id is None:
-            return Answer("No answer runs.", {"turn_id": None})
-        await self._reach.stop(asked.caller, turn_id)
-        return Answer("Stopped. What was said so far stays.", {"turn_id": turn_id})
+        mailboxes, conversation = self._reach.mailboxes, asked.conversation
+        turn_id = await mailboxes.abort(asked.caller, conversation)
+        waiting = await mailboxes.waiting(asked.caller, conversation.id)
+        lines = ["No answer runs." if turn_id is None else "Stopped. What was said so far stays."]
+        if waiting:
+            verb = "is" if len(waiting) == 1 else "are"
+            lines.append(f"{counted(waiting)} in the queue {verb} done next. To empty it: /queue clear")
+        return Answer("\n".join(lines), {"turn_id": turn_id, "waiting": len(waiting)})

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from lamella.core.json import JsonObject
 from lamella.core.ports import Store
-from lamella.core.records import Caller, Conversation, TurnRecord
+from lamella.core.records import Caller, Conversation, QueuedMessage
 from lamella.sessions.sessions import Sessions
 
 
@@ -29,13 +29,33 @@ class Answer:
     data: JsonObject = field(default_factory=dict)
 
 
+class Mailboxes(Protocol):
+    """What runs and what waits in conversations (`chat`)."""
+
+    async def abort(self, caller: Caller, conversation: Conversation) -> str | None:
+        """Ask the turn that runs, or begins, to stop; gives its id, None when there is none."""
+        ...
+
+    async def waiting(self, caller: Caller, conversation_id: str) -> tuple[QueuedMessage, ...]:
+        """What waits, in order."""
+        ...
+
+    async def drop(self, caller: Caller, conversation_id: str, message_ids: Sequence[str]) -> tuple[QueuedMessage, ...]:
+        """Take some of it out, unless it was begun meanwhile; gives what was taken out."""
+        ...
+
+    async def flush(self, caller: Caller, conversation_id: str) -> None:
+        """Answer what waits as soon as it is free, without waiting for more."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What commands work on. `stop` asks a turn to stop."""
+    """What commands work on."""
 
     store: Store
     sessions: Sessions
-    stop: Callable[[Caller, str], Awaitable[TurnRecord]]
+    mailboxes: Mailboxes
 
 
 class Command(Protocol):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from lamella.commands.abort import Abort
 from lamella.commands.changing import Compact, New, Prune, Resume
 from lamella.commands.command import Asked, Command, Reach
 from lamella.commands.looking import Context, Help, Status
 from lamella.commands.parse import Typed
+from lamella.commands.queue import Queue
 from lamella.core.clock import Clock
 from lamella.core.errors import TurnInProgress
 from lamella.core.records import Caller, Notice, NoticeKind
@@ -29,6 +30,7 @@ class Commands:
             Prune(reach),
             Resume(reach),
             Abort(reach),
+            Queue(reach),
             Help(lambda: tuple(self._commands.values())),
         )
         self._commands = {command.name: command for command in commands}
@@ -46,11 +48,14 @@ class Commands:
         """Whether the command runs beside an answer."""
         return self._commands[name].at_once
 
-    async def run(self, caller: Caller, conversation_id: str, typed: Typed, notice_id: str) -> Notice:
+    async def run(
+        self, caller: Caller, conversation_id: str, typed: Typed, notice_id: str, queued_ids: Sequence[str] = ()
+    ) -> Notice:
         """Run a command and store it with its answer, behind the conversation's newest turn. No model is asked.
 
-        Raises `TurnInProgress` for one that touches the context of an answer that runs, and what the command raises;
-        then nothing is stored.
+        What the caller may do is looked at now, also for a command that waited: `queued_ids` is its row, which leaves
+        the queue with the answer. Raises `TurnInProgress` for one that touches the context of an answer that runs, and
+        what the command raises; then nothing is stored.
         """
         command = self._commands[typed.name]
         conversation = await self._store.conversation(caller, conversation_id)
@@ -73,5 +78,5 @@ class Commands:
             argument=typed.argument,
             data=answer.data,
         )
-        await self._store.add_notice(caller, notice)
+        await self._store.add_notice(caller, notice, queued_ids)
         return notice

@@ -11,6 +11,8 @@ LamellaError
 │   ├── TurnInProgress              turn_in_progress
 │   ├── SessionMoved                session_moved
 │   ├── FileInUse                   file_in_use
+│   ├── NotWaiting                  not_waiting
+│   ├── QueueFull                   queue_full
 │   ├── IdempotencyMismatch         idempotency_mismatch
 │   └── PayloadTooLarge             payload_too_large
 ├── ProviderError               the model's provider refused or failed
@@ -114,6 +116,18 @@ class FileInUse(CallerError):
     """A message or a project holds the file."""
 
     code = "file_in_use"
+
+
+class NotWaiting(CallerError):
+    """The message does not wait in the queue any more."""
+
+    code = "not_waiting"
+
+
+class QueueFull(CallerError):
+    """As many messages wait in the conversation as may."""
+
+    code = "queue_full"
 
 
 class IdempotencyMismatch(CallerError):

@@ -31,6 +31,17 @@ class TurnStarted(Packet, frozen=True, kw_only=True, tag="turn.started"):
     documents: list[dict[str, str | int | None]]
 
 
+class TurnQueued(Packet, frozen=True, kw_only=True, tag="turn.queued"):
+    """The message or command waits; there is no turn yet, `n` is 0. The packets of its turn follow.
+
+    `place` counts what waits from 1. `due_at` is the end of its debounce; None for a command.
+    """
+
+    message_id: str
+    place: int
+    due_at: str | None
+
+
 class RunStarted(Packet, frozen=True, kw_only=True, tag="run.started"):
     """One model began to work on the turn."""
 
@@ -202,7 +213,8 @@ class CommandPacket(Packet, frozen=True, kw_only=True, tag="command"):
 
 
 AnyPacket = (
-    TurnStarted
+    TurnQueued
+    | TurnStarted
     | RunStarted
     | RequestStarted
     | ContextDegraded

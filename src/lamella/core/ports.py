@@ -10,6 +10,7 @@ from typing import Protocol
 
 from lamella.core.agents import Agent
 from lamella.core.deltas import Delta
+from lamella.core.json import JsonObject
 from lamella.core.messages import Attachment, Image, Turn
 from lamella.core.models import ModelFacts
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
@@ -31,6 +32,7 @@ from lamella.core.records import (
     PageQuery,
     ProjectContent,
     QueuedMessage,
+    QueueStatus,
     RequestEnd,
     RequestRecord,
     StoredAgent,
@@ -277,7 +279,7 @@ class Store(Protocol):
 
         Gives each file a document number that the conversation has never used. The waiting messages `queued_ids` went
         into this turn. Raises `TurnInProgress` when a turn is running, `NotFound` for a foreign conversation, file or
-        waiting message, `InvalidRequest` for one that waits no more; then nothing is stored.
+        waiting message, `NotWaiting` for one that waits no more; then nothing is stored.
         """
         ...
 
@@ -297,28 +299,47 @@ class Store(Protocol):
         """Store steps, results, usage and status. A turn that has ended already stays as it is."""
         ...
 
-    async def queue_message(self, caller: Caller, message: QueuedMessage) -> QueuedMessage:
-        """Store a message behind those of its conversation that wait already; gives it with its place."""
+    async def queue_message(self, caller: Caller, message: QueuedMessage, limit: int | None = None) -> QueuedMessage:
+        """Store a message behind those of its conversation that wait already; gives it with its place.
+
+        Raises `QueueFull` when `limit` of them wait.
+        """
+        ...
+
+    async def queued_message(self, caller: Caller, message_id: str) -> QueuedMessage:
+        """One message of the queue, whether or not it waits."""
         ...
 
     async def queued(self, caller: Caller, conversation_id: str) -> tuple[QueuedMessage, ...]:
         """The messages of a conversation that wait, in order."""
         ...
 
-    async def change_queued(self, caller: Caller, message_id: str, text: str) -> QueuedMessage:
-        """Give a waiting message another text; raises `InvalidRequest` when it waits no more."""
+    async def change_queued(
+        self, caller: Caller, message_id: str, *, text: str | None = None, payload: JsonObject | None = None
+    ) -> QueuedMessage:
+        """Give a waiting message another text or payload; raises `NotWaiting` when it waits no more."""
         ...
 
     async def cancel_queued(self, caller: Caller, message_id: str) -> QueuedMessage:
-        """Take a waiting message out of the queue; raises `InvalidRequest` when it waits no more."""
+        """Take a waiting message out of the queue; raises `NotWaiting` when it waits no more."""
         ...
 
     async def all_queued(self) -> tuple[tuple[Caller, QueuedMessage], ...]:
         """The messages of every owner that wait, by conversation and in order: for recovery at start."""
         ...
 
-    async def add_notice(self, caller: Caller, notice: Notice) -> None:
-        """Store what a conversation shows beside its messages."""
+    async def add_notice(
+        self,
+        caller: Caller,
+        notice: Notice,
+        queued_ids: Sequence[str] = (),
+        status: QueueStatus = QueueStatus.BEGUN,
+    ) -> None:
+        """Store what a conversation shows beside its messages.
+
+        The waiting rows `queued_ids` are what it tells of, and have this `status` from now on; raises `NotWaiting` when
+        one waits no more, and then stores nothing.
+        """
         ...
 
     async def notice(self, caller: Caller, notice_id: str) -> Notice:

@@ -439,15 +439,20 @@ class QueueStatus(StrEnum):
 
     QUEUED = "queued"
     BEGUN = "begun"
+    """It is in a turn, or as a command it ran."""
+
     CANCELLED = "cancelled"
+    FAILED = "failed"
+    """It could not be answered, or as a command it was refused: a notice says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedMessage:
-    """A message that waits for its turn, with the sender whose rights it has. `sent_at` carries the offset of
-    `timezone`; `seq` is its place in its conversation, counted by the store from 1.
+    """A message or a command that waits for its turn, with the sender whose rights it has.
 
-    `payload` is what else was sent with it. `turn_id` is the turn that it went into.
+    `sent_at` carries the offset of `timezone`; `seq` is its place in its conversation, counted by the store from 1.
+    `payload` is what else was sent with it. `turn_id` is the turn that it went into; of a command, and of a message
+    that could not be answered, `notice_id` is the notice that tells of it.
     """
 
     id: str
@@ -461,12 +466,20 @@ class QueuedMessage:
     status: QueueStatus = QueueStatus.QUEUED
     turn_id: str | None = None
 
+    @property
+    def notice_id(self) -> str:
+        """The id of the notice that tells what became of it, if one does."""
+        return f"note_{self.id.partition('_')[2]}"
+
 
 class NoticeKind(StrEnum):
     """What a notice tells."""
 
     COMMAND = "command"
     """A command of the user, with its answer."""
+
+    NOT_ANSWERED = "not_answered"
+    """A message of the queue whose turn could not begin."""
 
     PRUNED = "pruned"
     COMPACTED = "compacted"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Literal
@@ -82,11 +82,21 @@ class TurnEngine:
         self._settings = settings
         self._interrupted = asyncio.Event()
 
-    async def begin(self, caller: Caller, new: NewTurn, *, can_compact: bool = False) -> Begun:
+    async def check(self, caller: Caller, new: NewTurn) -> None:
+        """Look at a message that is to wait: whether its model, agent, layout and files are there. Nothing is stored.
+
+        Raises `NotFound` or `InvalidRequest`. Whether it fits the window is seen when it begins.
+        """
+        await self.openings.open(caller, new.conversation_id, new.model, new.choices, new.id, keep=False)
+        await self._services.store.attachments(caller, new.file_ids, 1)
+
+    async def begin(
+        self, caller: Caller, new: NewTurn, queued_ids: Sequence[str] = (), *, can_compact: bool = False
+    ) -> Begun:
         """Hop 4: check that the message can be answered, store it, and freeze the turn.
 
-        Raises a `CallerError` when it can't, with `can_compact` `NeedsCompaction` where a compaction would help; then
-        nothing is stored.
+        `queued_ids` are the waiting messages that it is made of. Raises a `CallerError` when it can't, with
+        `can_compact` `NeedsCompaction` where a compaction would help; then nothing is stored.
         """
         opening = await self.openings.open(caller, new.conversation_id, new.model, new.choices, new.id)
         setting, line = opening.setting, opening.line
@@ -98,7 +108,7 @@ class TurnEngine:
         assemble(replace(context, can_compact=can_compact), setting.layout, line.assembled if line else None)
         self._journal.open(caller.user_id, new.id)
         try:
-            turn = await self._services.store.begin_turn(caller, new, self._services.clock.now())
+            turn = await self._services.store.begin_turn(caller, new, self._services.clock.now(), queued_ids)
         except BaseException:
             self._journal.abandon(new.id)
             raise

@@ -6,19 +6,19 @@ from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, Response
-from starlette.responses import JSONResponse
 
 from lamella import __version__
 from lamella.app.conversations import Asking, NewConversation
 from lamella.app.demonstration import NOTICE
 from lamella.app.request_body import stored_body
 from lamella.app.request_map import map_request
+from lamella.chat import Queued
 from lamella.commands.parse import Typed
 from lamella.core.errors import InvalidRequest
 from lamella.core.json import encode
-from lamella.core.records import LEAVE
+from lamella.core.records import LEAVE, Notice
 from lamella.server.asked import PREFIX, IdempotencyKey, TheApp, TheBlocks, TheCaller, ThePage, with_blocks
-from lamella.server.failures import STATUS
+from lamella.server.outcomes import in_json, wants_json
 from lamella.server.schemas import (
     ConversationPatch,
     Json,
@@ -32,13 +32,12 @@ from lamella.server.schemas import (
     list_json,
     map_json,
     message_of,
-    notice_json,
     request_json,
     turn_json,
     unread_json,
     whole_list_json,
 )
-from lamella.server.sse import EVENT_STREAM, event_stream
+from lamella.server.sse import event_stream
 
 LAST_PACKET = 2**53
 """No turn has more packets, and no client's number holds more."""
@@ -141,32 +140,20 @@ async def send(
 ) -> Response:
     """Send a message. Answers with the turn's packets, or with `Accept: application/json` with the finished turn.
 
-    A command is answered at once: with one packet, or as JSON.
+    What has to wait answers 202: with a stream that begins with `turn.queued` and goes on with its turn, or as JSON
+    with its place in the queue. A command answers with one packet, or as JSON.
     """
-    wants_json = _wants_json(request.headers.get("accept", ""))
     read = app.chat.read(replace(message_of(body), key=key))
+    done: str | Queued | Notice
     if isinstance(read, Typed):
-        if wants_json:
-            return JSONResponse(notice_json(await app.chat.command(caller, conversation_id, read, key=key)))
-        return event_stream(await app.chat.answer(caller, conversation_id, read, key), request.app.state.silence)
-    message = await with_blocks(read, blocks, app, caller, conversation_id)
-    turn_id = await app.chat.send(caller, conversation_id, message)
-    packets = await app.chat.follow(caller, turn_id)
-    if not wants_json:
-        return event_stream(packets, request.app.state.silence)
-    async for _ in packets:
-        pass
-    turn = await app.store.turn(caller, turn_id)
-    if turn.error is None:
-        return JSONResponse(turn_json(turn))
-    code = turn.error.get("code") or ""
-    return JSONResponse({"error": dict(turn.error), "turn": turn_json(turn)}, status_code=STATUS.get(code, 500))
-
-
-def _wants_json(accept: str) -> bool:
-    """Whether a client that names what it takes names JSON and not the stream."""
-    named = [kind.partition(";")[0].strip().lower() for kind in accept.split(",")]
-    return "application/json" in named and EVENT_STREAM not in named
+        done = await app.chat.submit_command(caller, conversation_id, read, key=key, queue=body.queue)
+    else:
+        message = await with_blocks(read, blocks, app, caller, conversation_id)
+        done = await app.chat.submit(caller, conversation_id, message, body.patience())
+    packets = await app.chat.packets(caller, done)
+    if not wants_json(request.headers.get("accept", "")):
+        return event_stream(packets, request.app.state.silence, 202 if isinstance(done, Queued) else 200)
+    return await in_json(app, caller, done, packets)
 
 
 @router.get("/conversations/{conversation_id}/context")
@@ -209,11 +196,11 @@ async def events(
     last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
 ) -> Response:
     """The packets of a turn from any number on, and on as they come."""
-    packets = await app.chat.follow(caller, turn_id, _after(after, last_event_id))
+    packets = await app.chat.follow(caller, turn_id, after_of(after, last_event_id))
     return event_stream(packets, request.app.state.silence)
 
 
-def _after(after: int | None, last_event_id: str | None) -> int:
+def after_of(after: int | None, last_event_id: str | None) -> int:
     if after is not None:
         return after
     if not last_event_id:

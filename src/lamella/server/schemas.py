@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from lamella.app.app import App
 from lamella.app.request_map import MappedSegment
 from lamella.cache.unread import Unread
-from lamella.chat import Message
+from lamella.chat import Message, Patience, Queued
+from lamella.chat.waiting import Words, sent_of
 from lamella.context.choices import MARGIN
 from lamella.context.layout import Layout
 from lamella.core.effort import effort_named, tokens_of
@@ -89,15 +90,30 @@ class MessageBody(Body):
 
 
 class NewTurnBody(MessageBody):
-    """`POST /api/v1/conversations/{id}/turns`."""
+    """`POST /api/v1/conversations/{id}/turns`. `queue` false: answered now or refused. `debounce_ms`: in place of the
+    setting; 0 answers at once, with what waits already.
+    """
 
     models: Annotated[list[Id], Field(min_length=1, max_length=1)] | None = None
+    queue: bool = True
+    debounce_ms: Annotated[int, Field(ge=0, le=60_000)] | None = None
+
+    def patience(self) -> Patience:
+        """How long the message may wait."""
+        return Patience(self.queue, None if self.debounce_ms is None else self.debounce_ms / 1000)
 
 
 class CommandBody(Body):
     """`POST /api/v1/conversations/{id}/commands`."""
 
     text: Annotated[str, StringConstraints(max_length=4000)]
+    queue: bool = True
+
+
+class QueuedPatch(Body):
+    """`PATCH /api/v1/conversations/{id}/queue/{message_id}`."""
+
+    text: str
 
 
 class CompactBody(Body):
@@ -319,6 +335,28 @@ def notice_json(notice: Notice) -> Json:
             "answer": notice.text,
         }
     return shared | {"object": "notification", "name": notice.kind.value, "text": notice.text}
+
+
+def queued_json(queued: Queued) -> Json:
+    """A message or command of the queue; `place` counts from 1, null when it waits no more."""
+    row, sent = queued.row, sent_of(queued.row)
+    words = sent if isinstance(sent, Words) else None
+    return {
+        "id": row.id,
+        "object": "queued_message",
+        "conversation_id": row.conversation_id,
+        "kind": "message" if words else "command",
+        "place": queued.place or None,
+        "sender": row.sender,
+        "text": row.text,
+        "file_ids": list(words.file_ids) if words else [],
+        "model": words.model if words else None,
+        "sent_at": row.sent_at.isoformat(),
+        "timezone": row.timezone,
+        "due_at": words.due.isoformat() if words else None,
+        "status": row.status.value,
+        "turn_id": row.turn_id,
+    }
 
 
 def session_json(session: Session, view: SessionView) -> Json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 
 from lamella.app.app import App
 from lamella.chat import Message
@@ -10,6 +10,7 @@ from lamella.commands.parse import Typed
 from lamella.core.errors import InvalidRequest
 from lamella.core.records import Caller
 from lamella.server.asked import PREFIX, IdempotencyKey, TheApp, TheCaller, ThePage
+from lamella.server.outcomes import in_json
 from lamella.server.schemas import (
     CommandBody,
     CompactBody,
@@ -26,7 +27,7 @@ router = APIRouter(prefix=PREFIX)
 @router.post("/conversations/{conversation_id}/commands")
 async def command(
     conversation_id: str, body: CommandBody, app: TheApp, caller: TheCaller, key: IdempotencyKey = None
-) -> Json:
+) -> Response:
     """Run a command, such as `/status`. No model is asked for its answer."""
     typed = app.chat.read(Message(body.text))
     if not isinstance(typed, Typed):
@@ -35,7 +36,7 @@ async def command(
             hint="Commands begin with a slash; /help lists them. Messages are turns.",
             param="text",
         )
-    return await _run(app, caller, conversation_id, typed, key)
+    return await _run(app, caller, conversation_id, typed, key, queue=body.queue)
 
 
 @router.get("/conversations/{conversation_id}/commands")
@@ -71,30 +72,34 @@ async def session(session_id: str, app: TheApp, caller: TheCaller) -> Json:
 @router.post("/conversations/{conversation_id}/compact")
 async def compact(
     conversation_id: str, app: TheApp, caller: TheCaller, body: CompactBody | None = None, key: IdempotencyKey = None
-) -> Json:
+) -> Response:
     """`/compact`, with what to give most room to."""
     focus = body.focus.strip() if body is not None else ""
     return await _run(app, caller, conversation_id, Typed("compact", focus), key)
 
 
 @router.post("/conversations/{conversation_id}/prune")
-async def prune(conversation_id: str, app: TheApp, caller: TheCaller, key: IdempotencyKey = None) -> Json:
+async def prune(conversation_id: str, app: TheApp, caller: TheCaller, key: IdempotencyKey = None) -> Response:
     """`/prune`."""
     return await _run(app, caller, conversation_id, Typed("prune"), key)
 
 
 @router.post("/conversations/{conversation_id}/new")
-async def new(conversation_id: str, app: TheApp, caller: TheCaller, key: IdempotencyKey = None) -> Json:
+async def new(conversation_id: str, app: TheApp, caller: TheCaller, key: IdempotencyKey = None) -> Response:
     """`/new`."""
     return await _run(app, caller, conversation_id, Typed("new"), key)
 
 
 @router.post("/sessions/{session_id}/resume")
-async def resume(session_id: str, app: TheApp, caller: TheCaller, key: IdempotencyKey = None) -> Json:
+async def resume(session_id: str, app: TheApp, caller: TheCaller, key: IdempotencyKey = None) -> Response:
     """`/resume ID`."""
     found = await app.store.session(caller, session_id)
     return await _run(app, caller, found.conversation_id, Typed("resume", found.id), key)
 
 
-async def _run(app: App, caller: Caller, conversation_id: str, typed: Typed, key: str | None) -> Json:
-    return notice_json(await app.chat.command(caller, conversation_id, typed, key=key))
+async def _run(
+    app: App, caller: Caller, conversation_id: str, typed: Typed, key: str | None, *, queue: bool = True
+) -> Response:
+    """The command's answer; 202 with its place in the queue where it has to wait."""
+    done = await app.chat.submit_command(caller, conversation_id, typed, key=key, queue=queue)
+    return await in_json(app, caller, done, await app.chat.packets(caller, done))

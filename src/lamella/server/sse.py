@@ -43,9 +43,9 @@ class EventStream(StreamingResponse):
     The comments come from a task beside the stream: a task or a timer for each packet would cost more than the packet.
     """
 
-    def __init__(self, batches: AsyncIterator[Batch], silence: float) -> None:
+    def __init__(self, batches: AsyncIterator[Batch], silence: float, status: int = 200) -> None:
         self._frames = frames(batches)
-        super().__init__(self._frames, media_type=EVENT_STREAM, headers=HEADERS)
+        super().__init__(self._frames, status_code=status, media_type=EVENT_STREAM, headers=HEADERS)
         self._silence = silence
         self._sent_at = 0.0
 
@@ -76,6 +76,6 @@ class EventStream(StreamingResponse):
                     await send({"type": "http.response.body", "body": STILL_THERE, "more_body": True})
 
 
-def event_stream(batches: AsyncIterator[Batch], silence: float) -> EventStream:
+def event_stream(batches: AsyncIterator[Batch], silence: float, status: int = 200) -> EventStream:
     """The streaming answer."""
-    return EventStream(batches, silence)
+    return EventStream(batches, silence, status)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from sqlalchemy import RowMapping, func, insert, select
 
 from lamella.core.errors import NotFound
-from lamella.core.records import Caller, Notice, NoticeKind, Page, PageQuery, Totals
+from lamella.core.records import Caller, Notice, NoticeKind, Page, PageQuery, QueueStatus, Totals
 from lamella.storage.columns import HEAD, json_of, json_text, moment_text, word_of
 from lamella.storage.conversations import find_conversation
 from lamella.storage.database import Verbs, uninterrupted
 from lamella.storage.mapping import Row
 from lamella.storage.pages import page
+from lamella.storage.queue import take_queued
 from lamella.storage.schema import messages, notices, requests, sessions
 
 
@@ -50,10 +52,17 @@ class NoticeVerbs(Verbs):
     """The verbs of `Store` about notices and totals."""
 
     @uninterrupted
-    async def add_notice(self, caller: Caller, notice: Notice) -> None:
-        """Store what a conversation shows beside its messages."""
+    async def add_notice(
+        self,
+        caller: Caller,
+        notice: Notice,
+        queued_ids: Sequence[str] = (),
+        status: QueueStatus = QueueStatus.BEGUN,
+    ) -> None:
+        """Store what a conversation shows beside its messages, and take what it tells of out of the queue."""
         async with self._database.writing() as connection:
             await find_conversation(connection, caller, notice.conversation_id)
+            await take_queued(connection, caller, notice.conversation_id, queued_ids, None, status)
             await connection.execute(insert(notices), _row(caller.user_id, notice))
 
     @uninterrupted

@@ -1,0 +1,431 @@
+"""A conversation's front door: send, stop, stream. One mailbox per conversation (DESIGN 5). Read this file first.
+
+submit ─▶ mailbox ─┬─ free: engine.begin (rows → frozen turn) ─▶ engine.run (a task of its own)
+                   └─ else: a row of the queue, done by the keeper when it is due and nobody speaks
+stream ─▶ live packets from the bus, else the journal        stop ─▶ a signal on the bus
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from weakref import WeakValueDictionary
+
+from lamella.chat.keeper import Keeper, queued_id_of
+from lamella.chat.mailbox import Mailbox
+from lamella.chat.message import AT_ONCE, PATIENT, Message, Patience, checked, joined, local
+from lamella.chat.packets import Queued, command_answer, ends, missing_end, one_batch
+from lamella.chat.queue import Queue
+from lamella.chat.turns import Turns
+from lamella.chat.waiting import Order, Words, payload_of
+from lamella.commands.command import Reach
+from lamella.commands.parse import Typed, parse
+from lamella.commands.registry import Commands
+from lamella.core.errors import InvalidRequest, LamellaError, NotFound, ServerStopping, TurnInProgress
+from lamella.core.json import digest, encode
+from lamella.core.ports import Batch, StreamBus
+from lamella.core.records import LEAVE, Caller, Conversation, NewTurn, Notice, QueuedMessage, TurnRecord
+from lamella.engine.journal import Journal
+from lamella.engine.loop import Services
+from lamella.engine.preview import Preview
+from lamella.engine.recovery import recover
+from lamella.engine.turn import TurnEngine
+from lamella.sessions.sessions import Sessions
+
+CLOSE_SECONDS = 2.0
+"""The most that a closing process waits for its turns to be saved."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """`debounce`: seconds that a message waits for more before it is answered. `limit`: messages that may wait in a
+    conversation.
+    """
+
+    debounce: float = 0.0
+    limit: int = 50
+
+
+class Chat:
+    """The conversations of one process."""
+
+    def __init__(
+        self,
+        engine: TurnEngine,
+        services: Services,
+        journal: Journal,
+        bus: StreamBus,
+        sessions: Sessions,
+        settings: QueueSettings,
+    ) -> None:
+        self._engine = engine
+        self._sessions = sessions
+        self._services = services
+        self._journal = journal
+        self._bus = bus
+        self._settings = settings
+        self._turns = Turns(engine, sessions, bus)
+        self.commands = Commands(Reach(services.store, sessions, self), services.clock)
+        self._keeper = Keeper(self._turns, services, self.commands)
+        self.queue = Queue(self._keeper, services, self._box, self.read)
+        self._mailboxes: WeakValueDictionary[str, Mailbox] = WeakValueDictionary()
+
+    async def start(self) -> None:
+        """Recover what a dead process left, then take messages, and those that it left in the queue."""
+        await recover(self._services.store, self._services.clock, self._services.counter)
+        self._journal.start()
+        self._sessions.start()
+        for owner, conversation_id in {
+            (o, m.conversation_id): None for o, m in await self._services.store.all_queued()
+        }:
+            self.queue.woken(owner, conversation_id)
+
+    async def close(self) -> None:
+        """Take no more messages, and end every running turn as interrupted, saved as far as it came.
+
+        A turn that can't be saved in time is left to the recovery of the next start. What waits stays in the queue.
+        """
+        self._turns.closing = True
+        self._keeper.tell_all()
+        for box in list(self._mailboxes.values()):
+            box.news.set()
+        await self._turns.close(CLOSE_SECONDS)
+        await self._sessions.close()
+        await self._journal.close()
+
+    def _box(self, conversation_id: str) -> Mailbox:
+        return self._mailboxes.setdefault(conversation_id, Mailbox())
+
+    def read(self, message: Message) -> Message | Typed:
+        """What a message is: a command, or words; of `//x` the words `/x`. Raises `InvalidRequest`, see `parse`."""
+        parsed = parse(checked(message), self.commands.names)
+        if isinstance(parsed, str):
+            return replace(message, text=parsed)
+        if message.file_ids:
+            raise InvalidRequest(f"/{parsed.name} takes no files.", hint="Send them with a message.", param="file_ids")
+        return parsed
+
+    async def send(self, caller: Caller, conversation_id: str, message: Message) -> str:
+        """Begin a turn now and give its id; it goes on whether or not anybody listens.
+
+        With a key that was used before for the same message, gives that turn's id and begins nothing. Raises
+        `InvalidRequest`, `NotFound`, `TurnInProgress`, `ContextLengthExceeded`, `IdempotencyMismatch` or
+        `ServerStopping`; then nothing is stored.
+        """
+        taken = await self.submit(caller, conversation_id, message, AT_ONCE)
+        if isinstance(taken, Queued):
+            raise _in_progress(None)
+        return taken
+
+    async def submit(
+        self, caller: Caller, conversation_id: str, message: Message, patience: Patience = PATIENT
+    ) -> str | Queued:
+        """Begin a turn and give its id, or put the message into the queue.
+
+        With a key that was used before for the same message, gives what became of that. Raises as `send` does, but
+        `TurnInProgress` only where the message is not to wait; and `QueueFull`.
+        """
+        self._must_be_open("message")
+        # Whoever asked may leave: what has begun to be stored is stored whole, and runs.
+        return await asyncio.shield(self._turns.track(self._submit(caller, conversation_id, message, patience)))
+
+    async def _submit(self, caller: Caller, conversation_id: str, message: Message, patience: Patience) -> str | Queued:
+        box, key = self._box(conversation_id), message.key
+        async with box.rows:
+            conversation = await self._services.store.conversation(caller, conversation_id)
+            new = await self._new_turn(conversation, message)
+            if key is not None:
+                new = replace(new, id=await self._claim(caller, new, message))
+                known = await self._known(box, caller, new.id)
+                if known is not None:
+                    return known
+            try:
+                if self._debounce(patience) == 0 and await self._takes_floor(box, caller, conversation_id):
+                    box.beginning = new.id
+                    box.begins = self._turns.track(self._begin(box, caller, new, key))
+                elif not patience.queue:
+                    raise _in_progress(await self._running(caller, conversation_id))
+                else:
+                    return await self._enqueue(caller, new, self._words(conversation, new, message, patience))
+            except LamellaError:
+                await self._release(caller, key)
+                raise
+            begins = box.begins
+        await begins
+        return new.id
+
+    async def _known(self, box: Mailbox, caller: Caller, turn_id: str) -> str | Queued | None:
+        """What became of the message that this turn's id was given to; None: it was never stored."""
+        if box.beginning == turn_id and box.begins is not None:
+            await asyncio.shield(box.begins)
+        with suppress(NotFound):
+            return (await self._services.store.turn(caller, turn_id)).id
+        with suppress(NotFound):
+            row = await self._services.store.queued_message(caller, queued_id_of(turn_id))
+            return row.turn_id or await self.queue.placed(caller, row)
+        return None
+
+    async def _begin(self, box: Mailbox, caller: Caller, new: NewTurn, key: str | None) -> None:
+        try:
+            await self._turns.begin(box, caller, new)
+        except BaseException:
+            box.floor.release()
+            await self._release(caller, key)
+            raise
+
+    async def _takes_floor(self, box: Mailbox, caller: Caller, conversation_id: str) -> bool:
+        """Take the floor if nobody speaks and nothing waits. An answer that is saved lets go of it in a moment."""
+        if box.keeper is not None:
+            return False
+        if box.floor.locked() and (box.beginning is not None or await self._running(caller, conversation_id)):
+            return False
+        await box.floor.acquire()
+        return True
+
+    async def _running(self, caller: Caller, conversation_id: str) -> str | None:
+        return (await self._services.store.conversation(caller, conversation_id)).running_turn
+
+    async def _enqueue(self, caller: Caller, new: NewTurn, sent: Words) -> Queued:
+        await self._engine.check(caller, new)
+        row = QueuedMessage(
+            id=queued_id_of(new.id),
+            conversation_id=new.conversation_id,
+            sender=caller.user_id,
+            text=new.text,
+            sent_at=new.sent_at,
+            timezone=new.timezone,
+            payload=payload_of(sent),
+        )
+        return await self._store_waiting(caller, row)
+
+    def _debounce(self, patience: Patience) -> float:
+        """Seconds; a message that is not to wait for its turn does not wait for others either."""
+        if not patience.queue:
+            return 0
+        return self._settings.debounce if patience.debounce is None else patience.debounce
+
+    def _words(self, conversation: Conversation, new: NewTurn, message: Message, patience: Patience) -> Words:
+        """What is stored with a message that waits: the settings are those of now, whatever is changed meanwhile."""
+        choices = message.choices
+        return Words(
+            due=self._services.clock.now() + timedelta(seconds=self._debounce(patience)),
+            model=new.model,
+            layout=choices.layout or conversation.layout,
+            marker_policy=choices.marker_policy or conversation.marker_policy,
+            agent_id=conversation.agent_id if choices.agent_id is LEAVE else choices.agent_id,
+            agent_chosen=choices.agent_id is not LEAVE,
+            file_ids=message.file_ids,
+            blocks=message.blocks,
+            dynamic=message.dynamic,
+        )
+
+    async def command(self, caller: Caller, conversation_id: str, typed: Typed, *, key: str | None = None) -> Notice:
+        """Run a command now, before and without any model; gives it with its answer, as it is stored.
+
+        With a key that was used before for the same command, gives that answer and does nothing. Raises as
+        `Commands.run` does, `TurnInProgress`, `IdempotencyMismatch` or `ServerStopping`.
+        """
+        done = await self.submit_command(caller, conversation_id, typed, key=key, queue=False)
+        if isinstance(done, Queued):
+            raise _in_progress(None)
+        return done
+
+    async def submit_command(
+        self, caller: Caller, conversation_id: str, typed: Typed, *, key: str | None = None, queue: bool = True
+    ) -> Notice | Queued:
+        """Run a command now, or put it into the queue: one that touches the context waits while somebody speaks.
+
+        Raises as `command` does, but `TurnInProgress` only where it is not to wait; and `QueueFull`.
+        """
+        self._must_be_open("command")
+        return await asyncio.shield(self._turns.track(self._command(caller, conversation_id, typed, key, queue)))
+
+    async def _command(
+        self, caller: Caller, conversation_id: str, typed: Typed, key: str | None, queue: bool
+    ) -> Notice | Queued:
+        box = self._box(conversation_id)
+        notice_id = self._services.ids.new("note")
+        if not self.commands.is_at_once(typed.name):
+            async with box.rows:
+                return await self._keyed(caller, conversation_id, typed, key, notice_id, queue)
+        if key is None:
+            return await self.commands.run(caller, conversation_id, typed, notice_id)
+        async with box.keyed:
+            return await self._keyed(caller, conversation_id, typed, key, notice_id, queue)
+
+    async def _keyed(
+        self, caller: Caller, conversation_id: str, typed: Typed, key: str | None, notice_id: str, queue: bool
+    ) -> Notice | Queued:
+        """Run or queue a command, unless its key came with the same command before."""
+        store = self._services.store
+        if key is not None:
+            same, now = digest(encode([conversation_id, typed])), self._services.clock.now()
+            notice_id = await store.claim_key(caller, key, "commands", same, notice_id, now)
+            with suppress(NotFound):
+                return await store.notice(caller, notice_id)
+            with suppress(NotFound):
+                return await self.queue.placed(caller, await store.queued_message(caller, queued_id_of(notice_id)))
+        try:
+            return await self._place(caller, conversation_id, typed, notice_id, queue)
+        except LamellaError:
+            await self._release(caller, key)
+            raise
+
+    async def _place(
+        self, caller: Caller, conversation_id: str, typed: Typed, notice_id: str, queue: bool
+    ) -> Notice | Queued:
+        """Run a command now where that is its place, else put it into the queue."""
+        box = self._box(conversation_id)
+        if self.commands.is_at_once(typed.name):
+            return await self.commands.run(caller, conversation_id, typed, notice_id)
+        if await self._takes_floor(box, caller, conversation_id):
+            try:
+                return await self.commands.run(caller, conversation_id, typed, notice_id)
+            finally:
+                box.floor.release()
+        if not queue:
+            raise TurnInProgress(
+                f"/{typed.name} changes what the answer that runs stands on.",
+                hint="Wait for its end, or stop it with /abort, and send the command again.",
+            )
+        return await self._enqueue_command(caller, conversation_id, typed, notice_id)
+
+    async def _enqueue_command(self, caller: Caller, conversation_id: str, typed: Typed, notice_id: str) -> Queued:
+        row = QueuedMessage(
+            id=queued_id_of(notice_id),
+            conversation_id=conversation_id,
+            sender=caller.user_id,
+            text=f"/{typed.name} {typed.argument}".strip(),
+            sent_at=self._services.clock.now(),
+            timezone="UTC",
+            payload=payload_of(Order(name=typed.name, argument=typed.argument)),
+        )
+        return await self._store_waiting(caller, row)
+
+    async def _store_waiting(self, caller: Caller, row: QueuedMessage) -> Queued:
+        stored = await self._services.store.queue_message(caller, row, self._settings.limit)
+        self.queue.woken(caller, row.conversation_id)
+        return await self.queue.placed(caller, stored)
+
+    async def _release(self, caller: Caller, key: str | None) -> None:
+        """The request stored nothing: its key can be used again."""
+        if key is not None:
+            await self._services.store.release_key(caller, key)
+
+    def _must_be_open(self, what: str) -> None:
+        if self._turns.closing:
+            raise _stopping(what)
+
+    async def packets(self, caller: Caller, done: str | Queued | Notice) -> AsyncIterator[Batch]:
+        """What whoever sent something hears: of a turn, of a place in the queue, or a command's answer."""
+        match done:
+            case str():
+                return await self.follow(caller, done)
+            case Queued():
+                return self.queue.packets(caller, done, self.stream)
+            case Notice():
+                return one_batch(command_answer(done))
+
+    async def _claim(self, caller: Caller, new: NewTurn, message: Message) -> str:
+        """Bind the message's key to the new turn's id, or give the id that the same message had before."""
+        same = [new.conversation_id, replace(message, key=None, blocks=())]
+        store, now = self._services.store, self._services.clock.now()
+        return await store.claim_key(caller, str(message.key), "turns", digest(encode(same)), new.id, now)
+
+    async def preview(self, caller: Caller, conversation_id: str, message: Message) -> Preview:
+        """The request that this message would make; nothing is stored and nothing is sent. Raises as `send` does."""
+        read = self.read(message)
+        if isinstance(read, Typed):
+            raise InvalidRequest(f"/{read.name} is a command: no request would be made.", param="text")
+        conversation = await self._services.store.conversation(caller, conversation_id)
+        return await self._engine.preview(caller, await self._new_turn(conversation, read))
+
+    async def _new_turn(self, conversation: Conversation, message: Message) -> NewTurn:
+        text = checked(message)
+        now = self._services.clock.now()
+        return NewTurn(
+            id=self._services.ids.new("turn"),
+            conversation_id=conversation.id,
+            user_message_id=self._services.ids.new("msg"),
+            run_id=self._services.ids.new("run"),
+            model=message.model or conversation.model,
+            text=text,
+            sent_at=local(now, message.timezone),
+            timezone=message.timezone,
+            tokens=await asyncio.to_thread(self._services.counter.count, text),
+            file_ids=message.file_ids,
+            dynamic=joined((*message.blocks, *message.dynamic)),
+            choices=message.choices,
+        )
+
+    async def stop(self, caller: Caller, turn_id: str) -> TurnRecord:
+        """Ask a turn to stop; one that has ended stays as it is. Raises `NotFound`."""
+        turn = await self._services.store.turn(caller, turn_id)
+        self._bus.stop(turn_id)
+        return turn
+
+    async def abort(self, caller: Caller, conversation: Conversation) -> str | None:
+        """Ask the turn that runs, or begins, to stop; gives its id. What waits behind it stays."""
+        box = self._box(conversation.id)
+        if conversation.running_turn is not None:
+            return (await self.stop(caller, conversation.running_turn)).id
+        if box.beginning is not None:
+            box.aborted = True
+        return box.beginning
+
+    async def waiting(self, caller: Caller, conversation_id: str) -> tuple[QueuedMessage, ...]:
+        """What waits, in order."""
+        return await self.queue.waiting(caller, conversation_id)
+
+    async def drop(self, caller: Caller, conversation_id: str, message_ids: Sequence[str]) -> tuple[QueuedMessage, ...]:
+        """See `Queue.drop`."""
+        return await self.queue.drop(caller, conversation_id, message_ids)
+
+    async def flush(self, caller: Caller, conversation_id: str) -> None:
+        """See `Queue.flush`."""
+        await self.queue.flush(caller, conversation_id)
+
+    async def delete(self, caller: Caller, conversation_id: str) -> None:
+        """Remove a conversation, with what waits in it. Raises `TurnInProgress` while it answers."""
+        waiting = await self._services.store.queued(caller, conversation_id)
+        await self._services.store.delete_conversation(caller, conversation_id)
+        self._engine.openings.forget(conversation_id)
+        self._keeper.tell(*(row.id for row in waiting))
+        self._box(conversation_id).news.set()
+
+    async def stream(self, caller: Caller, turn_id: str, after: int = 0) -> AsyncIterator[Batch]:
+        """The packets of a turn behind number `after`, as they come, to its end. Raises `NotFound`."""
+        async for batch in await self.follow(caller, turn_id, after):
+            yield batch
+
+    async def follow(self, caller: Caller, turn_id: str, after: int = 0) -> AsyncIterator[Batch]:
+        """As `stream`, but raises at once what keeps the turn from being read."""
+        if self._journal.owner(turn_id) == caller.user_id and self._bus.is_live(turn_id):
+            return self._bus.follow(turn_id, after)
+        turn = await self._services.store.turn(caller, turn_id)
+        if self._bus.is_live(turn_id):
+            return self._bus.follow(turn_id, after)
+        stored = await self._services.store.journal(caller, turn_id, 0)
+        waiting = [packet for packet in stored if packet[0] > after]
+        if turn.finished_at is not None and not (stored and ends(stored[-1][1])):
+            waiting.append(missing_end(turn, max(after, stored[-1][0] if stored else 0) + 1))
+        return one_batch(waiting)
+
+
+def _stopping(what: str) -> ServerStopping:
+    return ServerStopping("The server is stopping.", hint=f"Send the {what} again when it is back.")
+
+
+def _in_progress(turn_id: str | None) -> TurnInProgress:
+    if turn_id is None:
+        return TurnInProgress(
+            "Something waits to be answered in this conversation.",
+            hint="Wait for it, or let this wait behind it: leave out “queue”: false.",
+        )
+    return TurnInProgress(
+        "This conversation is still answering.",
+        hint=f"Wait for the turn to end or stop it: POST /api/v1/turns/{turn_id}/stop.",
+    )

@@ -1,0 +1,98 @@
+"""The packets that are no turn's own: a command's answer, a message that waits, the end that a journal is missing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from lamella.chat.waiting import Words, sent_of
+from lamella.core.errors import ServerStopping
+from lamella.core.packets import (
+    CommandPacket,
+    ErrorPacket,
+    Packet,
+    TurnFinished,
+    TurnQueued,
+    TurnStopped,
+    UsageBody,
+    decode_packet,
+    encode_packet,
+)
+from lamella.core.ports import Batch
+from lamella.core.records import Notice, QueuedMessage, TurnRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A row of the queue and its `place` in it, from 1; 0 when it waits no more.
+
+    `only_debounced`: nothing stands before its turn but its own debounce.
+    """
+
+    row: QueuedMessage
+    place: int
+    only_debounced: bool = False
+
+
+async def one_batch(packets: Batch) -> AsyncIterator[Batch]:
+    """The packets, at once."""
+    if packets:
+        yield packets
+
+
+def command_answer(notice: Notice) -> Batch:
+    """The packet that answers a command."""
+    packet = CommandPacket(
+        n=1,
+        id=notice.id,
+        name=notice.name,
+        argument=notice.argument,
+        answer=notice.text,
+        data=dict(notice.data),
+        at=notice.at.isoformat(),
+    )
+    return [(1, encode_packet(packet))]
+
+
+def queued_answer(queued: Queued) -> Batch:
+    """The first packet for whoever sent something that waits."""
+    sent = sent_of(queued.row)
+    due = sent.due.isoformat() if isinstance(sent, Words) else None
+    return _unnumbered(TurnQueued(message_id=queued.row.id, place=queued.place, due_at=due))
+
+
+def cancelled_answer() -> Batch:
+    """The end for whoever follows a message that was taken out of the queue."""
+    return _unnumbered(TurnStopped(reason="user_cancelled"))
+
+
+def failed_answer(notice: Notice) -> Batch:
+    """The end for whoever follows a message that could not be answered, or a command that was refused."""
+    error = notice.data["error"]
+    assert isinstance(error, dict)
+    return _unnumbered(ErrorPacket(error=error))
+
+
+def stopping_answer() -> Batch:
+    """The end for whoever follows a message that outlives this process."""
+    error = ServerStopping(
+        "The server is stopping.", hint="The message stays in the queue, and is answered when the server is back."
+    )
+    return _unnumbered(ErrorPacket(error=error.as_dict()))
+
+
+def _unnumbered(packet: Packet) -> Batch:
+    """A packet before those of the turn, whose numbers begin at 1."""
+    return [(0, encode_packet(packet))]
+
+
+def ends(data: bytes) -> bool:
+    """Whether a packet is the last of its turn."""
+    return isinstance(decode_packet(data), TurnFinished)
+
+
+def missing_end(turn: TurnRecord, n: int) -> tuple[int, bytes]:
+    """The last packet of a turn whose rows were saved and whose journal was not."""
+    usage = UsageBody.of(turn.usage)
+    packet = TurnFinished(n=n, turn_id=turn.id, status=turn.status.value, usage=usage, cost=turn.cost)
+    return n, encode_packet(packet)

@@ -1,0 +1,143 @@
+"""What users do with what waits in a conversation: see it, change it, take it out, follow it (SPEC L13)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from lamella.chat.keeper import Keeper, Place
+from lamella.chat.mailbox import Mailbox
+from lamella.chat.message import Message
+from lamella.chat.packets import (
+    Queued,
+    cancelled_answer,
+    command_answer,
+    failed_answer,
+    queued_answer,
+    stopping_answer,
+)
+from lamella.chat.waiting import Order, Words, groups, payload_of, sent_of
+from lamella.commands.parse import Typed
+from lamella.core.errors import InvalidRequest, NotFound, NotWaiting
+from lamella.core.ports import Batch, Store
+from lamella.core.records import Caller, QueuedMessage, QueueStatus
+from lamella.engine.loop import Services
+
+BoxOf = Callable[[str], Mailbox]
+Read = Callable[[Message], Message | Typed]
+
+
+class Queue:
+    """The queues of all conversations. Each verb raises `NotFound` for what is not the caller's."""
+
+    def __init__(self, keeper: Keeper, services: Services, box_of: BoxOf, read: Read) -> None:
+        self._keeper = keeper
+        self._store: Store = services.store
+        self._clock = services.clock
+        self._box_of = box_of
+        self._read = read
+
+    async def waiting(self, caller: Caller, conversation_id: str) -> tuple[QueuedMessage, ...]:
+        """What waits, in order; not what begins at this moment."""
+        rows = await self._store.queued(caller, conversation_id)
+        taking = self._box_of(conversation_id).taking
+        return tuple(row for row in rows if row.id not in taking)
+
+    async def find(self, caller: Caller, conversation_id: str, message_id: str) -> Queued:
+        """One message, whether or not it waits."""
+        row = await self._store.queued_message(caller, message_id)
+        if row.conversation_id != conversation_id:
+            raise NotFound(f"There is no queued message {message_id} in this conversation.", param="message_id")
+        return await self.placed(caller, row)
+
+    async def placed(self, caller: Caller, row: QueuedMessage) -> Queued:
+        """A row with its place in the queue."""
+        rows = await self._store.queued(caller, row.conversation_id)
+        place = next((place for place, one in enumerate(rows, start=1) if one.id == row.id), 0)
+        alone = bool(place) and row.id in groups(rows)[0].ids
+        return Queued(row, place, alone and not self._box_of(row.conversation_id).floor.locked())
+
+    async def change(self, caller: Caller, conversation_id: str, message_id: str, text: str) -> Queued:
+        """Give a waiting message another text. Raises `NotWaiting`, and `InvalidRequest` for no text, or a command."""
+        found = await self.find(caller, conversation_id, message_id)
+        if isinstance(sent_of(found.row), Order):
+            raise InvalidRequest("A command in the queue can't be changed.", hint="Take it out and send another.")
+        read = self._read(Message(text))
+        if isinstance(read, Typed):
+            raise InvalidRequest("A message can't become a command.", hint="Send the command by itself.", param="text")
+        box = self._box_of(conversation_id)
+        async with box.rows:
+            _must_wait(box, message_id)
+            await self._store.change_queued(caller, message_id, text=read.text)
+        return await self.find(caller, conversation_id, message_id)
+
+    async def cancel(self, caller: Caller, conversation_id: str, message_id: str) -> QueuedMessage:
+        """Take a waiting message or command out. Raises `NotWaiting`."""
+        await self.find(caller, conversation_id, message_id)
+        box = self._box_of(conversation_id)
+        async with box.rows:
+            _must_wait(box, message_id)
+            row = await self._store.cancel_queued(caller, message_id)
+        self._keeper.tell(message_id)
+        box.news.set()
+        return row
+
+    async def drop(self, caller: Caller, conversation_id: str, message_ids: Sequence[str]) -> tuple[QueuedMessage, ...]:
+        """Take several out, unless they were begun meanwhile; gives those that were taken out."""
+        dropped = []
+        for message_id in message_ids:
+            with suppress(NotWaiting):
+                dropped.append(await self.cancel(caller, conversation_id, message_id))
+        return tuple(dropped)
+
+    async def flush(self, caller: Caller, conversation_id: str) -> None:
+        """Answer what waits as soon as the conversation is free, without waiting for more."""
+        box, now = self._box_of(conversation_id), self._clock.now()
+        async with box.rows:
+            for row in (await self._store.queued(caller, conversation_id))[-1:]:
+                sent = sent_of(row)
+                if isinstance(sent, Words) and sent.due > now and row.id not in box.taking:
+                    payload = payload_of(msgspec.structs.replace(sent, due=now))
+                    await self._store.change_queued(caller, row.id, payload=payload)
+        box.news.set()
+
+    async def packets(
+        self, caller: Caller, queued: Queued, follow: Callable[[Caller, str], AsyncIterator[Batch]]
+    ) -> AsyncIterator[Batch]:
+        """That it waits, then what it comes to: the packets of its turn, a command's answer, or why there is none."""
+        yield queued_answer(queued)
+        row = await self._out(caller, queued.row)
+        match row.status if row is not None else QueueStatus.CANCELLED:
+            case QueueStatus.QUEUED:
+                yield stopping_answer()
+            case QueueStatus.CANCELLED:
+                yield cancelled_answer()
+            case QueueStatus.FAILED:
+                yield failed_answer(await self._store.notice(caller, queued.row.notice_id))
+            case QueueStatus.BEGUN if row is not None and row.turn_id is not None:
+                async for batch in follow(caller, row.turn_id):
+                    yield batch
+            case _:
+                yield command_answer(await self._store.notice(caller, queued.row.notice_id))
+
+    async def _out(self, caller: Caller, row: QueuedMessage) -> QueuedMessage | None:
+        """The row when it waits no more, or the process ends; None when its conversation was deleted."""
+        left = self._keeper.leaving(row.id)
+        with suppress(NotFound):
+            row = await self._store.queued_message(caller, row.id)
+            if row.status is QueueStatus.QUEUED:
+                await left.wait()
+                row = await self._store.queued_message(caller, row.id)
+            return row
+        return None
+
+    def woken(self, caller: Caller, conversation_id: str) -> None:
+        """Something came to the queue."""
+        self._keeper.wake(Place(self._box_of(conversation_id), caller, conversation_id))
+
+
+def _must_wait(box: Mailbox, message_id: str) -> None:
+    if message_id in box.taking:
+        raise NotWaiting("This message is no longer in the queue.", hint="Its turn begins.", param="message_id")

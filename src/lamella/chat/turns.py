@@ -1,0 +1,85 @@
+"""Turns that run beside whoever asked for them; whoever begins one holds the floor of its conversation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+import structlog
+
+from lamella.chat.mailbox import Mailbox
+from lamella.core.errors import LamellaError, NeedsCompaction
+from lamella.core.ports import StreamBus
+from lamella.core.records import Caller, NewTurn
+from lamella.engine.turn import Begun, TurnEngine
+from lamella.sessions.sessions import Sessions
+
+log = structlog.get_logger()
+
+DoneT = TypeVar("DoneT")
+
+
+class Turns:
+    """The tasks of one process, and the beginning of turns."""
+
+    def __init__(self, engine: TurnEngine, sessions: Sessions, bus: StreamBus) -> None:
+        self.engine = engine
+        self.bus = bus
+        self.closing = False
+        self._sessions = sessions
+        self._work: set[asyncio.Task[object]] = set()
+
+    def track(self, work: Coroutine[None, None, DoneT]) -> asyncio.Task[DoneT]:
+        """Run it; who closes the process waits for it."""
+        task = asyncio.create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+        return task
+
+    async def begin(self, box: Mailbox, caller: Caller, new: NewTurn, queued_ids: Sequence[str] = ()) -> None:
+        """Store a turn and let it run; the caller holds the floor, and the turn's task lets go of it.
+
+        Raises as `TurnEngine.begin` does; then nothing is stored, and the floor is still the caller's.
+        """
+        box.beginning, box.aborted = new.id, False
+        try:
+            begun = await self._fitting(caller, new, queued_ids)
+        finally:
+            box.beginning = box.begins = None
+        if box.aborted:
+            self.bus.stop(new.id)
+        self.track(self._run(box, begun))
+
+    async def _fitting(self, caller: Caller, new: NewTurn, queued_ids: Sequence[str]) -> Begun:
+        """Begin the turn; a conversation that no longer fits the window is compacted first, and then sent (SPEC L6)."""
+        try:
+            return await self.engine.begin(caller, new, queued_ids, can_compact=True)
+        except NeedsCompaction:
+            why = "the next message would not fit the window"
+            await self._sessions.compact(caller, new.conversation_id, who="engine", why=why)
+        return await self.engine.begin(caller, new, queued_ids)
+
+    async def _run(self, box: Mailbox, begun: Begun) -> None:
+        """Hops 5 to 12; what follows a turn is called from here. Holding the box keeps it the conversation's."""
+        try:
+            finished = await self.engine.run(begun)
+            try:
+                await self._sessions.after(finished)
+            except LamellaError as error:
+                log.error("what follows a turn failed", turn_id=begun.input.turn.id, error=error.message)
+        finally:
+            box.floor.release()
+
+    async def close(self, seconds: float) -> None:
+        """End what runs: turns as interrupted, saved as far as they came, as long as `seconds` allow."""
+        self.closing = True
+        self.engine.interrupt()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._work:
+                    await asyncio.wait(self._work)
+        for task in self._work:
+            task.cancel()
+        await asyncio.gather(*self._work, return_exceptions=True)

@@ -1,0 +1,135 @@
+"""What waits, read from its rows: which messages are answered together, and when. Pure.
+
+A message joins the one before it when it came before that one's debounce had passed, of the same sender, for the same
+model, layout, marker policy and agent. Whatever does not join closes what is before it: that is due at once.
+`docs/decisions/` says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import msgspec
+
+from lamella.chat.message import MAX_FILES, joined
+from lamella.commands.parse import Typed
+from lamella.core.errors import StoreFailed
+from lamella.core.json import JsonObject
+from lamella.core.records import QueuedMessage
+
+
+class Words(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="message"):
+    """What was sent with a message, and the settings of its conversation at that time.
+
+    `due` is when its debounce has passed. `agent_chosen` says that the message itself named its agent, or none.
+    """
+
+    due: datetime
+    model: str
+    layout: str
+    marker_policy: str
+    agent_id: str | None = None
+    agent_chosen: bool = False
+    file_ids: tuple[str, ...] = ()
+    blocks: tuple[str, ...] = ()
+    dynamic: tuple[str, ...] = ()
+
+    @property
+    def settings(self) -> tuple[str | bool | None, ...]:
+        """What has to be the same of messages that are answered together."""
+        return self.model, self.layout, self.marker_policy, self.agent_id, self.agent_chosen
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="command"):
+    """A command."""
+
+    name: str
+    argument: str = ""
+
+    @property
+    def typed(self) -> Typed:
+        """As it was typed."""
+        return Typed(self.name, self.argument)
+
+
+Sent = Words | Order
+
+
+def payload_of(sent: Sent) -> JsonObject:
+    """What is stored beside a row's text."""
+    payload: JsonObject = msgspec.to_builtins(sent)
+    return payload
+
+
+def sent_of(row: QueuedMessage) -> Sent:
+    """What was sent with a row's text; raises `StoreFailed` when it can't be read."""
+    try:
+        sent: Sent = msgspec.convert(row.payload, Words | Order)
+    except msgspec.ValidationError as error:
+        raise StoreFailed(f"The queued message {row.id} can't be read: {error}.") from None
+    return sent
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rows that are done together: messages that make one turn, or a single command. Due from `due` on."""
+
+    rows: tuple[QueuedMessage, ...]
+    sent: Sent
+    due: datetime
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of its rows."""
+        return tuple(row.id for row in self.rows)
+
+    @property
+    def text(self) -> str:
+        """The texts, a blank line between them."""
+        return "\n\n".join(row.text for row in self.rows)
+
+
+def groups(rows: Sequence[QueuedMessage]) -> list[Group]:
+    """Rows in the order of the queue, as they will be done."""
+    found: list[Group] = []
+    for row in rows:
+        sent = sent_of(row)
+        if found and (together := _with(found[-1], row, sent)) is not None:
+            found[-1] = together
+            continue
+        if found:
+            found[-1] = _closed(found[-1])
+        due = sent.due if isinstance(sent, Words) else datetime.min.replace(tzinfo=UTC)
+        found.append(Group((row,), sent, due))
+    return found
+
+
+def _with(group: Group, row: QueuedMessage, sent: Sent) -> Group | None:
+    """The group with one more message, None when that does not join.
+
+    The newest that is not empty wins of the dynamic context: of two descriptions of the same thing it is the true one.
+    """
+    before, last = group.sent, group.rows[-1]
+    if not isinstance(before, Words) or not isinstance(sent, Words):
+        return None
+    files = (*before.file_ids, *(id for id in sent.file_ids if id not in before.file_ids))
+    if (
+        row.sender != last.sender
+        or row.sent_at >= before.due
+        or sent.settings != before.settings
+        or len(files) > MAX_FILES
+    ):
+        return None
+    merged = msgspec.structs.replace(
+        sent,
+        file_ids=files,
+        blocks=sent.blocks if joined(sent.blocks) else before.blocks,
+        dynamic=sent.dynamic if joined(sent.dynamic) else before.dynamic,
+    )
+    return Group((*group.rows, row), merged, sent.due)
+
+
+def _closed(group: Group) -> Group:
+    return Group(group.rows, group.sent, datetime.min.replace(tzinfo=UTC))

@@ -1,0 +1,84 @@
+"""`/queue`: what waits to be answered; take something out, or answer it without waiting for more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lamella.commands.command import Answer, Asked, Reach
+from lamella.core.errors import InvalidRequest
+from lamella.core.json import JsonObject
+from lamella.core.records import QueuedMessage
+
+SHOWN = 80
+"""Characters of a message in the list."""
+
+HINT = "/queue lists what waits, /queue drop N takes one out, /queue clear all, /queue now answers at once."
+
+
+class Queue:
+    """`/queue`, `/queue drop N`, `/queue clear`, `/queue now`."""
+
+    name = "queue"
+    usage = "/queue [drop N | clear | now]"
+    summary = "list what waits to be answered; take one or all out, or wait no longer for more"
+    at_once = True
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+
+    async def run(self, asked: Asked) -> Answer:
+        """See `Command`."""
+        mailboxes, conversation_id = self._reach.mailboxes, asked.conversation.id
+        waiting = await mailboxes.waiting(asked.caller, conversation_id)
+        match asked.argument.lower().split():
+            case []:
+                return _listed(waiting)
+            case ["clear"]:
+                return await self._drop(asked, waiting)
+            case ["drop", number]:
+                return await self._drop(asked, [_numbered(waiting, number)])
+            case ["now"]:
+                await mailboxes.flush(asked.caller, conversation_id)
+                return Answer(f"{counted(waiting)} in the queue: nothing more is waited for.", _data(waiting))
+            case _:
+                raise InvalidRequest(f"/queue knows no “{asked.argument[:60]}”.", hint=HINT, param="argument")
+
+    async def _drop(self, asked: Asked, unwanted: Sequence[QueuedMessage]) -> Answer:
+        ids = [message.id for message in unwanted]
+        dropped = await self._reach.mailboxes.drop(asked.caller, asked.conversation.id, ids)
+        left = await self._reach.mailboxes.waiting(asked.caller, asked.conversation.id)
+        lines = [f"Taken out: {_short(message.text)}" for message in dropped]
+        late = len(ids) - len(dropped)
+        if late:
+            lines.append(f"{late} had begun already; /abort stops the answer that runs.")
+        data = {"dropped": [message.id for message in dropped], **_data(left)}
+        return Answer("\n".join(lines) or "Nothing waits.", data)
+
+
+def counted(waiting: Sequence[QueuedMessage]) -> str:
+    """`1 message`, `3 messages`."""
+    return "1 message" if len(waiting) == 1 else f"{len(waiting)} messages"
+
+
+def _listed(waiting: Sequence[QueuedMessage]) -> Answer:
+    lines = [f"{number}. {_short(message.text)}" for number, message in enumerate(waiting, start=1)]
+    if lines:
+        lines.append("To take one out: /queue drop with its number; all: /queue clear")
+    return Answer("\n".join(lines) or "Nothing waits.", _data(waiting))
+
+
+def _data(waiting: Sequence[QueuedMessage]) -> JsonObject:
+    return {"waiting": [{"id": message.id, "text": message.text} for message in waiting]}
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= SHOWN else f"{line[:SHOWN]}…"
+
+
+def _numbered(waiting: Sequence[QueuedMessage], number: str) -> QueuedMessage:
+    if number.isdecimal() and 1 <= int(number) <= len(waiting):
+        return waiting[int(number) - 1]
+    raise InvalidRequest(
+        f"No message in the queue has the number {number[:20]}.", hint="/queue lists them.", param="argument"
+    )
