@@ -149,7 +149,7 @@ class Chat:
                 elif not patience.queue:
                     raise _in_progress(await self._running(caller, conversation_id))
                 else:
-                    return await self._enqueue(caller, new, self._words(conversation, new, message, patience))
+                    return await self._enqueue(caller, new, message, patience)
             except LamellaError:
                 await self._release(caller, key)
                 raise
@@ -188,8 +188,21 @@ class Chat:
     async def _running(self, caller: Caller, conversation_id: str) -> str | None:
         return (await self._services.store.conversation(caller, conversation_id)).running_turn
 
-    async def _enqueue(self, caller: Caller, new: NewTurn, sent: Words) -> Queued:
-        await self._engine.check(caller, new)
+    async def _enqueue(self, caller: Caller, new: NewTurn, message: Message, patience: Patience) -> Queued:
+        """Store a message with what it is to be answered with, whatever is changed in the meantime."""
+        setting = await self._engine.check(caller, new)
+        sent = Words(
+            due=self._services.clock.now() + timedelta(seconds=self._debounce(patience)),
+            model=new.model,
+            layout=setting.layout.name,
+            marker_policy=setting.policy.value,
+            thinking_effort=setting.effort,
+            agent_id=setting.conversation.agent_id,
+            agent_chosen=message.choices.agent_id is not LEAVE,
+            file_ids=message.file_ids,
+            blocks=message.blocks,
+            dynamic=message.dynamic,
+        )
         row = QueuedMessage(
             id=queued_id_of(new.id),
             conversation_id=new.conversation_id,
@@ -206,21 +219,6 @@ class Chat:
         if not patience.queue:
             return 0
         return self._settings.debounce if patience.debounce is None else patience.debounce
-
-    def _words(self, conversation: Conversation, new: NewTurn, message: Message, patience: Patience) -> Words:
-        """What is stored with a message that waits: the settings are those of now, whatever is changed meanwhile."""
-        choices = message.choices
-        return Words(
-            due=self._services.clock.now() + timedelta(seconds=self._debounce(patience)),
-            model=new.model,
-            layout=choices.layout or conversation.layout,
-            marker_policy=choices.marker_policy or conversation.marker_policy,
-            agent_id=conversation.agent_id if choices.agent_id is LEAVE else choices.agent_id,
-            agent_chosen=choices.agent_id is not LEAVE,
-            file_ids=message.file_ids,
-            blocks=message.blocks,
-            dynamic=message.dynamic,
-        )
 
     async def command(self, caller: Caller, conversation_id: str, typed: Typed, *, key: str | None = None) -> Notice:
         """Run a command now, before and without any model; gives it with its answer, as it is stored.
@@ -307,8 +305,9 @@ class Chat:
 
     async def _store_waiting(self, caller: Caller, row: QueuedMessage) -> Queued:
         stored = await self._services.store.queue_message(caller, row, self._settings.limit)
+        placed = await self.queue.placed(caller, stored)
         self.queue.woken(caller, row.conversation_id)
-        return await self.queue.placed(caller, stored)
+        return placed
 
     async def _release(self, caller: Caller, key: str | None) -> None:
         """The request stored nothing: its key can be used again."""

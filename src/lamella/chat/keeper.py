@@ -183,7 +183,12 @@ class Keeper:
             tokens=await asyncio.to_thread(self._services.counter.count, group.text),
             file_ids=sent.file_ids,
             dynamic=joined((*sent.blocks, *sent.dynamic)),
-            choices=Choices(sent.layout, sent.marker_policy, await self._agent(caller, group, sent)),
+            choices=Choices(
+                layout=sent.layout,
+                marker_policy=sent.marker_policy,
+                agent_id=await self._agent(caller, group, sent),
+                thinking_effort=sent.thinking_effort,
+            ),
         )
 
     async def _agent(self, caller: Caller, group: Group, sent: Words) -> str | Leave | None:

@@ -1,8 +1,8 @@
 """What waits, read from its rows: which messages are answered together, and when. Pure.
 
 A message joins the one before it when it came before that one's debounce had passed, of the same sender, for the same
-model, layout, marker policy and agent. Whatever does not join closes what is before it: that is due at once.
-`docs/decisions/` says why.
+model, layout, marker policy, thinking effort and agent. Whatever does not join closes what is before it: that is due
+at once. `docs/decisions/` says why.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lamella.core.records import QueuedMessage
 
 
 class Words(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="message"):
-    """What was sent with a message, and the settings of its conversation at that time.
+    """What was sent with a message, and what it was to be answered with at that time.
 
     `due` is when its debounce has passed. `agent_chosen` says that the message itself named its agent, or none.
     """
@@ -30,6 +30,7 @@ class Words(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="me
     model: str
     layout: str
     marker_policy: str
+    thinking_effort: str
     agent_id: str | None = None
     agent_chosen: bool = False
     file_ids: tuple[str, ...] = ()
@@ -39,7 +40,8 @@ class Words(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="me
     @property
     def settings(self) -> tuple[str | bool | None, ...]:
         """What has to be the same of messages that are answered together."""
-        return self.model, self.layout, self.marker_policy, self.agent_id, self.agent_chosen
+        chosen = self.agent_id, self.agent_chosen
+        return (self.model, self.layout, self.marker_policy, self.thinking_effort, *chosen)
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="command"):

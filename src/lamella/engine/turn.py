@@ -26,6 +26,7 @@ from lamella.engine.loop import Services, TurnInput
 from lamella.engine.opening import EngineSettings, ModelSource, Openings, first_context
 from lamella.engine.preview import Preview, preview
 from lamella.engine.runs import Run, run_models
+from lamella.engine.setting import TurnSetting
 
 log = structlog.get_logger()
 
@@ -82,13 +83,14 @@ class TurnEngine:
         self._settings = settings
         self._interrupted = asyncio.Event()
 
-    async def check(self, caller: Caller, new: NewTurn) -> None:
-        """Look at a message that is to wait: whether its model, agent, layout and files are there. Nothing is stored.
+    async def check(self, caller: Caller, new: NewTurn) -> TurnSetting:
+        """The setting of a message that is to wait, if its model, agent, layout and files are there. Stores nothing.
 
         Raises `NotFound` or `InvalidRequest`. Whether it fits the window is seen when it begins.
         """
-        await self.openings.open(caller, new.conversation_id, new.model, new.choices, new.id, keep=False)
+        opening = await self.openings.open(caller, new.conversation_id, new.model, new.choices, new.id, keep=False)
         await self._services.store.attachments(caller, new.file_ids, 1)
+        return opening.setting
 
     async def begin(
         self, caller: Caller, new: NewTurn, queued_ids: Sequence[str] = (), *, can_compact: bool = False

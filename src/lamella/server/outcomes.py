@@ -25,7 +25,7 @@ async def in_json(app: App, caller: Caller, done: str | Queued | Notice, packets
     """The answer of a command; of a message its finished turn, or its place behind what has to be done before it."""
     if isinstance(done, Notice):
         return JSONResponse(notice_json(done))
-    if isinstance(done, Queued) and not done.only_debounced:
+    if isinstance(done, Queued) and done.place and not done.only_debounced:
         return JSONResponse(queued_json(done), status_code=202)
     async for _ in packets:
         pass
