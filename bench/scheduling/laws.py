@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from scheduling.model import QUESTION, Asked
+from scheduling.model import QUESTION, SUMMARY, Asked
 from scheduling.story import CONVERSATION, Told
 
 Row = sqlite3.Row
@@ -172,7 +172,6 @@ def _labels(told: Told, stored: Stored) -> Iterator[str]:
 
 def _commits(told: Told, stored: Stored) -> Iterator[str]:
     """A compaction commits only if nobody went to another session since it began, and only one of two does."""
-    made = {asked.answer: asked for asked in told.witness.asked if asked.purpose == "summary"}
     first = stored.sessions[0]["id"]
     for place, decision in enumerate(stored.decisions):
         opened = stored.session(decision["subject"])
@@ -182,12 +181,18 @@ def _commits(told: Told, stored: Stored) -> Iterator[str]:
         if opened["parent_id"] != before:
             yield f"a compaction of {opened['parent_id']} was committed in {before}"
         summary = stored.session(opened["parent_id"])["summary"]
-        asked = made.get(summary)
+        asked = _made(told, summary)
         later = [row for row in stored.decisions[place + 1 :] if row["why"].startswith("/resume")]
         if asked is None and not later:
             yield f"the summary of the session before {opened['id']} is none that the model made"
         if asked is not None and asked.changes != place and not later:
             yield f"a compaction began at change {asked.changes} and was committed as change {place}"
+
+
+def _made(told: Told, summary: str | None) -> Asked | None:
+    """The request that a stored summary came from; it may hold more than was answered."""
+    number = SUMMARY.search(summary or "")
+    return told.witness.asked[int(number[1]) - 1] if number else None
 
 
 def _jobs(told: Told, stored: Stored) -> Iterator[str]:

@@ -17,6 +17,7 @@ from lamella.engine.scripted import FACTS, ScriptedModel
 from scheduling.loop import Lanes
 
 QUESTION = re.compile(r"\bQ\d+\b")
+SUMMARY = re.compile(r"Summary (\d+):")
 PURPOSE = "x-purpose"
 
 
