@@ -150,3 +150,17 @@ def test_a_deployment_that_names_none_says_what_there_is(tmp_path: Path) -> None
     with pytest.raises(ConfigurationError, match=r"LAMELLA_THINKING_EFFORT can't be used: .*off, low, medium, high"):
         read_settings(data=tmp_path, thinking_effort="much")
     assert read_settings(data=tmp_path, thinking_effort="1024").thinking_effort == "low"
+
+
+async def test_why_names_the_change_of_the_effort(stage: Stage) -> None:
+    conversation = await stage.client.conversation()
+    await stage.client.post("/system-prompts", {"text": LONG})
+    for effort in ("off", "off", "low"):
+        packets = await stage.turn(conversation, "Tell me.", {"text": LONG}, thinking_effort=effort)
+    answer = await stage.client.post(f"/conversations/{conversation}/commands", {"text": "/why"})
+    assert answer["data"]["cause"] == "effort"
+    assert answer["data"]["lost"] > 1_000
+    assert "the thinking effort was changed from off to low, which is part of the cache's key" in answer["answer"]
+    request_id = only(packets, "request.started")["request_id"]
+    assert answer["data"]["request_id"] == request_id
+    assert (await stage.client.get(f"/requests/{request_id}/why"))["text"] == answer["answer"]

@@ -95,7 +95,19 @@ async def test_a_command_in_the_place_of_a_message(tmp_path: Path) -> None:
         assert (answer.status_code, answer.json()["object"]) == (200, "command")
         assert answer.json()["answer"] == packet["answer"]
         names = [one["name"] for one in (await client.get("/commands"))["data"]]
-        assert names == ["status", "context", "new", "clear", "compact", "prune", "resume", "abort", "queue", "help"]
+        assert names == [
+            "status",
+            "context",
+            "why",
+            "new",
+            "clear",
+            "compact",
+            "prune",
+            "resume",
+            "abort",
+            "queue",
+            "help",
+        ]
         assert (await client.get(f"/conversations/{conversation}/turns"))["data"] == []
     assert model.requests == []
 

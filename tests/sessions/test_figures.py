@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lamella.sessions.figures import Breakdown, compacted_text, percent, pruned_text, short
+from lamella.core.figures import percent, short
+from lamella.sessions.figures import Breakdown, compacted_text, pruned_text
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,21 @@ def inspect_command(
     typer.echo(encode_text(found) if json else "\n".join(lines(found)))
 
 
+@cli.command("why")
+def why_command(
+    request: Annotated[str, typer.Argument(metavar="REQUEST", help="The id of a request.")],
+    data: DataOption = None,
+) -> None:
+    """Say what a request read from the cache, what it cost, and why it was not more."""
+    configure_logs()
+    typer.echo(asyncio.run(_why(read_settings(data=data), request)))
+
+
+async def _why(settings: Settings, request: str) -> str:
+    async with open_api(settings) as api:
+        return str((await api.get(f"/requests/{request}/why"))["text"])
+
+
 async def _found(settings: Settings, what: str | None, preview: str | None) -> Object:
     """The map that is asked for; raises `InvalidRequest` or `NotFound`."""
     if what is not None and not what.startswith(("conv_", "req_")):

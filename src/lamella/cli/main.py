@@ -15,6 +15,7 @@ from lamella.cli.failures import exit_code_of, report
 from lamella.core.errors import LamellaError
 
 COMMANDS = {name: f"lamella.cli.{name}" for name in ("chat", "inspect", "replay", "serve")}
+COMMANDS["why"] = COMMANDS["inspect"]
 """Where each command is; only the one that is asked for is loaded, so that the others cost no start time."""
 
 cli = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)

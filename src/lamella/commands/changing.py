@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from lamella.commands.command import Answer, Asked, Reach
 from lamella.core.errors import InvalidRequest
+from lamella.core.figures import short
 from lamella.core.json import JsonObject
 from lamella.core.sessions import Session
-from lamella.sessions.figures import pruned_text, short
+from lamella.sessions.figures import pruned_text
 from lamella.sessions.sessions import SessionView
 from lamella.sessions.summariser import NotCompacted
 

@@ -1,14 +1,16 @@
-"""Commands that look and change nothing: `/status`, `/context`, `/help`."""
+"""Commands that look and change nothing: `/status`, `/context`, `/why`, `/help`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from lamella.cache.why import Why
 from lamella.commands.command import Answer, Asked, Command, Reach
 from lamella.core.effort import OFF
+from lamella.core.figures import percent, short
 from lamella.core.json import JsonObject
-from lamella.sessions.figures import percent, short
 from lamella.sessions.notifications import parts_data
+from lamella.sessions.why import newest_request
 from lamella.sessions.window import Standing
 
 
@@ -35,11 +37,15 @@ class Status:
             f"Cache of the last request: {_cache(now)}",
             f"Cost of the conversation: ${totals.cost:.4f}",
         ]
+        waiting = len(await self._reach.store.queued(asked.caller, asked.conversation.id))
         if compacting:
             lines.append("A compaction runs.")
+        if waiting:
+            lines.append("1 message waits." if waiting == 1 else f"{waiting} messages wait.")
         data: JsonObject = {
             "model": now.model,
             "effort": now.effort,
+            "effort_note": now.asked.note or None,
             "session": {"id": now.session.id, "number": now.session.number},
             "messages": now.messages,
             "context": now.tokens,
@@ -49,6 +55,7 @@ class Status:
             "cache_write": now.last.cache_write if now.last else 0,
             "cost": totals.cost,
             "compacting": compacting,
+            "queued": waiting,
         }
         return Answer("\n".join(lines), data)
 
@@ -103,6 +110,36 @@ class Context:
             f"  🛠️ Tools: {tools}",
         ]
         return Answer("\n".join(lines), {**parts_data(parts), "budget": now.budget})
+
+
+class WhyCommand:
+    """`/why`: why the newest request read what it read of the cache."""
+
+    name = "why"
+    usage = "/why"
+    summary = "what the newest request read from the cache, what it cost, and why it was not more"
+    at_once = True
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+
+    async def run(self, asked: Asked) -> Answer:
+        """See `Command`."""
+        newest = await newest_request(self._reach.store, asked.caller, asked.conversation.id)
+        if newest is None:
+            return Answer("Nothing was asked yet.", {"request_id": None})
+        found = await self._reach.sessions.why(asked.caller, newest.id)
+        return Answer(found.text, {"request_id": newest.id, **why_data(found)})
+
+
+def why_data(found: Why) -> JsonObject:
+    """The same for programs; `lost` tokens were cached and not read, at `lost_cost` US dollars more."""
+    return {
+        "cause": found.cause.value,
+        "lost": found.lost,
+        "lost_cost": found.lost_cost,
+        "first_changed": found.first_changed,
+    }
 
 
 class Help:

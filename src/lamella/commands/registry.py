@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from lamella.commands.abort import Abort
 from lamella.commands.changing import Compact, New, Prune, Resume
 from lamella.commands.command import Asked, Command, Reach
-from lamella.commands.looking import Context, Help, Status
+from lamella.commands.looking import Context, Help, Status, WhyCommand
 from lamella.commands.parse import Typed
 from lamella.commands.queue import Queue
 from lamella.core.clock import Clock
@@ -24,6 +24,7 @@ class Commands:
         commands: tuple[Command, ...] = (
             Status(reach),
             Context(reach),
+            WhyCommand(reach),
             New(reach, "new"),
             New(reach, "clear"),
             Compact(reach),

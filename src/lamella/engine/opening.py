@@ -168,6 +168,10 @@ class Openings:
         line = self._lines.get((conversation_id, opened.account, name))
         return Opening(found, setting, begun, self._run_input(opened, found, setting.effort, turn_id), line)
 
+    async def facts(self, model: str) -> ModelFacts:
+        """What is known of a model; raises `InvalidRequest` for one that is not served."""
+        return (await self._models.open(model)).model.facts
+
     async def standing(self, caller: Caller, conversation_id: str) -> Opening:
         """Where a conversation stands by itself: its own model, agent and layout, and no new message."""
         conversation = await self._services.store.conversation(caller, conversation_id)

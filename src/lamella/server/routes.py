@@ -13,6 +13,7 @@ from lamella.app.demonstration import NOTICE
 from lamella.app.request_body import stored_body
 from lamella.app.request_map import map_request
 from lamella.chat import Queued
+from lamella.commands.looking import why_data
 from lamella.commands.parse import Typed
 from lamella.core.errors import InvalidRequest
 from lamella.core.json import encode
@@ -231,6 +232,13 @@ async def request_map(request_id: str, app: TheApp, caller: TheCaller) -> Json:
     """What stood in the window of a request, in order, and what of it was read from the cache."""
     record = await app.store.request(caller, request_id)
     return map_json(record, map_request(record, await app.store.blocks(caller, request_id)))
+
+
+@router.get("/requests/{request_id}/why")
+async def request_why(request_id: str, app: TheApp, caller: TheCaller) -> Json:
+    """What a request read from the cache and why it was not more, in one sentence; `lost` are cached tokens unread."""
+    found = await app.sessions.why(caller, request_id)
+    return {"object": "why", "request_id": request_id, "text": found.text, **why_data(found)}
 
 
 @router.post("/context/preview")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import structlog
 
 from lamella.cache.unread import Unread
+from lamella.cache.why import Why
 from lamella.context.choices import Known
 from lamella.context.layout import OldResults
 from lamella.core.decisions import Decision, DecisionKind
@@ -32,6 +33,7 @@ from lamella.sessions.notifications import Notifications
 from lamella.sessions.pruning import Pruning, prune
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import NotCompacted, SecondSource, Summariser
+from lamella.sessions.why import why_request
 from lamella.sessions.window import Standing, standing
 from lamella.sessions.worker import Again, Worker
 
@@ -193,6 +195,10 @@ class Sessions:
     async def standing(self, caller: Caller, conversation_id: str) -> Standing:
         """Where the conversation stands now, window and budget; no model is asked."""
         return await standing(self._openings, self._services, caller, conversation_id)
+
+    async def why(self, caller: Caller, request_id: str) -> Why:
+        """Why a request read what it read of the cache. Raises `NotFound`."""
+        return await why_request(self._services.store, self._openings, caller, request_id)
 
     async def effort(self, caller: Caller, conversation_id: str) -> str:
         """The thinking effort that holds for the conversation."""

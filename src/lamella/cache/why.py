@@ -1,0 +1,208 @@
+"""Why a request read what it read of the cache: in one sentence, from what is stored of it and of the one before.
+
+What a provider says itself of a miss (`diagnostics`) would be another piece of `Evidence`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.effort import SUBJECT as EFFORT
+from lamella.core.figures import short
+from lamella.core.models import Markers, ModelFacts
+from lamella.core.prompt import Ttl
+from lamella.core.records import RequestRecord, StoredDecision, StoredSegment
+
+SLACK = 0.02
+"""The share of what was cached that may stay unread without being a loss: sizes in the middle are estimates."""
+
+
+class Cause(StrEnum):
+    """What happened to what was cached."""
+
+    NOT_BILLED = "not_billed"
+    FIRST = "first"
+    READ = "read"
+    NOTHING_CACHED = "nothing_cached"
+    MODEL = "model"
+    EXPIRED = "expired"
+    EFFORT = "effort"
+    DECIDED = "decided"
+    MOVED = "moved"
+    MISSED = "missed"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is stored of a request and of the one before it in its conversation.
+
+    `facts` are those of its model, None when it is not served any more.
+    """
+
+    request: RequestRecord
+    before: RequestRecord | None
+    decisions: Sequence[StoredDecision]
+    facts: ModelFacts | None
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """The sentence, and the same for programs. `lost` are tokens that were cached and not read, `lost_cost` what that
+    cost in US dollars, `first_changed` the segment from which on the window is another."""
+
+    text: str
+    cause: Cause
+    lost: int = 0
+    lost_cost: float | None = None
+    first_changed: str | None = None
+
+
+def why(evidence: Evidence) -> Why:
+    """What of a request was predicted, read, written and paid in full, and why not more was read."""
+    request = evidence.request
+    usage = request.usage
+    if usage is None or not usage.input:
+        failed = "it failed before it was billed" if request.error else "it has not been billed yet"
+        text = f"About {short(request.predicted_read)} of {short(request.estimate)} tokens were to be read; {failed}."
+        return Why(text, Cause.NOT_BILLED)
+    cost = f" (${request.cost:.4f})" if request.cost is not None else ""
+    bill = (
+        f"{short(usage.cache_read)} of {short(usage.input)} tokens were read from the cache "
+        f"({short(request.predicted_read)} predicted), {short(usage.cache_write)} written, "
+        f"{short(usage.fresh)} paid in full{cost}"
+    )
+    cause, because, segment = _cause(evidence, usage.cache_read)
+    lost = max(0, _cached(evidence) - usage.cache_read) if cause not in (Cause.FIRST, Cause.READ) else 0
+    lost_cost = _cost(evidence.facts, request, lost)
+    price = f", ${lost_cost:.4f} more than reading them" if lost_cost else ""
+    amount = f"{short(lost)} cached tokens were not read{price}: " if lost else ""
+    return Why(f"{bill}. {_upper(amount + because)}.", cause, lost, lost_cost, segment.id if segment else None)
+
+
+def _cached(evidence: Evidence) -> int:
+    """What the request before left in the cache, or more where more was predicted."""
+    before = evidence.before.usage if evidence.before is not None else None
+    left = before.cache_read + before.cache_write if before is not None else 0
+    return max(left, evidence.request.predicted_read)
+
+
+def _cause(evidence: Evidence, read: int) -> tuple[Cause, str, StoredSegment | None]:
+    request, before = evidence.request, evidence.before
+    if before is None:
+        shared = " beyond what other conversations share with it" if read else ""
+        return Cause.FIRST, f"it is the first request of its conversation: nothing was cached yet{shared}", None
+    cached = _cached(evidence)
+    if not cached:
+        return Cause.NOTHING_CACHED, _nothing_cached(evidence), None
+    if cached - read <= SLACK * cached:
+        return Cause.READ, "all that was cached was read", None
+    if before.model != request.model:
+        return (
+            Cause.MODEL,
+            f"the model was changed from {before.model} to {request.model}, which has another cache",
+            None,
+        )
+    life = _life(before, evidence.facts)
+    if request.at - before.at >= life:
+        return (
+            Cause.EXPIRED,
+            f"the cache had expired: {_gap(request.at - before.at)} passed, and it lives {_gap(life)}",
+            None,
+        )
+    if before.thinking_effort != request.thinking_effort:
+        words = f"from {before.thinking_effort} to {request.thinking_effort}"
+        return Cause.EFFORT, f"the thinking effort was changed {words}, which is part of the cache's key", None
+    return _changed(evidence, before)
+
+
+def _changed(evidence: Evidence, before: RequestRecord) -> tuple[Cause, str, StoredSegment | None]:
+    """What the window says: where it is another than before, and which decision did that."""
+    segment = first_changed(before, evidence.request)
+    if segment is None:
+        return (
+            Cause.MISSED,
+            "the window begins as the one before, so the provider did not find what it had cached",
+            None,
+        )
+    decision = _decision(evidence.decisions, before.at, evidence.request.at, segment)
+    where = f"from “{segment.label}” on the window is another"
+    if decision is not None:
+        return Cause.DECIDED, f"{where}, because {_reason(decision)}", segment
+    if segment.lifetime != "session":
+        return Cause.MOVED, f"{where}: in layout {before.layout} that part lives for a {segment.lifetime} only", segment
+    return Cause.MOVED, f"{where}, and no decision says why", segment
+
+
+def first_changed(before: RequestRecord, request: RequestRecord) -> StoredSegment | None:
+    """The first segment of the request before that does not stand in its place any more, with all its blocks."""
+    for index, old in enumerate(before.segments):
+        new = request.segments[index] if index < len(request.segments) else None
+        if new is None or new.blocks != old.blocks:
+            return old
+    return None
+
+
+def _decision(
+    decisions: Sequence[StoredDecision], since: datetime, until: datetime, segment: StoredSegment
+) -> Decision | None:
+    """The newest decision between the two requests: the one that names the segment, else one about the window."""
+    between = [stored.decision for stored in decisions if since < stored.at <= until]
+    named = [one for one in between if one.first_changed == segment.id]
+    window = [one for one in between if one.kind in _OF_THE_WINDOW and one.subject != EFFORT]
+    found = named or window
+    return found[-1] if found else None
+
+
+_OF_THE_WINDOW = (DecisionKind.SETTING, DecisionKind.SESSION, DecisionKind.PRUNE, DecisionKind.CUT)
+
+
+def _reason(decision: Decision) -> str:
+    match decision.kind:
+        case DecisionKind.PRUNE:
+            return f"old results of tools were pruned ({decision.why})"
+        case DecisionKind.SESSION:
+            return f"another session began ({decision.why})"
+        case _:
+            return decision.why
+
+
+def _nothing_cached(evidence: Evidence) -> str:
+    if evidence.request.marker_policy == "off":
+        return "nothing was cached: no markers are set"
+    facts = evidence.facts
+    least = f" (at least {short(facts.min_cacheable)} tokens for {facts.name})" if facts is not None else ""
+    return f"nothing was cached before: what was marked was too short{least}"
+
+
+def _life(before: RequestRecord, facts: ModelFacts | None) -> timedelta:
+    """How long what the request before marked lives, from its start."""
+    marked = [Ttl(marker.ttl).seconds for marker in before.markers]
+    idle = Ttl.FIVE_MINUTES.seconds
+    if facts is not None and facts.markers is Markers.OPENAI:
+        idle = Ttl.THIRTY_MINUTES.seconds
+    return timedelta(seconds=max(marked, default=idle))
+
+
+def _gap(time: timedelta) -> str:
+    minutes = time.total_seconds() / 60
+    if minutes < 100:
+        return f"{minutes:.0f} min"
+    return f"{minutes / 60:.0f} h" if minutes < 60 * 48 else f"{minutes / 1440:.0f} days"
+
+
+def _cost(facts: ModelFacts | None, request: RequestRecord, lost: int) -> float | None:
+    """What it cost to pay for these tokens in place of reading them, in US dollars."""
+    if facts is None or request.usage is None:
+        return None
+    price, usage = facts.price, request.usage
+    tier = price.tier_factor if price.tier_above and usage.input > price.tier_above else 1.0
+    write = price.write_1h if usage.cache_write_1h else price.write_5m if usage.cache_write else 1.0
+    return tier * lost * (write - price.read) * price.input / 1_000_000
+
+
+def _upper(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,57 @@
+"""Gathers what is stored of a request and of the one before it, and asks why it read what it read (X-WHY)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from lamella.cache.why import Evidence, Why, why
+from lamella.core.errors import InvalidRequest, NotFound
+from lamella.core.ports import Store
+from lamella.core.records import Caller, RequestRecord
+from lamella.engine.opening import Openings
+
+CHAT = "chat"
+LOOKED_BACK = 20
+"""Turns that are looked through for a request: one may have failed before its first."""
+
+
+async def why_request(store: Store, openings: Openings, caller: Caller, request_id: str) -> Why:
+    """Why this request read what it read. Raises `NotFound`."""
+    request = await store.request(caller, request_id)
+    before = await _before(store, caller, request)
+    facts = None
+    with suppress(InvalidRequest):  # its model may not be served any more: then the sentence has no price of the loss
+        facts = await openings.facts(request.model)
+    decisions = await store.decisions(caller, request.conversation_id)
+    return why(Evidence(request, before, decisions, facts))
+
+
+async def newest_request(store: Store, caller: Caller, conversation_id: str) -> RequestRecord | None:
+    """The newest request of the conversation's path, billed or not; None when it has made none."""
+    conversation = await store.conversation(caller, conversation_id)
+    return await _last(store, caller, conversation.head)
+
+
+async def _before(store: Store, caller: Caller, request: RequestRecord) -> RequestRecord | None:
+    """The request of the chat before this one, on its path."""
+    of_turn = [one for one in await store.requests(caller, request.turn_id) if one.purpose == CHAT]
+    earlier = [one for one in of_turn if one.at < request.at and one.id != request.id and one.usage is not None]
+    if earlier:
+        return earlier[-1]
+    turn = await store.turn(caller, request.turn_id)
+    return await _last(store, caller, turn.parent_id, billed=True)
+
+
+async def _last(store: Store, caller: Caller, turn_id: str | None, *, billed: bool = False) -> RequestRecord | None:
+    for _ in range(LOOKED_BACK):
+        if turn_id is None:
+            return None
+        found = [one for one in await store.requests(caller, turn_id) if one.purpose == CHAT]
+        found = [one for one in found if not billed or (one.usage is not None and one.usage.input)]
+        if found:
+            return found[-1]
+        try:
+            turn_id = (await store.turn(caller, turn_id)).parent_id
+        except NotFound:
+            return None
+    return None
