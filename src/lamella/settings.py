@@ -93,10 +93,14 @@ class Settings(BaseSettings):
         None, validation_alias=_shared("ANTHROPIC_BASE_URL"), description="Another server that speaks Messages."
     )
     openai_api_key: SecretStr | None = Field(
-        None, validation_alias=_shared("OPENAI_API_KEY"), description="Key for OpenAI's Chat Completions API."
+        None, validation_alias=_shared("OPENAI_API_KEY"), description="Key for OpenAI's API."
     )
     openai_base_url: str | None = Field(
         None, validation_alias=_shared("OPENAI_BASE_URL"), description="Another server that speaks Chat Completions."
+    )
+    openai_api: Literal["responses", "chat"] | None = Field(
+        None,
+        description="How OpenAI's models are spoken to; unset: by Responses at OpenAI, by Chat Completions elsewhere.",
     )
     context_budget: Tokens | None = Field(
         None, ge=1000, description="The most tokens of a prompt; default: the model's window less the reserved output."

@@ -15,7 +15,14 @@ from lamella.settings import Settings, read_settings
 
 pytestmark = pytest.mark.anyio
 
-VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "LAMELLA_MODEL")
+VARIABLES = (
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_BASE_URL",
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+    "LAMELLA_MODEL",
+    "LAMELLA_OPENAI_API",
+)
 ANTHROPIC = {"ANTHROPIC_API_KEY": "key-a"}
 OPENAI = {"OPENAI_API_KEY": "key-o"}
 LOCAL = {"OPENAI_BASE_URL": "http://127.0.0.1:11434/v1"}
@@ -143,3 +150,22 @@ async def test_a_model_is_opened_once(variables: Any) -> None:
     assert await served.open("claude-opus-5") is opened
     assert await served.open("claude-opus-4-8") is not opened
     await served.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "protocol"),
+    [
+        (OPENAI, "gpt-6.1-terra", "responses"),
+        (OPENAI, "gpt-6.1-terra-2026-10-01", "responses"),
+        ({**OPENAI, "LAMELLA_OPENAI_API": "chat"}, "gpt-6.1-terra", "openai"),
+        ({**OPENAI, **LOCAL}, "gpt-6.1-terra", "openai"),
+        ({**LOCAL, "LAMELLA_OPENAI_API": "responses"}, "llama3:8b", "responses"),
+        ({**LOCAL}, "llama3:8b", "openai"),
+        ({**ANTHROPIC, "LAMELLA_OPENAI_API": "responses"}, "claude-opus-5", "anthropic"),
+    ],
+)
+def test_which_protocol_a_model_is_spoken_to_in(
+    variables: Any, given: dict[str, str], name: str, protocol: str
+) -> None:
+    """Responses at OpenAI, Chat Completions at servers that speak like it; a setting overrules both."""
+    assert providers(variables(**given)).facts(name).protocol.value == protocol

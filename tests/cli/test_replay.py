@@ -57,7 +57,7 @@ def test_json_and_dumped_bodies(trace: Path, tmp_path: Path) -> None:
     assert {r["marker_policy"] for r in report["requests"]} == {"off"}
     assert {r["model"] for r in report["requests"]} == {"gpt-6.1-terra"}
     bodies = [json.loads((folder / request["body"]).read_bytes()) for request in report["requests"]]
-    assert [len(body["messages"]) for body in bodies] == [2, 4]
+    assert [len(body["input"]) for body in bodies] == [2, 4]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 from lamella.core.json import JsonObject, decode_object, encode
 from lamella.core.messages import AnswerPart, Reasoning, Text, ToolCall
 from lamella.core.tokens import Usage
+from lamella.llm.responses_wire import ReasoningSeal
 from lamella.simulator.access import Call
 from lamella.simulator.anthropic import exchange as messages
 from lamella.simulator.anthropic.request import parse as parse_messages
@@ -22,6 +23,8 @@ from lamella.simulator.openai.validation import known_model as gpt
 from lamella.simulator.openai.validation import validate
 from lamella.simulator.replies import Part, Reply
 from lamella.simulator.replies import ToolCall as ScriptedCall
+from lamella.simulator.responses import exchange as responses
+from lamella.simulator.responses.request import parse as parse_responses
 from lamella.simulator.settings import Settings
 from lamella.simulator.state import Simulator
 
@@ -51,7 +54,7 @@ class Judge:
         betas = frozenset({BETA}) if "block_binding" in thinking else frozenset()
         call = Call(data, ACCOUNT, record.at, record, "req", "r", 0.0, betas)
         self._simulator.script({"r": reply_of(said)})
-        return self._messages(call) if wire == "anthropic" else self._chat(call)
+        return {"anthropic": self._messages, "openai": self._chat, "responses": self._responses}[wire](call)
 
     def _messages(self, call: Call) -> Judged:
         request = parse_messages(call.body)
@@ -84,6 +87,20 @@ class Judge:
         shown = (part_of(part) for part in answer.draft.parts if part.kind != "thinking")
         return Judged(usage, sums, tuple(shown))
 
+    def _responses(self, call: Call) -> Judged:
+        request = parse_responses(call.body)
+        model = gpt(request.model)
+        prefix = responses.accept(request, model, call, self._simulator)
+        answer = responses.answer(request, model, prefix, call, self._simulator)
+        details = answer.encoder.usage["input_tokens_details"]
+        usage = Usage(
+            input=answer.encoder.usage["input_tokens"],
+            cache_read=details["cached_tokens"],
+            cache_write_5m=details["cache_write_tokens"],
+        )
+        id = answer.encoder.ids.reasoning
+        return Judged(usage, prefix.sums, tuple(item_of(part, id) for part in answer.draft.parts))
+
 
 def reply_of(said: tuple[AnswerPart, ...]) -> Reply:
     """A script of the simulator: one thought, one text, the calls."""
@@ -104,3 +121,10 @@ def part_of(part: Part) -> AnswerPart:
     if part.call is not None:
         return ToolCall(part.call.id, part.call.name, part.text)
     return Reasoning(part.text, part.signature) if part.kind == "thinking" else Text(part.text)
+
+
+def item_of(part: Part, id: str) -> AnswerPart:
+    """As `part_of`, with reasoning as the Responses adapter keeps it: as one part of a summary."""
+    if part.kind != "thinking":
+        return part_of(part)
+    return Reasoning(part.text, ReasoningSeal(id, (len(part.text),)).text(), part.signature)

@@ -268,7 +268,7 @@ def without_thinking(blocks: Sequence[WireBlock]) -> list[bytes]:
     return [block.data for block in blocks if block.value.get("type") not in THINKING]
 
 
-MARKER = {"anthropic": "cache_control", "openai": "prompt_cache_breakpoint"}
+MARKER = {"anthropic": "cache_control", "openai": "prompt_cache_breakpoint", "responses": "prompt_cache_breakpoint"}
 
 
 def law_6(conversation: Grown) -> None:

@@ -31,7 +31,7 @@ from lamella.core.messages import (
     TurnStatus,
     UserMessage,
 )
-from lamella.core.models import ModelFacts
+from lamella.core.models import ModelFacts, WireProtocol
 from lamella.core.prompt import Sampling, ToolSpec
 from lamella.llm.model_table import ModelTable
 
@@ -54,8 +54,9 @@ OLD = TABLE.facts("claude-haiku-4-5", "anthropic")
 BLIND = TABLE.facts("lamella-demo", "anthropic")
 """A model without vision."""
 GPT = TABLE.facts("gpt-6.1-sol", "openai")
-LEGACY = TABLE.facts("gpt-5.4", "openai")
-MODELS = (BINDING, SONNET, LOOSE, OLD, BLIND, GPT, LEGACY)
+CHAT = replace(GPT, protocol=WireProtocol.CHAT)
+LEGACY = replace(TABLE.facts("gpt-5.4", "openai"), protocol=WireProtocol.CHAT)
+MODELS = (BINDING, SONNET, LOOSE, OLD, BLIND, GPT, CHAT, LEGACY)
 
 TOOLS = (
     ToolSpec("search", "Looks words up.", '{"type":"object","properties":{"query":{"type":"string"}}}'),

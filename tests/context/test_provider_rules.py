@@ -21,6 +21,7 @@ from .growing import Sent, grow
 from .judge import Judge, Judged
 from .plans import (
     BINDING,
+    CHAT,
     GPT,
     LEGACY,
     LOOSE,
@@ -55,7 +56,7 @@ class Exchange:
     def infer(self, sent: Sent, planned: PlannedStep) -> tuple[AnswerPart, ...]:
         """One request. One that fails has begun to answer and gets no bill."""
         self.now += timedelta(seconds=next(iter(self.gaps)))
-        wire = sent.context.model.provider
+        wire = sent.context.model.protocol.value
         model = adapter(wire, sent.context.model)
         blocks = model.wire(sent.assembled.prompt).blocks
         keys, facts = keyed(sent.assembled, wire, blocks, sent.context.calibration, self.now)
@@ -129,7 +130,7 @@ def test_thinking_that_binds_is_never_refused(conversation: Conversation, gaps: 
 
 
 @laws
-@given(binding_in_lamella | plans(st.sampled_from((LOOSE, GPT))), gaps, st.booleans())
+@given(binding_in_lamella | plans(st.sampled_from((LOOSE, GPT, CHAT))), gaps, st.booleans())
 def test_the_provider_reads_what_the_planner_predicts(conversation: Conversation, gaps: list[int], large: bool) -> None:
     """To the block: the hit of the plan is where the provider's read ends.
 

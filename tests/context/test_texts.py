@@ -29,14 +29,19 @@ CODE = 'def f(x):\n    return {"a": [x, None], "b": f"{x!r}"}  # {{placeholder}}
 TEXTS = (CHINESE, ARABIC, EMOJI, NUL, GERMAN, TAGS, SUMMARY, SENT, DOCUMENTS, CODE)
 
 
+def messages_of(sent: Any) -> Any:
+    """The messages of a body on any wire."""
+    return sent["input"] if "input" in sent else sent["messages"]
+
+
 def user_texts(sent: dict[str, Any]) -> list[str]:
     """The texts of all user messages of a body."""
     found: list[str] = []
-    for message in sent["messages"]:
-        if message["role"] == "user":
+    for message in messages_of(sent):
+        if message.get("role") == "user":
             content = message["content"]
             parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-            found += [part["text"] for part in parts if part["type"] == "text"]
+            found += [part["text"] for part in parts if part["type"] in ("text", "input_text")]
     return found
 
 
@@ -51,7 +56,7 @@ def test_the_users_words_are_a_message_of_the_users_own(text: str, wire: str, la
     CHECKS[wire](sent)
     assert user_texts(decode_object(encode(sent).decode())) == [text + SUFFIX] * 2
     plain: Any = body(made(request(turn(1, answer("step_1"), text="a"), turn(2, text="a")), layout), wire)
-    assert [m["role"] for m in plain["messages"]] == [m["role"] for m in sent["messages"]]
+    assert [m["role"] for m in messages_of(plain)] == [m["role"] for m in messages_of(sent)]
     assert [s.kind for s in window.prompt.segments if s.letters in ("R", "Σ", "F")] == []
 
 
@@ -66,8 +71,9 @@ def test_so_are_results_and_documents(text: str, wire: str) -> None:
     files = user_texts(sent)[0]
     documents: Any = decode_object(files[files.index("\n") + 1 :])
     assert [form["contents"] for form in documents["documents"]] == [text]
-    last = sent["messages"][-1]
-    assert text == (last["content"] if wire == "openai" else last["content"][0]["content"])
+    last = messages_of(sent)[-1]
+    results = {"openai": last.get("content"), "responses": last.get("output")}
+    assert text == (results[wire] if wire in results else last["content"][0]["content"])
 
 
 @pytest.mark.parametrize("text", TEXTS)

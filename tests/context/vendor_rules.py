@@ -13,7 +13,7 @@ CLAUDE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 GPT_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 CLAUDE_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 GPT_ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
-THINKING = ("thinking", "redacted_thinking")
+THINKING = ("thinking", "redacted_thinking", "reasoning")
 
 
 def check_anthropic(sent: Json) -> None:
@@ -90,4 +90,43 @@ def said(content: str | list[Json] | None) -> bool:
     return bool((content or "").strip())
 
 
-CHECKS = {"anthropic": check_anthropic, "openai": check_openai}
+def check_responses(sent: Json) -> None:
+    """Every call has its output behind it and in order, reasoning stands before what it led to, nothing is empty."""
+    items = sent["input"]
+    ids: list[str] = []
+    waiting: list[str] = []
+    roles = [item.get("role") for item in items]
+    late = [index for index, role in enumerate(roles) if role == "developer" and "user" in roles[:index]]
+    assert all(roles[index - 1] == "user" or items[index - 1]["type"] == "function_call_output" for index in late)
+    for item, following in zip(items, [*items[1:], None], strict=True):
+        match item["type"]:
+            case "function_call":
+                assert GPT_NAME.fullmatch(item["name"])
+                decode_object(item["arguments"])
+                waiting.append(item["call_id"])
+                ids.append(item["call_id"])
+            case "function_call_output":
+                assert item["call_id"] == waiting.pop(0)
+                assert item["output"].strip()
+            case "reasoning":
+                assert waiting == []
+                assert item["encrypted_content"]
+                assert following is not None
+                assert following["type"] in ("reasoning", "function_call") or following["role"] == "assistant"
+            case _:
+                assert waiting == [] or item["role"] == "assistant"
+                assert said_in(item["content"])
+    assert waiting == []
+    assert items[-1].get("role") in ("user", "developer") or items[-1]["type"] == "function_call_output"
+    assert len(ids) == len(set(ids))
+    assert all(CLAUDE_ID.fullmatch(id) for id in ids)
+
+
+def said_in(content: str | list[Json]) -> bool:
+    """As `said`, for parts whose kind says who wrote them."""
+    if isinstance(content, list):
+        return bool(content) and all(part["text"].strip() for part in content if part["type"].endswith("_text"))
+    return bool(content.strip())
+
+
+CHECKS = {"anthropic": check_anthropic, "openai": check_openai, "responses": check_responses}

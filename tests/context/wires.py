@@ -1,4 +1,4 @@
-"""Both adapters as pure functions: what a window looks like on each wire, and where a policy puts its markers."""
+"""The adapters as pure functions: what a window looks like on each wire, and where a policy puts its markers."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from lamella.context.assemble import Assembled
 from lamella.core.models import ModelFacts
 from lamella.core.ports import ChatModel
 from lamella.core.prompt import Marker, WireBlock
-from lamella.llm import anthropic, openai
+from lamella.llm import anthropic, openai, responses
 
-WIRES = ("anthropic", "openai")
+WIRES = ("anthropic", "openai", "responses")
 NOW = datetime(2026, 3, 1, 9, tzinfo=UTC)
 
 
 @cache
 def adapter(wire: str, facts: ModelFacts) -> ChatModel:
     """An adapter that nothing is sent with."""
-    module = {"anthropic": anthropic, "openai": openai}[wire]
+    module = {"anthropic": anthropic, "openai": openai, "responses": responses}[wire]
     model: ChatModel = module.connect(facts, base_url="http://127.0.0.1:9", key="none", timeout=1.0, retries=0)
     return model
 

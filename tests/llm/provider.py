@@ -19,16 +19,18 @@ from lamella.core.messages import Turn, UserMessage
 from lamella.core.ports import ChatModel
 from lamella.core.prompt import Marker, Sampling, ToolSpec, Ttl, WireRequest
 from lamella.core.tokens import Usage
-from lamella.llm import anthropic, openai
+from lamella.llm import anthropic, openai, responses
 from lamella.llm.model_table import ModelTable
 
 Json = dict[str, Any]
 TABLE = ModelTable.shipped()
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SEARCH = ToolSpec("search", "Looks words up.", '{"type":"object","properties":{"query":{"type":"string"}}}')
-MODULES = {"anthropic": anthropic, "openai": openai}
-USUAL = {"anthropic": "claude-opus-5-5", "openai": "gpt-6.1-sol"}
+MODULES = {"anthropic": anthropic, "openai": openai, "responses": responses}
+USUAL = {"anthropic": "claude-opus-5-5", "openai": "gpt-6.1-sol", "responses": "gpt-6.1-sol"}
 VENDORS = tuple(USUAL)
+"""The adapters: OpenAI has two, by the names of their modules."""
+MAKERS = {"anthropic": "anthropic", "openai": "openai", "responses": "openai"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +62,9 @@ class Provider:
 
 def connected(vendor: str, url: str, name: str = "", *, key: str = "test", timeout: float = 20.0) -> ChatModel:
     """An adapter for one of a vendor's models at `url`."""
-    base_url = f"{url}/v1" if vendor == "openai" else url
-    facts = TABLE.facts(name or USUAL[vendor], vendor)
+    maker = MAKERS[vendor]
+    base_url = f"{url}/v1" if maker == "openai" else url
+    facts = TABLE.facts(name or USUAL[vendor], maker)
     model: ChatModel = MODULES[vendor].connect(facts, base_url=base_url, key=key, timeout=timeout, retries=0)
     return model
 

@@ -1,4 +1,4 @@
-"""A user's picture on both wires: its bytes in the body, a marker behind it, and what the provider bills for it."""
+"""A user's picture on every wire: its bytes in the body, a marker behind it, and what the provider bills for it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from lamella.core.messages import Image, Text
 from lamella.core.prompt import Marker, Sampling, Segment, Ttl, Zone
 
 from .prompts import ENCODED, PICTURE, prompt, segment
-from .provider import TABLE, VENDORS, Json, Provider, connected, listen
+from .provider import MAKERS, TABLE, VENDORS, Json, Provider, connected, listen
 
 pytestmark = pytest.mark.anyio
 SYSTEM = segment("s", "system", Text("Be brief."), zone=Zone.FIXED)
 ASKED = segment("u", "user", PICTURE, Text("What is this?"))
-LIVES = {"anthropic": Ttl.FIVE_MINUTES, "openai": Ttl.THIRTY_MINUTES}
+LIVES = {"anthropic": Ttl.FIVE_MINUTES, "openai": Ttl.THIRTY_MINUTES, "responses": Ttl.THIRTY_MINUTES}
 BLOCKS: dict[str, list[Json]] = {
     "anthropic": [
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": ENCODED}},
@@ -28,10 +28,15 @@ BLOCKS: dict[str, list[Json]] = {
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{ENCODED}"}},
         {"type": "text", "text": "What is this?"},
     ],
+    "responses": [
+        {"type": "input_image", "image_url": f"data:image/png;base64,{ENCODED}", "detail": "auto"},
+        {"type": "input_text", "text": "What is this?"},
+    ],
 }
 BREAKPOINTS: dict[str, Json] = {
     "anthropic": {"cache_control": {"type": "ephemeral", "ttl": "5m"}},
     "openai": {"prompt_cache_breakpoint": {"mode": "explicit"}},
+    "responses": {"prompt_cache_breakpoint": {"mode": "explicit"}},
 }
 
 
@@ -42,7 +47,7 @@ def content_of(vendor: str, asked: Segment, marked: bool = False) -> object:
     blocks = model.wire(made).blocks
     markers = [Marker(len(blocks) - 1, LIVES[vendor], "test")] if marked else []
     body = model.body(model.request(made, blocks, markers))
-    messages = body["messages"]
+    messages = body["input" if vendor == "responses" else "messages"]
     assert isinstance(messages, list)
     assert messages[-1]["role"] == "user"
     return messages[-1]["content"]
@@ -78,11 +83,12 @@ def test_the_same_picture_has_the_same_bytes_and_another_has_others(vendor: str)
 def test_the_first_picture_changes_the_key_of_messages_where_the_vendor_says_so() -> None:
     """Anthropic lists it among what invalidates the messages (PROVIDERS 1.2); OpenAI's list has no pictures (2)."""
     plain, seen = Sampling(4_000), Sampling(4_000, images=True)
-    claude, gpt = (connected(vendor, "http://127.0.0.1:1") for vendor in VENDORS)
+    claude, gpt, same = (connected(vendor, "http://127.0.0.1:1") for vendor in VENDORS)
     assert set(claude.salts(seen)) == {"messages"}
     assert claude.salts(seen) != claude.salts(plain)
     assert claude.salts(replace(seen, tool_choice="none")) != claude.salts(replace(plain, tool_choice="none"))
     assert gpt.salts(seen) == gpt.salts(plain)
+    assert same.salts(seen) == same.salts(plain)
 
 
 def photo(width: int, height: int) -> Image:
@@ -100,6 +106,8 @@ def photo(width: int, height: int) -> Image:
         ("anthropic", "claude-haiku-4-5"),
         ("openai", "gpt-6.1-sol"),
         ("openai", "gpt-5.4"),
+        ("responses", "gpt-6.1-sol"),
+        ("responses", "gpt-5.4"),
     ],
 )
 async def test_our_count_of_a_picture_is_the_bill(
@@ -113,7 +121,7 @@ async def test_our_count_of_a_picture_is_the_bill(
         heard = await listen(model, model.request(made, model.wire(made).blocks, []), reply="r")
         assert heard.error is None
         bills.append(heard.usage.input)
-    rule = TABLE.facts(name, vendor).images
+    rule = TABLE.facts(name, MAKERS[vendor]).images
     assert rule is not None
     assert bills[1] - bills[0] == rule.tokens(*size)
 

@@ -24,7 +24,7 @@ from lamella.core.errors import (
 from .provider import VENDORS, Provider, ask, connected, context, listen, request_of
 
 pytestmark = pytest.mark.anyio
-NAMES = {"anthropic": "Anthropic", "openai": "OpenAI"}
+NAMES = {"anthropic": "Anthropic", "openai": "OpenAI", "responses": "OpenAI"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,10 @@ async def test_a_fault_is_one_class_of_error(provider: Provider, vendor: str, ca
     assert heard.of(deltas.Closed) == []
 
 
-@pytest.mark.parametrize(("vendor", "error"), [("anthropic", ProviderOverloaded), ("openai", ProviderStreamBroken)])
+@pytest.mark.parametrize(
+    ("vendor", "error"),
+    [("anthropic", ProviderOverloaded), ("openai", ProviderStreamBroken), ("responses", ProviderStreamBroken)],
+)
 @pytest.mark.parametrize(("when", "seen"), [(0, ""), (5, "01234")])
 async def test_an_error_event_ends_the_stream(
     provider: Provider, vendor: str, error: type[ProviderError], when: int, seen: str
@@ -91,7 +94,7 @@ async def test_a_fault_that_passes_is_gone_the_next_time(provider: Provider, ven
 async def test_a_wrong_key(provider: Provider, vendor: str) -> None:
     heard = await ask(provider.model(vendor, key="invalid-secret"))
     assert type(heard.error) is ProviderRefusedKey
-    assert f"{vendor.upper()}_API_KEY" in str(heard.error.hint)
+    assert f"{NAMES[vendor].upper()}_API_KEY" in str(heard.error.hint)
     assert not heard.error.retryable
     assert "secret" not in str(heard.error.as_dict())
 
@@ -105,7 +108,9 @@ async def test_an_unknown_model(provider: Provider, vendor: str) -> None:
     assert not heard.error.retryable
 
 
-@pytest.mark.parametrize(("vendor", "name"), [("anthropic", "claude-haiku-4-5"), ("openai", "gpt-4")])
+@pytest.mark.parametrize(
+    ("vendor", "name"), [("anthropic", "claude-haiku-4-5"), ("openai", "gpt-4"), ("responses", "gpt-4")]
+)
 async def test_more_than_the_window_holds(provider: Provider, vendor: str, name: str) -> None:
     heard = await ask(provider.model(vendor, name), "the sea and the sky " * 90_000)
     assert type(heard.error) is ProviderContextOverflow
@@ -150,15 +155,16 @@ async def test_a_provider_that_falls_silent(slow_provider: Provider, vendor: str
     assert heard.of(deltas.Opened) != []
 
 
-async def test_a_count_that_fails_is_one_of_ours(provider: Provider) -> None:
-    model = provider.model("anthropic", key="invalid")
+@pytest.mark.parametrize("vendor", ["anthropic", "responses"])
+async def test_a_count_that_fails_is_one_of_ours(provider: Provider, vendor: str) -> None:
+    model = provider.model(vendor, key="invalid")
     with pytest.raises(ProviderRefusedKey):
         await model.count(request_of(model, context(model)))
     with pytest.raises(ProviderUnreachable):
-        await connected("anthropic", "http://127.0.0.1:1").count(request_of(model, context(model)))
+        await connected(vendor, "http://127.0.0.1:1").count(request_of(model, context(model)))
 
 
-async def test_a_vendor_without_a_counting_endpoint_says_so(provider: Provider) -> None:
+async def test_a_protocol_without_a_counting_endpoint_says_so(provider: Provider) -> None:
     model = provider.model("openai")
     with pytest.raises(ProviderRefusedRequest, match="can't count") as refused:
         await model.count(request_of(model, context(model)))

@@ -169,12 +169,41 @@ OPENAI: list[Json] = [
     {"id": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
     {"id": "x", "choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 9}},
 ]
-SAMPLES = {"anthropic": ANTHROPIC, "openai": OPENAI}
+RESPONSES: list[Json] = [
+    {"type": "response.created", "response": {"id": "x", "output": []}},
+    {"type": "response.output_item.added", "output_index": 0, "item": {"type": "reasoning", "id": "rs", "summary": []}},
+    {"type": "response.reasoning_summary_part.added", "output_index": 0, "summary_index": 0},
+    {"type": "response.reasoning_summary_text.delta", "output_index": 0, "summary_index": 0, "delta": "a"},
+    {"type": "response.reasoning_summary_text.delta", "output_index": 0, "summary_index": 0, "delta": "b"},
+    {
+        "type": "response.output_item.done",
+        "output_index": 0,
+        "item": {
+            "type": "reasoning",
+            "id": "rs",
+            "summary": [{"type": "summary_text", "text": "ab"}],
+            "encrypted_content": "s",
+        },
+    },
+    {"type": "response.output_item.added", "output_index": 1, "item": {"type": "message", "content": []}},
+    {"type": "response.output_text.delta", "output_index": 1, "content_index": 0, "delta": "c"},
+    {"type": "response.output_text.delta", "output_index": 1, "content_index": 0, "delta": "d"},
+    {
+        "type": "response.output_item.added",
+        "output_index": 2,
+        "item": {"type": "function_call", "call_id": "i", "name": "n", "arguments": ""},
+    },
+    {"type": "response.function_call_arguments.delta", "output_index": 2, "delta": "{}"},
+    {"type": "response.function_call_arguments.done", "output_index": 2, "arguments": "{}"},
+    {"type": "response.of_next_year", "output_index": 5},
+    {"type": "response.completed", "response": {"id": "x", "usage": {"input_tokens": 5, "output_tokens": 9}}},
+]
+SAMPLES = {"anthropic": ANTHROPIC, "openai": OPENAI, "responses": RESPONSES}
 
 
 def stream_of(vendor: str, sample: list[Any]) -> bytes:
     bodies = [json.dumps(event, separators=(",", ":")) for event in sample]
-    return events(*bodies, names=vendor == "anthropic")
+    return events(*bodies, names=vendor != "openai")
 
 
 @pytest.mark.parametrize("vendor", VENDORS)
@@ -185,9 +214,50 @@ async def test_an_answer_with_the_fewest_fields(vendor: str) -> None:
     assert (heard.text(deltas.ReasoningDelta), heard.text()) == ("ab", "cd")
     assert list(heard.arguments().values()) == ["{}"]
     assert (heard.usage.input, heard.usage.output) == (5, 9)
-    assert heard.of(deltas.Closed) == [deltas.Closed(StopReason.END_TURN)]
-    assert [seal.redacted for seal in heard.of(deltas.ReasoningSealed)] == (
-        [None, "r"] if vendor == "anthropic" else []
+    called = vendor == "responses"  # this protocol does not say why an answer ended
+    assert heard.of(deltas.Closed) == [deltas.Closed(StopReason.TOOL_CALLS if called else StopReason.END_TURN)]
+    sealed = {"anthropic": [None, "r"], "openai": [], "responses": ["s"]}
+    assert [seal.redacted for seal in heard.of(deltas.ReasoningSealed)] == sealed[vendor]
+
+
+async def test_items_that_come_only_whole_are_heard() -> None:
+    """Servers that speak Responses may leave the pieces out."""
+    items: list[Json] = [
+        {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": t} for t in ("a", "b")]},
+        {"type": "message", "content": [{"type": "output_text", "text": "c"}, {"type": "refusal", "refusal": "d"}]},
+        {"type": "function_call", "call_id": "i", "name": "n", "arguments": "{}"},
+    ]
+    done = [{"type": "response.output_item.done", "output_index": i, "item": item} for i, item in enumerate(items)]
+    end = {"type": "response.incomplete", "response": {"incomplete_details": {"reason": "content_filter"}}}
+    heard = await hear("responses", stream_of("responses", [*done, end]))
+    assert heard.error is None
+    assert (heard.text(deltas.ReasoningDelta), heard.text(), heard.arguments()) == ("a\n\nb", "cd", {2: "{}"})
+    assert heard.of(deltas.ReasoningSealed) == []
+    assert heard.of(deltas.Closed) == [deltas.Closed(StopReason.REFUSAL)]
+
+
+@pytest.mark.parametrize(
+    ("event", "error"),
+    [
+        ({"type": "error", "code": "rate_limit_exceeded", "message": "slow down"}, ProviderRateLimited),
+        ({"type": "error", "code": None, "message": "slow down"}, ProviderStreamBroken),
+        (
+            {
+                "type": "response.failed",
+                "response": {"error": {"code": "server_error", "message": "slow down"}, "usage": {"input_tokens": 7}},
+            },
+            ProviderStreamBroken,
+        ),
+        ({"type": "response.failed", "response": {}}, ProviderStreamBroken),
+    ],
+)
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_response_that_failed(event: Json, error: type[ProviderError], begun: bool) -> None:
+    heard = await hear("responses", stream_of("responses", [*(RESPONSES[:3] if begun else []), event]))
+    assert type(heard.error) is error
+    assert "slow down" in heard.error.message or not event.get("response", {"error": 1})
+    assert [reported.usage.input for reported in heard.of(deltas.UsageReported)] == (
+        [7] if "usage" in event.get("response", {}) else []
     )
 
 

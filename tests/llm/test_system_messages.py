@@ -13,7 +13,7 @@ from lamella.core.prompt import Prompt, Sampling, Segment, WireRequest, Zone
 from lamella.llm.anthropic import CLEAR_AT_BETA, AnthropicModel
 
 from .prompts import prompt, segment
-from .provider import SEARCH, Json, Provider, connected, listen
+from .provider import SEARCH, VENDORS, Json, Provider, connected, listen
 from .raw_server import answering, events, http
 
 pytestmark = pytest.mark.anyio
@@ -105,13 +105,16 @@ async def test_the_provider_takes_it_and_hides_it_later(provider: Provider, name
     assert await model.count(with_it) - await model.count(without) == first.usage.reasoning
 
 
-async def test_openai_takes_system_messages_anywhere(provider: Provider) -> None:
+@pytest.mark.parametrize(
+    ("vendor", "field", "role"), [("openai", "messages", "system"), ("responses", "input", "developer")]
+)
+async def test_openai_takes_system_messages_anywhere(provider: Provider, vendor: str, field: str, role: str) -> None:
     provider.script(r={"text": "ok"})
-    model = provider.model("openai")
+    model = provider.model(vendor)
     made = prompt(model.facts.name, SYSTEM, ASKED, REMINDER)
     request = model.request(made, model.wire(made).blocks, [])
     body: Json = model.body(request)
-    assert [message["role"] for message in body["messages"]] == ["system", "user", "system"]
+    assert [message["role"] for message in body[field]] == [role, "user", role]
     assert (await listen(model, request, reply="r")).error is None
 
 
@@ -156,13 +159,13 @@ async def test_only_dropped_thinking_counts(listed: str, count: int) -> None:
     assert [dropped.count for dropped in heard.of(deltas.ThinkingDropped)] == ([count] if count else [])
 
 
-@pytest.mark.parametrize("vendor", ["anthropic", "openai"])
+@pytest.mark.parametrize("vendor", VENDORS)
 def test_a_tool_is_never_forced_and_forbidding_needs_tools(vendor: str) -> None:
     model = connected(vendor, "http://127.0.0.1:1")
     tools = segment("t", "user", tools=(SEARCH,), zone=Zone.FIXED)
     for tool_choice, segments, sent in (
         ("auto", (tools, ASKED), None),
-        ("none", (tools, ASKED), {"anthropic": {"type": "none"}, "openai": "none"}[vendor]),
+        ("none", (tools, ASKED), {"type": "none"} if vendor == "anthropic" else "none"),
         ("none", (ASKED,), None),
     ):
         made = prompt(model.facts.name, *segments, sampling=Sampling(4_000, tool_choice=tool_choice))  # type: ignore[arg-type]

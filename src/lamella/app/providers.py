@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from types import ModuleType
 from typing import Protocol
@@ -13,7 +13,7 @@ from typing import Protocol
 from lamella.app.demonstration import MODEL as DEMONSTRATION_MODEL
 from lamella.app.demonstration import Simulator, demonstration
 from lamella.core.errors import InvalidRequest
-from lamella.core.models import ModelFacts
+from lamella.core.models import ModelFacts, WireProtocol
 from lamella.core.ports import ChatModel
 from lamella.engine.opening import ModelSource, OpenModel
 from lamella.llm.model_table import ModelTable
@@ -147,7 +147,17 @@ class Providers:
     def facts(self, name: str) -> ModelFacts:
         """What is known of a model that is served here; raises `InvalidRequest` otherwise."""
         provider = self.provider_of(name)
-        return self._table.facts(name.removeprefix(f"{provider}:"), provider)
+        facts = self._table.facts(name.removeprefix(f"{provider}:"), provider)
+        return replace(facts, protocol=self._protocol(facts))
+
+    def _protocol(self, facts: ModelFacts) -> WireProtocol:
+        """What the model is spoken to in: few servers that speak OpenAI's protocols speak more than the first."""
+        settings = self._settings
+        if facts.provider != "openai":
+            return facts.protocol
+        if settings.openai_api is None:
+            return WireProtocol.CHAT if settings.openai_base_url else facts.protocol
+        return WireProtocol.RESPONSES if settings.openai_api == "responses" else WireProtocol.CHAT
 
     def names(self) -> tuple[str, ...]:
         """The models to choose from."""
@@ -178,7 +188,7 @@ class Providers:
                 )
             else:
                 endpoint = self._endpoints[self.provider_of(name)]
-            key = f"{endpoint.account}/{facts.name}"
+            key = f"{endpoint.account}/{facts.protocol}/{facts.name}"
             if key not in self._models:
                 self._models[key] = OpenModel(await adapter(facts, endpoint), endpoint.account)
             return self._models[key]
@@ -197,12 +207,12 @@ class Providers:
 
 async def adapter(facts: ModelFacts, endpoint: Endpoint) -> ChatModel:
     """The adapter for a model; its SDK is imported in a thread (it costs a second)."""
-    return _build(await load_adapter(endpoint.provider), facts, endpoint)
+    return _build(await load_adapter(facts.protocol), facts, endpoint)
 
 
-async def load_adapter(provider: str) -> ModuleType:
-    """The module of a provider's adapter."""
-    return await asyncio.to_thread(importlib.import_module, f"lamella.llm.{provider}")
+async def load_adapter(protocol: WireProtocol) -> ModuleType:
+    """The module of a protocol's adapter."""
+    return await asyncio.to_thread(importlib.import_module, f"lamella.llm.{protocol.value}")
 
 
 def _build(module: ModuleType, facts: ModelFacts, endpoint: Endpoint) -> ChatModel:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from lamella.core.errors import StoreFailed
 from lamella.core.json import decode_object
+from lamella.core.models import WireProtocol
 from lamella.core.prompt import Marker, Ttl, WireBlock, WireRequest
 from lamella.core.records import RequestRecord, StoredBlock
-from lamella.llm import anthropic_wire, openai_wire
+from lamella.llm import anthropic_wire, openai_wire, responses_wire
 
 
 def stored_body(record: RequestRecord, blocks: Sequence[StoredBlock]) -> dict[str, object]:
@@ -20,9 +21,11 @@ def stored_body(record: RequestRecord, blocks: Sequence[StoredBlock]) -> dict[st
     markers = tuple(Marker(marker.index, Ttl(marker.ttl), marker.why) for marker in record.markers)
     request = WireRequest(record.head, wire, markers)
     match record.protocol:
-        case "anthropic":
+        case WireProtocol.MESSAGES:
             return anthropic_wire.body_of(request)
-        case "openai":
+        case WireProtocol.CHAT:
             return openai_wire.body_of(request)
+        case WireProtocol.RESPONSES:
+            return responses_wire.body_of(request)
         case _:
             raise StoreFailed(f"Request {record.id} was sent on an unknown protocol: {record.protocol}.")

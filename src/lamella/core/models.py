@@ -26,6 +26,14 @@ class Markers(StrEnum):
     NONE = "none"
 
 
+class WireProtocol(StrEnum):
+    """What a model is spoken to in; the value is stored with each request."""
+
+    MESSAGES = "anthropic"
+    CHAT = "openai"
+    RESPONSES = "responses"
+
+
 @dataclass(frozen=True, slots=True)
 class Price:
     """US dollars for a million tokens; read and write as multiples of `input` (PROVIDERS 1.3, 2).
@@ -82,6 +90,7 @@ class ModelFacts:
     `efforts` are the levels of thinking that it takes, where it takes levels; `default_effort` is the one that is the
     same as none given.
     `images` says how pictures are counted; None for a model that sees none.
+    `protocol` is the best of those that its vendor serves it by.
     `known` is False for a name that the table does not have: its facts are cautious defaults.
     """
 
@@ -102,6 +111,7 @@ class ModelFacts:
     token_factor: float = 1.0
     efforts: tuple[str, ...] = ("low", "medium", "high")
     default_effort: str = "high"
+    protocol: WireProtocol = WireProtocol.MESSAGES
     known: bool = True
 
     def cost(self, usage: Usage) -> float:

@@ -8,7 +8,7 @@ from importlib.resources import files
 
 import msgspec
 
-from lamella.core.models import ImageRule, Markers, ModelFacts, Price, Thinking
+from lamella.core.models import ImageRule, Markers, ModelFacts, Price, Thinking, WireProtocol
 
 
 class _Row(msgspec.Struct, forbid_unknown_fields=True):
@@ -29,6 +29,8 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True):
     token_factor: float = 1.0
     efforts: tuple[str, ...] = ("low", "medium", "high")
     default_effort: str = "high"
+    responses: bool = False
+    """Whether the vendor serves it on the Responses API, where reasoning is kept between steps."""
 
     def facts(self, name: str, provider: str, rules: Mapping[str, ImageRule], *, known: bool) -> ModelFacts:
         return ModelFacts(
@@ -49,8 +51,14 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True):
             token_factor=self.token_factor,
             efforts=self.efforts,
             default_effort=self.default_effort,
+            protocol=self._protocol(provider),
             known=known,
         )
+
+    def _protocol(self, provider: str) -> WireProtocol:
+        if provider == "anthropic":
+            return WireProtocol.MESSAGES
+        return WireProtocol.RESPONSES if self.responses else WireProtocol.CHAT
 
 
 class _Table(msgspec.Struct):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import httpx2
@@ -16,17 +17,14 @@ from lamella.core.effort import asked_thinking
 from lamella.core.errors import ProviderError, ProviderRefusedRequest
 from lamella.core.json import Json, encode_text
 from lamella.core.messages import StopReason
-from lamella.core.models import Markers, ModelFacts, Thinking
+from lamella.core.models import Markers, ModelFacts, Thinking, WireProtocol
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
-from lamella.llm.failures import MALFORMED, broken, in_stream, of_status, timed_out, unreachable
+from lamella.llm.failures import MALFORMED, broken, timed_out
 from lamella.llm.fields import counter, index_of, plain
-from lamella.llm.http_client import http_client
+from lamella.llm.openai_client import PROVIDER, client_of, failure_of
 from lamella.llm.openai_wire import blocks_of, body_of
 from lamella.llm.wiring import wire_segments
-
-PROVIDER = "OpenAI"
-KEY_VARIABLE = "OPENAI_API_KEY"
 
 _STOPS = {
     "stop": StopReason.END_TURN,
@@ -41,16 +39,14 @@ def connect(
     facts: ModelFacts, *, base_url: str, key: str, timeout: float, retries: int, log_bodies: bool = False
 ) -> OpenAIModel:
     """An adapter with a client of its own. `timeout` is in seconds of silence."""
-    http = http_client(openai.DefaultAsyncHttpxClient, base_url, key, timeout, log_bodies=log_bodies)
-    client = openai.AsyncOpenAI(api_key=key, base_url=base_url, timeout=timeout, max_retries=retries, http_client=http)
-    return OpenAIModel(facts, client)
+    return OpenAIModel(facts, client_of(base_url, key, timeout, retries, log_bodies=log_bodies))
 
 
 class OpenAIModel:
     """One model behind a Chat Completions endpoint. Reasoning is not sent back: the protocol has no place for it."""
 
     def __init__(self, facts: ModelFacts, client: openai.AsyncOpenAI) -> None:
-        self.facts = facts
+        self.facts = replace(facts, protocol=WireProtocol.CHAT)
         self._client = client
 
     def wire(self, prompt: Prompt, previous: Wired | None = None) -> Wired:
@@ -122,20 +118,7 @@ class OpenAIModel:
         await self._client.close()
 
     def _failure(self, error: openai.OpenAIError, *, began: bool) -> ProviderError:
-        match error:
-            case openai.APITimeoutError():
-                return timed_out(PROVIDER)
-            case openai.APIConnectionError():
-                cause = str(error.__cause__ or error)
-                return broken(PROVIDER, cause) if began else unreachable(PROVIDER, str(self._client.base_url), cause)
-            case openai.APIStatusError() if not began:
-                message = f"{error.code}: {error.message}" if error.code else error.message
-                retry_after = error.response.headers.get("retry-after")
-                return of_status(PROVIDER, error.status_code, message, KEY_VARIABLE, retry_after)
-            case openai.APIError():
-                return in_stream(PROVIDER, str(error.code or error.type or "error"), error.message)
-            case _:
-                return broken(PROVIDER, str(error))
+        return failure_of(error, str(self._client.base_url), began=began)
 
 
 class _Chunks:

@@ -1,4 +1,4 @@
-"""The ASGI application: both wires and the admin calls over one simulator."""
+"""The ASGI application: all wires and the admin calls over one simulator."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from starlette.routing import Route
 from lamella.simulator.admin import AdminRoutes
 from lamella.simulator.anthropic.routes import AnthropicRoutes
 from lamella.simulator.openai.routes import OpenAIRoutes
+from lamella.simulator.responses.routes import ResponsesRoutes
 from lamella.simulator.settings import Settings
 from lamella.simulator.state import Simulator
 
@@ -18,6 +19,7 @@ def create_app(settings: Settings | None = None) -> Starlette:
     """A fresh simulator with its own cache, clock and scripts."""
     simulator = Simulator(settings or Settings())
     anthropic, openai, admin = AnthropicRoutes(simulator), OpenAIRoutes(simulator), AdminRoutes(simulator)
+    responses = ResponsesRoutes(simulator)
 
     async def models(http: Request) -> Response:
         return await (anthropic if "anthropic-version" in http.headers else openai).models(http)
@@ -27,6 +29,8 @@ def create_app(settings: Settings | None = None) -> Starlette:
             Route("/v1/messages", anthropic.messages, methods=["POST"]),
             Route("/v1/messages/count_tokens", anthropic.count_tokens, methods=["POST"]),
             Route("/v1/chat/completions", openai.chat, methods=["POST"]),
+            Route("/v1/responses", responses.responses, methods=["POST"]),
+            Route("/v1/responses/input_tokens", responses.input_tokens, methods=["POST"]),
             Route("/v1/models", models),
             Route("/_sim/replies", admin.replies, methods=["POST"]),
             Route("/_sim/clock", admin.clock, methods=["GET", "POST"]),

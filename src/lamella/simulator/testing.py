@@ -59,6 +59,9 @@ class InProcess:
     async def chat(self, body: Json, **rules: str) -> Answered:
         return await self.post("/v1/chat/completions", {"model": "gpt-5.6", **body}, **rules)
 
+    async def responses(self, body: Json, *, path: str = "/v1/responses", **rules: str) -> Answered:
+        return await self.post(path, {"model": "gpt-5.6", **body}, **rules)
+
     async def script(self, **replies: Json) -> None:
         await self.post("/_sim/replies", replies)
 

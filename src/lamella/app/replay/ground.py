@@ -56,7 +56,7 @@ class ReplayGround:
 
     async def adapter(self, facts: ModelFacts, url: str) -> ChatModel:
         """The adapter of a model, at the simulator; made once."""
-        key = (facts.provider, facts.name, url)
+        key = (facts.protocol, facts.name, url)
         if key not in self._adapters:
             base_url = f"{url}/v1" if facts.provider == "openai" else url
             endpoint = Endpoint(facts.provider, base_url, ACCOUNT, timeout=60, retries=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from lamella.simulator.access import Call, content_fault, cut_of, pace_of, raise_early
 from lamella.simulator.answerer.speaking import speak
@@ -17,7 +18,7 @@ from lamella.simulator.openai import prompt
 from lamella.simulator.openai.encoder import ChatEncoder, usage_of
 from lamella.simulator.openai.images import check_images
 from lamella.simulator.openai.listening import conversation
-from lamella.simulator.openai.request import ChatRequest
+from lamella.simulator.openai.request import CacheOptions, ChatRequest
 from lamella.simulator.replies import Draft, Fault, Reply
 from lamella.simulator.state import Simulator
 from lamella.simulator.stream import Cut, Pace
@@ -72,7 +73,17 @@ def answer(request: ChatRequest, model: Model, call: Call, simulator: Simulator)
     return Answer(draft, encoder, pace, reply.chunk or simulator.settings.chunk, cut_of(fault), fault)
 
 
-def account(request: ChatRequest, prefix: Prefix, model: Model, call: Call, simulator: Simulator) -> Outcome:
+class Cached(Protocol):
+    """What a request of either of the vendor's APIs says of caching."""
+
+    @property
+    def prompt_cache_options(self) -> CacheOptions | None: ...
+
+    @property
+    def prompt_cache_retention(self) -> str | None: ...
+
+
+def account(request: Cached, prefix: Prefix, model: Model, call: Call, simulator: Simulator) -> Outcome:
     """Which of the two families of cache rules applies, with the lives the request asks for."""
     settings, ledger = simulator.settings, simulator.ledger
     if model.cache_rules == "tokens":

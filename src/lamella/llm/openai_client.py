@@ -1,0 +1,36 @@
+"""What both OpenAI adapters share: the SDK's client, and what its errors mean."""
+
+from __future__ import annotations
+
+import openai
+
+from lamella.core.errors import ProviderError
+from lamella.llm.failures import broken, in_stream, of_status, timed_out, unreachable
+from lamella.llm.http_client import http_client
+
+PROVIDER = "OpenAI"
+KEY_VARIABLE = "OPENAI_API_KEY"
+
+
+def client_of(base_url: str, key: str, timeout: float, retries: int, *, log_bodies: bool = False) -> openai.AsyncOpenAI:
+    """A client of its own. `timeout` is in seconds of silence."""
+    http = http_client(openai.DefaultAsyncHttpxClient, base_url, key, timeout, log_bodies=log_bodies)
+    return openai.AsyncOpenAI(api_key=key, base_url=base_url, timeout=timeout, max_retries=retries, http_client=http)
+
+
+def failure_of(error: openai.OpenAIError, base_url: str, *, began: bool) -> ProviderError:
+    """The SDK's error as one of ours; `began`: the provider had accepted the request."""
+    match error:
+        case openai.APITimeoutError():
+            return timed_out(PROVIDER)
+        case openai.APIConnectionError():
+            cause = str(error.__cause__ or error)
+            return broken(PROVIDER, cause) if began else unreachable(PROVIDER, base_url, cause)
+        case openai.APIStatusError() if not began:
+            message = f"{error.code}: {error.message}" if error.code else error.message
+            retry_after = error.response.headers.get("retry-after")
+            return of_status(PROVIDER, error.status_code, message, KEY_VARIABLE, retry_after)
+        case openai.APIError():
+            return in_stream(PROVIDER, str(error.code or error.type or "error"), error.message)
+        case _:
+            return broken(PROVIDER, str(error))

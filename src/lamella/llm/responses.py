@@ -1,0 +1,235 @@
+"""The OpenAI Responses adapter, on the official SDK: nothing is kept by the vendor, reasoning travels encrypted."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import httpx2
+import openai
+
+from lamella.core import deltas
+from lamella.core.deltas import Delta
+from lamella.core.effort import asked_thinking
+from lamella.core.errors import ProviderError
+from lamella.core.json import Json, encode_text
+from lamella.core.messages import StopReason
+from lamella.core.models import Markers, ModelFacts, Thinking, WireProtocol
+from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
+from lamella.core.tokens import Usage
+from lamella.llm.failures import MALFORMED, broken, in_stream, timed_out
+from lamella.llm.fields import counter, index_of, plain
+from lamella.llm.openai_client import PROVIDER, client_of, failure_of
+from lamella.llm.responses_wire import BETWEEN_SUMMARIES, ReasoningSeal, blocks_of, body_of
+from lamella.llm.wiring import wire_segments
+
+COUNTED = ("model", "input", "tools", "tool_choice", "reasoning")
+"""What of a body the counting endpoint takes."""
+
+
+def connect(
+    facts: ModelFacts, *, base_url: str, key: str, timeout: float, retries: int, log_bodies: bool = False
+) -> ResponsesModel:
+    """An adapter with a client of its own. `timeout` is in seconds of silence."""
+    return ResponsesModel(facts, client_of(base_url, key, timeout, retries, log_bodies=log_bodies))
+
+
+class ResponsesModel:
+    """One model behind a Responses endpoint.
+
+    Requests say `store: false`, so that the vendor keeps nothing; reasoning comes encrypted and goes back with the
+    steps that it belongs to (PROVIDERS 2).
+    """
+
+    def __init__(self, facts: ModelFacts, client: openai.AsyncOpenAI) -> None:
+        self.facts = replace(facts, protocol=WireProtocol.RESPONSES)
+        self._client = client
+
+    def wire(self, prompt: Prompt, previous: Wired | None = None) -> Wired:
+        """See `ChatModel.wire`."""
+        return wire_segments(prompt.segments, blocks_of, previous)
+
+    def request(self, prompt: Prompt, blocks: tuple[WireBlock, ...], markers: Sequence[Marker]) -> WireRequest:
+        """See `ChatModel.request`."""
+        head: dict[str, Json] = {
+            "model": prompt.model,
+            "max_output_tokens": prompt.sampling.max_output,
+            "stream": True,
+            "store": False,
+        }
+        if self.facts.thinking is not Thinking.NONE:
+            head["include"] = ["reasoning.encrypted_content"]
+            head["reasoning"] = {**self._effort(prompt.sampling), "summary": "auto"}
+        if self.facts.markers is Markers.OPENAI:
+            head["prompt_cache_options"] = {"mode": "explicit", "ttl": "30m"}
+        if prompt.sampling.tool_choice == "none" and any(block.level == "tools" for block in blocks):
+            head["tool_choice"] = "none"
+        return WireRequest(head, blocks, tuple(markers))
+
+    def salts(self, sampling: Sampling) -> Mapping[Level, str]:
+        """See `ChatModel.salts`: the effort changes the whole prefix; tool choice and pictures do not (PROVIDERS 2)."""
+        if self.facts.thinking is Thinking.NONE:
+            return {}
+        effort = encode_text(self._effort(sampling).get("effort") or self.facts.default_effort)
+        return {"tools": effort, "system": effort}
+
+    def _effort(self, sampling: Sampling) -> dict[str, Json]:
+        level = asked_thinking(self.facts, sampling.thinking_effort, sampling.max_output).level
+        return {"effort": level} if level is not None else {}
+
+    def body(self, request: WireRequest) -> dict[str, object]:
+        """See `ChatModel.body`."""
+        return body_of(request)
+
+    async def stream(self, request: WireRequest, headers: dict[str, str]) -> AsyncIterator[Delta]:
+        """See `ChatModel.stream`."""
+        body: Any = self.body(request)
+        events = _Events()
+        began = False
+        try:
+            async with self._client.responses.with_streaming_response.create(**body, extra_headers=headers) as response:
+                began = True
+                yield deltas.Opened(response.headers.get("x-request-id"), response.http_request.content)
+                async for event in await response.parse():
+                    for delta in events.of(event):
+                        yield delta
+        except openai.OpenAIError as error:
+            raise self._failure(error, began=began) from error
+        except httpx2.TimeoutException as error:
+            raise timed_out(PROVIDER) from error
+        except (httpx2.HTTPError, *MALFORMED) as error:
+            raise broken(PROVIDER, str(error) or type(error).__name__) from error
+        if not events.ended:
+            raise broken(PROVIDER, "the stream ended before the message did")
+
+    async def count(self, request: WireRequest) -> int:
+        """See `ChatModel.count`."""
+        body: Any = {name: value for name, value in self.body(request).items() if name in COUNTED}
+        try:
+            counted = await self._client.responses.input_tokens.count(**body)
+        except openai.OpenAIError as error:
+            raise self._failure(error, began=False) from error
+        return counted.input_tokens
+
+    async def close(self) -> None:
+        """See `ChatModel.close`."""
+        await self._client.close()
+
+    def _failure(self, error: openai.OpenAIError, *, began: bool) -> ProviderError:
+        return failure_of(error, str(self._client.base_url), began=began)
+
+
+class _Events:
+    """The provider's stream events as deltas; an item of the output is a block.
+
+    Types that do not exist yet are passed over; an event that can't be read raises one of `MALFORMED`, one that tells
+    of a failure a `ProviderError`. Servers that send an item only whole, at its end, are heard too.
+    """
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._refused = False
+        self._calls: set[int] = set()
+        self._heard: set[int] = set()
+        """Blocks of which words or arguments came."""
+
+    def of(self, event: Any) -> Iterator[Delta]:
+        match event.type:
+            case "response.output_item.added":
+                yield from self._opened(index_of(event.output_index), event.item)
+            case "response.output_text.delta":
+                yield from self._text(index_of(event.output_index), event.delta)
+            case "response.refusal.delta":
+                self._refused = True
+                yield from self._text(index_of(event.output_index), event.delta)
+            case "response.reasoning_summary_part.added" if index_of(event.summary_index):
+                yield deltas.ReasoningDelta(index_of(event.output_index), BETWEEN_SUMMARIES)
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                yield from self._reasoning(index_of(event.output_index), event.delta)
+            case "response.function_call_arguments.delta":
+                yield from self._arguments(index_of(event.output_index), event.delta)
+            case "response.output_item.done":
+                yield from self._done(index_of(event.output_index), event.item)
+            case "response.completed" | "response.incomplete" | "response.failed":
+                yield from self._ended(event)
+            case "error":
+                raise in_stream(PROVIDER, str(event.code or "error"), str(event.message))
+            case _:
+                pass
+
+    def _opened(self, block: int, item: Any) -> Iterator[Delta]:
+        if item.type == "function_call" and block not in self._calls:
+            self._calls.add(block)
+            yield deltas.ToolCallOpened(block, plain(item.call_id), plain(item.name))
+
+    def _text(self, block: int, text: str) -> Iterator[Delta]:
+        self._heard.add(block)
+        if text:
+            yield deltas.TextDelta(block, plain(text))
+
+    def _reasoning(self, block: int, text: str) -> Iterator[Delta]:
+        self._heard.add(block)
+        if text:
+            yield deltas.ReasoningDelta(block, plain(text))
+
+    def _arguments(self, block: int, json: str) -> Iterator[Delta]:
+        if block not in self._calls:
+            raise ValueError(f"arguments came for item {block}, which is no call")
+        self._heard.add(block)
+        if json:
+            yield deltas.ToolArgsDelta(block, plain(json))
+
+    def _done(self, block: int, item: Any) -> Iterator[Delta]:
+        """What had not come in pieces, and the encrypted reasoning, which is whole only now."""
+        match item.type:
+            case "function_call":
+                yield from self._opened(block, item)
+                if block not in self._heard:
+                    yield from self._arguments(block, item.arguments)
+            case "message" if block not in self._heard:
+                for part in item.content:
+                    self._refused = self._refused or part.type == "refusal"
+                    yield from self._text(block, part.refusal if part.type == "refusal" else part.text)
+            case "reasoning":
+                summary = [plain(part.text) for part in item.summary or ()]
+                if block not in self._heard:
+                    yield from self._reasoning(block, BETWEEN_SUMMARIES.join(summary))
+                if item.encrypted_content:
+                    seal = ReasoningSeal(plain(item.id), tuple(len(part) for part in summary))
+                    yield deltas.ReasoningSealed(block, seal.text(), plain(item.encrypted_content))
+            case _:
+                pass
+
+    def _ended(self, event: Any) -> Iterator[Delta]:
+        response = event.response
+        if response.usage is not None:
+            yield deltas.UsageReported(usage_of(response.usage))
+        if event.type == "response.failed":
+            error = response.error
+            raise in_stream(PROVIDER, str(getattr(error, "code", "error")), str(getattr(error, "message", "no reason")))
+        self.ended = True
+        yield deltas.Closed(self._stop(event))
+
+    def _stop(self, event: Any) -> StopReason:
+        if event.type == "response.incomplete":
+            reason = getattr(event.response.incomplete_details, "reason", None)
+            return StopReason.REFUSAL if reason == "content_filter" else StopReason.MAX_TOKENS
+        if self._calls:
+            return StopReason.TOOL_CALLS
+        return StopReason.REFUSAL if self._refused else StopReason.END_TURN
+
+
+def usage_of(reported: Any) -> Usage:
+    """OpenAI's `input_tokens` is the whole prompt already, cached tokens included (PROVIDERS 2)."""
+    details = getattr(reported, "input_tokens_details", None)
+    split = getattr(details, "cache_write_tokens_details", None)
+    written, long = counter(details, "cache_write_tokens"), counter(split, "ttl_12h_tokens")
+    return Usage(
+        input=counter(reported, "input_tokens"),
+        cache_read=counter(details, "cached_tokens"),
+        cache_write_5m=written - min(long, written),
+        cache_write_1h=min(long, written),
+        output=counter(reported, "output_tokens"),
+        reasoning=counter(getattr(reported, "output_tokens_details", None), "reasoning_tokens"),
+    )

@@ -1,0 +1,1 @@
+"""The Responses wire: parsing, rules, events and routes of OpenAI's second API."""
