@@ -93,6 +93,15 @@ export interface ListOf<Item> {
   has_more: boolean
 }
 
+/** A message or a command that waits. */
+export interface QueuedMessage {
+  id: string
+  kind: 'message' | 'command'
+  text: string
+  file_ids: string[]
+  due_at: string | null
+}
+
 export interface UploadedFile {
   id: string
   name: string
@@ -299,6 +308,12 @@ export const api = {
       signal: signal ?? null,
     }),
   stop: (turn: string) => send(`/turns/${turn}/stop`, { method: 'POST' }),
+  queue: async (id: string) => items(await json<ListOf<QueuedMessage>>(`/conversations/${id}/queue`)),
+  flush: (id: string) => json<ListOf<QueuedMessage>>(`/conversations/${id}/queue/flush`, { method: 'POST' }),
+  rewrite: (id: string, message: string, text: string) =>
+    json<QueuedMessage>(`/conversations/${id}/queue/${message}`, body('PATCH', { text })),
+  unqueue: (id: string, message: string) =>
+    json<null>(`/conversations/${id}/queue/${message}`, { method: 'DELETE' }),
   context: (id: string) => json<Gauge>(`/conversations/${id}/context`),
   commands: async () => items(await json<ListOf<CommandKind>>('/commands')),
   told: async (id: string) => items(await json<ListOf<Told>>(`/conversations/${id}/commands${query({ limit: 100 })}`)),

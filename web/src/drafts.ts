@@ -4,7 +4,7 @@ import { useSyncExternalStore } from 'react'
 import { api, ApiError, explain, newKey, type Upload, type UploadedFile } from './api.ts'
 import { asked, type Choice, noChoice } from './choice.ts'
 import type { Packet } from './packets.ts'
-import { pause, turns } from './turns.ts'
+import { pause, type Taken, turns } from './turns.ts'
 import { type DraftFile, entryOf, start } from './uploads.ts'
 
 export interface Draft {
@@ -54,6 +54,12 @@ export function useDraft(conversation: string | null): Draft {
 
 export function write(conversation: string | null, text: string): void {
   change(conversation, () => ({ text, key: null, problem: null }))
+}
+
+/** Give back a text that could not be changed where it was: it stands behind what is written. */
+export function giveBack(conversation: string, text: string): void {
+  const { text: written } = get(conversation)
+  write(conversation, written.trim() === '' ? text : `${written}\n\n${text}`)
 }
 
 export function forgetProblem(conversation: string | null): void {
@@ -113,6 +119,12 @@ export interface Sent {
   started: Extract<Packet, { type: 'turn.started' }>
 }
 
+/** What was sent waits in the queue. */
+export interface Waits {
+  conversation: string
+  queued: string
+}
+
 /** A command in the place of a message was answered. */
 export interface Answered {
   conversation: string
@@ -121,7 +133,11 @@ export interface Answered {
 
 /** Send the draft, once `saved` says that what was chosen before it is stored.
  *  On failure it stays as it was, with the problem in it, and null comes back. */
-export async function submit(conversation: string | null, saved: Promise<boolean>): Promise<Sent | Answered | null> {
+export async function submit(
+  conversation: string | null,
+  saved: Promise<boolean>,
+  later: (conversation: string) => void,
+): Promise<Sent | Answered | Waits | null> {
   const draft = get(conversation)
   if (draft.sending) return null
   if (draft.text.trim() === '') {
@@ -138,10 +154,11 @@ export async function submit(conversation: string | null, saved: Promise<boolean
       return null
     }
     const target = conversation ?? (await begun())
-    const started = await begin(target, key, draft)
+    const started = await begin(target, key, draft, () => later(target))
     drafts.delete(conversation ?? NEW)
     for (const listener of listeners) listener()
     if (started.type === 'command') return { conversation: target, command: started.name }
+    if (started.type === 'turn.queued') return { conversation: target, queued: started.message_id }
     return { conversation: target, text: draft.text, files: filesOf(draft), started }
   } catch (error) {
     const known = error instanceof ApiError && error.status > 0
@@ -190,7 +207,7 @@ export function filesOf(draft: Draft): UploadedFile[] {
   return draft.files.flatMap(({ file }) => (file ? [file] : []))
 }
 
-async function begin(conversation: string, key: string, draft: Draft): ReturnType<typeof turns.adopt> {
+async function begin(conversation: string, key: string, draft: Draft, later: () => void): Promise<Taken> {
   const value = {
     text: draft.text,
     file_ids: filesOf(draft).map((file) => file.id),
@@ -198,7 +215,7 @@ async function begin(conversation: string, key: string, draft: Draft): ReturnTyp
   }
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await turns.adopt(await api.begin(conversation, key, value))
+      return await turns.adopt(await api.begin(conversation, key, value), later)
     } catch (error) {
       // Nobody answered: the same key makes trying again harmless.
       const silent = !(error instanceof ApiError) || error.status === 0

@@ -148,6 +148,14 @@ export interface TurnFinished extends Placement {
   cost: number
 }
 
+/** What was sent waits: `n` is 0, and there is no turn yet. */
+export interface TurnQueued extends Placement {
+  type: 'turn.queued'
+  message_id: string
+  place: number
+  due_at: string | null
+}
+
 /** The answer to a command that was sent in the place of a message: there is no turn. */
 export interface CommandPacket extends Placement {
   type: 'command'
@@ -160,6 +168,7 @@ export interface CommandPacket extends Placement {
 }
 
 export type Packet =
+  | TurnQueued
   | TurnStarted
   | RunStarted
   | RequestStarted

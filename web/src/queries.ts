@@ -20,6 +20,7 @@ export const keys = {
   conversation: (id: string) => ['conversation', id] as const,
   turns: (id: string) => ['turns', id] as const,
   context: (id: string) => ['context', id] as const,
+  queue: (id: string) => ['queue', id] as const,
   told: (id: string) => ['told', id] as const,
   sessions: (id: string) => ['sessions', id] as const,
   requests: (turn: string) => ['requests', turn] as const,
@@ -52,6 +53,15 @@ export const useTurnList = (id: string | null) =>
 
 export const useGauge = (id: string | null) =>
   useQuery({ queryKey: keys.context(id ?? ''), queryFn: () => api.context(id!), enabled: id !== null })
+
+/** What waits; looked at again as long as something does, for other windows and the clock change it too. */
+export const useQueue = (id: string | null) =>
+  useQuery({
+    queryKey: keys.queue(id ?? ''),
+    queryFn: () => api.queue(id!),
+    enabled: id !== null,
+    refetchInterval: ({ state }) => (state.data?.length ? 1000 : false),
+  })
 
 export const useCommands = () => useQuery({ queryKey: ['commands'], queryFn: api.commands, staleTime: Infinity })
 
@@ -107,6 +117,18 @@ export function useChange() {
       void client.invalidateQueries({ queryKey: keys.conversations })
     },
   })
+}
+
+/** Wait no longer for more messages. */
+export function useFlush(conversation: string | null): () => void {
+  const client = useQueryClient()
+  const { mutate } = useMutation({
+    mutationFn: () => api.flush(conversation!),
+    onSettled: () => refreshQueue(client, conversation!),
+  })
+  return () => {
+    if (conversation !== null) mutate()
+  }
 }
 
 /** Whether a change is on its way. */
@@ -191,6 +213,13 @@ export function refresh(client: QueryClient, conversation: string, turn: string)
     keys.sessions(conversation),
   ]
   for (const queryKey of changed) void client.invalidateQueries({ queryKey })
+}
+
+/** Something came to the queue or left it: a turn may have begun, a command may have run. */
+export function refreshQueue(client: QueryClient, conversation: string): void {
+  const changed = [keys.queue(conversation), keys.turns(conversation)]
+  for (const queryKey of changed) void client.invalidateQueries({ queryKey })
+  refreshTold(client, conversation)
 }
 
 /** A command was answered: it may have changed where the conversation stands. */

@@ -2,7 +2,7 @@
 
 import { useSyncExternalStore } from 'react'
 import { api, ApiError, explain, unreachable } from './api.ts'
-import type { Packet } from './packets.ts'
+import type { Packet, TurnStarted } from './packets.ts'
 import { readEvents } from './sse.ts'
 import { emptyTurn, reduce, type Outcome, type TurnView } from './turn.ts'
 
@@ -20,6 +20,9 @@ export interface Wire {
   record: (turn: string) => Promise<{ status: Outcome }>
   pause: (attempt: number) => Promise<void>
 }
+
+/** What is known first of something that was sent. */
+export type Taken = Extract<Packet, { type: 'turn.started' | 'turn.queued' | 'command' }>
 
 const REPLAYS_AT_ONCE = 3
 const SHOW_EVERY_MS = 32
@@ -75,22 +78,43 @@ export class Turns {
   }
 
   /** Show a turn from the answer that began it. Resolves with its first packet, goes on in the background.
-   *  A command has no turn: its answer is the only packet. */
-  async adopt(answer: Response): Promise<Extract<Packet, { type: 'turn.started' | 'command' }>> {
+   *  A command has no turn: its answer is the only packet. What has to wait resolves with `turn.queued`; `later` hears
+   *  what it comes to. */
+  async adopt(answer: Response, later: () => void = () => undefined): Promise<Taken> {
     const events = readWatched(answer)
     for (;;) {
       const { done, value } = await events.next()
       if (done) throw new ApiError(0, unreachable)
       const packet = value
       if (packet.type === 'command') return packet
+      if (packet.type === 'turn.queued') {
+        void this.#await(events, later)
+        return packet
+      }
       if (packet.type === 'error') throw new ApiError(200, packet.error)
       if (packet.type !== 'turn.started') continue
-      this.#change(packet.turn_id, { view: reduce(emptyTurn, packet), link: 'open', problem: null })
-      this.#live.add(packet.turn_id)
-      this.#tell(packet.turn_id, packet)
-      void this.#follow(packet.turn_id, events)
+      this.#begin(packet, events)
       return packet
     }
+  }
+
+  #begin(started: TurnStarted, events: AsyncGenerator<Packet>): void {
+    this.#change(started.turn_id, { view: reduce(emptyTurn, started), link: 'open', problem: null })
+    this.#live.add(started.turn_id)
+    this.#tell(started.turn_id, started)
+    void this.#follow(started.turn_id, events)
+  }
+
+  /** What waited begins, is answered, or is taken out. Messages that are answered together have one turn. */
+  async #await(events: AsyncGenerator<Packet>, later: () => void): Promise<void> {
+    try {
+      const { done, value } = await events.next()
+      if (!done && value.type === 'turn.started' && !this.#entries.has(value.turn_id)) this.#begin(value, events)
+      else void events.return(undefined)
+    } catch {
+      // The connection broke: the queue is looked at again, and the turn is found in the list.
+    }
+    later()
   }
 
   async #follow(turn: string, first: AsyncGenerator<Packet> | null): Promise<void> {

@@ -2,7 +2,7 @@ import { useQueryClient } from '@tanstack/react-query'
 import { type DragEvent, useCallback, useEffect, useMemo, useRef, useState } from 'react'
 import { ApiError, api, explain } from '../api.ts'
 import { attach, submit } from '../drafts.ts'
-import { addTurn, changesSaved, inOrder, keys, refreshTold, useConversation, useStatus, useTurnList } from '../queries.ts'
+import { addTurn, changesSaved, inOrder, keys, refreshQueue, useConversation, useStatus, useTurnList } from '../queries.ts'
 import { go } from '../route.ts'
 import { useTurn } from '../turns.ts'
 import styles from './Chat.module.css'
@@ -13,6 +13,7 @@ import { ContextBar } from './ContextBar.tsx'
 import controls from './controls.module.css'
 import { ErrorNote, QueryError } from './ErrorNote.tsx'
 import { Notice } from './Notice.tsx'
+import { Queue } from './Queue.tsx'
 import { Thread } from './Thread.tsx'
 import { Welcome } from './Welcome.tsx'
 
@@ -35,13 +36,14 @@ export function Chat({ conversation, onToggleList }: Props) {
   const error = details.error ?? list.error
 
   const onSubmit = useCallback(async () => {
-    const sent = await submit(conversation, changesSaved(client))
+    const sent = await submit(conversation, changesSaved(client), (where) => refreshQueue(client, where))
     if (!sent) {
       // Perhaps another window is ahead of this one.
       if (conversation !== null) void client.invalidateQueries({ queryKey: keys.turns(conversation) })
       return
     }
-    if ('command' in sent) refreshTold(client, sent.conversation)
+    if ('queued' in sent) refreshQueue(client, sent.conversation)
+    else if ('command' in sent) refreshQueue(client, sent.conversation)
     else addTurn(client, sent)
     if (conversation === null) go(sent.conversation, true)
   }, [client, conversation])
@@ -91,6 +93,7 @@ export function Chat({ conversation, onToggleList }: Props) {
         <div className={styles.column}>
           {stop.problem && <ErrorNote problem={stop.problem} />}
           {!error && <ChoiceLine conversation={details.data ?? null} started={conversation !== null} />}
+          {conversation !== null && <Queue conversation={conversation} running={running !== null} />}
           <Composer
             conversation={conversation}
             limit={status.data?.max_upload_bytes}

@@ -1,9 +1,9 @@
 import { type ClipboardEvent, type KeyboardEvent, useEffect, useId, useLayoutEffect, useRef, useState } from 'react'
 import type { CommandKind } from '../api.ts'
-import { completed, completions, isCommand } from '../commands.ts'
+import { completed, completions } from '../commands.ts'
 import { attach, detach, forgetProblem, obstacle, useDraft, write } from '../drafts.ts'
 import { usePanels } from '../panels.ts'
-import { useCommands } from '../queries.ts'
+import { useCommands, useFlush, useQueue } from '../queries.ts'
 import styles from './Composer.module.css'
 import controls from './controls.module.css'
 import { ErrorNote } from './ErrorNote.tsx'
@@ -30,9 +30,12 @@ export function Composer({ conversation, limit, running, stopping, onSubmit, onS
   useGrowing(text, draft.text)
   useFocusOnStart(text)
 
-  const reason = running ? null : obstacle(draft)
+  const reason = obstacle(draft)
+  const queue = useQueue(conversation)
+  const flush = useFlush(conversation)
   const submit = () => {
-    if (running ? isCommand(draft.text) : reason === null) void onSubmit()
+    if (draft.text.trim() === '' && draft.files.length === 0 && queue.data?.length) flush()
+    else if (reason === null) void onSubmit()
   }
   const offered = useOffered(draft.text)
   const take = (command: CommandKind) => {
@@ -145,25 +148,24 @@ export function Composer({ conversation, limit, running, stopping, onSubmit, onS
           <EyeIcon size={18} />
         </button>
         <p id={hint} className={styles.hint} data-testid="composer-hint">
-          {stopping ? 'Stopping…' : running ? 'Answering. Escape stops it.' : (reason ?? 'Enter sends, Shift+Enter starts a new line.')}
+          {stopping ? 'Stopping…' : reason ?? (running ? 'Answering. Escape stops it, Enter sends what comes next.' : 'Enter sends, Shift+Enter starts a new line.')}
         </p>
-        {running ? (
+        {running && (
           <button type="button" className={styles.stop} onClick={onStop} disabled={stopping} data-testid="stop">
             <StopIcon size={14} />
             Stop
           </button>
-        ) : (
-          <button
-            type="submit"
-            className={styles.send}
-            aria-disabled={reason !== null}
-            aria-label="Send"
-            title={reason ?? 'Send'}
-            data-testid="send"
-          >
-            <SendIcon size={18} />
-          </button>
         )}
+        <button
+          type="submit"
+          className={styles.send}
+          aria-disabled={reason !== null}
+          aria-label="Send"
+          title={reason ?? 'Send'}
+          data-testid="send"
+        >
+          <SendIcon size={18} />
+        </button>
       </div>
     </form>
   )
