@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -155,6 +157,9 @@ class Settings(BaseSettings):
     open_url_allow: str = Field(
         "", description="Addresses or networks of your own that `open_url` may open too, such as `10.1.2.0/24`."
     )
+    mcp_servers: Path | None = Field(
+        None, description="A JSON file of MCP servers (`mcpServers`), whose tools models can call."
+    )
     reminder: str | None = Field(None, description="A text that stands last in every request.")
     max_upload_bytes: int = Field(50_000_000, ge=1, description="The largest file, in bytes.")
     provider_timeout: float = Field(120.0, gt=0, description="Seconds that a provider may be silent.")
@@ -162,6 +167,11 @@ class Settings(BaseSettings):
         False, description="Whether the body of every request to a provider is logged, as it is sent; never a key."
     )
     provider_retries: int = Field(2, ge=0, description="How often a refused or failed request is sent again.")
+
+
+def environment() -> Mapping[str, str]:
+    """The variables that files of settings may name."""
+    return os.environ
 
 
 def read_settings(**overrides: object) -> Settings:

@@ -15,7 +15,7 @@ from lamella.app.app import App, open_app
 from lamella.core import deltas
 from lamella.core.errors import AuthenticationFailed
 from lamella.core.json import encode_text
-from lamella.core.records import Caller
+from lamella.core.records import Caller, FoundDocument
 from lamella.engine.scripted import Gate, ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, serving
 from lamella.server.testing import client as connected
@@ -63,7 +63,10 @@ async def town(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Town]:
         [request] = [packet for packet in packets if packet["type"] == "request.started"]
         async with ann.sending(conversation, "Go on") as events:
             running = [(await anext(events)).packet for _ in range(4)]
+        page = FoundDocument("Ann's page", "text/html", "The secret is 42.", 17, "https://example.org/")
+        found = await app.store.keep_document(Caller("user_ann"), conversation, page, 5, app.clock.now())
         ids = {
+            "document": found.file_id,
             "conversation": conversation,
             "file": file["id"],
             "turn": packets[0]["turn_id"],
@@ -91,6 +94,9 @@ EVERY_ROUTE: list[tuple[str, str, Any]] = [
     ("POST", "/conversations/{conversation}/compact", None),
     ("POST", "/conversations/{conversation}/prune", None),
     ("POST", "/conversations/{conversation}/new", None),
+    ("GET", "/conversations/{conversation}/tools", None),
+    ("POST", "/conversations/{conversation}/tools/refresh", None),
+    ("GET", "/documents/{document}", None),
     ("GET", "/sessions/{session}", None),
     ("POST", "/sessions/{session}/resume", None),
     ("GET", "/turns/{turn}", None),

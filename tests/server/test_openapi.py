@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 
 from lamella import __version__
-from lamella.server import file_routes, library_routes, routes, session_routes
+from lamella.server import file_routes, library_routes, routes, session_routes, tool_routes
 from lamella.server.testing import Client
 
 pytestmark = pytest.mark.anyio
 
-SOURCE = "".join(
-    Path(str(module.__file__)).read_text("utf-8") for module in (routes, library_routes, file_routes, session_routes)
-)
+MODULES = (routes, library_routes, file_routes, session_routes, tool_routes)
+SOURCE = "".join(Path(str(module.__file__)).read_text("utf-8") for module in MODULES)
 
 
 async def test_the_description_has_every_route(client: Client) -> None:

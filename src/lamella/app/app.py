@@ -41,10 +41,12 @@ from lamella.sessions.pruning import PruneSettings
 from lamella.sessions.sessions import Sessions
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import SecondSource
-from lamella.settings import Settings
+from lamella.settings import Settings, environment
 from lamella.storage.folder import FolderFileStore
 from lamella.storage.lock import FolderLock
 from lamella.storage.store import open_store
+from lamella.tools.mcp.config import read_servers
+from lamella.tools.mcp.servers import McpServers
 from lamella.tools.read_file import ReadFile
 from lamella.tools.tool import Registry, Tool
 from lamella.tools.web.addresses import AddressPolicy, allowances
@@ -77,6 +79,7 @@ class App:
     intake: Intake
     uploads: FileStore
     registry: Registry
+    mcp: McpServers
     layouts: Mapping[str, Layout]
     library: Library
     conversations: Conversations
@@ -183,6 +186,7 @@ async def open_app(
     clock. Raises `ConfigurationError` for a layout whose name is taken.
     """
     tables = by_name(*LAYOUTS.values(), *layouts)
+    configs = read_servers(settings.mcp_servers, environment())
     async with AsyncExitStack() as stack:
         try:
             settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -198,7 +202,9 @@ async def open_app(
         stack.push_async_callback(models.close)
         models.facts(models.default)
         engine = engine_settings(settings, headers)
-        services = build_services(store, Registry((*tools, *web_tools(settings))), clock, ids)
+        mcp = McpServers(configs)
+        registry = Registry((*tools, *web_tools(settings)), (mcp,) if configs else ())
+        services = build_services(store, registry, clock, ids)
         second = second_of(settings, models, ModelTable.shipped())
         if second is not None:
             stack.push_async_callback(second.close)
@@ -220,6 +226,7 @@ async def open_app(
         uploads = FolderFileStore(settings.data / "files")
         await uploads.sweep(await store.file_ids())
         extractor = ProcessExtractor(ExtractionLimits(max_bytes=settings.max_upload_bytes))
+        await stack.enter_async_context(mcp.open())
         await core.chat.start()
         stack.push_async_callback(core.chat.close)
         warming = asyncio.create_task(_warm(models))
@@ -234,6 +241,7 @@ async def open_app(
             intake=Intake(store, uploads, extractor, clock, ids, settings.max_upload_bytes),
             uploads=uploads,
             registry=services.registry,
+            mcp=mcp,
             layouts=tables,
             library=library,
             conversations=Conversations(store, library, settings.marker_policy, once, clock, ids),

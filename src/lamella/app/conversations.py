@@ -18,7 +18,7 @@ from lamella.core.ids import Ids
 from lamella.core.ports import Store
 from lamella.core.prompt import Kind
 from lamella.core.records import LEAVE, Caller, Conversation, ConversationChange, Leave
-from lamella.engine.setting import layout_named
+from lamella.engine.setting import difference, layout_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,7 @@ class Conversations:
         layout = layout_named(asked.layout or named or DEFAULT, self.layouts)
         policy = policy_named(asked.marker_policy or self.marker_policy or layout.markers)
         prompt = await self.library.current_prompt(caller)
+        await self.library.registry.settled()
         now = self.clock.now()
         return Conversation(
             id=self.ids.new("conv"),
@@ -141,6 +142,21 @@ class Conversations:
         return await self.store.change_conversation(
             caller, conversation_id, replace(change, decisions=decided), self.clock.now()
         )
+
+    async def refresh_tools(self, caller: Caller, conversation_id: str) -> Conversation:
+        """The conversation with the tools that there are now: a recorded decision, where they are others.
+
+        Raises `NotFound` and `TurnInProgress`.
+        """
+        before = await self.store.conversation(caller, conversation_id)
+        specs = self.library.registry.specs()
+        if specs == before.tools:
+            return before
+        names = ", ".join(spec.name for spec in specs) or "none"
+        why = f"the list of tools was refreshed: {difference(before.tools, specs)}"
+        decision = Decision(DecisionKind.SETTING, "tools", names, caller.user_id, why, first_changed="tools")
+        change = ConversationChange(tools=specs, decisions=(decision,))
+        return await self.store.change_conversation(caller, conversation_id, change, self.clock.now())
 
     def _policy(self, before: Conversation, asked: Asking, layout: str | None) -> str | None:
         """The marker policy asked for; one that is its layout's own goes with it when the layout changes."""

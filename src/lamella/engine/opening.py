@@ -22,7 +22,7 @@ from lamella.core.sessions import Session
 from lamella.engine.loop import RunInput, Services
 from lamella.engine.reminders import ReminderView, merged
 from lamella.engine.request import Line, tool_choice_is_free
-from lamella.engine.setting import TurnSetting, changes, lost_id, setting_of, with_agent
+from lamella.engine.setting import TurnSetting, changes, lost_id, offered, setting_of, with_agent
 from lamella.tools.tool import Registry
 
 LINES_KEPT = 64
@@ -165,6 +165,9 @@ class Openings:
         known = tuple(stored.decision for stored in found.decisions)
         deleted = await self._deleted(caller, known, around)
         begun = changes(setting, found.conversation, known, caller.user_id, deleted)
+        registry = self._services.registry
+        if registry.changes:
+            begun += offered(found.conversation.tools, registry.specs(), known)
         line = self._lines.get((conversation_id, opened.account, name))
         return Opening(found, setting, begun, self._run_input(opened, found, setting.effort, turn_id), line)
 

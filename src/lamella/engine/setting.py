@@ -18,6 +18,9 @@ from lamella.core.errors import InvalidRequest
 from lamella.core.prompt import Kind, ToolSpec
 from lamella.core.records import LEAVE, Choices, Conversation, Surroundings
 
+OFFERED = "offered tools"
+"""The subject of decisions about what is offered beside the list that a conversation has."""
+
 NONE = "none"
 """The outcome of a decision for nothing: no agent, no project, no tools."""
 
@@ -149,6 +152,28 @@ def effort_before(decided: Sequence[Decision]) -> str | None:
     """The effort before a change that is among these decisions."""
     changed = next((d for d in decided if d.kind is DecisionKind.SETTING and d.subject == SUBJECT), None)
     return effort_of(int(changed.numbers[EFFORT_BEFORE])) if changed is not None else None
+
+
+def difference(before: Sequence[ToolSpec], after: Sequence[ToolSpec]) -> str:
+    """In words what is new, changed and gone in a list of tools, or ""."""
+    old, new = {tool.name: tool for tool in before}, {tool.name: tool for tool in after}
+    said = (
+        ("added", sorted(new.keys() - old.keys())),
+        ("changed", sorted(name for name in new.keys() & old.keys() if new[name] != old[name])),
+        ("removed", sorted(old.keys() - new.keys())),
+    )
+    return "; ".join(f"{word} {', '.join(names)}" for word, names in said if names)
+
+
+def offered(
+    pinned: Sequence[ToolSpec], there: Sequence[ToolSpec], decisions: Sequence[Decision]
+) -> tuple[Decision, ...]:
+    """The decision that says that other tools are offered than a conversation has: it keeps its list (LESSONS)."""
+    news = difference(pinned, there)
+    if news == _outcome(last_settings(decisions), OFFERED, ""):
+        return ()
+    why = f"other tools are offered now ({news})" if news else "the tools of this conversation are offered again"
+    return (_setting(OFFERED, news, "engine", f"{why}; the conversation keeps its list until it is refreshed"),)
 
 
 def _agent(now: TurnSetting, last: Decision | None, who: str, deleted: bool) -> Iterator[Decision]:

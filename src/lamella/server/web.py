@@ -18,7 +18,7 @@ from lamella.app.app import LOCAL_OWNER, App
 from lamella.backend.blocks import Blocks
 from lamella.core.errors import NotFound
 from lamella.core.records import Caller
-from lamella.server import file_routes, library_routes, queue_routes, routes, session_routes
+from lamella.server import file_routes, library_routes, queue_routes, routes, session_routes, tool_routes
 from lamella.server.failures import install
 from lamella.server.file_routes import UPLOAD_PATH
 from lamella.server.guard import LoopbackGuard
@@ -27,7 +27,14 @@ from lamella.server.sse import SILENCE_SECONDS
 
 INDEX = "index.html"
 
-ROUTERS = (routes.router, queue_routes.router, session_routes.router, library_routes.router, file_routes.router)
+ROUTERS = (
+    routes.router,
+    queue_routes.router,
+    session_routes.router,
+    library_routes.router,
+    file_routes.router,
+    tool_routes.router,
+)
 """The native API."""
 
 POLICY = (

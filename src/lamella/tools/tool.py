@@ -92,6 +92,10 @@ class ToolSource(Protocol):
         """The tool of this name. One that can't be reached now is found too: its calls say why they fail."""
         ...
 
+    async def settled(self) -> None:
+        """Come back when what it offers at the start is known."""
+        ...
+
 
 class Registry:
     """Tools by name: those of the deployment, which stay, and those of `sources`.
@@ -120,6 +124,16 @@ class Registry:
         offered = {tool.spec.name: tool.spec for source in self._sources for tool in source.tools()}
         offered |= {name: tool.spec for name, tool in self._tools.items()}
         return tuple(offered[name] for name in sorted(offered) if self._allows(name))
+
+    async def settled(self) -> None:
+        """Come back when the tools of all sources are known, or have had their time."""
+        for source in self._sources:
+            await source.settled()
+
+    @property
+    def changes(self) -> bool:
+        """Whether tools can come and go."""
+        return bool(self._sources)
 
     def only(self, specs: Iterable[ToolSpec]) -> Registry:
         """Of the tools, those that a conversation has: what is not in its list can't be called."""

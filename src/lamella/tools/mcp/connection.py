@@ -1,0 +1,262 @@
+"""One MCP server, kept connected: an owner task connects, lists, watches and connects again, with growing pauses."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass
+from typing import Literal, Protocol, TextIO
+
+import structlog
+
+from lamella.core.errors import ToolFailed
+from lamella.core.json import Json
+from lamella.tools.mcp.config import ServerConfig
+from lamella.tools.mcp.listing import Listing, listing_of
+
+log = structlog.get_logger()
+
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 60.0
+WAIT_SECONDS = 30.0
+"""The most that a call waits for the next attempt to connect its server to end."""
+
+START_SECONDS = 40.0
+"""How long a server has to connect and to list its tools."""
+
+MAX_STDERR = 8_000
+"""Bytes of the newest stderr that are kept."""
+
+Status = Literal["connecting", "ready", "down"]
+
+
+class ServerGone(Exception):
+    """The connection ended."""
+
+
+class ServerRefused(Exception):
+    """The server answered with an error of the protocol, or not in time."""
+
+
+class OpenServer(Protocol):
+    """A connected server."""
+
+    async def list_tools(self) -> Sequence[Mapping[str, Json]]:
+        """Its tools as the protocol has them. Raises `ServerGone` or `ServerRefused`."""
+        ...
+
+    async def call(self, name: str, arguments: Mapping[str, Json]) -> Mapping[str, Json]:
+        """The result of a call as the protocol has it. Raises `ServerGone` or `ServerRefused`."""
+        ...
+
+
+Opener = Callable[[ServerConfig, TextIO, Callable[[], None]], AbstractAsyncContextManager[OpenServer]]
+
+
+async def sdk_opener() -> Opener:
+    """How servers are opened: the SDK takes a second to load, so it is loaded in a thread and for those who use it."""
+    module = await asyncio.to_thread(importlib.import_module, "lamella.tools.mcp.client")
+    opener: Opener = module.open_server
+    return opener
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """How a server is; `error` says why it is down, `stderr` is the end of what it printed there."""
+
+    status: Status
+    listing: Listing
+    error: str
+    stderr: str
+    connected: int
+
+
+class Connection:
+    """One server. Its list of tools outlives its connection: what was listed last is offered until the next list."""
+
+    def __init__(self, config: ServerConfig, opener: Callable[[], Opener | None], relisted: Callable[[], None]) -> None:
+        self.config = config
+        self._opener = opener
+        self._relisted = relisted
+        self._status: Status = "connecting"
+        self._listing = Listing()
+        self._error = ""
+        self._connected = 0
+        self._stderr = _Tail()
+        self._server: OpenServer | None = None
+        self._attempted = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._stale = asyncio.Event()
+        self._wanted = asyncio.Event()
+
+    def state(self) -> ServerState:
+        """How it is now."""
+        return ServerState(self._status, self._listing, self._error, self._stderr.text, self._connected)
+
+    async def settled(self) -> None:
+        """Come back when the first attempt has ended, well or not."""
+        await self._settled.wait()
+
+    async def call(self, name: str, arguments: Mapping[str, Json]) -> Mapping[str, Json]:
+        """The result of a call; raises `ToolFailed` with what is wrong with the server."""
+        server = await self._connected_server()
+        try:
+            return await server.call(name, arguments)
+        except ServerGone:
+            self._lose(server)
+            raise ToolFailed(
+                f"The MCP server {self.config.name} went away during this call; whether it did its work is not known.",
+                hint="It is started again: look before you call it again.",
+            ) from None
+        except ServerRefused as error:
+            raise ToolFailed(f"The MCP server {self.config.name}: {error}.") from None
+
+    async def _connected_server(self) -> OpenServer:
+        if self._server is None:
+            self._wanted.set()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(WAIT_SECONDS):
+                    await self._attempted.wait()
+        if self._server is None:
+            why = self._error or "it is still starting"
+            raise ToolFailed(f"The MCP server {self.config.name} can't be reached: {why}.", hint="Try again later.")
+        return self._server
+
+    def _lose(self, server: OpenServer) -> None:
+        if self._server is server:
+            self._server = None
+            self._error = "the connection ended"
+            self._status = "down"
+            self._stale.set()
+
+    async def run(self) -> None:
+        """Keep it connected until this task is cancelled, which ends its process too."""
+        pause = FIRST_PAUSE
+        while True:
+            connected = self._connected
+            error = await self._attended()
+            if error is not None:
+                self._down(_reason(error))
+            self._status, self._server = "down", None
+            if self._connected == connected:
+                self._tell()
+            pause = FIRST_PAUSE if self._connected > connected else min(pause * 2, LONGEST_PAUSE)
+            await self._rest(pause)
+
+    async def _attended(self) -> BaseException | None:
+        """What ended one connection: whatever a foreign server causes stays in a task of its own, and is a value."""
+        attending = asyncio.create_task(self._attend())
+        try:
+            await asyncio.wait({attending})
+        finally:
+            attending.cancel()
+            await asyncio.wait({attending})
+        return asyncio.CancelledError() if attending.cancelled() else attending.exception()
+
+    def _down(self, reason: str) -> None:
+        if reason != self._error:
+            log.warning("an MCP server is down", server=self.config.name, error=reason)
+        self._error = reason
+
+    async def _rest(self, pause: float) -> None:
+        """Wait, but not longer than somebody waits for the server."""
+        self._wanted.clear()
+        await asyncio.sleep(min(FIRST_PAUSE, pause) / 2)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await self._wanted.wait()
+
+    async def _attend(self) -> None:
+        """One connection, from its beginning to its end."""
+        opener = self._opener()
+        if opener is None:
+            raise RuntimeError("the MCP client can't be loaded")
+        self._status = "connecting"
+        self._stale.clear()
+        async with self._stderr.writer() as errors:
+            deadline = asyncio.timeout(START_SECONDS)
+            async with deadline, opener(self.config, errors, self._stale.set) as server:
+                self._list(await server.list_tools())
+                deadline.reschedule(None)
+                self._server, self._status, self._error = server, "ready", ""
+                self._connected += 1
+                self._tell()
+                await self._watch(server)
+
+    def _tell(self) -> None:
+        """An attempt has ended, well or not: those who wait for it go on."""
+        self._settled.set()
+        self._attempted.set()
+        self._attempted = asyncio.Event()
+
+    async def _watch(self, server: OpenServer) -> None:
+        """List the tools anew whenever the server says so, until it is gone."""
+        while True:
+            await self._stale.wait()
+            self._stale.clear()
+            if self._server is not server:
+                return
+            self._list(await server.list_tools())
+
+    def _list(self, found: Sequence[Mapping[str, Json]]) -> None:
+        listing = listing_of(self.config, found)
+        if listing != self._listing:
+            self._listing = listing
+            log.info("an MCP server lists its tools", server=self.config.name, tools=len(listing.tools))
+            self._relisted()
+
+
+class _Tail:
+    """The end of what a process prints on stderr."""
+
+    def __init__(self) -> None:
+        self._kept = b""
+
+    @property
+    def text(self) -> str:
+        return self._kept.decode("utf-8", "replace")
+
+    def writer(self) -> AbstractAsyncContextManager[TextIO]:
+        """A file for a process to print on, read until it is closed."""
+        return _Pipe(self._take)
+
+    def _take(self, data: bytes) -> None:
+        self._kept = (self._kept + data)[-MAX_STDERR:]
+
+
+class _Pipe(asyncio.Protocol):
+    def __init__(self, take: Callable[[bytes], None]) -> None:
+        self._take = take
+        self._file: TextIO | None = None
+        self._transport: asyncio.BaseTransport | None = None
+
+    async def __aenter__(self) -> TextIO:
+        reading, writing = os.pipe()
+        self._file = os.fdopen(writing, "w")
+        loop = asyncio.get_running_loop()
+        self._transport, _ = await loop.connect_read_pipe(lambda: self, os.fdopen(reading, "rb"))
+        return self._file
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+        await asyncio.sleep(0)
+        if self._transport is not None:
+            self._transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        self._take(data)
+
+
+def _reason(error: BaseException) -> str:
+    """The first thing that was wrong, out of the groups that task groups raise."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, TimeoutError):
+        return f"it did not connect within {START_SECONDS:g} s"
+    if isinstance(error, FileNotFoundError):
+        return f"there is no program {error.filename}"
+    return str(error)[:500] or type(error).__name__

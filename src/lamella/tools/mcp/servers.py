@@ -1,0 +1,112 @@
+"""All MCP servers of a deployment: their tools as tools of ours, under names that say whose they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+
+from lamella.core.errors import ToolFailed
+from lamella.core.prompt import ToolSpec
+from lamella.tools.mcp.config import ServerConfig
+from lamella.tools.mcp.connection import Connection, Opener, ServerState, sdk_opener
+from lamella.tools.mcp.listing import SEPARATOR, ListedTool
+from lamella.tools.mcp.results import text_of
+from lamella.tools.tool import Invocation, Tool, ToolKind, ToolScope
+
+SETTLE_SECONDS = 10.0
+"""How long a new conversation waits for servers that are connected for the first time."""
+
+
+class McpTool:
+    """A tool of a server."""
+
+    kind = ToolKind.OTHER
+
+    def __init__(self, tool: ListedTool, connection: Connection) -> None:
+        self.spec = tool.spec
+        self.timeout = connection.config.timeout
+        self._original = tool.original
+        self._connection = connection
+
+    async def run(self, scope: ToolScope, call: Invocation) -> str:
+        """See `Tool.run`."""
+        return text_of(await self._connection.call(self._original, call.arguments))
+
+
+class McpServers:
+    """The `ToolSource` of MCP. Its servers are connected inside `open`, each by a task of its own."""
+
+    def __init__(
+        self, configs: Sequence[ServerConfig] = (), load: Callable[[], Awaitable[Opener]] = sdk_opener
+    ) -> None:
+        self._load = load
+        self._opener: Opener | None = None
+        self._tools: dict[str, McpTool] = {}
+        self._connections = {config.name: Connection(config, lambda: self._opener, self._relist) for config in configs}
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Keep the servers connected; when the block ends, so do their processes."""
+        keeper = asyncio.create_task(self._keep()) if self._connections else None
+        try:
+            yield
+        finally:
+            if keeper is not None:
+                keeper.cancel()
+                with suppress(asyncio.CancelledError):
+                    await keeper
+
+    async def _keep(self) -> None:
+        with suppress(ImportError):
+            self._opener = await self._load()
+        async with asyncio.TaskGroup() as tasks:
+            for connection in self._connections.values():
+                tasks.create_task(connection.run())
+
+    def _relist(self) -> None:
+        listed = (
+            McpTool(tool, connection)
+            for connection in self._connections.values()
+            for tool in connection.state().listing.tools
+        )
+        self._tools = {tool.spec.name: tool for tool in listed}
+
+    async def settled(self) -> None:
+        """Come back when every server is connected or down, or has had its time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_SECONDS):
+                for connection in self._connections.values():
+                    await connection.settled()
+
+    def tools(self) -> Sequence[Tool]:
+        """See `ToolSource.tools`."""
+        return tuple(self._tools.values())
+
+    def find(self, name: str) -> Tool | None:
+        """See `ToolSource.find`. A tool that its server no longer lists is found and says so."""
+        if name in self._tools:
+            return self._tools[name]
+        connection = self._connections.get(name.partition(SEPARATOR)[0])
+        return _Unlisted(name, connection) if connection is not None and SEPARATOR in name else None
+
+    def states(self) -> dict[str, tuple[ServerConfig, ServerState]]:
+        """How each server is, by name."""
+        return {name: (connection.config, connection.state()) for name, connection in self._connections.items()}
+
+
+class _Unlisted:
+    """A tool of a conversation's list that its server does not list now."""
+
+    kind = ToolKind.OTHER
+    timeout = 5.0
+
+    def __init__(self, name: str, connection: Connection) -> None:
+        self.spec = ToolSpec(name, "", '{"type":"object"}')
+        self._connection = connection
+
+    async def run(self, scope: ToolScope, call: Invocation) -> str:
+        server, state = self._connection.config.name, self._connection.state()
+        if state.status == "ready":
+            raise ToolFailed(f"The MCP server {server} does not have this tool any more.")
+        raise ToolFailed(f"The MCP server {server} can't be reached: {state.error or 'it is still starting'}.")
