@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from lamella import __version__
-from lamella.server import file_routes, library_routes, routes, session_routes, tool_routes
+from lamella.server import web
 from lamella.server.testing import Client
 
 pytestmark = pytest.mark.anyio
 
-MODULES = (routes, library_routes, file_routes, session_routes, tool_routes)
-SOURCE = "".join(Path(str(module.__file__)).read_text("utf-8") for module in MODULES)
+SOURCE = "".join(path.read_text("utf-8") for path in Path(str(web.__file__)).parent.glob("*routes.py"))
 
 
 async def test_the_description_has_every_route(client: Client) -> None:
