@@ -144,6 +144,9 @@ class Settings(BaseSettings):
     compaction_notify: bool = Field(True, description="Whether users are told of prunings and compactions.")
     tool_prune_threshold: Tokens = Field(8_000, ge=0, description="Tokens of tool results that start a pruning.")
     tool_keep_threshold: Tokens = Field(2_000, ge=0, description="Tokens of the newest tool results that stay.")
+    tool_summarization_policy: Literal["auto", "keep_all", "keep_none"] = Field(
+        "auto", description="Which old results of tools stay until a compaction: as each tool says, all, or none."
+    )
     resume_token_budget: Limit = Field(
         Threshold(share=0.7),
         description="The largest session that is resumed in full: a share of the budget, or tokens.",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lamella.context.choices import Known
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.messages import Step, StopReason, ToolCall, ToolResult, Turn, TurnStatus, UserMessage
-from lamella.sessions.pruning import PruneSettings, Pruning, prune
+from lamella.sessions.pruning import Pruned, PrunePolicy, PruneSettings, Pruning, prune
 
 NINE = datetime(2026, 3, 1, 9, tzinfo=UTC)
 
@@ -28,9 +28,18 @@ def step(id: str, words: int) -> Step:
     return Step(id, "m", (call,), StopReason.TOOL_CALLS, "", words + 4, results=(result,))
 
 
-def pruned(turns: list[Turn], boundary: str | None = None, *, forced: bool = False) -> Pruning | None:
+def pruned(
+    turns: list[Turn],
+    boundary: str | None = None,
+    *,
+    forced: bool = False,
+    policy: PrunePolicy = "auto",
+    kept: tuple[str, ...] = (),
+    full: str = "",
+) -> Pruning | None:
     known = [Decision(DecisionKind.PRUNE, "conv", boundary, "engine", "full")] if boundary is not None else []
-    return prune(turns, Known("m", known), 1.0, PruneSettings(), conversation_id="conv", who="engine", forced=forced)
+    window = Pruned("conv", turns, Known("m", known), 1.0, kept)
+    return prune(window, PruneSettings(policy=policy), who="engine", asked=forced, full=full)
 
 
 def test_below_the_threshold_nothing_happens() -> None:
@@ -60,6 +69,31 @@ def test_on_demand_it_happens_below_the_threshold_too() -> None:
     assert pruned([turn(1, 1_000)], forced=True) is None
 
 
+def test_results_of_a_tool_that_keeps_them_neither_count_nor_go() -> None:
+    turns = [turn(1, 9_000), turn(2, 9_000)]
+    assert pruned(turns, kept=("look",)) is None
+    assert pruned(turns, kept=("other",)) is not None
+
+
+def test_keep_all_keeps_until_the_window_is_full() -> None:
+    turns = [turn(1, 9_000), turn(2, 9_000)]
+    assert pruned(turns, policy="keep_all") is None
+    found = pruned(turns, policy="keep_all", full="the window is full")
+    assert found is not None
+    assert (found.decision.outcome, found.decision.why, found.decision.numbers["all"]) == (
+        "step_2_0",
+        "the window is full",
+        1,
+    )
+
+
+def test_keep_none_keeps_nothing_of_a_turn_that_ended() -> None:
+    found = pruned([turn(1, 50)], policy="keep_none", kept=("look",))
+    assert found is not None
+    assert (found.decision.outcome, found.before, found.after) == ("step_1_0", 50, 1)
+
+
+@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 5_000), max_size=3), max_size=5))
 def test_a_pruning_frees_and_is_stable(sizes: list[list[int]]) -> None:
     turns = [turn(number, *words) for number, words in enumerate(sizes)]

@@ -100,6 +100,7 @@ def engine_settings(settings: Settings, headers: RequestHeaders = no_headers) ->
         thinking_effort=settings.thinking_effort,
         step_limit=settings.step_limit,
         reminders=(settings.reminder,) if settings.reminder else (),
+        keeps_results=settings.tool_summarization_policy == "keep_all",
         headers=headers,
         cache_enabled=settings.cache_enabled,
         cache_ttl=Ttl(settings.cache_ttl) if settings.cache_ttl is not None else None,
@@ -112,7 +113,9 @@ def session_settings(settings: Settings) -> SessionSettings:
         keep_recent=settings.keep_recent_tokens,
         compaction=settings.compaction_threshold,
         resume=settings.resume_token_budget,
-        pruning=PruneSettings(settings.tool_prune_threshold, settings.tool_keep_threshold),
+        pruning=PruneSettings(
+            settings.tool_prune_threshold, settings.tool_keep_threshold, settings.tool_summarization_policy
+        ),
         notify=settings.compaction_notify,
     )
 

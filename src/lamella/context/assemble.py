@@ -16,6 +16,7 @@ from lamella.context.fit import STAGES, need_of
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout, Slot
 from lamella.context.render import RenderedTurn, Renderer, Standing, View, pruned_steps
+from lamella.context.results import kept_names
 from lamella.context.segments import (
     Place,
     agent_segment,
@@ -225,8 +226,9 @@ def _turns(
     known: tuple[RenderedTurn, ...],
 ) -> tuple[RenderedTurn, ...]:
     renderer = Renderer(layout, context.model)
-    pruned = pruned_steps((*context.history, context.turn), choices.boundary)
-    view = View(choices.listed, pruned, choices.cuts)
+    path = (*context.history, context.turn)
+    pruned, emptied = pruned_steps(path, choices.boundary), pruned_steps(path, choices.emptied)
+    view = View(choices.listed, pruned, choices.cuts, kept_names(context.tools), emptied)
     rendered: list[RenderedTurn] = []
     standing = start
     for index, turn in enumerate(context.history):

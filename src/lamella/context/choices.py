@@ -15,6 +15,9 @@ from lamella.core.messages import Attachment, Turn
 INCLUDED = "included"
 LISTED = "listed"
 ABSENT = "absent"
+ALL = "all"
+"""The number of a prune decision that leaves no result, whatever its tool says."""
+
 MARGIN = 0.05
 """How much of the budget an estimate may not use (law 7)."""
 
@@ -37,7 +40,8 @@ class Choices:
     """What holds for one request.
 
     `listed` are the keys of the documents without their text, those that nobody decided about among them;
-    `undecided` says whether there are any. `boundary` is the last step whose results are stubs.
+    `undecided` says whether there are any. `boundary` is the last step whose results are stubs, `emptied` the last
+    one where even those are that their tools keep.
     """
 
     listed: frozenset[str]
@@ -45,6 +49,7 @@ class Choices:
     boundary: str | None
     project_absent: bool
     undecided: bool
+    emptied: str | None = None
 
 
 def choices_of(context: ContextInput, *, project_is_fixed: bool) -> Choices:
@@ -59,8 +64,9 @@ def choices_of(context: ContextInput, *, project_is_fixed: bool) -> Choices:
             listed -= {key_of(file) for file in project.files if known.of_document(file) is None}
     open_project = project is not None and not project_is_fixed and outcome is None
     absent = project is not None and not project_is_fixed and outcome in (None, ABSENT)
-    boundary = known.boundary((*context.history, context.turn))
-    return Choices(frozenset(listed), known.cuts, boundary, absent, open_documents or open_project)
+    path = (*context.history, context.turn)
+    undecided = open_documents or open_project
+    return Choices(frozenset(listed), known.cuts, known.boundary(path), absent, undecided, known.emptied(path))
 
 
 def documents_of(context: ContextInput, *, project: bool = True) -> list[Attachment]:
@@ -79,6 +85,7 @@ class Known:
         self._model = model
         self._outcomes = {(d.kind, d.subject): d.outcome for d in decisions}
         self._prunes = [d.outcome for d in decisions if d.kind is DecisionKind.PRUNE]
+        self._emptied = [d.outcome for d in decisions if d.kind is DecisionKind.PRUNE and d.numbers.get(ALL)]
         self.cuts = frozenset(_cuts(model, self._outcomes)) if self._outcomes else frozenset()
 
     def of_document(self, attachment: Attachment) -> str | None:
@@ -91,10 +98,18 @@ class Known:
 
     def boundary(self, turns: Sequence[Turn]) -> str | None:
         """The step of these turns up to which results are stubs: the newest boundary that lies among them."""
-        if not self._prunes:
-            return None
-        ids = {step.id for turn in turns for step in turn.steps}
-        return next((boundary for boundary in reversed(self._prunes) if boundary in ids), None)
+        return _newest(self._prunes, turns)
+
+    def emptied(self, turns: Sequence[Turn]) -> str | None:
+        """The step of these turns up to which results are stubs even where their tools keep them."""
+        return _newest(self._emptied, turns)
+
+
+def _newest(boundaries: Sequence[str], turns: Sequence[Turn]) -> str | None:
+    if not boundaries:
+        return None
+    ids = {step.id for turn in turns for step in turn.steps}
+    return next((boundary for boundary in reversed(boundaries) if boundary in ids), None)
 
 
 def _cuts(model: str, outcomes: dict[tuple[DecisionKind, str], str]) -> list[Cut]:

@@ -1,24 +1,27 @@
 """What gives way when a window is too large, in the order of law 7. Each step is a recorded decision.
 
-old tool results → this step's results, cut → compaction, if there is any → documents listed instead of included
+old tool results → this step's results, cut → compaction, if there is any → results that their tools keep until then →
+documents listed instead of included
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lamella.context.choices import INCLUDED, LISTED, Known, subject_of, usable
+from lamella.context.choices import ALL, INCLUDED, LISTED, Known, subject_of, usable
 from lamella.context.documents import key_of
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout, OldResults
 from lamella.context.render import pruned_steps
-from lamella.context.results import LEAST_CUT, Cut, cut_results, cut_to, notices_of, stubs_of
+from lamella.context.results import LEAST_CUT, Cut, cut_results, cut_to, kept_names, notices_of, stubs_of
 from lamella.context.segments import said_tokens
 from lamella.core.counting import count_tokens
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import NeedsCompaction
 from lamella.core.messages import Attachment, Reasoning, Step, ToolResult
+
+NOTHING: Mapping[str, float] = {}
 
 SLACK = 0.05
 """How much of the window is freed beyond what is needed, so that the next step does not edit it again."""
@@ -56,9 +59,23 @@ def stub_old_results(context: ContextInput, layout: Layout, need: Need) -> tuple
 
     Results of the running turn's earlier steps come last, and only where no thinking is bound to them.
     """
-    old = list(_stubbable(context, layout))
+    if context.keeps_results:
+        return ()
+    kept = kept_names(context.tools)
+    old = [step for step in _stubbable(context, layout) if any(r.name not in kept for r in step.results)]
+    return _stubbed(context, old, need, kept)
+
+
+def _stubbed(
+    context: ContextInput,
+    old: Sequence[Step],
+    need: Need,
+    kept: Collection[str],
+    numbers: Mapping[str, float] = NOTHING,
+) -> tuple[Decision, ...]:
+    """Stubs in the steps `old`, as many as are needed; the tools `kept` show their results still."""
     cuts = Known(context.model.name, context.decisions).cuts
-    savings = [_saving(step, cuts) for step in old]
+    savings = [_saving(step, cuts, kept) for step in old]
     if not old or (need.over <= 0 and sum(savings) < need.total):
         return ()
     freed, last = 0, 0
@@ -74,15 +91,24 @@ def stub_old_results(context: ContextInput, layout: Layout, need: Need) -> tuple
             old[last - 1].id,
             "engine",
             why,
-            {"tokens": freed, "needed": need.total},
+            {"tokens": freed, "needed": need.total, **numbers},
             first_changed=old[0].id,
         ),
     )
 
 
-def _stubbable(context: ContextInput, layout: Layout) -> Iterator[Step]:
+def empty_old_results(context: ContextInput, layout: Layout, need: Need) -> tuple[Decision, ...]:
+    """Stubs even for results that were to stay until a compaction: there was none, or it did not help (SPEC L9)."""
+    kept = kept_names(context.tools)
+    if need.over <= 0 or not (kept or context.keeps_results):
+        return ()
+    return _stubbed(context, list(_stubbable(context, layout, kept_too=True)), need, (), {ALL: 1})
+
+
+def _stubbable(context: ContextInput, layout: Layout, *, kept_too: bool = False) -> Iterator[Step]:
     """The steps behind the boundary whose results are shown and may give way, oldest first."""
-    boundary = Known(context.model.name, context.decisions).boundary((*context.history, context.turn))
+    known, path = Known(context.model.name, context.decisions), (*context.history, context.turn)
+    boundary = known.emptied(path) if kept_too else known.boundary(path)
     history = () if layout.old_results is OldResults.NOTICE else context.history
     steps = [step for turn in history for step in turn.steps]
     if not _binds(context):
@@ -102,9 +128,9 @@ def _slack(context: ContextInput) -> int:
     return int(usable(context) * SLACK)
 
 
-def _saving(step: Step, cuts: Collection[Cut]) -> int:
+def _saving(step: Step, cuts: Collection[Cut], kept: Collection[str]) -> int:
     """What a step's stubs have less than its results as they are shown, which may be cut."""
-    return max(_size(cut_results(step, cuts)) - _size(stubs_of(step)), 0)
+    return max(_size(cut_results(step, cuts)) - _size(stubs_of(step, kept, cuts)), 0)
 
 
 def _size(results: Sequence[ToolResult]) -> int:
@@ -159,11 +185,13 @@ def ask_for_compaction(context: ContextInput, layout: Layout, need: Need) -> tup
         return ()
     freed, wanted = 0, need.total + _slack(context)
     known = Known(context.model.name, context.decisions)
-    stubs = pruned_steps((*context.history, context.turn), known.boundary((*context.history, context.turn)))
+    path = (*context.history, context.turn)
+    stubs, emptied = pruned_steps(path, known.boundary(path)), pruned_steps(path, known.emptied(path))
     for turn in context.history:
         freed += turn.user.tokens
         for step in turn.steps:
-            freed += said_tokens(step) + _size(_shown(step, layout, known.cuts, old=step.id in stubs))
+            kept = kept_names(context.tools) if step.id not in emptied else frozenset()
+            freed += said_tokens(step) + _size(_shown(step, layout, known.cuts, kept, old=step.id in stubs))
         if freed >= wanted:
             raise NeedsCompaction(
                 "This conversation no longer fits the window.",
@@ -173,11 +201,13 @@ def ask_for_compaction(context: ContextInput, layout: Layout, need: Need) -> tup
     return ()
 
 
-def _shown(step: Step, layout: Layout, cuts: Collection[Cut], *, old: bool) -> Sequence[ToolResult]:
+def _shown(
+    step: Step, layout: Layout, cuts: Collection[Cut], kept: Collection[str], *, old: bool
+) -> Sequence[ToolResult]:
     """The results of an earlier turn's step as they stand in the window: stubs already, or cut, or whole."""
     if layout.old_results is OldResults.NOTICE:
         return notices_of(step)
-    return stubs_of(step) if old else cut_results(step, cuts)
+    return stubs_of(step, kept, cuts) if old else cut_results(step, cuts)
 
 
 def list_documents(context: ContextInput, layout: Layout, need: Need) -> tuple[Decision, ...]:
@@ -214,5 +244,11 @@ def _included(context: ContextInput, known: Known) -> Iterator[tuple[Attachment,
     yield from ((a, f"{turn.id}/files") for a in turn.user.files if known.of_document(a) == INCLUDED)
 
 
-STAGES: tuple[Stage, ...] = (stub_old_results, cut_new_results, ask_for_compaction, list_documents)
+STAGES: tuple[Stage, ...] = (
+    stub_old_results,
+    cut_new_results,
+    ask_for_compaction,
+    empty_old_results,
+    list_documents,
+)
 """In order. What they can't free is a typed error."""

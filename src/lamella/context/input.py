@@ -19,6 +19,7 @@ class ContextInput:
     `calibration` is what the provider counted for a local token so far. `reminder` is this step's merged reminder;
     `searched`: a search-like tool ran in this turn. `summaries` are those of earlier sessions, oldest first.
     `last_step`: no tool may be called any more. `can_compact`: the engine can summarise what is too much.
+    `keeps_results`: old results give way only when nothing else does (SPEC L9).
     """
 
     model: ModelFacts
@@ -37,3 +38,4 @@ class ContextInput:
     searched: bool = False
     last_step: bool = False
     can_compact: bool = False
+    keeps_results: bool = False

@@ -42,11 +42,16 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How a request looks at the path: files only listed, steps whose results are stubs, results that are cut."""
+    """How a request looks at the path: files only listed, steps whose results are stubs, results that are cut.
+
+    Of the steps that are `pruned`, those of the tools `kept` are shown still, unless the step is `emptied` too.
+    """
 
     listed: frozenset[str] = frozenset()
     pruned: frozenset[str] = frozenset()
     cuts: frozenset[Cut] = frozenset()
+    kept: frozenset[str] = frozenset()
+    emptied: frozenset[str] = frozenset()
 
     def of(self, turn: Turn) -> View:
         """What of the view concerns one turn."""
@@ -54,7 +59,10 @@ class View:
             return WHOLE
         files = frozenset(key_of(attachment) for attachment in turn.user.attachments)
         steps = frozenset(step.id for step in turn.steps)
-        return View(self.listed & files, self.pruned & steps, frozenset(self._cuts(turn)) if self.cuts else self.cuts)
+        pruned = self.pruned & steps
+        cuts = frozenset(self._cuts(turn)) if self.cuts else self.cuts
+        kept = self.kept if pruned else frozenset()
+        return View(self.listed & files, pruned, cuts, kept, self.emptied & steps)
 
     def _cuts(self, turn: Turn) -> Iterator[Cut]:
         calls = {result.call_id for step in turn.steps for result in step.results}
@@ -207,7 +215,7 @@ class Renderer:
         over = out.zone is Zone.HISTORY
         with_thinking = self._thinking_of(step, standing)
         cuts = out.view.cuts_of(step)
-        instead = self._instead(step, pruned=step.id in out.view.pruned, over=over)
+        instead = self._instead(step, out.view, cuts, over=over)
         lifetime = slot.lifetime if step.calls and not over else Lifetime.SESSION
         place = Place(out.zone, lifetime)
         made = step_segment(step, number, place, instead, cuts, with_thinking=with_thinking)
@@ -220,7 +228,7 @@ class Renderer:
             out.note(step.id, f"its thinking is left out: {why}")
         return made
 
-    def _instead(self, step: Step, *, pruned: bool, over: bool) -> tuple[ToolResult, ...] | None:
+    def _instead(self, step: Step, view: View, cuts: Sequence[Cut], *, over: bool) -> tuple[ToolResult, ...] | None:
         """What is shown instead of a step's results; None where they are shown.
 
         A layout that keeps all results has stubs only where nothing else fitted.
@@ -229,7 +237,10 @@ class Renderer:
             case OldResults.NOTICE if over:
                 return notices_of(step)
             case OldResults.KEEP | OldResults.STUB | OldResults.NOTICE:
-                return stubs_of(step) if pruned else None
+                if step.id not in view.pruned:
+                    return None
+                kept = view.kept if step.id not in view.emptied else frozenset()
+                return stubs_of(step, kept, cuts) if any(call.name not in kept for call in step.calls) else None
             case _:
                 assert_never(self.layout.old_results)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from lamella.core.counting import count_tokens
 from lamella.core.json import decode_object, encode_text
 from lamella.core.messages import Step, ToolCall, ToolResult
+from lamella.core.prompt import ToolSpec
 
 INTERRUPTED = "This call was interrupted; it has no result."
 NO_LONGER_THERE = "The result of this call is no longer available. Call the tool again if it is needed."
@@ -84,9 +85,21 @@ def cut_results(step: Step, cuts: Iterable[Cut]) -> tuple[ToolResult, ...]:
     )
 
 
-def stubs_of(step: Step) -> tuple[ToolResult, ...]:
-    """Each result as its digest, or as the bare name of its function; call id, name and arguments stay (SPEC L8)."""
-    return _instead(step, None)
+def kept_names(tools: Iterable[ToolSpec]) -> frozenset[str]:
+    """The tools whose results stay in the window until a compaction (SPEC L9)."""
+    return frozenset(tool.name for tool in tools if tool.when_old == "summarize")
+
+
+def stubs_of(step: Step, kept: Collection[str] = (), cuts: Iterable[Cut] = ()) -> tuple[ToolResult, ...]:
+    """Each result as its digest, or as the bare name of its function; call id, name and arguments stay (SPEC L8).
+
+    Those of the tools `kept` are shown, cut where they are.
+    """
+    stubs = _instead(step, None)
+    if not kept:
+        return stubs
+    shown = cut_results(step, cuts)
+    return tuple(one if one.name in kept else stub for one, stub in zip(shown, stubs, strict=True))
 
 
 def notices_of(step: Step) -> tuple[ToolResult, ...]:

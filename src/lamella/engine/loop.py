@@ -97,6 +97,8 @@ class RunInput:
     """How long what is marked is to live; None: as the planner says."""
     headers: Callable[[str, int], Mapping[str, str]]
     """Extra headers for a request, by purpose and number; a replay tells the simulator time and script by them."""
+    keeps_results: bool = False
+    """Old results of tools give way only when nothing else does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +266,7 @@ class Loop:
             summaries=turn.summaries,
             searched=searched(self._steps, self._services.registry),
             last_step=asking.last,
+            keeps_results=run.keeps_results,
         )
         now = self._services.clock.now()
         prepared = prepare(

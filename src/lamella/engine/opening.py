@@ -64,6 +64,7 @@ class EngineSettings:
     step_limit: int = 12
     reminders: tuple[str, ...] = ()
     headers: RequestHeaders = no_headers
+    keeps_results: bool = False
     cache_enabled: bool = True
     cache_ttl: Ttl | None = None
 
@@ -111,6 +112,7 @@ class Opening:
             agent=around.agent,
             project=around.project,
             summaries=self.found.summaries,
+            keeps_results=run.keeps_results,
         )
 
 
@@ -226,6 +228,7 @@ class Openings:
             sampling=Sampling(self._settings.output(facts), effort),
             calibration=calibration_of(facts, found),
             step_limit=self._settings.step_limit,
+            keeps_results=self._settings.keeps_results,
             ttl=self._settings.cache_ttl,
             headers=lambda purpose, number: self._settings.headers(turn_id, purpose, number),
         )

@@ -12,6 +12,7 @@ from lamella.cache.plan import note_billed, note_written
 from lamella.context.assemble import assemble
 from lamella.context.choices import MARGIN, Known, usable
 from lamella.context.input import ContextInput
+from lamella.context.results import kept_names
 from lamella.core.clock import Clock
 from lamella.core.counting import count_tokens
 from lamella.core.effort import OFF
@@ -109,7 +110,9 @@ class MainModel:
     def _text(self, asked: Asking) -> str:
         opening = self._opening
         known = Known(self.name, opening.decisions)
-        gone = results(hidden(asked.turns, opening.setting.layout, known))
+        gone = results(
+            hidden(asked.turns, opening.setting.layout, known, kept_names(opening.setting.conversation.tools))
+        )
         bare = instruction(asked.turns, asked.focus, before=asked.before)
         if not gone:
             return bare

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from lamella.context.choices import Known
@@ -70,9 +70,12 @@ def results(shown: Sequence[tuple[Turn, Step, ToolResult]]) -> tuple[Piece, ...]
     return tuple(made)
 
 
-def hidden(turns: Sequence[Turn], layout: Layout, known: Known) -> tuple[tuple[Turn, Step, ToolResult], ...]:
-    """The results of `turns` that their window does not show in full."""
+def hidden(
+    turns: Sequence[Turn], layout: Layout, known: Known, kept: Collection[str] = ()
+) -> tuple[tuple[Turn, Step, ToolResult], ...]:
+    """The results of `turns` that their window does not show in full; the tools `kept` keep theirs where they can."""
     stubs = pruned_steps(tuple(turns), known.boundary(turns))
+    emptied = pruned_steps(tuple(turns), known.emptied(turns))
     cut = {cut.call_id for cut in known.cuts}
     gone = layout.old_results is OldResults.NOTICE
     return tuple(
@@ -80,7 +83,7 @@ def hidden(turns: Sequence[Turn], layout: Layout, known: Known) -> tuple[tuple[T
         for turn in turns
         for step in turn.steps
         for result in step.results
-        if gone or step.id in stubs or result.call_id in cut
+        if gone or step.id in emptied or (step.id in stubs and result.name not in kept) or result.call_id in cut
     )
 
 

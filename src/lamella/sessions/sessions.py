@@ -15,6 +15,7 @@ from lamella.cache.unread import Unread
 from lamella.cache.why import Why
 from lamella.context.choices import Known
 from lamella.context.layout import OldResults
+from lamella.context.results import kept_names
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import InvalidRequest, LamellaError, NotFound, SessionMoved, StoreFailed
 from lamella.core.json import JsonObject
@@ -30,7 +31,7 @@ from lamella.sessions.compaction import Ahead, Asked, Compacted, Compactor
 from lamella.sessions.efforts import EffortChoice, effort_choices, lost_since
 from lamella.sessions.ended import SUMMARISE, EndedSessions, summarise_job
 from lamella.sessions.notifications import Notifications
-from lamella.sessions.pruning import Pruning, prune
+from lamella.sessions.pruning import Pruned, Pruning, prune
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import NotCompacted, SecondSource, Summariser
 from lamella.sessions.why import why_request
@@ -87,7 +88,7 @@ class Sessions:
 
     async def after(self, finished: Finished) -> Pruning | None:
         """Hop 12: prune what is old, then compact in the background where the last answer read too much (L6, L8)."""
-        pruning = self._pruning(finished)
+        pruning = self._pruning(finished) or self._emptying(finished)
         if pruning is not None:
             await self._record(finished.caller, finished.conversation.id, pruning.decision)
             await self._notifications.pruned(finished.caller, finished.conversation.id, pruning)
@@ -102,14 +103,15 @@ class Sessions:
         layout = layout_named(finished.conversation.layout, self._openings.layouts)
         if layout.old_results is not OldResults.STUB:
             return None
-        return prune(
-            finished.turns,
-            Known(finished.model, finished.decisions),
-            finished.calibration,
-            self.settings.pruning,
-            conversation_id=finished.conversation.id,
-            who=ENGINE,
-        )
+        return prune(_window(finished), self.settings.pruning, who=ENGINE)
+
+    def _emptying(self, finished: Finished) -> Pruning | None:
+        """Results that are kept go all the same when the window is past the compaction threshold (SPEC L9)."""
+        threshold = self.settings.compaction.in_tokens(finished.budget)
+        if self.settings.pruning.policy != "keep_all" or finished.input <= threshold:
+            return None
+        why = f"results of tools are kept, but the last answer read {finished.input} tokens, more than {threshold}"
+        return prune(_window(finished), self.settings.pruning, who=ENGINE, full=why)
 
     async def _record(self, caller: Caller, conversation_id: str, decision: Decision) -> None:
         change = ConversationChange(decisions=(decision,))
@@ -234,15 +236,14 @@ class Sessions:
                 f"The layout {layout.name} does not prune: it has its own rule for old results.",
                 hint="Choose another layout for this conversation to prune by hand.",
             )
-        pruning = prune(
+        window = Pruned(
+            conversation_id,
             [turn for turn in opening.found.path if turn.status is not TurnStatus.RUNNING],
             Known(opening.run.model.facts.name, opening.decisions),
             opening.run.calibration,
-            self.settings.pruning,
-            conversation_id=conversation_id,
-            who=caller.user_id,
-            forced=True,
+            kept_names(opening.setting.conversation.tools),
         )
+        pruning = prune(window, self.settings.pruning, who=caller.user_id, asked=True)
         if pruning is not None:
             await self._record(caller, conversation_id, pruning.decision)
         return pruning
@@ -348,3 +349,10 @@ class Sessions:
         for task in asked:
             task.cancel()
         await asyncio.gather(*asked, return_exceptions=True)
+
+
+def _window(finished: Finished) -> Pruned:
+    """The window behind a finished turn, as a pruning sees it."""
+    known = Known(finished.model, finished.decisions)
+    kept = kept_names(finished.conversation.tools)
+    return Pruned(finished.conversation.id, finished.turns, known, finished.calibration, kept)
