@@ -56,9 +56,11 @@ class Settings(BaseSettings):
         "anthropic_api_key",
         "openai_api_key",
         "compaction_api_key",
+        "embedding_api_key",
         "anthropic_base_url",
         "openai_base_url",
         "compaction_base_url",
+        "embedding_base_url",
         mode="before",
     )
     @classmethod
@@ -79,7 +81,7 @@ class Settings(BaseSettings):
         except InvalidRequest:
             raise ValueError(f"it is none of {CHOICES}") from None
 
-    @field_validator("anthropic_base_url", "openai_base_url", "compaction_base_url")
+    @field_validator("anthropic_base_url", "openai_base_url", "compaction_base_url", "embedding_base_url")
     @classmethod
     def _is_an_address(cls, value: str | None) -> str | None:
         if value is not None and not value.startswith(("http://", "https://")):
@@ -155,6 +157,15 @@ class Settings(BaseSettings):
         3_000, ge=0, le=60_000, description="Milliseconds that a message waits for more before it is answered; 0: none."
     )
     queue_limit: int = Field(50, ge=1, le=1_000, description="Messages that may wait in a conversation.")
+    recall: Literal["conversation", "user", "off"] = Field(
+        "conversation",
+        description="What the model can search with its tools: its conversation, all of the user's, or nothing.",
+    )
+    embedding_base_url: str | None = Field(
+        None, description="A server with OpenAI's `/v1/embeddings`; unset: the built-in lexical embedder."
+    )
+    embedding_model: str | None = Field(None, description="The model of that server.")
+    embedding_api_key: SecretStr | None = Field(None, description="The key for that server, if it wants one.")
     step_limit: int = Field(12, ge=1, le=100, description="Inferences of one turn.")
     open_url: bool = Field(False, description="Whether models can open pages of the web in new conversations.")
     open_url_allow: str = Field(

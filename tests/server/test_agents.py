@@ -188,7 +188,10 @@ async def test_an_agent_calls_only_its_own_tools(client: Client, app: App, model
     mapped = await window(client, await client.send(conversation, "And now?"))
     assert mapped["segments"][0]["kind"] == "tools"
     tools = [decision for decision in await settings(app, conversation) if decision.subject == "tools"]
-    assert [(one.outcome, one.first_changed) for one in tools] == [("none", "tools"), ("read_file", "tools")]
+    assert [(one.outcome, one.first_changed) for one in tools] == [
+        ("none", "tools"),
+        ("read_file, read_message, search_conversation", "tools"),
+    ]
 
 
 async def test_a_tool_that_an_agent_may_not_use_does_not_run(client: Client, model: ScriptedModel) -> None:

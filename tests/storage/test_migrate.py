@@ -48,7 +48,10 @@ async def test_the_revisions_make_the_tables_of_the_schema(tmp_path: Path) -> No
     engine = sqlite_engine(sqlite_url(tmp_path / "migrated.db"), writes=False)
 
     def differences(connection: Connection) -> list[object]:
-        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        # The full-text index and its own tables are compared below, by their statements.
+        words = ("recall_words", "recall_postings")
+        named = {"compare_type": True, "include_name": lambda name, *_: not str(name).startswith(words)}
+        context = MigrationContext.configure(connection, opts=named)
         return list(compare_metadata(context, metadata))
 
     async with engine.connect() as connection:

@@ -12,6 +12,7 @@ from pathlib import Path
 import structlog
 
 from lamella.app.conversations import Conversations
+from lamella.app.embedding import embedder_of
 from lamella.app.library import Library
 from lamella.app.once import Once
 from lamella.app.providers import Models, Providers
@@ -38,13 +39,16 @@ from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
 from lamella.knowledge.intake import Intake
 from lamella.llm.model_table import ModelTable
 from lamella.sessions.pruning import PruneSettings
+from lamella.sessions.recall.recall import Recall
+from lamella.sessions.recall.tools import ReadMessage, SearchConversation
 from lamella.sessions.sessions import Sessions
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import SecondSource
 from lamella.settings import Settings, environment
 from lamella.storage.folder import FolderFileStore
 from lamella.storage.lock import FolderLock
-from lamella.storage.store import open_store
+from lamella.storage.recall import SqlRecallIndex
+from lamella.storage.store import SqlStore, open_store
 from lamella.tools.mcp.config import read_servers
 from lamella.tools.mcp.servers import McpServers
 from lamella.tools.read_file import ReadFile
@@ -59,6 +63,16 @@ LOCAL_OWNER = Caller("user_local")
 """On loopback without accounts everything belongs to the one person at this machine."""
 
 SHIPPED_TOOLS: tuple[Tool, ...] = (ReadFile(),)
+"""The tools that need no store: what a replay has."""
+
+
+def shipped_tools(store: SqlStore, recall: Recall, settings: Settings) -> tuple[Tool, ...]:
+    """The tools of a server: files, and what was said before."""
+    if settings.recall == "off":
+        return (ReadFile(store),)
+    everywhere = settings.recall == "user"
+    found = SearchConversation(recall, everywhere=everywhere), ReadMessage(recall, everywhere=everywhere)
+    return (ReadFile(store), *found)
 
 
 def shipped_system_prompt() -> str:
@@ -75,6 +89,7 @@ class App:
     store: Store
     chat: Chat
     sessions: Sessions
+    recall: Recall
     models: Models
     intake: Intake
     uploads: FileStore
@@ -154,12 +169,13 @@ def build_core(
     *,
     jobs: Jobs,
     second: SecondSource | None = None,
+    recall: Recall | None = None,
 ) -> Core:
     """Wire the turn engine and what follows a turn. Without `queue` a message is answered at once."""
     bus = MemoryBus()
     journal = Journal(services.store, bus, services.clock)
     engine = TurnEngine(services, models, journal, bus, settings, layouts)
-    kept = Sessions(engine.openings, services, jobs, sessions or SessionSettings(), second)
+    kept = Sessions(engine.openings, services, jobs, sessions or SessionSettings(), second, recall)
     return Core(Chat(engine, services, journal, bus, kept, queue or QueueSettings()), services, kept)
 
 
@@ -178,7 +194,7 @@ async def open_app(
     settings: Settings,
     *,
     models: Models | None = None,
-    tools: Sequence[Tool] = SHIPPED_TOOLS,
+    tools: Sequence[Tool] | None = None,
     layouts: Sequence[Layout] = (),
     headers: RequestHeaders = no_headers,
     clock: Clock | None = None,
@@ -186,7 +202,8 @@ async def open_app(
     """The app over its data folder: locked, migrated, recovered; closed when the block ends.
 
     A deployment may bring its own models and tools, more layouts, headers for the requests to its provider, and a
-    clock. Raises `ConfigurationError` for a layout whose name is taken.
+    clock; without `tools` it has those of `shipped_tools`. Raises `ConfigurationError` for a layout whose name is
+    taken.
     """
     tables = by_name(*LAYOUTS.values(), *layouts)
     configs = read_servers(settings.mcp_servers, environment())
@@ -205,14 +222,16 @@ async def open_app(
         stack.push_async_callback(models.close)
         models.facts(models.default)
         engine = engine_settings(settings, headers)
+        recall = Recall(store, SqlRecallIndex(store.database), embedder_of(settings), store, clock)
+        offered = shipped_tools(store, recall, settings) if tools is None else tools
         mcp = McpServers(configs)
-        registry = Registry((*tools, *web_tools(settings)), (mcp,) if configs else ())
+        registry = Registry((*offered, *web_tools(settings)), (mcp,) if configs else ())
         services = build_services(store, registry, clock, ids)
         second = second_of(settings, models, ModelTable.shipped())
         if second is not None:
             stack.push_async_callback(second.close)
         sizes = session_settings(settings), queue_settings(settings)
-        core = build_core(services, models, engine, tables, *sizes, jobs=store, second=second)
+        core = build_core(services, models, engine, tables, *sizes, jobs=store, second=second, recall=recall)
         once = Once(store, clock)
         library = Library(
             store=store,
@@ -240,6 +259,7 @@ async def open_app(
             store=store,
             chat=core.chat,
             sessions=core.sessions,
+            recall=recall,
             models=models,
             intake=Intake(store, uploads, extractor, clock, ids, settings.max_upload_bytes),
             uploads=uploads,

@@ -389,7 +389,8 @@ class Loop:
                 done(ToolResult(call.id, call.name, LIMIT_REACHED, is_error=True))
             return
         attachments = (*self._turn.attachments, *self._documents.kept)
-        scope = ToolScope(self._turn.caller, self._turn.conversation.id, attachments, self._documents)
+        turns = (*self._turn.history, replace(self._turn.turn, steps=self._steps))
+        scope = ToolScope(self._turn.caller, self._turn.conversation.id, attachments, self._documents, turns)
         registry = self._services.registry.only(self._turn.conversation.tools)
         await ToolRunner(registry).run(calls, scope, opened.malformed, done)
         self._citations.know(self._documents.kept)

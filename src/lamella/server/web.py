@@ -18,7 +18,15 @@ from lamella.app.app import LOCAL_OWNER, App
 from lamella.backend.blocks import Blocks
 from lamella.core.errors import NotFound
 from lamella.core.records import Caller
-from lamella.server import file_routes, library_routes, queue_routes, routes, session_routes, tool_routes
+from lamella.server import (
+    file_routes,
+    library_routes,
+    queue_routes,
+    routes,
+    search_routes,
+    session_routes,
+    tool_routes,
+)
 from lamella.server.failures import install
 from lamella.server.file_routes import UPLOAD_PATH
 from lamella.server.guard import LoopbackGuard
@@ -30,6 +38,7 @@ INDEX = "index.html"
 ROUTERS = (
     routes.router,
     queue_routes.router,
+    search_routes.router,
     session_routes.router,
     library_routes.router,
     file_routes.router,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
@@ -32,6 +33,7 @@ from lamella.sessions.efforts import EffortChoice, effort_choices, lost_since
 from lamella.sessions.ended import SUMMARISE, EndedSessions, summarise_job
 from lamella.sessions.notifications import Notifications
 from lamella.sessions.pruning import Pruned, Pruning, prune
+from lamella.sessions.recall.recall import Recall
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import NotCompacted, SecondSource, Summariser
 from lamella.sessions.why import why_request
@@ -69,11 +71,13 @@ class Sessions:
         jobs: Jobs,
         settings: SessionSettings,
         second: SecondSource | None = None,
+        recall: Recall | None = None,
     ) -> None:
         self.settings = settings
+        self.recall = recall
         summariser = Summariser(services, second)
-        ended = EndedSessions(openings, services, summariser)
-        self._worker = Worker(jobs, services.clock, {COMPACT: self._do, SUMMARISE: ended.summarise})
+        self._ended = EndedSessions(openings, services, summariser)
+        self._worker = Worker(jobs, services.clock, {COMPACT: self._do, SUMMARISE: self._do_summary})
         self._services = services
         self._compactor = Compactor(openings, services, settings, summariser)
         self._openings = openings
@@ -85,9 +89,15 @@ class Sessions:
     def start(self) -> None:
         """Take up what an ended process left, and what comes."""
         self._worker.start()
+        if self.recall is not None:
+            self.recall.start()
 
     async def after(self, finished: Finished) -> Pruning | None:
-        """Hop 12: prune what is old, then compact in the background where the last answer read too much (L6, L8)."""
+        """Hop 12: prune what is old, then compact in the background where the last answer read too much (L6, L8).
+
+        What was said is indexed in the background.
+        """
+        await self._follow(finished.caller, finished.conversation.id)
         pruning = self._pruning(finished) or self._emptying(finished)
         if pruning is not None:
             await self._record(finished.caller, finished.conversation.id, pruning.decision)
@@ -98,6 +108,18 @@ class Sessions:
             why = f"the last answer read {finished.input} tokens, more than {threshold} of {finished.budget}"
             self.compact(finished.caller, finished.conversation.id, who=ENGINE, why=why)
         return pruning
+
+    async def _follow(self, caller: Caller, conversation_id: str) -> None:
+        if self.recall is not None:
+            await self.recall.follow(caller, conversation_id)
+
+    async def _do_summary(self, job: Job) -> Again | None:
+        """Do the summary of a session that has ended, then let it be found."""
+        again = await self._ended.summarise(job)
+        with suppress(NotFound):
+            session = await self._services.store.session(job.caller, job.subject)
+            await self._follow(job.caller, session.conversation_id)
+        return again
 
     def _pruning(self, finished: Finished) -> Pruning | None:
         layout = layout_named(finished.conversation.layout, self._openings.layouts)
@@ -174,6 +196,7 @@ class Sessions:
                 waiting.set_result(outcome)
         match outcome:
             case Compacted(session, before, after):
+                await self._follow(job.caller, job.subject)
                 log.info("compacted", conversation_id=job.subject, session=session.id, before=before, after=after)
                 return None
             case NotCompacted(why, again):
@@ -345,6 +368,8 @@ class Sessions:
     async def close(self) -> None:
         """End what runs: a compaction that was not committed has changed nothing, and is taken up again later."""
         await self._worker.close()
+        if self.recall is not None:
+            await self.recall.close()
         asked = list(self._asked.values())
         for task in asked:
             task.cancel()

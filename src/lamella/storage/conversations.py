@@ -27,6 +27,7 @@ from lamella.storage.jobs import forget_jobs
 from lamella.storage.mapping import conversation_of, conversation_row, decision_of, decision_row, session_row
 from lamella.storage.pages import page
 from lamella.storage.projects import find_project
+from lamella.storage.recall_versions import forget_recall
 from lamella.storage.schema import conversations, decisions, idempotency_keys, jobs, queued_messages, sessions, turns
 
 
@@ -171,6 +172,7 @@ class ConversationVerbs(Verbs):
                 caller,
                 or_(subject == conversation_id, subject.in_(own_sessions), subject.in_(own_turns)),
             )
+            await forget_recall(connection, caller, conversation_id)
             await connection.execute(
                 delete(conversations).where(
                     conversations.c.id == conversation_id, conversations.c.owner == caller.user_id

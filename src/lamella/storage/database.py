@@ -97,6 +97,11 @@ class Verbs:
         self._database = database
         self._ids = ids
 
+    @property
+    def database(self) -> Database:
+        """The database, for what else lies in it."""
+        return self._database
+
     @uninterrupted
     async def close(self) -> None:
         """Close the database; every verb fails from now on."""

@@ -21,9 +21,10 @@ from lamella.storage.database import Verbs, uninterrupted
 from lamella.storage.jobs import check_lease
 from lamella.storage.lines import line_of
 from lamella.storage.mapping import decision_row, session_of, session_row
+from lamella.storage.recall_versions import touch_recall
 from lamella.storage.schema import conversations, decisions, messages, sessions, turns
 
-_SESSION = [column for column in sessions.c if column is not sessions.c.embedding]
+_SESSION = [column for column in sessions.c if column.name not in ("embedding", "embedding_model")]
 
 
 async def find_session(connection: AsyncConnection, caller: Caller, session_id: str, *, lock: bool = False) -> Session:
@@ -121,6 +122,7 @@ async def _enter(
             .where(messages.c.session_id != session.id)
             .values(session_id=session.id)
         )
+        await touch_recall(connection, caller)
     elif head is None and session.begins_after is not None:
         raise _not_on_path(session.begins_after)
     await connection.execute(

@@ -257,6 +257,25 @@ class TurnVerbs(Verbs):
         return record
 
     @uninterrupted
+    async def attached(self, caller: Caller, conversation_id: str, file_id: str) -> Attachment:
+        """A file of any message of a conversation, under the number it had last."""
+        query = (
+            select(attachments.c.document)
+            .join(messages, messages.c.id == attachments.c.message_id)
+            .join(turns, turns.c.id == messages.c.turn_id)
+            .where(attachments.c.file_id == file_id, attachments.c.owner == caller.user_id)
+            .where(turns.c.conversation_id == conversation_id)
+            .order_by(attachments.c.document.desc())
+            .limit(1)
+        )
+        async with self._database.reading() as connection:
+            document = (await connection.execute(query)).scalar_one_or_none()
+            if document is None:
+                raise NotFound(f"There is no file {file_id} in this conversation.", param="file_id")
+            [found] = await numbered(connection, caller, await find_files(connection, caller, [file_id]), document)
+        return found
+
+    @uninterrupted
     async def turns(self, caller: Caller, conversation_id: str, query: PageQuery) -> Page[TurnRecord]:
         """The turns of a conversation."""
         mine = select(turns).where(turns.c.conversation_id == conversation_id, turns.c.owner == caller.user_id)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import replace
+from typing import Protocol
 
 import msgspec
 
 from lamella.context.documents import Document, documents_json
-from lamella.core.errors import ToolFailed
+from lamella.core.errors import NotFound, ToolFailed
 from lamella.core.json import Json, encode_text
 from lamella.core.messages import Attachment
 from lamella.core.prompt import ToolSpec
+from lamella.core.records import Caller
 from lamella.knowledge.words import words_of
 from lamella.tools.tool import Invocation, ToolKind, ToolScope
 
@@ -46,21 +48,32 @@ class _Arguments(msgspec.Struct, forbid_unknown_fields=True):
     query: str = ""
 
 
+class EarlierFiles(Protocol):
+    """Where the files of a conversation are that its window no longer begins with."""
+
+    async def attached(self, caller: Caller, conversation_id: str, file_id: str) -> Attachment:
+        """A file of any message of the conversation; raises `NotFound`."""
+        ...
+
+
 class ReadFile:
-    """Reads the attachments of the conversation; other files do not exist for it."""
+    """Reads the attachments of the conversation, with `earlier` also those from before its window begins.
+
+    Other files do not exist for it.
+    """
 
     spec = ToolSpec("read_file", _DESCRIPTION, encode_text(_SCHEMA))
     kind = ToolKind.SEARCH
     timeout = 20.0
 
+    def __init__(self, earlier: EarlierFiles | None = None) -> None:
+        self._earlier = earlier
+
     async def run(self, scope: ToolScope, call: Invocation) -> str:
         """See `Tool.run`. The result is documents as JSON, with the number that the file has in the conversation."""
         wanted = msgspec.convert(call.arguments, _Arguments)
         attachment = next((a for a in scope.attachments if a.file_id == wanted.file_id), None)
-        if attachment is None:
-            raise ToolFailed(
-                f"This conversation has no file {wanted.file_id[:80]}.", hint="Take a file_id from what you were shown."
-            )
+        attachment = attachment or await self._before_the_window(scope, wanted.file_id)
         if attachment.found and scope.documents is not None:
             attachment = replace(attachment, text=await scope.documents.text(attachment.file_id))
         if attachment.text is None:
@@ -72,6 +85,16 @@ class ReadFile:
         if wanted.query.strip():
             return documents_json(await asyncio.to_thread(_matching, attachment, attachment.text, wanted.query))
         return documents_json([piece_of(attachment, attachment.text, wanted.offset)])
+
+    async def _before_the_window(self, scope: ToolScope, file_id: str) -> Attachment:
+        try:
+            if self._earlier is not None:
+                return await self._earlier.attached(scope.caller, scope.conversation_id, file_id)
+        except NotFound:
+            pass
+        raise ToolFailed(
+            f"This conversation has no file {file_id[:80]}.", hint="Take a file_id from what you were shown."
+        )
 
 
 def piece_of(attachment: Attachment, text: str, offset: int) -> Document:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from lamella.core.errors import ConfigurationError
 from lamella.core.json import Json
-from lamella.core.messages import Attachment
+from lamella.core.messages import Attachment, Turn
 from lamella.core.prompt import ToolSpec
 from lamella.core.records import Caller, FoundDocument
 from lamella.tools.arguments import wrong_schema
@@ -39,14 +39,17 @@ class Documents(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ToolScope:
-    """On whose behalf and where a call runs. `attachments` are all files on the conversation's path, and what tools
-    brought into it, whose text is read from `documents`. None: nothing can be kept here.
+    """On whose behalf and where a call runs. `attachments` are the files in the window, those of the project, and what
+    tools brought into the conversation, whose text is read from `documents`. None: nothing can be kept here.
+
+    `turns` are those in the window, the running one last, with its steps so far.
     """
 
     caller: Caller
     conversation_id: str
     attachments: tuple[Attachment, ...]
     documents: Documents | None = None
+    turns: tuple[Turn, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

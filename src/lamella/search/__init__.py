@@ -1,0 +1,1 @@
+"""Finding text again: terms, the lexical embedder, ranking, snippets. Pure."""

@@ -1,0 +1,155 @@
+"""Ranks passages by words and by meaning, and fuses the two ranks. Pure.
+
+By words: BM25 with the statistics of what is searched and of nothing else, so that nobody's texts change what somebody
+else finds. A passage also counts what its neighbours in the conversation say: an answer holds few words of its
+question. A session that holds more of the query lifts its passages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+K1 = 1.2
+B = 0.75
+NEIGHBOURS = (0.4, 0.15)
+"""What the passage one place away counts, and the one two places away."""
+
+SESSION = 1.0
+"""What the best session lifts its passages by."""
+
+SESSION_WORDS = 2.0
+"""What a session's words as a whole count beside its best passages."""
+
+SESSION_FADING = 0.6
+"""What each further passage of a session counts beside the one before."""
+
+SESSION_PASSAGES = 5
+RANK = 60
+"""The constant of reciprocal-rank fusion (Cormack et al., 2009)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """What is searched: for each passage the number of its session and how many terms it has.
+
+    Passages of one session stand together, in the order in which they were said.
+    """
+
+    sessions: Ints
+    lengths: Floats
+
+    @property
+    def groups(self) -> int:
+        """How many sessions there are."""
+        return int(self.sessions.max()) + 1 if len(self.sessions) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """`scores` of passages, 0 for what was not found, 1 at most; `sessions` of sessions, 1 for the best.
+
+    `covers`: the share of the query, by the weight of its terms, that each session holds.
+    """
+
+    scores: Floats
+    sessions: Floats
+    covers: Floats
+
+
+Postings = Sequence[tuple[Ints, Ints]]
+"""For each term of the query: the passages that hold it, and how often."""
+
+
+def rank(corpus: Corpus, postings: Postings, similar: Floats | None, weight: float) -> Ranking:
+    """The ranking. `similar` are the passages' similarities to the query, 0 where it means nothing."""
+    count = len(corpus.lengths)
+    words, covers = np.zeros(count), np.zeros(corpus.groups)
+    session_words = np.zeros(corpus.groups)
+    if count:
+        words = _bm25(corpus.lengths, postings)
+        session_words, covers = _by_session(corpus, postings)
+    words = _with_neighbours(words, corpus.sessions)
+    lift = _relative(session_words)[corpus.sessions] if count else words
+    scores = _reciprocal(words * (1 + SESSION * lift))
+    best = 1.0
+    if similar is not None:
+        scores = scores + weight * _reciprocal(_with_neighbours(similar, corpus.sessions) * (similar > 0))
+        best += weight
+    passages = words if words.any() or similar is None else similar
+    sessions = _relative(_sum_of_best(passages, corpus)) + SESSION_WORDS * _relative(session_words)
+    return Ranking(scores * (RANK + 1) / best, _relative(sessions), covers)
+
+
+def weight_of(holders: int, count: int) -> float:
+    """What a term weighs that `holders` of `count` texts have."""
+    return float(np.log(1 + (count - holders + 0.5) / (holders + 0.5)))
+
+
+def _bm25(lengths: Floats, postings: Postings) -> Floats:
+    scores = np.zeros(len(lengths))
+    shares = lengths / max(float(lengths.mean()), 1.0)
+    for holders, times in postings:
+        pull = K1 * (1 - B + B * shares[holders])
+        scores[holders] += weight_of(len(holders), len(lengths)) * times * (K1 + 1) / (times + pull)
+    return scores
+
+
+def _by_session(corpus: Corpus, postings: Postings) -> tuple[Floats, Floats]:
+    """BM25 of whole sessions, and what share of the query each holds."""
+    groups = corpus.groups
+    lengths = np.bincount(corpus.sessions, weights=corpus.lengths, minlength=groups).astype(np.float64)
+    merged: list[tuple[Ints, Ints]] = []
+    covers, whole = np.zeros(groups), 0.0
+    for holders, times in postings:
+        sums = np.bincount(corpus.sessions[holders], weights=times, minlength=groups)
+        having = np.flatnonzero(sums)
+        merged.append((having, sums[having].astype(np.int64)))
+        weight = weight_of(len(holders), len(corpus.lengths))
+        covers[having] += weight
+        whole += weight
+    return _bm25(lengths, merged), covers / whole if whole else covers
+
+
+def _with_neighbours(scores: Floats, sessions: Ints) -> Floats:
+    made = scores.copy()
+    for distance, share in enumerate(NEIGHBOURS, start=1):
+        if len(scores) <= distance:
+            break
+        same = sessions[distance:] == sessions[:-distance]
+        made[distance:] += share * scores[:-distance] * same
+        made[:-distance] += share * scores[distance:] * same
+    return made
+
+
+def _reciprocal(scores: Floats) -> Floats:
+    """1 / (60 + rank) for what has a score; equal ones in their order, the newest first."""
+    found = np.flatnonzero(scores > 0)
+    order = found[::-1][np.argsort(-scores[found[::-1]], kind="stable")]
+    made = np.zeros(len(scores))
+    made[order] = 1 / (RANK + 1 + np.arange(len(order)))
+    return made
+
+
+def _relative(scores: Floats) -> Floats:
+    top = float(scores.max()) if len(scores) else 0.0
+    return scores / top if top > 0 else scores
+
+
+def _sum_of_best(scores: Floats, corpus: Corpus) -> Floats:
+    """For each session its best passages, each further one counting less."""
+    made = np.zeros(corpus.groups)
+    found = np.flatnonzero(scores > 0)
+    order = found[np.lexsort((-scores[found], corpus.sessions[found]))]
+    groups = corpus.sessions[order]
+    firsts = np.searchsorted(groups, groups, side="left")
+    places = np.arange(len(order)) - firsts
+    kept = places < SESSION_PASSAGES
+    np.add.at(made, groups[kept], scores[order][kept] * SESSION_FADING ** places[kept])
+    return made

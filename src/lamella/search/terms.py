@@ -1,0 +1,129 @@
+"""Text as terms: what words are compared by, the same when they are stored and when they are looked for. Pure.
+
+A term is a word in lower case without accents, English endings taken off. Scripts without breaks between words become
+overlapping pairs of characters, and single characters; so a part of a run is found too.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+MOST_TERMS = 32
+"""Terms of one query: of a longer text the first ones."""
+
+_LONGEST = 40
+"""Characters of a term; what is longer, such as encoded data, is compared by its beginning."""
+
+_ACCENTS = re.compile("[\u0300-\u036f]")
+_DENSE = (
+    "\u0e00-\u0eff"  # Thai, Lao
+    "\u1000-\u109f\u1780-\u17ff"  # Myanmar, Khmer
+    "\u3040-\u30ff\u31f0-\u31ff"  # Hiragana, Katakana
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"  # Han
+    "\uac00-\ud7af"  # Hangul: endings stick to words
+)
+_PICTURES = "\u2600-\u27bf\U0001f000-\U0001faff"
+_TERM = re.compile(
+    f"(?P<dense>[{_DENSE}]+)|(?P<picture>[{_PICTURES}])|(?P<word>(?:[^\\W_{_DENSE}{_PICTURES}]|[\u0900-\u0963\u0966-\u0dff])+)"
+)
+
+_STOP_TEXT = """
+a about after am an and any are as at be been before being but by can could did do does doing for from had has
+have having he her here his how i if in into is it its just me might must my no nor not of on or our s shall she
+should so some t than that the their them then there these they this those to too us very was we were what when
+where which who whom whose why will with would you your
+"""
+STOP_WORDS = frozenset(re.findall(r"[a-z]+", _STOP_TEXT))
+"""English words that are in every text."""
+
+
+def terms_of(text: str) -> list[str]:
+    """Every term of a text, in order, as often as it stands there."""
+    return list(_terms(text, single=True))
+
+
+def query_terms(text: str) -> tuple[str, ...]:
+    """The terms to look for, each once. Words that are in every text are left out, unless there are no others."""
+    found = tuple(dict.fromkeys(_terms(text, single=False)))
+    telling = tuple(term for term in found if term not in _STOP_TERMS)
+    return (telling or found)[:MOST_TERMS]
+
+
+def spans_of(text: str) -> Iterator[tuple[int, int, str]]:
+    """Where words stand, from and to, with the term of each; pairs of characters for scripts without breaks.
+
+    Works word by word, so that the places are those of the text as it is.
+    """
+    for found in re.finditer(r"\S+", text):
+        chunk = found.group()
+        if chunk.isascii():
+            for match in _TERM.finditer(chunk.lower()):
+                yield found.start() + match.start(), found.start() + match.end(), stem(match.group())
+        else:
+            yield from _unicode_spans(chunk, found.start())
+
+
+def _unicode_spans(chunk: str, at: int) -> Iterator[tuple[int, int, str]]:
+    """As `spans_of`, for text whose normal form may have another length: character by character."""
+    plain, places = "", []
+    for index, character in enumerate(chunk):
+        made = _normal(character)
+        plain += made
+        places += [index] * len(made)
+    for match in _TERM.finditer(plain):
+        pieces = _pieces(match, single=len(match.group()) == 1)
+        for offset, length, term in pieces:
+            begin = match.start() + offset
+            yield at + places[begin], at + places[begin + length - 1] + 1, term
+
+
+def _terms(text: str, *, single: bool) -> Iterator[str]:
+    if text.isascii():
+        for match in _TERM.finditer(text.lower()):
+            yield stem(match.group())[:_LONGEST]
+        return
+    for match in _TERM.finditer(_normal(text)):
+        alone = single or len(match.group()) == 1
+        for _, _, term in _pieces(match, single=alone):
+            yield term
+
+
+def _pieces(match: re.Match[str], *, single: bool) -> Iterator[tuple[int, int, str]]:
+    """Offset, length and term of what a run of one script is compared by."""
+    run = match.group()
+    if match["word"] is not None:
+        yield 0, len(run), stem(run)[:_LONGEST]
+        return
+    if single or match["picture"] is not None:
+        for index, character in enumerate(run):
+            yield index, 1, character
+    if match["dense"] is not None:
+        for index in range(len(run) - 1):
+            yield index, 2, run[index : index + 2]
+
+
+def _normal(text: str) -> str:
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", text.casefold()))).lower()
+
+
+_ENDINGS = (("iness", "y"), ("ies", "y"), ("sses", "ss"), ("edly", ""), ("ing", ""), ("ed", ""), ("ly", ""), ("s", ""))
+
+
+def stem(word: str) -> str:
+    """An English word without its ending, lightly; other words lose little, and the same on both sides."""
+    if len(word) <= 3 or not word.isascii() or not word.isalpha():
+        return word
+    for ending, instead in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= 3 and not (ending == "s" and word[-2] in "suis"):
+            word = word[: len(word) - len(ending)] + instead
+            if ending in ("ing", "ed") and len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz":
+                word = word[:-1]
+            break
+    if len(word) > 3 and word[-1] == "e":
+        word = word[:-1]
+    return word[:-1] + "i" if len(word) > 3 and word[-1] == "y" else word
+
+
+_STOP_TERMS = frozenset(stem(word) for word in STOP_WORDS)

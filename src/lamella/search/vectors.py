@@ -1,0 +1,40 @@
+"""Vectors as they are stored: float16, little-endian, of length 1. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+ROWS_AT_ONCE = 8_192
+"""Rows that are widened to float32 at a time: what is kept in memory stays at half the size."""
+
+
+def packed(vector: Sequence[float] | NDArray[np.float32]) -> bytes:
+    """A vector of any length, as it is stored; one of zeros stays that."""
+    made = np.asarray(vector, dtype=np.float32)
+    length = float(np.linalg.norm(made))
+    return (made / length if length > 0 else made).astype("<f2").tobytes()
+
+
+def unpacked(data: bytes) -> NDArray[np.float32]:
+    """A stored vector."""
+    return np.frombuffer(data, dtype="<f2").astype(np.float32)
+
+
+def matrix_of(rows: Sequence[bytes | None], dimension: int) -> NDArray[np.float16]:
+    """Stored vectors one below the other; zeros for what is missing or of another dimension."""
+    made = np.zeros((len(rows), dimension), dtype="<f2")
+    for index, row in enumerate(rows):
+        if row is not None and len(row) == 2 * dimension:
+            made[index] = np.frombuffer(row, dtype="<f2")
+    return made
+
+
+def cosines(matrix: NDArray[np.float16], vector: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The cosine of every row to the vector, exactly."""
+    made = np.empty(len(matrix), dtype=np.float32)
+    for start in range(0, len(matrix), ROWS_AT_ONCE):
+        made[start : start + ROWS_AT_ONCE] = matrix[start : start + ROWS_AT_ONCE].astype(np.float32) @ vector
+    return made

@@ -1,0 +1,192 @@
+"""Recall: indexes what was said behind the turns, and finds it again by words and by meaning (X-RECALL).
+
+What waits to be indexed follows from what is stored. A search of one conversation first indexes what it has to; the
+vectors of a remote embedder come later, by a job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+
+import structlog
+
+from lamella.core.clock import Clock
+from lamella.core.errors import InvalidRequest, LamellaError, NotFound, ProviderError
+from lamella.core.ports import Embedder, Jobs, RecallIndex, Store
+from lamella.core.recall import Embedded, Found, Passage, RecallQuery, Source
+from lamella.core.records import Caller, Job, NewJob
+from lamella.core.tokens import Usage
+from lamella.search.terms import query_terms
+from lamella.sessions.recall.indexing import summary_passages, turn_passages
+from lamella.sessions.worker import Again, Worker
+
+log = structlog.get_logger()
+
+INDEX = "recall_index"
+"""The job that indexes a conversation as far as it is not."""
+
+BATCH = 64
+"""Turns that are indexed, and passages that get vectors, at a time."""
+
+LONGEST_QUERY = 2_000
+"""Characters."""
+
+EMBEDDING_SECONDS = 10.0
+"""How long a search waits for the vector of its query; then words decide alone."""
+
+
+class Recall:
+    """Recall for all conversations of one process."""
+
+    def __init__(self, store: Store, index: RecallIndex, embedder: Embedder, jobs: Jobs, clock: Clock) -> None:
+        self._store = store
+        self._index = index
+        self._embedder = embedder
+        self._clock = clock
+        self._worker = Worker(jobs, clock, {INDEX: self._do})
+        self._behind: set[tuple[str, str]] = set()
+        self._starting: asyncio.Task[None] | None = None
+
+    @property
+    def embedder(self) -> str:
+        """The model of the vectors, as people read it."""
+        return self._embedder.space.model
+
+    def start(self) -> None:
+        """Index what an ended process left, what an earlier version stored, and what another embedder made."""
+        self._worker.start()
+        self._starting = asyncio.create_task(self._take_up())
+
+    async def close(self) -> None:
+        """Stop; what is not indexed yet is taken up by the next start."""
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.gather(self._starting, return_exceptions=True)
+        await self._worker.close()
+        await self._embedder.close()
+
+    async def _take_up(self) -> None:
+        try:
+            for caller, conversation_id in await self._index.waiting(self._embedder.space.model):
+                await self.follow(caller, conversation_id)
+        except LamellaError as error:
+            log.error("what waits to be indexed can't be read", error=error.message)
+
+    async def follow(self, caller: Caller, conversation_id: str) -> None:
+        """Something of this conversation was stored: index it, in the background."""
+        self._behind.add((caller.user_id, conversation_id))
+        why = "something was said or summarised"
+        try:
+            await self._worker.enqueue(caller, NewJob(INDEX, conversation_id, why, self._clock.now()))
+        except LamellaError as error:
+            log.error("a conversation can't be indexed yet", conversation_id=conversation_id, error=error.message)
+
+    async def index_now(self, caller: Caller, conversation_id: str) -> None:
+        """Index a conversation whole, vectors and summaries included. Raises a `ProviderError`."""
+        await self._index_words(caller, conversation_id)
+        self._behind.discard((caller.user_id, conversation_id))
+        await self._embed_passages(caller, conversation_id)
+        await self._index_summaries(caller, conversation_id)
+
+    async def search(self, caller: Caller, query: str, conversation_id: str | None = None, limit: int = 10) -> Found:
+        """What was said that fits the query, in one conversation or in all of the caller's.
+
+        Raises `InvalidRequest` for an empty query, `NotFound` for a foreign conversation.
+        """
+        words = query.strip()[:LONGEST_QUERY]
+        if not words:
+            raise InvalidRequest("The query is empty.", hint="Say what to look for.", param="q")
+        if conversation_id is not None:
+            await self._store.conversation(caller, conversation_id)
+        await self._catch_up(caller, conversation_id)
+        vector, without = await self._vector(caller, words, conversation_id)
+        asked = RecallQuery(query_terms(words), self._embedder.space, vector, conversation_id, limit)
+        return replace(await self._index.search(caller, asked), without=without)
+
+    async def source(self, caller: Caller, conversation_id: str | None, reference: str) -> Source:
+        """Something that was said, in full: see `RecallIndex.source`. Raises `NotFound`."""
+        await self._catch_up(caller, conversation_id)
+        return await self._index.source(caller, conversation_id, reference)
+
+    async def _vector(self, caller: Caller, words: str, conversation_id: str | None) -> tuple[bytes | None, str]:
+        """The query's vector, or why there is none."""
+        try:
+            async with asyncio.timeout(EMBEDDING_SECONDS):
+                made = await self._embedder.embed([words])
+        except ProviderError as error:
+            return None, error.message
+        except TimeoutError:
+            return None, f"The embeddings gave no answer within {EMBEDDING_SECONDS:g} s."
+        if conversation_id is not None:
+            conversation = await self._store.conversation(caller, conversation_id)
+            await self._spend(caller, conversation.session_id, made.usage)
+        return made.vectors[0], ""
+
+    async def _catch_up(self, caller: Caller, conversation_id: str | None) -> None:
+        """Index the words of what was said in the conversation, or in those of this caller that wait here."""
+        behind = [of for owner, of in list(self._behind) if owner == caller.user_id]
+        for one in behind if conversation_id is None else [conversation_id]:
+            await self._index_words(caller, one)
+            if self._embedder.is_local:
+                await self._index_summaries(caller, one)
+
+    async def _do(self, job: Job) -> Again | None:
+        await self.index_now(job.caller, job.subject)
+        return None
+
+    async def _index_words(self, caller: Caller, conversation_id: str) -> None:
+        while turns := await self._index.unindexed(caller, conversation_id, BATCH):
+            for turn_id, _ in turns:
+                with suppress(NotFound):
+                    turn = await self._store.turn(caller, turn_id)
+                    passages, _ = await self._with_vectors(turn_passages(turn), remote=False)
+                    await self._index.index_turn(caller, turn_id, passages, self._embedder.space.model)
+
+    async def _embed_passages(self, caller: Caller, conversation_id: str) -> None:
+        model = self._embedder.space.model
+        while waiting := await self._index.unembedded(caller, conversation_id, model, BATCH):
+            made = await self._embedder.embed([passage.text for passage in waiting])
+            entries = [passage.entry for passage in waiting]
+            await self._index.embed(caller, model, dict(zip(entries, made.vectors, strict=True)))
+            sizes: defaultdict[str, int] = defaultdict(int)
+            for passage in waiting:
+                sizes[passage.session_id] += len(passage.text)
+            for session_id, usage in _shared(made.usage, sizes).items():
+                await self._spend(caller, session_id, usage)
+
+    async def _index_summaries(self, caller: Caller, conversation_id: str) -> None:
+        model = self._embedder.space.model
+        for summary in await self._index.unembedded_summaries(caller, conversation_id, model):
+            whole = await self._embedder.embed([summary.content])
+            passages, usage = await self._with_vectors(summary_passages(summary), remote=True)
+            await self._index.index_summary(caller, summary, whole.vectors[0], passages, model)
+            await self._spend(caller, summary.id, whole.usage + usage)
+
+    async def _with_vectors(self, made: Iterable[tuple[Passage, str]], *, remote: bool) -> tuple[list[Passage], Usage]:
+        """Passages with the vectors of a local embedder, and with `remote` of any, and what that cost."""
+        found = list(made)
+        if not found or not (remote or self._embedder.is_local):
+            return [passage for passage, _ in found], Usage()
+        embedded: Embedded = await self._embedder.embed([text for _, text in found])
+        pairs = zip(found, embedded.vectors, strict=True)
+        return [replace(passage, vector=vector) for (passage, _), vector in pairs], embedded.usage
+
+    async def _spend(self, caller: Caller, session_id: str, usage: Usage) -> None:
+        if usage != Usage():
+            with suppress(NotFound):
+                await self._store.spend(caller, session_id, "embedding", usage)
+
+
+def _shared(usage: Usage, sizes: dict[str, int]) -> dict[str, Usage]:
+    """The input of one embedding by session, by how much text each had in it; the last gets what is left."""
+    whole, left = sum(sizes.values()) or 1, usage.input
+    shares: dict[str, Usage] = {}
+    for index, (session_id, size) in enumerate(sizes.items(), start=1):
+        part = left if index == len(sizes) else usage.input * size // whole
+        shares[session_id] = Usage(input=part)
+        left -= part
+    return shares

@@ -1,0 +1,204 @@
+"""Recall through whole turns: the model's tools, the search route, restarts, and whose words they are (X-RECALL)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lamella.app.app import LOCAL_OWNER, App
+from lamella.core.json import decode_object, encode_text
+from lamella.core.messages import ToolCall
+from lamella.core.records import Caller, JobStatus
+from lamella.engine.scripted import ScriptedModel, ScriptedModels, calling, saying
+from lamella.server.testing import Client, Object, served
+from lamella.sessions.recall.recall import INDEX
+from lamella.settings import read_settings
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def talking(folder: Path, model: ScriptedModel, **settings: Any) -> AsyncIterator[tuple[App, Client]]:
+    async with served(read_settings(data=folder, **settings), models=ScriptedModels(model)) as (app, client):
+        yield app, client
+
+
+async def say(client: Client, model: ScriptedModel, conversation: str, text: str, reply: str = "Noted.") -> None:
+    model.then(saying(reply))
+    await client.send(conversation, text)
+
+
+async def called(client: Client, model: ScriptedModel, conversation: str, name: str, **arguments: Any) -> Object:
+    """What the model is given for a call of a tool, as the result that it reads."""
+    model.then(calling(ToolCall("call_x", name, encode_text(arguments))), saying("I see."))
+    packets = await client.send(conversation, "Look it up.")
+    [result] = [packet for packet in packets if packet["type"] == "tool.result"]
+    return {"is_error": result["is_error"], "text": result["content"]}
+
+
+def passages_of(found: Object) -> list[Object]:
+    """The passages of a search, as the model reads them."""
+    passages: Any = decode_object(found["text"])["passages"]
+    return list(passages)
+
+
+async def settled(app: App, conversation: str) -> None:
+    """Come back when nothing waits to be indexed."""
+    while True:
+        job = await app.store.job(LOCAL_OWNER, INDEX, conversation)  # type: ignore[attr-defined]
+        if job is not None and job.status not in (JobStatus.WAITING, JobStatus.RUNNING):
+            assert job.status is JobStatus.FINISHED, job.error
+            return
+        await asyncio.sleep(0.02)
+
+
+async def test_the_model_finds_what_lies_before_its_window(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    async with talking(tmp_path, model) as (_, client):
+        conversation = await client.conversation()
+        await say(client, model, conversation, "The code of the safe is 7-3-9-1.", "I will remember it.")
+        await say(client, model, conversation, "Let us speak of gardens.")
+        for _ in range(3):
+            await client.post(f"/conversations/{conversation}/new")
+        found = await called(client, model, conversation, "search_conversation", query="code of the safe")
+        [first, *_] = passages_of(found)
+        assert (first["text"], first["from"], first["session"]) == ("The code of the safe is 7-3-9-1.", "user", 1)
+        read = await called(client, model, conversation, "read_message", id=first["id"])
+        assert decode_object(read["text"])["text"] == "The code of the safe is 7-3-9-1."
+
+
+async def test_a_long_message_is_read_piece_by_piece(tmp_path: Path) -> None:
+    model, long = ScriptedModel(), " ".join(f"word{number}" for number in range(4_000))
+    async with talking(tmp_path, model) as (_, client):
+        conversation = await client.conversation()
+        await say(client, model, conversation, long)
+        found = await called(client, model, conversation, "search_conversation", query="word3999", limit=1)
+        [passage] = passages_of(found)
+        assert "word3999" in passage["text"]
+        assert len(passage["text"]) <= 1_600
+        pieces, offset = "", 0
+        while True:
+            read = await called(client, model, conversation, "read_message", id=passage["id"], offset=offset)
+            piece = decode_object(read["text"])
+            pieces += str(piece["text"])
+            if "next_offset" not in piece:
+                break
+            offset = int(str(piece["next_offset"]))
+        assert pieces == long
+
+
+async def test_what_a_search_gave_is_not_found_again(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    async with talking(tmp_path, model) as (app, client):
+        conversation = await client.conversation()
+        await say(client, model, conversation, "A lighthouse stands on the cliff.")
+        for _ in range(2):
+            await called(client, model, conversation, "search_conversation", query="lighthouse")
+        found = await app.recall.search(LOCAL_OWNER, "lighthouse on the cliff", conversation)
+        assert [hit.source.content for hit in found.hits if "cliff" in hit.source.content] == [
+            "A lighthouse stands on the cliff."
+        ]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        ("search_conversation", {"query": "  "}, "The query is empty"),
+        ("search_conversation", {"query": "x", "limit": 99}, "limit"),
+        ("search_conversation", {"query": "x", "all_conversations": True}, "all_conversations"),
+        ("read_message", {"id": "msg_nobody"}, "no message or call msg_nobody"),
+        ("read_message", {"id": ""}, "no message or call"),
+    ],
+)
+async def test_what_a_tool_cannot_do_it_says(tmp_path: Path, name: str, arguments: Any, said: str) -> None:
+    model = ScriptedModel()
+    async with talking(tmp_path, model) as (_, client):
+        conversation = await client.conversation()
+        found = await called(client, model, conversation, name, **arguments)
+        assert found["is_error"]
+        assert said in found["text"]
+
+
+@pytest.mark.parametrize(("recall", "tools"), [("off", 1), ("conversation", 3), ("user", 3)])
+async def test_a_deployment_says_what_can_be_searched(tmp_path: Path, recall: str, tools: int) -> None:
+    model = ScriptedModel()
+    async with talking(tmp_path, model, recall=recall) as (app, client):
+        assert len(app.registry.specs()) == tools
+        one, other = await client.conversation(), await client.conversation()
+        await say(client, model, one, "A walrus was seen.")
+        if recall == "off":
+            return
+        everywhere = {"all_conversations": True} if recall == "user" else {}
+        found = await called(client, model, other, "search_conversation", query="walrus", **everywhere)
+        passages = passages_of(found)
+        assert any(passage["text"] == "A walrus was seen." for passage in passages) == (recall == "user")
+        if recall == "user":
+            read = await called(client, model, other, "read_message", id=passages[0]["id"])
+            assert decode_object(read["text"])["text"] == passages[0]["text"]
+
+
+async def test_the_route_gives_places_marks_and_sessions(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    async with talking(tmp_path, model) as (_, client):
+        conversation = await client.conversation()
+        await say(client, model, conversation, "We met near the old lighthouse, " + "far away. " * 60)
+        await client.post(f"/conversations/{conversation}/new")
+        await say(client, model, conversation, "Now of soup.")
+        found = await client.get(f"/sessions/search?q=lighthouses&conversation_id={conversation}&limit=3")
+        [hit, *_] = found["data"]
+        assert (hit["role"], hit["conversation_id"], hit["score"] > 0.5) == ("user", conversation, True)
+        [mark] = hit["snippet"]["marks"]
+        assert hit["snippet"]["text"][mark["start"] : mark["end"]] == "lighthouse"
+        assert found["sessions"][0]["number"] == 1
+        everywhere = await client.get("/sessions/search?q=lighthouse")
+        assert everywhere["data"][0]["message_id"] == hit["message_id"]
+        assert (await client.get("/sessions/search?q=zebra"))["data"] == []
+        for query, status in (
+            ("q=", 422),
+            ("", 422),
+            ("q=%20", 400),
+            ("q=x&conversation_id=conv_no", 404),
+            ("q=x&limit=0", 422),
+        ):
+            answer = await client.call("GET", f"/sessions/search?{query}")
+            assert answer.status_code in (status, 400), query
+            assert answer.json()["error"]["message"]
+
+
+async def test_a_stranger_finds_nothing(tmp_path: Path) -> None:
+    model, bob = ScriptedModel(), Caller("user_bob")
+    async with talking(tmp_path, model) as (app, client):
+        conversation = await client.conversation()
+        await say(client, model, conversation, "A walrus was seen.")
+        await settled(app, conversation)
+        assert (await app.recall.search(bob, "walrus")).hits == ()
+
+
+async def test_what_was_said_before_a_restart_is_found_after_it(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    async with talking(tmp_path, model) as (app, client):
+        conversation = await client.conversation()
+        await say(client, model, conversation, "A walrus was seen.")
+        await settled(app, conversation)
+    async with talking(tmp_path, model) as (_, client):
+        found = await client.get("/sessions/search?q=walrus")
+        assert found["data"][0]["snippet"]["text"] == "A walrus was seen."
+
+
+async def test_a_file_from_before_the_window_can_be_read(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    async with talking(tmp_path, model) as (_, client):
+        conversation, other = await client.conversation(), await client.conversation()
+        file = await client.upload("plan.txt", b"The plan is to sail at dawn.")
+        model.then(saying("Read."))
+        await client.send(conversation, "Here is the plan.", file_ids=[file["id"]])
+        await client.post(f"/conversations/{conversation}/new")
+        read = await called(client, model, conversation, "read_file", file_id=file["id"])
+        assert "sail at dawn" in read["text"]
+        foreign = await called(client, model, other, "read_file", file_id=file["id"])
+        assert foreign["is_error"]
