@@ -54,6 +54,8 @@ export interface Conversation {
   layout: string
   marker_policy: string
   system_prompt_version: number
+  /** Null leaves it to the agent, then to the server. */
+  thinking_effort: string | null
   created_at: string
   updated_at: string
   running_turn: string | null
@@ -68,6 +70,24 @@ export interface ConversationPatch {
   layout?: string
   marker_policy?: string
   system_prompt_version?: number
+  thinking_effort?: string | null
+}
+
+/** What a change keeps the next request from reading of the cache. */
+export interface CacheLost {
+  level: 'tools' | 'system' | 'messages'
+  tokens: number
+  cost: number
+}
+
+/** A thinking effort to choose. */
+export interface Effort {
+  name: string
+  tokens: number
+  current: boolean
+  /** What the model can't be asked of it. */
+  note: string | null
+  cache_lost: CacheLost | null
 }
 
 export interface Turn {
@@ -134,6 +154,12 @@ export interface Gauge {
   estimate: boolean
   cached_share: number | null
   request_id: string | null
+  /** Above so many tokens of input a compaction begins. */
+  compaction_at: number
+  /** A compaction runs, or may begin behind the turn that has just ended. */
+  compacting: boolean
+  /** The newest command or notification. */
+  notice: string | null
 }
 
 /** A command to choose from. */
@@ -166,9 +192,23 @@ export interface Session {
   begins_after: string | null
   opened_at: string
   opened_by: string
+  closed_at: string | null
   why: string
   summary: string | null
-  numbers: { before?: number; after?: number }
+  summary_tokens: number
+  messages: number
+  numbers: { before?: number; after?: number; summary?: number; kept?: number }
+  check: SummaryCheck
+  usage: Record<string, UsageBody>
+}
+
+/** How a summary compares with what it stands for; empty where nothing was checked. */
+export interface SummaryCheck {
+  items?: number
+  found?: number
+  kept_literally?: string[]
+  missing?: string[]
+  invented?: string[]
 }
 
 export interface RequestSummary {
@@ -287,6 +327,18 @@ export function query(values: Record<string, string | number | undefined>): stri
   return set.length === 0 ? '' : `?${new URLSearchParams(set.map(([key, value]) => [key, String(value)]))}`
 }
 
+/** A list to its end, page by page. */
+export async function everything<Item>(path: string): Promise<Item[]> {
+  const all: Item[] = []
+  for (let after: string | undefined; ; ) {
+    const page = await json<Item[] | ListOf<Item>>(path + query({ limit: 100, after }))
+    if (Array.isArray(page)) return page
+    all.push(...page.data)
+    if (!page.has_more || !page.last_id) return all
+    after = page.last_id
+  }
+}
+
 export const api = {
   status: () => json<Status>('/status'),
   models: async () => items(await json<Model[] | ListOf<Model>>('/models')),
@@ -316,7 +368,9 @@ export const api = {
     json<null>(`/conversations/${id}/queue/${message}`, { method: 'DELETE' }),
   context: (id: string) => json<Gauge>(`/conversations/${id}/context`),
   commands: async () => items(await json<ListOf<CommandKind>>('/commands')),
-  told: async (id: string) => items(await json<ListOf<Told>>(`/conversations/${id}/commands${query({ limit: 100 })}`)),
+  told: (id: string) => everything<Told>(`/conversations/${id}/commands`),
+  efforts: async (id: string) => items(await json<ListOf<Effort>>(`/conversations/${id}/efforts`)),
+  resume: (session: string) => json<Told>(`/sessions/${session}/resume`, withKey({ method: 'POST' }, newKey())),
   sessions: async (id: string) => items(await json<ListOf<Session>>(`/conversations/${id}/sessions`)),
   requests: async (turn: string) =>
     items(await json<RequestSummary[] | ListOf<RequestSummary>>(`/turns/${turn}/requests`)),

@@ -12,7 +12,7 @@ const layouts = [
 describe('what a new conversation is sent with', () => {
   it('is the default as long as nothing is chosen', () => {
     const shown = inForce(noChoice, [agent], layouts, 'model-a')
-    expect(shown).toEqual({ agent_id: null, project_id: null, model: 'model-a', layout: 'lamella', marker_policy: 'planner' })
+    expect(shown).toEqual({ ...noChoice, model: 'model-a', layout: 'lamella', marker_policy: 'planner' })
     expect(asked(noChoice)).toEqual({})
   })
 

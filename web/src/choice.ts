@@ -10,9 +10,20 @@ export interface Choice {
   model: string | null
   layout: string | null
   marker_policy: string | null
+  thinking_effort: string | null
 }
 
-export const noChoice: Choice = { agent_id: null, project_id: null, model: null, layout: null, marker_policy: null }
+export const noChoice: Choice = {
+  agent_id: null,
+  project_id: null,
+  model: null,
+  layout: null,
+  marker_policy: null,
+  thinking_effort: null,
+}
+
+/** The efforts of a conversation that does not exist yet. */
+export const efforts = ['off', 'low', 'medium', 'high']
 
 export const DEFAULT_LAYOUT = 'lamella'
 
@@ -33,6 +44,7 @@ export function inForce(choice: Choice, agents: readonly Agent[], layouts: reado
     model: choice.model ?? agent?.model ?? model,
     layout,
     marker_policy: choice.marker_policy ?? layouts.find((one) => one.name === layout)?.markers ?? null,
+    thinking_effort: choice.thinking_effort,
   }
 }
 
@@ -43,6 +55,6 @@ export function asked(choice: Choice): ConversationPatch {
 
 /** The same of a conversation that exists. */
 export function choiceOf(conversation: Conversation): Choice {
-  const { agent_id, project_id, model, layout, marker_policy } = conversation
-  return { agent_id, project_id, model, layout, marker_policy }
+  const { agent_id, project_id, model, layout, marker_policy, thinking_effort } = conversation
+  return { agent_id, project_id, model, layout, marker_policy, thinking_effort }
 }

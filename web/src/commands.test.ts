@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import type { CommandKind, Session, Told } from './api.ts'
-import { awaitsCompaction, beside, completed, completions, isCommand } from './commands.ts'
+import type { CommandKind, Session, Told, Turn } from './api.ts'
+import { beside, completed, completions, eventsOf, isCommand, keptBy } from './commands.ts'
 
 const kinds: CommandKind[] = [
   { name: 'status', usage: '/status', summary: '' },
@@ -12,13 +12,16 @@ function command(id: string, name: string, turn: string | null, data = {}): Told
   return { object: 'command', id, turn_id: turn, name, argument: '', answer: '', data, at: '' }
 }
 
-function notification(id: string, name: string): Told {
-  return { object: 'notification', id, turn_id: 'turn_1', name, text: '', data: {}, at: '' }
+function notification(id: string, at: string): Told {
+  return { object: 'notification', id, turn_id: 'turn_1', name: 'pruned', text: '', data: {}, at }
 }
 
-function session(number: number, begins_after: string | null): Session {
-  const rest = { current: false, parent_id: null, opened_at: '', opened_by: 'new', why: '', summary: null, numbers: {} }
-  return { id: `sess_${number}`, number, begins_after, ...rest }
+const turn = (id: string, started_at: string) => ({ id, started_at }) as Turn
+
+function session(number: number, begins_after: string | null, changes: Partial<Session> = {}): Session {
+  const rest = { current: false, parent_id: null, opened_at: '', opened_by: 'new', closed_at: null, why: '', summary: null }
+  const figures = { summary_tokens: 0, messages: 0, numbers: {}, check: {}, usage: {} }
+  return { id: `sess_${number}`, number, begins_after, ...rest, ...figures, ...changes }
 }
 
 describe('typing a slash', () => {
@@ -46,14 +49,23 @@ describe('what stands beside the messages', () => {
     expect(found.get('turn_1')?.began.map((one) => one.number)).toEqual([2])
     expect(found.get('turn_1')?.told.map((one) => one.id)).toEqual(['note_2'])
   })
+})
 
-  it('says whether a compaction is still awaited', () => {
-    const asked = command('note_1', 'compact', 'turn_1', { started: true })
-    expect(awaitsCompaction([])).toBe(false)
-    expect(awaitsCompaction([command('note_1', 'compact', 'turn_1', { started: false })])).toBe(false)
-    expect(awaitsCompaction([asked, command('note_2', 'status', 'turn_1')])).toBe(true)
-    expect(awaitsCompaction([asked, notification('note_2', 'pruned')])).toBe(true)
-    expect(awaitsCompaction([asked, notification('note_2', 'compacted')])).toBe(false)
-    expect(awaitsCompaction([asked, notification('note_2', 'not_compacted')])).toBe(false)
+describe('what a session holds', () => {
+  const noon = '2026-03-01T12:00:00Z'
+  const later = '2026-03-01T12:10:00Z'
+
+  it('names the turns that a compaction left as they are', () => {
+    const compacted = session(2, 'turn_1', { opened_at: later })
+    const turns = [turn('turn_1', noon), turn('turn_2', '2026-03-01T12:05:00Z'), turn('turn_3', '2026-03-01T12:11:00Z')]
+    expect(keptBy(compacted, turns).map((one) => one.id)).toEqual(['turn_2'])
+    expect(keptBy(session(2, 'turn_0', { opened_at: later }), turns)).toEqual([])
+  })
+
+  it('is told of while it was open, and not before or after', () => {
+    const open = session(1, null, { opened_at: noon, closed_at: later })
+    const told = [notification('a', noon), notification('b', later), { ...notification('c', noon), object: 'command' } as Told]
+    expect(eventsOf(open, told).map((one) => one.id)).toEqual(['a'])
+    expect(eventsOf(session(2, null, { opened_at: later }), told).map((one) => one.id)).toEqual(['b'])
   })
 })

@@ -1,6 +1,6 @@
 /** Slash commands: what is one, which ones a beginning may become, and where their answers and sessions stand. */
 
-import type { CommandKind, Session, Told } from './api.ts'
+import type { CommandKind, Session, Told, Turn } from './api.ts'
 
 /** Whether a message is a command; a path such as /etc/hosts is none, nor is what begins with two slashes. */
 export function isCommand(text: string): boolean {
@@ -17,12 +17,6 @@ export function completions(text: string, commands: CommandKind[]): CommandKind[
 /** What stands in the box once a command is chosen: with room for its argument, if it takes one. */
 export function completed(command: CommandKind): string {
   return `/${command.name}${command.usage.includes('[') ? ' ' : ''}`
-}
-
-/** Whether a compaction was asked for and nothing was told of its end. */
-export function awaitsCompaction(told: Told[]): boolean {
-  const asked = told.findLastIndex((one) => one.object === 'command' && one.name === 'compact' && one.data.started === true)
-  return asked >= 0 && !told.slice(asked + 1).some((one) => one.object === 'notification' && one.name !== 'pruned')
 }
 
 export interface Beside {
@@ -42,4 +36,24 @@ export function beside(told: Told[], sessions: Session[]): Map<string, Beside> {
   for (const session of sessions) if (session.number > 1) at(session.begins_after).began.push(session)
   for (const one of told) at(one.turn_id).told.push(one)
   return found
+}
+
+/** The turns that a compaction left as they are: behind what it summarised, and begun before it ended. */
+export function keptBy(session: Session, turns: Turn[]): Turn[] {
+  const last = turns.findIndex((turn) => turn.id === session.begins_after)
+  if (last < 0) return []
+  return turns.slice(last + 1).filter((turn) => Date.parse(turn.started_at) < Date.parse(session.opened_at))
+}
+
+/** What a session is said to have begun by. */
+export function openedBy(session: Session): string {
+  const said: Record<string, string> = { created: 'the first', new: 'begun anew', compaction: 'compacted', resume: 'resumed' }
+  return said[session.opened_by] ?? session.opened_by
+}
+
+/** What was told while a session was open: its prunings and compactions. */
+export function eventsOf(session: Session, told: Told[]): Told[] {
+  const from = Date.parse(session.opened_at)
+  const to = session.closed_at ? Date.parse(session.closed_at) : Infinity
+  return told.filter((one) => one.object === 'notification' && Date.parse(one.at) >= from && Date.parse(one.at) < to)
 }

@@ -32,7 +32,12 @@ export interface SettingsPanel {
   id: string | null
 }
 
-export type PanelContent = Passage | ContextPanel | PreviewPanel | SettingsPanel
+/** The sessions of the conversation. */
+export interface SessionsPanel {
+  kind: 'sessions'
+}
+
+export type PanelContent = Passage | ContextPanel | PreviewPanel | SettingsPanel | SessionsPanel
 
 export interface Panels {
   show: (content: PanelContent) => void

@@ -10,8 +10,8 @@ import {
   useQuery,
   useQueryClient,
 } from '@tanstack/react-query'
-import { api, type Conversation, type ConversationPatch, type ListOf, type Turn } from './api.ts'
-import { awaitsCompaction } from './commands.ts'
+import { useEffect } from 'react'
+import { api, type Conversation, type ConversationPatch, type ListOf, type Told, type Turn } from './api.ts'
 import type { Sent } from './drafts.ts'
 
 export const keys = {
@@ -23,6 +23,7 @@ export const keys = {
   queue: (id: string) => ['queue', id] as const,
   told: (id: string) => ['told', id] as const,
   sessions: (id: string) => ['sessions', id] as const,
+  efforts: (id: string) => ['efforts', id] as const,
   requests: (turn: string) => ['requests', turn] as const,
   changing: ['change'] as const,
 }
@@ -51,8 +52,35 @@ export const useTurnList = (id: string | null) =>
     enabled: id !== null,
   })
 
+/** The gauge; asked again while a compaction runs, so that its end is heard of. */
 export const useGauge = (id: string | null) =>
-  useQuery({ queryKey: keys.context(id ?? ''), queryFn: () => api.context(id!), enabled: id !== null })
+  useQuery({
+    queryKey: keys.context(id ?? ''),
+    queryFn: () => api.context(id!),
+    enabled: id !== null,
+    refetchInterval: ({ state }) => (state.data?.compacting ? 1500 : false),
+  })
+
+/** The thinking efforts to choose from; what a change costs is another with every request. */
+export const useEfforts = (id: string | null, request: string | null) =>
+  useQuery({
+    queryKey: [...keys.efforts(id ?? ''), request],
+    queryFn: () => api.efforts(id!),
+    enabled: id !== null,
+    placeholderData: keepPreviousData,
+  })
+
+/** Go on from an earlier session. */
+export function useResume(conversation: string) {
+  const client = useQueryClient()
+  return useMutation({
+    mutationFn: api.resume,
+    onSuccess: () => {
+      refreshTold(client, conversation)
+      for (const queryKey of [keys.turns(conversation), keys.context(conversation)]) void client.invalidateQueries({ queryKey })
+    },
+  })
+}
 
 /** What waits; looked at again as long as something does, for other windows and the clock change it too. */
 export const useQueue = (id: string | null) =>
@@ -65,14 +93,24 @@ export const useQueue = (id: string | null) =>
 
 export const useCommands = () => useQuery({ queryKey: ['commands'], queryFn: api.commands, staleTime: Infinity })
 
-/** What a conversation shows beside its messages, the oldest first; asked again while a compaction runs. */
+/** What a conversation shows beside its messages, the oldest first. */
 export const useTold = (id: string | null) =>
   useQuery({
     queryKey: keys.told(id ?? ''),
     queryFn: async () => (await api.told(id!)).toReversed(),
     enabled: id !== null,
-    refetchInterval: ({ state }) => (awaitsCompaction(state.data ?? []) ? 1500 : false),
   })
+
+/** Hear of what was told without being asked for, such as a compaction's end: the gauge knows the newest. */
+export function useNews(id: string): void {
+  const client = useQueryClient()
+  const notice = useGauge(id).data?.notice ?? null
+  useEffect(() => {
+    const told = client.getQueryData<Told[]>(keys.told(id))
+    if (notice === null || told === undefined || told.at(-1)?.id === notice) return
+    for (const queryKey of [keys.told(id), keys.sessions(id)]) void client.invalidateQueries({ queryKey })
+  }, [client, id, notice])
+}
 
 /** The sessions, asked again with every notice. */
 export const useSessions = (id: string | null, newest: string | undefined) =>
@@ -114,6 +152,7 @@ export function useChange() {
     mutationFn: ({ id, ...value }: { id: string } & ConversationPatch) => api.change(id, value),
     onSuccess: (changed) => {
       client.setQueryData(keys.conversation(changed.id), changed)
+      void client.invalidateQueries({ queryKey: keys.efforts(changed.id) })
       void client.invalidateQueries({ queryKey: keys.conversations })
     },
   })
@@ -224,6 +263,11 @@ export function refreshQueue(client: QueryClient, conversation: string): void {
 
 /** A command was answered: it may have changed where the conversation stands. */
 export function refreshTold(client: QueryClient, conversation: string): void {
-  const changed = [keys.told(conversation), keys.sessions(conversation), keys.conversation(conversation)]
+  const changed = [
+    keys.told(conversation),
+    keys.sessions(conversation),
+    keys.conversation(conversation),
+    keys.context(conversation),
+  ]
   for (const queryKey of [...changed, keys.conversations]) void client.invalidateQueries({ queryKey })
 }

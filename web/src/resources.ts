@@ -1,6 +1,6 @@
 /** Agents, projects, system prompts and layouts: what shapes a request besides its message. */
 
-import { ApiError, body, json, type ListOf, newKey, query, withKey } from './api.ts'
+import { ApiError, body, everything, json, newKey, withKey } from './api.ts'
 
 export interface AgentValue {
   name: string
@@ -77,18 +77,6 @@ export const resources = {
   addSystemPrompt: (value: { text: string; note?: string }) =>
     json<SystemPrompt>('/system-prompts', withKey(body('POST', value), newKey())),
   layouts: () => everything<Layout>('/layouts'),
-}
-
-/** A list to its end, page by page. */
-async function everything<Item>(path: string): Promise<Item[]> {
-  const all: Item[] = []
-  for (let after: string | undefined; ; ) {
-    const page = await json<Item[] | ListOf<Item>>(path + query({ limit: 100, after }))
-    if (Array.isArray(page)) return page
-    all.push(...page.data)
-    if (!page.has_more || !page.last_id) return all
-    after = page.last_id
-  }
 }
 
 /** Refuse an empty field before the server does, in the words of the form. */

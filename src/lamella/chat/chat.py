@@ -99,6 +99,11 @@ class Chat:
     def _box(self, conversation_id: str) -> Mailbox:
         return self._mailboxes.setdefault(conversation_id, Mailbox())
 
+    def is_settling(self, conversation_id: str) -> bool:
+        """Whether somebody speaks, or a turn that has ended is still followed up, in this process."""
+        box = self._mailboxes.get(conversation_id)
+        return box is not None and box.floor.locked()
+
     def read(self, message: Message) -> Message | Typed:
         """What a message is: a command, or words; of `//x` the words `/x`. Raises `InvalidRequest`, see `parse`."""
         parsed = parse(checked(message), self.commands.names)

@@ -17,7 +17,7 @@ from lamella.commands.looking import why_data
 from lamella.commands.parse import Typed
 from lamella.core.errors import InvalidRequest
 from lamella.core.json import encode
-from lamella.core.records import LEAVE, Notice
+from lamella.core.records import LEAVE, Notice, PageQuery
 from lamella.server.asked import PREFIX, IdempotencyKey, TheApp, TheBlocks, TheCaller, ThePage, with_blocks
 from lamella.server.outcomes import in_json, wants_json
 from lamella.server.schemas import (
@@ -159,17 +159,29 @@ async def send(
 
 @router.get("/conversations/{conversation_id}/context")
 async def context(conversation_id: str, app: TheApp, caller: TheCaller) -> Json:
-    """The gauge: how full the window of the last request was, and how much of it came from the cache."""
+    """The gauge: how full the window of the last request was, and how much of it came from the cache.
+
+    Above `compaction_at` tokens a compaction begins; `compacting` while one runs, or may begin behind a turn.
+    `notice` is the id of the newest command or notification.
+    """
     conversation = await app.store.conversation(caller, conversation_id)
     facts = app.models.facts(conversation.model)
     last = await app.store.last_bill(caller, conversation_id, facts.name)
     usage = last.usage if last else None
+    budget = app.engine_settings.budget(facts)
+    settling = conversation.running_turn is None and app.chat.is_settling(conversation_id)
+    compacting = settling or app.sessions.is_compacting(conversation_id)
+    # Read after `compacting`: what a compaction tells is there when it runs no more.
+    told = await app.store.notices(caller, conversation_id, PageQuery(limit=1))
     return {
         "request_id": last.request_id if last else None,
         "input": usage.input if usage else 0,
         "read": usage.cache_read if usage else 0,
         "cached_share": usage.cache_read / usage.input if usage and usage.input else None,
-        "budget": app.engine_settings.budget(facts),
+        "budget": budget,
+        "compaction_at": app.sessions.settings.compaction.in_tokens(budget),
+        "compacting": compacting,
+        "notice": told.data[0].id if told.data else None,
         "window": facts.window,
         "estimate": usage is None,
     }

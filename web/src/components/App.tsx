@@ -10,6 +10,7 @@ import { Confirm } from './Confirm.tsx'
 import { ContextDrawer } from './ContextDrawer.tsx'
 import { PassagePanel } from './PassagePanel.tsx'
 import { PreviewDrawer } from './PreviewDrawer.tsx'
+import { SessionsPanel } from './SessionsPanel.tsx'
 import { Settings } from './Settings.tsx'
 import { Sidebar } from './Sidebar.tsx'
 
@@ -33,6 +34,9 @@ export function App() {
           <ContextDrawer conversation={conversation} turn={panel.turn} onClose={panels.close} />
         )}
         {panel?.kind === 'preview' && <PreviewDrawer conversation={conversation} onClose={panels.close} />}
+        {panel?.kind === 'sessions' && conversation !== null && (
+          <SessionsPanel conversation={conversation} onClose={panels.close} />
+        )}
         {panel?.kind === 'settings' && <Settings at={panel} />}
       </div>
       {leaving && (

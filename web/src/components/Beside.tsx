@@ -1,15 +1,21 @@
-import type { Session, Told } from '../api.ts'
-import type { Beside as Standing } from '../commands.ts'
+import type { Session, Told, Turn } from '../api.ts'
+import { type Beside as Standing, keptBy } from '../commands.ts'
 import { tokens } from '../format.ts'
 import styles from './Beside.module.css'
+import { Summary } from './Summary.tsx'
 
 /** What stands behind a turn and no model reads: where a session began, commands with their answers, notifications. */
-export function Beside({ standing, sessions }: { standing: Standing | undefined; sessions: Session[] }) {
+export function Beside({ standing, sessions, turns }: { standing: Standing | undefined; sessions: Session[]; turns: Turn[] }) {
   if (!standing) return null
   return (
     <>
       {standing.began.map((session) => (
-        <Divider key={session.id} session={session} before={sessions.find((one) => one.id === session.parent_id)} />
+        <Divider
+          key={session.id}
+          session={session}
+          before={sessions.find((one) => one.id === session.parent_id)}
+          kept={keptBy(session, turns)}
+        />
       ))}
       {standing.told.map((told) => (
         <ToldItem key={told.id} told={told} />
@@ -19,7 +25,7 @@ export function Beside({ standing, sessions }: { standing: Standing | undefined;
 }
 
 /** Where a session began; one that a compaction opened shows the summary that it begins with. */
-function Divider({ session, before }: { session: Session; before: Session | undefined }) {
+function Divider({ session, before, kept }: { session: Session; before: Session | undefined; kept: Turn[] }) {
   const { before: from, after: to } = session.numbers
   const settled = session.opened_by === 'compaction' && from !== undefined && to !== undefined
   const title = settled ? `Settled ${tokens(from)} → ${tokens(to)}` : `Session ${session.number}`
@@ -36,7 +42,17 @@ function Divider({ session, before }: { session: Session; before: Session | unde
         <span>{title}</span>
       </summary>
       <div className={styles.summary} data-testid="session-summary">
-        {before.summary}
+        <Summary session={before} />
+        {kept.length > 0 && (
+          <section data-testid="session-kept">
+            <h3>Kept as it was said</h3>
+            <ul>
+              {kept.map((turn) => (
+                <li key={turn.id}>{turn.text}</li>
+              ))}
+            </ul>
+          </section>
+        )}
       </div>
     </details>
   )

@@ -1,12 +1,13 @@
 import { type Conversation, explain } from '../api.ts'
 import { inForce } from '../choice.ts'
 import { choose as chooseDraft, useDraft } from '../drafts.ts'
+import { usePanels } from '../panels.ts'
 import { useChange, useModels, useStatus } from '../queries.ts'
 import { useAgents } from '../resourceQueries.ts'
 import styles from './ChatHeader.module.css'
 import controls from './controls.module.css'
 import { ErrorNote } from './ErrorNote.tsx'
-import { ListIcon } from './icons.tsx'
+import { HistoryIcon, ListIcon } from './icons.tsx'
 
 interface Props {
   conversation: Conversation | null
@@ -16,6 +17,7 @@ interface Props {
 
 /** The title and the model; before the first message the model is part of the draft's choice. */
 export function ChatHeader({ conversation, started, onToggleList }: Props) {
+  const panels = usePanels()
   const models = useModels()
   const change = useChange()
   const status = useStatus()
@@ -43,6 +45,18 @@ export function ChatHeader({ conversation, started, onToggleList }: Props) {
           <ListIcon size={18} />
         </button>
         <p className={styles.title}>{started ? conversation?.title || (conversation ? 'Untitled' : '') : 'New conversation'}</p>
+        {conversation && (
+          <button
+            type="button"
+            className={controls.icon}
+            onClick={() => panels.show({ kind: 'sessions' })}
+            aria-label="Sessions of this conversation"
+            title="Sessions of this conversation"
+            data-testid="sessions-open"
+          >
+            <HistoryIcon />
+          </button>
+        )}
         {current !== null && (
           <label className={styles.model}>
             <span className="visually-hidden">Model</span>

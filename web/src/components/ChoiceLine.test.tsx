@@ -3,7 +3,8 @@ import { renderToStaticMarkup } from 'react-dom/server'
 import { describe, expect, it } from 'vitest'
 import type { Conversation } from '../api.ts'
 import { resourceKeys } from '../resourceQueries.ts'
-import { ChoiceLine, Pick } from './ChoiceLine.tsx'
+import { ChoiceLine } from './ChoiceLine.tsx'
+import { Pick } from './Pick.tsx'
 
 const conversation: Conversation = {
   id: 'conv_1',
@@ -15,6 +16,7 @@ const conversation: Conversation = {
   layout: 'onyx',
   marker_policy: 'auto_tail',
   system_prompt_version: 1,
+  thinking_effort: '6000',
   created_at: '2026-11-21T12:00:00Z',
   updated_at: '2026-11-21T12:00:00Z',
   running_turn: null,
@@ -41,12 +43,12 @@ const chosen = (html: string) => Array.from(html.matchAll(/<option[^>]* selected
 describe('the line over the composer', () => {
   it('shows what is in force in a conversation, also what was removed since', () => {
     const html = shown(conversation)
-    expect(chosen(html)).toEqual(['Reviewer', 'removed', 'onyx', 'one at the tail'])
+    expect(chosen(html)).toEqual(['Reviewer', 'removed', 'onyx', 'one at the tail', '6000'])
     expect(html).toContain('title="As Onyx does."')
   })
 
   it('shows what a new conversation would begin with', () => {
-    expect(chosen(shown(null))).toEqual(['none', 'none', 'lamella', 'planner'])
+    expect(chosen(shown(null))).toEqual(['none', 'none', 'lamella', 'planner', 'as usual'])
   })
 
   it('offers the newest system prompt to a conversation with an older one', () => {

@@ -6,8 +6,10 @@ import { useChange, useStatus } from '../queries.ts'
 import { useAgents, useLayouts, useProjects, useSystemPrompts } from '../resourceQueries.ts'
 import styles from './ChoiceLine.module.css'
 import controls from './controls.module.css'
+import { EffortPick } from './EffortPick.tsx'
 import { ErrorNote, QueryError } from './ErrorNote.tsx'
 import { SlidersIcon } from './icons.tsx'
+import { Pick } from './Pick.tsx'
 
 /** What the next message is sent with; each of it can be changed here. `conversation` is null before the first message. */
 export function ChoiceLine({ conversation, started }: { conversation: Conversation | null; started: boolean }) {
@@ -64,6 +66,7 @@ export function ChoiceLine({ conversation, started }: { conversation: Conversati
           options={Object.entries(markerPolicies).map(([id, name]) => ({ id, name }))}
           onChange={(value) => set({ marker_policy: value })}
         />
+        <EffortPick conversation={conversation} value={shown.thinking_effort} onChange={(value) => set({ thinking_effort: value })} />
         {conversation && <PromptVersion conversation={conversation} onMove={(version) => change.mutate({ id: conversation.id, system_prompt_version: version })} />}
         <button
           type="button"
@@ -85,40 +88,6 @@ const named = (things: readonly { id: string; name: string }[]) => things.map(({
 /** The agent in force, or the list of agents. */
 function settingsFor(agent: string | null) {
   return { kind: 'settings', section: 'agents', id: agent } as const
-}
-
-interface PickProps {
-  label: string
-  name: string
-  value: string | null
-  /** What stands for no value; left out where there has to be one. */
-  none?: string
-  detail?: string | undefined
-  options: { id: string; name: string }[]
-  onChange: (value: string | null) => void
-}
-
-/** A small labelled choice. A value that is none of the options, because it was removed, is still shown. */
-export function Pick({ label, name, value, none, detail, options, onChange }: PickProps) {
-  const lost = value !== null && !options.some((option) => option.id === value)
-  return (
-    <label className={styles.pick} title={detail}>
-      <span>{label}</span>
-      <select
-        value={value ?? ''}
-        onChange={(event) => onChange(event.target.value || null)}
-        data-testid={`choose-${name}`}
-      >
-        {(none !== undefined || value === null) && <option value="">{none ?? '…'}</option>}
-        {lost && <option value={value}>{none === undefined ? value : 'removed'}</option>}
-        {options.map((option) => (
-          <option key={option.id} value={option.id}>
-            {option.name}
-          </option>
-        ))}
-      </select>
-    </label>
-  )
 }
 
 /** Says when the conversation began with an older system prompt, and moves it to the newest. */

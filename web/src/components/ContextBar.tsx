@@ -35,6 +35,8 @@ export function ContextBar({ conversation, newest }: { conversation: string; new
   const said = estimate
     ? `About ${exact(input)} of ${exact(budget)} tokens, an estimate`
     : `${exact(input)} of ${exact(budget)} tokens${cached === null ? '' : `, ${percent(cached)} from the cache`}`
+  const threshold = gauge.data?.compaction_at ?? null
+  const next = nextCompaction(gauge.data ?? null, input)
   return (
     <div className={styles.bar} data-testid="context-bar" data-estimate={estimate}>
       <div
@@ -48,10 +50,14 @@ export function ContextBar({ conversation, newest }: { conversation: string; new
       >
         <span className={styles.read} style={{ width: share(read) }} />
         <span className={styles.rest} style={{ width: share(input - read) }} data-estimate={estimate} />
+        {threshold !== null && threshold < budget && (
+          <span className={styles.threshold} style={{ left: share(threshold) }} title={next} data-testid="context-threshold" />
+        )}
       </div>
       <span className={styles.figure} title={said}>
         {figure}
         {estimate ? ' (estimate)' : cached === null ? '' : ` · ${percent(cached)} cached`}
+        {next !== '' && <span className={styles.next} data-testid="context-next">{` · ${next}`}</span>}
       </span>
       <button
         type="button"
@@ -62,6 +68,14 @@ export function ContextBar({ conversation, newest }: { conversation: string; new
       />
     </div>
   )
+}
+
+/** How far the next compaction is, in words; one that runs is said to. */
+export function nextCompaction(gauge: Gauge | null, input: number): string {
+  if (gauge === null) return ''
+  if (gauge.compacting) return 'compacting…'
+  const left = gauge.compaction_at - input
+  return left > 0 ? `${tokens(left)} to compaction` : 'compaction is due'
 }
 
 /**

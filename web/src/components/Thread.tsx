@@ -1,7 +1,7 @@
 import { Fragment, useEffect, useLayoutEffect, useRef, useState } from 'react'
 import type { Turn } from '../api.ts'
 import { beside } from '../commands.ts'
-import { useSessions, useTold } from '../queries.ts'
+import { useNews, useSessions, useTold } from '../queries.ts'
 import { turns as store, useTurn } from '../turns.ts'
 import { Beside } from './Beside.tsx'
 import controls from './controls.module.css'
@@ -22,6 +22,7 @@ export function Thread({ conversation, turns, loading, earlier, running }: Props
   const scroll = useStickyEnd(turns.at(-1)?.id ?? null)
   useReplays(turns)
   const told = useTold(conversation)
+  useNews(conversation)
   const sessions = useSessions(conversation, told.data?.at(-1)?.id).data ?? []
   const standing = beside(told.data ?? [], sessions)
   const empty = !loading && turns.length === 0 && standing.size === 0
@@ -45,11 +46,11 @@ export function Thread({ conversation, turns, loading, earlier, running }: Props
           )}
           {loading && <p className={styles.quiet}>Loading the conversation…</p>}
           {empty && <p className={styles.quiet}>No messages yet.</p>}
-          {!earlier && <Beside standing={standing.get('')} sessions={sessions} />}
+          {!earlier && <Beside standing={standing.get('')} sessions={sessions} turns={turns} />}
           {turns.map((turn) => (
             <Fragment key={turn.id}>
               <TurnItem turn={turn} />
-              <Beside standing={standing.get(turn.id)} sessions={sessions} />
+              <Beside standing={standing.get(turn.id)} sessions={sessions} turns={turns} />
             </Fragment>
           ))}
         </div>

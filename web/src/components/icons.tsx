@@ -42,6 +42,7 @@ export const SlidersIcon = icon(<path d="M2.5 4.5h5M11 4.5h2.5M2.5 11.5h2.5M8.5 
 export const EyeIcon = icon(
   <path d="M1.8 8s2.3-4.2 6.2-4.2S14.2 8 14.2 8s-2.3 4.2-6.2 4.2S1.8 8 1.8 8zM8 6.3a1.7 1.7 0 1 1 0 3.4 1.7 1.7 0 0 1 0-3.4z" />,
 )
+export const HistoryIcon = icon(<path d="M2.6 8a5.4 5.4 0 1 0 1.7-3.9M2.5 2.5v3h3M8 5v3.2l2.2 1.4" />)
 export const ChevronIcon = icon(<path d="M6 4l4 4-4 4" />)
 
 /** The mark: thin plates, one above the other. */

@@ -1,0 +1,109 @@
+"""Sessions, thinking effort and the way to the next compaction, as the page shows them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from .servers import Model, Server, Watched, running
+from .steps import answers, ask, part
+
+pytestmark = pytest.mark.browser
+
+WORDS = "Some words of no weight. " * 60
+
+
+@pytest.fixture(scope="module")
+def settling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The demonstration, which compacts by itself after nearly every answer."""
+    environment = {"LAMELLA_KEEP_RECENT_TOKENS": "10", "LAMELLA_COMPACTION_THRESHOLD": "1000"}
+    with running(Server(tmp_path_factory.mktemp("settling"), environment)) as server:
+        yield server
+
+
+def item(page: Page, number: int) -> str:
+    return f"[data-testid=session-item][data-number='{number}']"
+
+
+def test_a_compaction_in_the_background_is_heard_of_and_its_session_can_be_gone_back_to(
+    page: Page, settling: Server, watched: Watched
+) -> None:
+    page.goto(settling.url)
+    ask(page, f"Hello there. {WORDS}")
+    expect(answers(page)).to_have_count(1)
+    ask(page, "And how does this work?")
+    expect(answers(page)).to_have_count(2)
+    divider = part(page, "session-divider").first
+    expect(divider).to_contain_text(re.compile(r"Settled \S+ → \S+"))
+    expect(part(page, "told").last).to_contain_text("Compacted (")
+
+    divider.locator("summary").focus()
+    page.keyboard.press("Enter")
+    summary = part(page, "session-summary").first
+    expect(summary).to_be_visible()
+    expect(summary.locator("h1, h2, h3, p, li").first).to_be_visible()
+    expect(part(summary, "session-kept")).to_contain_text("And how does this work?")
+
+    part(page, "sessions-open").click()
+    panel = part(page, "sessions-panel")
+    expect(panel.locator(item(page, 1))).to_contain_text("the first")
+    expect(panel.locator(item(page, 2))).to_contain_text("compacted")
+    expect(part(panel.locator(item(page, 2)), "session-event")).to_have_count(1)
+    part(panel.locator(item(page, 1)), "session-resume").click()
+    part(page, "confirm-action").click()
+    expect(panel.locator(item(page, 1))).to_have_attribute("aria-current", "true")
+    page.keyboard.press("Escape")
+    expect(part(page, "sessions-panel")).to_have_count(0)
+    expect(part(page, "sessions-open")).to_be_focused()
+    expect(part(page, "told").last).to_contain_text("Session 1 goes on, in full")
+    assert watched.complaints == []
+
+
+def test_a_change_of_the_effort_says_what_it_loses_of_the_cache(
+    page: Page, model: Model, tmp_path: Path, watched: Watched
+) -> None:
+    environment = {
+        "ANTHROPIC_API_KEY": "effort",
+        "ANTHROPIC_BASE_URL": model.url,
+        "LAMELLA_CONTEXT_BUDGET": "100k",
+        "LAMELLA_COMPACTION_THRESHOLD": "50k",
+    }
+    with running(Server(tmp_path, environment)) as server:
+        page.goto(server.url)
+        picked = part(page, "choose-effort")
+        expect(picked.locator("option")).to_have_text(["as usual", "off", "low", "medium", "high"])
+        ask(page, f"Hello there. {WORDS}")
+        expect(answers(page)).to_have_count(1)
+        expect(part(page, "context-next")).to_contain_text(re.compile(r"4\d(\.\d)?k to compaction"))
+        expect(part(page, "context-threshold")).to_have_attribute("style", re.compile("left: 50%"))
+        expect(picked.locator("option").first).to_have_text("as usual (off)")
+
+        picked.select_option("high")
+        warning = part(page, "effort-warning")
+        expect(warning).to_contain_text(re.compile(r"About \S+ cached tokens \(the messages\) would be written again"))
+        part(page, "effort-keep").click()
+        expect(warning).to_have_count(0)
+        expect(picked).to_have_value("")
+        picked.select_option("high")
+        part(page, "effort-change").focus()
+        page.keyboard.press("Enter")
+        expect(picked).to_have_value("high")
+        page.reload()
+        expect(part(page, "choose-effort")).to_have_value("high")
+        assert watched.complaints == []
+
+
+def test_on_a_narrow_screen_nothing_is_cut_off(page: Page, settling: Server) -> None:
+    page.set_viewport_size({"width": 380, "height": 800})
+    page.goto(settling.url)
+    ask(page, f"Hello there. {WORDS}")
+    expect(answers(page)).to_have_count(1)
+    part(page, "sessions-open").click()
+    expect(part(page, "sessions-panel")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(part(page, "choose-effort")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 380
