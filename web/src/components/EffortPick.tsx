@@ -1,5 +1,5 @@
 import { useState } from 'react'
-import type { CacheLost, Conversation, Effort } from '../api.ts'
+import { api, type CacheLost, type Conversation, type Effort } from '../api.ts'
 import { efforts as levels } from '../choice.ts'
 import { dollars, tokens } from '../format.ts'
 import { useEfforts, useGauge } from '../queries.ts'
@@ -20,8 +20,9 @@ export function EffortPick({ conversation, value, onChange }: Props) {
   const [asked, setAsked] = useState<Effort | null>(null)
   const current = known.find((one) => one.current)
   const names = [...new Set([...(known.length > 0 ? known.map((one) => one.name) : levels), ...(value ? [value] : [])])]
-  const choose = (name: string | null) => {
-    const wanted = known.find((one) => one.name === name)
+  const choose = async (name: string | null) => {
+    // What a change costs is another with every request: it is asked for when it is needed.
+    const wanted = name === null ? undefined : (await effortsNow(conversation)).find((one) => one.name === name)
     if (wanted?.cache_lost) setAsked(wanted)
     else {
       setAsked(null)
@@ -37,7 +38,7 @@ export function EffortPick({ conversation, value, onChange }: Props) {
         none={current && value === null ? `as usual (${current.name})` : 'as usual'}
         detail={current?.note ?? undefined}
         options={names.map((id) => ({ id, name: id }))}
-        onChange={choose}
+        onChange={(name) => void choose(name)}
       />
       {asked?.cache_lost && (
         <span className={styles.warning} role="alert" data-testid="effort-warning">
@@ -60,6 +61,11 @@ export function EffortPick({ conversation, value, onChange }: Props) {
       )}
     </>
   )
+}
+
+/** The efforts as they are now; where the server can't be asked there are none, and the change itself says why. */
+function effortsNow(conversation: Conversation | null): Promise<Effort[]> {
+  return conversation === null ? Promise.resolve([]) : api.efforts(conversation.id).catch(() => [])
 }
 
 /** What a change keeps the next request from reading, in words. */
