@@ -176,7 +176,9 @@ class Settings(BaseSettings):
     )
     reminder: str | None = Field(None, description="A text that stands last in every request.")
     max_upload_bytes: int = Field(50_000_000, ge=1, description="The largest file, in bytes.")
-    provider_timeout: float = Field(120.0, gt=0, description="Seconds that a provider may be silent.")
+    provider_timeout: float = Field(
+        120.0, gt=0, description="Seconds that a provider may be silent, and that all attempts may take to begin."
+    )
     log_llm_requests: bool = Field(
         False, description="Whether the body of every request to a provider is logged, as it is sent; never a key."
     )

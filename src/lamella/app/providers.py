@@ -12,11 +12,13 @@ from typing import Protocol
 
 from lamella.app.demonstration import MODEL as DEMONSTRATION_MODEL
 from lamella.app.demonstration import Simulator, demonstration
+from lamella.core.clock import SystemClock
 from lamella.core.errors import InvalidRequest
 from lamella.core.models import ModelFacts, WireProtocol
 from lamella.core.ports import ChatModel
 from lamella.engine.opening import ModelSource, OpenModel
 from lamella.llm.model_table import ModelTable
+from lamella.llm.patient import PatientModel
 from lamella.settings import Settings
 
 DEFAULT_MODELS = {"anthropic": "claude-sonnet-5-5", "openai": "gpt-6.1-terra"}
@@ -190,7 +192,13 @@ class Providers:
                 endpoint = self._endpoints[self.provider_of(name)]
             key = f"{endpoint.account}/{facts.protocol}/{facts.name}"
             if key not in self._models:
-                self._models[key] = OpenModel(await adapter(facts, endpoint), endpoint.account)
+                patient = PatientModel(
+                    await adapter(facts, endpoint),
+                    SystemClock(),
+                    patience=endpoint.timeout,
+                    retries=endpoint.retries,
+                )
+                self._models[key] = OpenModel(patient, endpoint.account)
             return self._models[key]
 
     async def warm(self) -> None:
@@ -206,7 +214,7 @@ class Providers:
 
 
 async def adapter(facts: ModelFacts, endpoint: Endpoint) -> ChatModel:
-    """The adapter for a model; its SDK is imported in a thread (it costs a second)."""
+    """The adapter for a model; its SDK is imported in a thread (a second). It asks once: see `PatientModel`."""
     return _build(await load_adapter(facts.protocol), facts, endpoint)
 
 
@@ -221,7 +229,7 @@ def _build(module: ModuleType, facts: ModelFacts, endpoint: Endpoint) -> ChatMod
         base_url=endpoint.base_url,
         key=endpoint.key,
         timeout=endpoint.timeout,
-        retries=endpoint.retries,
+        retries=0,
         log_bodies=endpoint.log_bodies,
     )
     return model

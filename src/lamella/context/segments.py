@@ -12,11 +12,29 @@ from lamella.context.system_prompt import STEP_SECTIONS, StepView, step_text
 from lamella.core.agents import Agent, Project, Summary
 from lamella.core.counting import count_tokens
 from lamella.core.json import digest, encode
-from lamella.core.messages import AnswerPart, Attachment, Image, Part, Reasoning, Step, Text, ToolCall, ToolResult, Turn
+from lamella.core.messages import (
+    AnswerPart,
+    Attachment,
+    Image,
+    Part,
+    Reasoning,
+    Step,
+    StopReason,
+    Text,
+    ToolCall,
+    ToolResult,
+    Turn,
+)
 from lamella.core.models import ModelFacts
 from lamella.core.prompt import Kind, Lifetime, PromptMessage, Role, Segment, ToolSpec, Zone
 
 REMINDER_OPEN, REMINDER_CLOSE = "<system-reminder>", "</system-reminder>"
+CUT_OFF = {
+    StopReason.USER_CANCELLED: "The user stopped the answer above before it was finished.",
+    StopReason.INTERRUPTED: "The answer above was cut off before it was finished.",
+    StopReason.ERROR: "The answer above was cut off before it was finished.",
+}
+"""What stands behind an answer that its model did not end, so that it takes the end for nobody's words (SPEC O15)."""
 SUMMARY_OPEN, SUMMARY_CLOSE = "<conversation-summary>", "</conversation-summary>"
 
 WITHDRAWN = "The context that was given above, such as who the user is and what may be used, no longer applies."
@@ -276,11 +294,16 @@ def step_segment(
     calls = step.calls
     messages = [PromptMessage("assistant", parts)]
     tokens = MESSAGE_TOKENS + step.tokens
+    cut_off = CUT_OFF.get(step.stop_reason)
     if calls:
         shown = instead if instead is not None else cut_results(step, cuts) if cuts else results_of(step)
         messages.append(PromptMessage("tool", shown))
         if instead is not None or cuts:
             tokens = MESSAGE_TOKENS + said_tokens(step) + sum(count_tokens(result.content) for result in shown)
+    if cut_off is not None:
+        note = f"{REMINDER_OPEN}\n{cut_off}\n{REMINDER_CLOSE}"
+        messages.append(PromptMessage("user", (Text(note),)))
+        tokens += MESSAGE_TOKENS + count_tokens(note)
     return Segment(
         id=step.id,
         kind=Kind.STEP,

@@ -143,10 +143,14 @@ class PayloadTooLarge(CallerError):
 
 
 class ProviderError(LamellaError):
-    """The model's provider refused the request or failed; `retryable` says whether the same request may pass later."""
+    """The model's provider refused the request or failed; `retryable` says whether the same request may pass later.
+
+    `retry_after` is how many seconds the provider asks to wait, where it says so.
+    """
 
     code = "provider_error"
     retryable: ClassVar[bool] = False
+    retry_after: float | None = None
 
 
 class ProviderRefusedKey(ProviderError):

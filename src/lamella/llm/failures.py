@@ -32,6 +32,13 @@ MALFORMED = (AttributeError, LookupError, TypeError, ValueError, RecursionError)
 
 def of_status(provider: str, status: int, message: str, key_variable: str, retry_after: str | None) -> ProviderError:
     """The error of an HTTP answer. `key_variable` is the setting that holds the key."""
+    error = _of_status(provider, status, message, key_variable, retry_after)
+    if retry_after is not None and _is_number(retry_after):
+        error.retry_after = float(retry_after)
+    return error
+
+
+def _of_status(provider: str, status: int, message: str, key_variable: str, retry_after: str | None) -> ProviderError:
     said = f"{provider} answered {status}: {_short(message)}"
     wait = f"Try again in {retry_after} s." if _is_number(retry_after) else "Try again in a moment."
     no_credit = ProviderRefusedKey(said, hint=f"Check the billing of the account behind {key_variable}.")
