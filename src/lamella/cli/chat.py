@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +28,7 @@ from lamella.core.packets import (
     ToolCallPacket,
     ToolResultPacket,
     TurnFinished,
+    TurnQueued,
     TurnStarted,
     TurnStopped,
     UsagePacket,
@@ -68,6 +68,10 @@ class _Talk:
         self._model = model
         self._json = json
         self._told: str | None = None
+        self._printed: set[str] = set()
+        self._running: set[str] = set()
+        self._stops: set[asyncio.Task[None]] = set()
+        self._streams = 0
         self._color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
     async def run(self, message: str, files: list[Path]) -> int:
@@ -104,47 +108,83 @@ class _Talk:
 
     async def _at_prompt(self, door: Door, conversation: str, file_ids: tuple[str, ...]) -> int:
         sys.stderr.write(self._dim(f"{conversation} · {door.model} · /help lists commands, Ctrl-D ends") + "\n")
+        talking: set[asyncio.Task[None]] = set()
         while True:
             try:
                 line = await asyncio.to_thread(input, "\n> ")
             except EOFError:
-                return 0
-            if not line.strip():
-                continue
+                break
             try:
-                await self._answer(door, conversation, line, file_ids)
-                await self._tell(door, conversation)
+                if not line.strip():
+                    await door.flush(conversation)
+                    continue
+                taken = asyncio.Event()
+                task = asyncio.create_task(self._line(door, conversation, line, file_ids, taken))
+                talking.add(task)
+                task.add_done_callback(talking.discard)
+                # The next line is sent when this one has its place.
+                await taken.wait()
+                file_ids = ()
             except LamellaError as error:
                 report(error)
-            file_ids = ()
+        if talking:
+            await door.flush(conversation)
+            await asyncio.gather(*talking)
+        return 0
 
-    async def _answer(self, door: Door, conversation: str, text: str, file_ids: tuple[str, ...]) -> int:
-        """Print one turn; 1 when it failed. Ctrl-C asks it to stop and lets it end."""
-        shown = _Shown(self._color)
-        turn_id: list[str] = []
-        loop = asyncio.get_running_loop()
-        stops: set[asyncio.Task[None]] = set()
-
-        def stop() -> None:
-            for id in turn_id:
-                stops.add(asyncio.create_task(door.stop(id)))
-
-        loop.add_signal_handler(signal.SIGINT, stop)
+    async def _line(
+        self, door: Door, conversation: str, line: str, file_ids: tuple[str, ...], taken: asyncio.Event
+    ) -> None:
+        """Send a line of the prompt and show what comes of it; others may be typed meanwhile."""
         try:
-            async for packet in self._packets(door, conversation, text, file_ids):
+            await self._answer(door, conversation, line, file_ids, taken)
+            await self._tell(door, conversation)
+        except LamellaError as error:
+            report(error)
+        finally:
+            taken.set()
+
+    async def _answer(
+        self,
+        door: Door,
+        conversation: str,
+        text: str,
+        file_ids: tuple[str, ...],
+        taken: asyncio.Event | None = None,
+    ) -> int:
+        """Print one turn; 1 when it failed. Ctrl-C asks it to stop and lets it end.
+
+        `taken` is set with the first packet; without it nobody types meanwhile, and no more messages are waited for.
+        """
+        shown = _Shown(self._color)
+        mine = ""
+        self._streams += 1
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._stop_all, door)
+        try:
+            async for packet in door.send(conversation, text, file_ids, local_zone(), at_once=taken is None):
+                if taken is not None:
+                    taken.set()
                 if isinstance(packet, TurnStarted):
-                    turn_id.append(packet.turn_id)
+                    if packet.turn_id in self._printed:
+                        return 0  # Answered together with a message before it, whose stream prints the turn.
+                    mine = packet.turn_id
+                    self._printed.add(mine)
+                    self._running.add(mine)
                 if self._json:
                     sys.stdout.write(encode_packet(packet).decode() + "\n")
                 else:
                     await shown.show(packet, door)
                 sys.stdout.flush()
         finally:
-            loop.remove_signal_handler(signal.SIGINT)
+            self._running.discard(mine)
+            self._streams -= 1
+            if self._streams == 0:
+                asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
         return 1 if shown.failed else 0
 
-    def _packets(self, door: Door, conversation: str, text: str, file_ids: tuple[str, ...]) -> AsyncIterator[AnyPacket]:
-        return door.send(conversation, text, file_ids, local_zone(), at_once=True)
+    def _stop_all(self, door: Door) -> None:
+        for turn_id in self._running:
+            self._stops.add(asyncio.create_task(door.stop(turn_id)))
 
     def _dim(self, text: str) -> str:
         return f"{DIM}{text}{PLAIN}" if self._color else text
@@ -180,6 +220,11 @@ class _Shown:
                 self._write(f"[{name} …]", dim=True)
             case ToolResultPacket(content=content, is_error=is_error):
                 self._write(f" {'failed: ' + content if is_error else f'{len(content):,} characters'}", dim=True)
+            case TurnQueued(place=place, due_at=due):
+                now = " Empty Enter answers now." if due else ""
+                sys.stderr.write(
+                    f"{DIM if self._color else ''}[{place} in the queue.{now}]{PLAIN if self._color else ''}\n"
+                )
             case CommandPacket(answer=answer):
                 self._write(f"{answer}\n")
             case CitationPacket(document=document):
