@@ -53,6 +53,12 @@ def test_a_compaction_in_the_background_is_heard_of_and_its_session_can_be_gone_
     expect(panel.locator(item(page, 1))).to_contain_text("the first")
     expect(panel.locator(item(page, 2))).to_contain_text("compacted")
     expect(part(panel.locator(item(page, 2)), "session-event")).to_have_count(1)
+    part(panel, "sessions-search").fill("weight")
+    page.keyboard.press("Enter")
+    expect(part(panel, "search-hit").first.locator("mark").first).to_contain_text("weight")
+    box = panel.bounding_box()
+    assert box is not None
+    assert box["x"] > 500, "beside the chat"
     part(panel.locator(item(page, 1)), "session-resume").click()
     part(page, "confirm-action").click()
     expect(panel.locator(item(page, 1))).to_have_attribute("aria-current", "true")

@@ -202,6 +202,16 @@ export interface Session {
   usage: Record<string, UsageBody>
 }
 
+/** A place where something was said. */
+export interface Hit {
+  message_id: string
+  call_id: string | null
+  session_id: string
+  role: string
+  at: string
+  snippet: { text: string; marks: { start: number; end: number }[] }
+}
+
 /** How a summary compares with what it stands for; empty where nothing was checked. */
 export interface SummaryCheck {
   items?: number
@@ -370,6 +380,8 @@ export const api = {
   commands: async () => items(await json<ListOf<CommandKind>>('/commands')),
   told: (id: string) => everything<Told>(`/conversations/${id}/commands`),
   efforts: async (id: string) => items(await json<ListOf<Effort>>(`/conversations/${id}/efforts`)),
+  search: async (id: string, q: string) =>
+    items(await json<Hit[] | ListOf<Hit>>(`/sessions/search${query({ q, conversation_id: id })}`)),
   resume: (session: string) => json<Told>(`/sessions/${session}/resume`, withKey({ method: 'POST' }, newKey())),
   sessions: async (id: string) => items(await json<ListOf<Session>>(`/conversations/${id}/sessions`)),
   requests: async (turn: string) =>

@@ -70,6 +70,10 @@ export const useEfforts = (id: string | null, request: string | null) =>
     placeholderData: keepPreviousData,
   })
 
+/** What was said in a conversation that fits some words; asked for once they are given. */
+export const useSearch = (id: string, words: string) =>
+  useQuery({ queryKey: ['search', id, words], queryFn: () => api.search(id, words), enabled: words !== '' })
+
 /** Go on from an earlier session. */
 export function useResume(conversation: string) {
   const client = useQueryClient()

@@ -70,12 +70,12 @@ export function ContextBar({ conversation, newest }: { conversation: string; new
   )
 }
 
-/** How far the next compaction is, in words; one that runs is said to. */
+/** How far the next compaction is, in words; one that runs is said to. Above it the last request is of before one. */
 export function nextCompaction(gauge: Gauge | null, input: number): string {
   if (gauge === null) return ''
   if (gauge.compacting) return 'compacting…'
   const left = gauge.compaction_at - input
-  return left > 0 ? `${tokens(left)} to compaction` : 'compaction is due'
+  return left > 0 ? `${tokens(left)} to compaction` : ''
 }
 
 /**

@@ -1,8 +1,8 @@
-import { useState } from 'react'
-import { explain, type Session, type Told } from '../api.ts'
+import { type ReactNode, useState } from 'react'
+import { explain, type Hit, type Session, type Told } from '../api.ts'
 import { eventsOf, openedBy } from '../commands.ts'
 import { fullMoment, moment, tokens } from '../format.ts'
-import { useResume, useSessions, useTold } from '../queries.ts'
+import { useResume, useSearch, useSessions, useTold } from '../queries.ts'
 import { Confirm } from './Confirm.tsx'
 import controls from './controls.module.css'
 import { ErrorNote, QueryError } from './ErrorNote.tsx'
@@ -22,6 +22,7 @@ export function SessionsPanel({ conversation, onClose }: { conversation: string;
       <div className={styles.body}>
         {sessions.error && <QueryError error={sessions.error} />}
         {resume.error && <ErrorNote problem={explain(resume.error)} />}
+        <Search conversation={conversation} sessions={list} />
         <ol className={styles.list}>
           {list.map((session) => (
             <Item key={session.id} session={session} told={told.data ?? []} busy={resume.isPending} onResume={() => setAsked(session)} />
@@ -42,6 +43,51 @@ export function SessionsPanel({ conversation, onClose }: { conversation: string;
       )}
     </Panel>
   )
+}
+
+/** Finds what was said in any session, by words and by meaning. */
+function Search({ conversation, sessions }: { conversation: string; sessions: Session[] }) {
+  const [words, setWords] = useState('')
+  const found = useSearch(conversation, words)
+  const number = (id: string) => sessions.find((one) => one.id === id)?.number
+  return (
+    <search className={styles.search}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault()
+          setWords(String(new FormData(event.currentTarget).get('words') ?? '').trim())
+        }}
+      >
+        <input type="search" name="words" maxLength={2000} placeholder="Search what was said" aria-label="Search what was said" data-testid="sessions-search" />
+      </form>
+      {found.error && <QueryError error={found.error} />}
+      {found.data?.length === 0 && <p className={styles.figures}>Nothing was found.</p>}
+      {found.data && found.data.length > 0 && (
+        <ul className={styles.hits} aria-label="What was found">
+          {found.data.map((hit) => (
+            <li key={`${hit.message_id}${hit.call_id ?? ''}`} data-testid="search-hit">
+              <p className={styles.figures}>
+                Session {number(hit.session_id) ?? '?'} · {hit.role} · {moment(hit.at)}
+              </p>
+              <p>{marked(hit)}</p>
+            </li>
+          ))}
+        </ul>
+      )}
+    </search>
+  )
+}
+
+/** A snippet with what fits in it marked. */
+function marked({ snippet }: Hit): ReactNode[] {
+  const text = [...snippet.text]
+  const shown: ReactNode[] = []
+  let at = 0
+  for (const { start, end } of snippet.marks) {
+    shown.push(text.slice(at, start).join(''), <mark key={start}>{text.slice(start, end).join('')}</mark>)
+    at = end
+  }
+  return [...shown, text.slice(at).join('')]
 }
 
 const counted = (count: number) => (count === 1 ? '1 session' : `${count} sessions`)
