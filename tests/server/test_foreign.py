@@ -97,6 +97,7 @@ EVERY_ROUTE: list[tuple[str, str, Any]] = [
     ("GET", "/conversations/{conversation}/tools", None),
     ("POST", "/conversations/{conversation}/tools/refresh", None),
     ("GET", "/documents/{document}", None),
+    ("POST", "/turns/{running}/calls/c1/approval", {"approved": True}),
     ("GET", "/sessions/{session}", None),
     ("POST", "/sessions/{session}/resume", None),
     ("GET", "/turns/{turn}", None),

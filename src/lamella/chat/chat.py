@@ -34,6 +34,7 @@ from lamella.engine.preview import Preview
 from lamella.engine.recovery import recover
 from lamella.engine.turn import TurnEngine
 from lamella.sessions.sessions import Sessions
+from lamella.tools.tool import Verdict
 
 CLOSE_SECONDS = 2.0
 """The most that a closing process waits for its turns to be saved."""
@@ -391,6 +392,11 @@ class Chat:
     async def flush(self, caller: Caller, conversation_id: str) -> None:
         """See `Queue.flush`."""
         await self.queue.flush(caller, conversation_id)
+
+    async def approve(self, caller: Caller, turn_id: str, call_id: str, verdict: Verdict) -> None:
+        """Let a call that waits for the user run, or not. Raises `NotFound`, and `InvalidRequest` when none waits."""
+        await self._services.store.turn(caller, turn_id)
+        self._services.approvals.decide(turn_id, call_id, verdict)
 
     async def delete(self, caller: Caller, conversation_id: str) -> None:
         """Remove a conversation, with what waits in it. Raises `TurnInProgress` while it answers."""

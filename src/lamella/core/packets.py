@@ -109,6 +109,14 @@ class ToolArgsPacket(Packet, frozen=True, kw_only=True, tag="tool.args.delta"):
     json: str
 
 
+class ToolApprovalPacket(Packet, frozen=True, kw_only=True, tag="tool.approval"):
+    """A call waits for the user: approve or deny it at `/turns/{turn_id}/calls/{call_id}/approval`."""
+
+    call_id: str
+    name: str
+    arguments: str
+
+
 class ToolResultPacket(Packet, frozen=True, kw_only=True, tag="tool.result"):
     """What the tool gave back, as the model reads it."""
 
@@ -223,6 +231,7 @@ AnyPacket = (
     | TextPacket
     | ToolCallPacket
     | ToolArgsPacket
+    | ToolApprovalPacket
     | ToolResultPacket
     | SourcePacket
     | CitationPacket

@@ -31,6 +31,7 @@ from lamella.core.ports import ChatModel, Store
 from lamella.core.prompt import Sampling, Ttl
 from lamella.core.records import Caller, Conversation, ConversationChange, NewRequest, RequestEnd
 from lamella.core.tokens import TokenCounter
+from lamella.engine.approvals import Approvals, TurnApprovals
 from lamella.engine.citations import CitationWatch
 from lamella.engine.container import OpenStep, StateContainer, StepBirth, build_step
 from lamella.engine.digests import DigestAsking, digestible, digests_of
@@ -112,6 +113,7 @@ class Services:
     registry: Registry
     ledger: Ledger
     surroundings: SurroundingsSource = field(default_factory=NoSurroundings)
+    approvals: Approvals = field(default_factory=Approvals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,7 +392,10 @@ class Loop:
             return
         attachments = (*self._turn.attachments, *self._documents.kept)
         turns = (*self._turn.history, replace(self._turn.turn, steps=self._steps))
-        scope = ToolScope(self._turn.caller, self._turn.conversation.id, attachments, self._documents, turns)
+        asker = TurnApprovals(self._services.approvals, self._turn.turn.id, self._emitter, block_of)
+        scope = ToolScope(
+            self._turn.caller, self._turn.conversation.id, attachments, self._documents, turns, approvals=asker
+        )
         registry = self._services.registry.only(self._turn.conversation.tools)
         await ToolRunner(registry).run(calls, scope, opened.malformed, done)
         self._citations.know(self._documents.kept)

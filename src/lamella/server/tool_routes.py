@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
+from pydantic import BaseModel, Field
 
 from lamella.core.json import decode_object
 from lamella.core.messages import Attachment
@@ -12,6 +13,15 @@ from lamella.server.asked import PREFIX, TheApp, TheCaller
 from lamella.server.schemas import Json, conversation_json, whole_list_json
 from lamella.tools.mcp.config import ServerConfig
 from lamella.tools.mcp.connection import ServerState
+from lamella.tools.tool import Verdict
+
+
+class ApprovalBody(BaseModel):
+    """What the user says to a call; the reason is told to the model."""
+
+    approved: bool
+    reason: str = Field("", max_length=2_000)
+
 
 router = APIRouter(prefix=PREFIX)
 
@@ -40,6 +50,13 @@ async def conversation_tools(conversation_id: str, app: TheApp, caller: TheCalle
 async def refresh_tools(conversation_id: str, app: TheApp, caller: TheCaller) -> Json:
     """Give a conversation the tools that there are now; what is cached of it is read no more where they differ."""
     return conversation_json(await app.conversations.refresh_tools(caller, conversation_id))
+
+
+@router.post("/turns/{turn_id}/calls/{call_id}/approval")
+async def approve(turn_id: str, call_id: str, body: ApprovalBody, app: TheApp, caller: TheCaller) -> Json:
+    """Approve or deny a call that waits for the user."""
+    await app.chat.approve(caller, turn_id, call_id, Verdict(body.approved, body.reason))
+    return {"object": "approval", "call_id": call_id, "approved": body.approved}
 
 
 @router.get("/documents/{document_id}")

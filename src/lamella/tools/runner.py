@@ -13,12 +13,14 @@ from lamella.core.json import decode_object
 from lamella.core.messages import ToolCall, ToolResult
 from lamella.tools.arguments import check_arguments
 from lamella.tools.keeping import keep_rest
-from lamella.tools.tool import Invocation, Registry, Tool, ToolOutput, ToolScope
+from lamella.tools.tool import Invocation, Registry, Tool, ToolOutput, ToolScope, needs_approval
 
 log = structlog.get_logger()
 
 GRACE = 0.5
 """Seconds that a call that was cut off has to let go of what it holds. Then it is left to itself."""
+
+_DENIED = "It did not run. Do not call it again in the same way."
 
 MAX_NAMES = 40
 """Tools that an answer to a call of an unknown one lists."""
@@ -52,6 +54,8 @@ class ToolRunner:
     async def _one(self, call: ToolCall, scope: ToolScope, malformed: str | None) -> ToolResult:
         try:
             tool, invocation = self._checked(call, malformed)
+            if needs_approval(tool):
+                await _approved(tool, scope, invocation)
             return await keep_rest(_result(call, await _within(tool, scope, invocation)), scope)
         except (ToolFailed, msgspec.ValidationError) as error:
             hint = f" {error.hint}" if isinstance(error, LamellaError) and error.hint else ""
@@ -78,6 +82,17 @@ class ToolRunner:
         more = ", …" if len(names) > MAX_NAMES else ""
         there = f" There are: {', '.join(names[:MAX_NAMES])}{more}." if names else " No tool can be called here."
         return f"There is no tool named {_unicode(name[:80])}.{there}"
+
+
+async def _approved(tool: Tool, scope: ToolScope, call: Invocation) -> None:
+    """Wait for the user; raises `ToolFailed` when the call may not run."""
+    name = tool.spec.name
+    if scope.approvals is None:
+        raise ToolFailed(f"{name} needs the user's approval, and nobody can be asked here.")
+    verdict = await scope.approvals.ask(call, name)
+    if not verdict.approved:
+        why = f": {verdict.reason}" if verdict.reason else "."
+        raise ToolFailed(_unicode(f"The user did not approve this call of {name}{why}"), hint=_DENIED)
 
 
 async def _within(tool: Tool, scope: ToolScope, call: Invocation) -> object:

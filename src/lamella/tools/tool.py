@@ -38,9 +38,26 @@ class Documents(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a user says to a call; `reason` is told to the model."""
+
+    approved: bool
+    reason: str = ""
+
+
+class ApprovalAsker(Protocol):
+    """Where calls wait for the user."""
+
+    async def ask(self, call: Invocation, name: str) -> Verdict:
+        """What the user says, however long that takes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class ToolScope:
     """On whose behalf and where a call runs. `attachments` are the files in the window, those of the project, and what
-    tools brought into the conversation, whose text is read from `documents`. None: nothing can be kept here.
+    tools brought into the conversation, whose text is read from `documents`. None: nothing can be kept here; without
+    `approvals` nobody can be asked.
 
     `turns` are those in the window, the running one last, with its steps so far.
     """
@@ -50,6 +67,7 @@ class ToolScope:
     attachments: tuple[Attachment, ...]
     documents: Documents | None = None
     turns: tuple[Turn, ...] = ()
+    approvals: ApprovalAsker | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +100,11 @@ class Tool(Protocol):
         Raises `ToolFailed` with a text that the model can act on.
         """
         ...
+
+
+def needs_approval(tool: Tool) -> bool:
+    """Whether the user is asked before each call: a tool says so by an attribute `needs_approval`."""
+    return bool(getattr(tool, "needs_approval", False))
 
 
 class ToolSource(Protocol):

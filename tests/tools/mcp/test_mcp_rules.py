@@ -30,12 +30,19 @@ def written(folder: Path, content: Any) -> Path:
 def test_a_file_names_servers_and_takes_values_from_the_environment(tmp_path: Path) -> None:
     servers = {
         "web": {"url": "https://mcp.example/", "headers": {"Authorization": "Bearer ${TOKEN}"}, "timeout": 5},
-        "files": {"command": "files", "args": ["${ROOT}/x", "a"], "env": {"KEY": "${TOKEN}"}, "tools": ["read"]},
+        "files": {
+            "command": "files",
+            "args": ["${ROOT}/x", "a"],
+            "env": {"KEY": "${TOKEN}"},
+            "tools": ["read"],
+            "approval": ["read"],
+        },
         "off": {"command": "x", "disabled": True},
     }
     files, web = read_servers(written(tmp_path, servers), {"TOKEN": "t-1", "ROOT": "/r"})
     assert (files.name, files.args, files.tools) == ("files", ("/r/x", "a"), frozenset({"read"}))
     assert files.env == {"KEY": "t-1"}
+    assert (files.approval, web.approval) == (frozenset({"read"}), False)
     assert (web.transport, web.headers, web.timeout) == ("http", {"Authorization": "Bearer t-1"}, 5)
     assert "t-1" not in repr((web, files))
     assert read_servers(None, {}) == ()

@@ -141,6 +141,19 @@ async def test_a_crash_is_a_result_and_the_server_comes_back(tmp_path: Path) -> 
             os.kill(pid, 0)
 
 
+async def test_the_user_is_asked_where_the_file_says_so(tmp_path: Path) -> None:
+    model = ScriptedModel([calling(call("c1", "toy__add", a=1, b=2)), saying("Done.")])
+    async with with_servers(tmp_path, model, toy=toy(approval=["add"], tools=["add"])) as (_, client):
+        packets: list[Object] = []
+        async with client.sending(await client.conversation(), "Go") as events:
+            async for event in events:
+                packets.append(event.packet)
+                if event.packet["type"] == "tool.approval":
+                    path = f"/turns/{event.packet['turn_id']}/calls/c1/approval"
+                    await client.post(path, {"approved": True})
+        assert results(packets)["c1"] == (False, "3")
+
+
 async def test_a_changed_list_is_announced_and_taken_only_when_it_is_asked_for(tmp_path: Path) -> None:
     model = ScriptedModel([calling(call("grow", "toy__grow")), saying("Done."), saying("Again.")])
 

@@ -21,7 +21,8 @@ class ServerConfig:
     """One server: a `command` that speaks over its standard streams, or a `url` that speaks streamable HTTP.
 
     `env` is all that the process gets beside what finds programs and the home folder. `tools` are those that are
-    offered, None for all; `timeout` is in seconds of one call.
+    offered, None for all; `approval` those that the user is asked about, True for all; `timeout` is in seconds of one
+    call.
     """
 
     name: str
@@ -33,6 +34,7 @@ class ServerConfig:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     timeout: float = 60.0
     tools: frozenset[str] | None = None
+    approval: bool | frozenset[str] = False
 
     @property
     def transport(self) -> str:
@@ -49,6 +51,7 @@ class _Server(msgspec.Struct, forbid_unknown_fields=True):
     headers: dict[str, str] = {}
     timeout: float = 60.0
     tools: frozenset[str] | None = None
+    approval: bool | frozenset[str] = False
     type: str = ""
     disabled: bool = False
 
@@ -113,4 +116,5 @@ def _config(name: str, server: _Server, environment: Mapping[str, str], path: Pa
         headers={key: filled(value) for key, value in server.headers.items()},
         timeout=server.timeout,
         tools=server.tools,
+        approval=server.approval,
     )

@@ -26,6 +26,8 @@ class McpTool:
     def __init__(self, tool: ListedTool, connection: Connection) -> None:
         self.spec = tool.spec
         self.timeout = connection.config.timeout
+        approval = connection.config.approval
+        self.needs_approval = approval if isinstance(approval, bool) else tool.original in approval
         self._original = tool.original
         self._connection = connection
 

@@ -107,7 +107,7 @@ class AddressPolicy:
                 continue
             why = refusal(address)
             if why:
-                raise ToolFailed(f"{place.host} is not opened: its address {address} is {why}.")
+                raise ToolFailed(f"{place.host} is not opened: its address {address} is not public, but {why}.")
             if place.port not in PORTS.values():
                 raise ToolFailed(f"{place.host} is not opened at port {place.port}: only 80 and 443 are.")
         if not addresses:
