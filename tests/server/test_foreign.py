@@ -67,6 +67,7 @@ async def town(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Town]:
         found = await app.store.keep_document(Caller("user_ann"), conversation, page, 5, app.clock.now())
         ids = {
             "document": found.file_id,
+            "call": "c1",
             "conversation": conversation,
             "file": file["id"],
             "turn": packets[0]["turn_id"],
@@ -97,7 +98,7 @@ EVERY_ROUTE: list[tuple[str, str, Any]] = [
     ("GET", "/conversations/{conversation}/tools", None),
     ("POST", "/conversations/{conversation}/tools/refresh", None),
     ("GET", "/documents/{document}", None),
-    ("POST", "/turns/{running}/calls/c1/approval", {"approved": True}),
+    ("POST", "/turns/{turn}/calls/{call}/approval", {"approved": True}),
     ("GET", "/sessions/{session}", None),
     ("POST", "/sessions/{session}/resume", None),
     ("GET", "/turns/{turn}", None),
