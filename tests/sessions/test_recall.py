@@ -14,6 +14,7 @@ from lamella.app.app import LOCAL_OWNER, App
 from lamella.core.json import decode_object, encode_text
 from lamella.core.messages import ToolCall
 from lamella.core.records import Caller, JobStatus
+from lamella.core.tokens import Usage
 from lamella.engine.scripted import ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, Object, served
 from lamella.sessions.recall.recall import INDEX
@@ -202,3 +203,70 @@ async def test_a_file_from_before_the_window_can_be_read(tmp_path: Path) -> None
         assert "sail at dawn" in read["text"]
         foreign = await called(client, model, other, "read_file", file_id=file["id"])
         assert foreign["is_error"]
+
+
+async def resume(client: Client, conversation: str, argument: str) -> Object:
+    return await client.post(f"/conversations/{conversation}/commands", {"text": f"/resume {argument}"})
+
+
+async def three_sessions(client: Client, model: ScriptedModel) -> str:
+    """A conversation of lighthouses, of gardens with a lighthouse, and of nothing yet."""
+    conversation = await client.conversation()
+    await say(client, model, conversation, "Tell me of Rembrandt and the lighthouse.", "He never painted one.")
+    await client.post(f"/conversations/{conversation}/new")
+    await say(client, model, conversation, "A lighthouse in my garden, with tulips.", "Charming.")
+    await client.post(f"/conversations/{conversation}/new")
+    return conversation
+
+
+async def test_words_resume_the_one_session_that_has_them(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    async with talking(tmp_path, model) as (_, client):
+        conversation = await three_sessions(client, model)
+        answer = await resume(client, conversation, "what about Rembrandt")
+        assert (answer["data"]["number"], answer["data"]["in_full"]) == (1, True)
+        assert "Session 1 goes on" in answer["answer"]
+
+
+async def test_words_that_several_sessions_have_give_a_choice(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    async with talking(tmp_path, model) as (_, client):
+        conversation = await three_sessions(client, model)
+        answer = await resume(client, conversation, "lighthouse")
+        assert sorted(session["number"] for session in answer["data"]["sessions"]) == [1, 2]
+        assert all("lighthouse" in session["snippet"] for session in answer["data"]["sessions"])
+        assert "/resume with its number" in answer["answer"]
+        current = await client.get(f"/conversations/{conversation}/sessions")
+        assert len(current["data"]) == 3
+
+
+@pytest.mark.parametrize("argument", ["zebras", "99", "sess_nobody"])
+async def test_what_no_session_has_is_said(tmp_path: Path, argument: str) -> None:
+    model = ScriptedModel()
+    async with talking(tmp_path, model) as (_, client):
+        conversation = await three_sessions(client, model)
+        answer = await client.call(
+            "POST", f"/conversations/{conversation}/commands", json={"text": f"/resume {argument}"}
+        )
+        assert (answer.status_code, "/resume lists them" in str(answer.json()["error"]["hint"])) == (400, True)
+
+
+async def test_a_session_over_the_budget_goes_on_by_its_summary(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    async with talking(tmp_path, model, resume_token_budget="1000") as (app, client):
+        conversation = await client.conversation()
+        model.then(saying("Long indeed.", usage=Usage(input=1_200, output=10)))
+        await client.send(conversation, "Rembrandt. " * 40)
+        await client.post(f"/conversations/{conversation}/new")
+        first, *_ = await app.store.sessions(LOCAL_OWNER, conversation)
+        while first.summary is None:
+            await asyncio.sleep(0.02)
+            first, *_ = await app.store.sessions(LOCAL_OWNER, conversation)
+        await say(client, model, conversation, "Of gardens.")
+        answer = await resume(client, conversation, "1")
+        assert (answer["data"]["in_full"], answer["data"]["summary_of"]) == (False, first.id)
+        assert "too large" in answer["answer"]
+        await say(client, model, conversation, "And now?")
+        window = str([block.value for block in model.requests[-1].blocks])
+        assert "Of gardens." not in window
+        assert first.summary.splitlines()[1][:20] in window

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from lamella.commands.command import Answer, Asked, Reach
 from lamella.core.errors import InvalidRequest
 from lamella.core.figures import short
-from lamella.core.json import JsonObject
+from lamella.core.json import Json, JsonObject
+from lamella.core.recall import SessionHit
 from lamella.core.sessions import Session
+from lamella.search.passages import snippet_of
+from lamella.search.terms import query_terms
 from lamella.sessions.figures import pruned_text
 from lamella.sessions.sessions import SessionView
 from lamella.sessions.summariser import NotCompacted
 
 SHOWN = 20
 """Sessions that `/resume` lists: the newest."""
+
+PICKED = 5
+"""Sessions that `/resume TEXT` lists."""
+
+COVERED = 0.5
+"""The share of the words, by weight, that the one session holds which is resumed without asking."""
+
+CLEAR = 0.6
+"""What the next session may have of the best one's score for the best to be clear."""
 
 WORDS = 12
 """Words of a summary in a list."""
@@ -85,11 +100,11 @@ class Prune:
 
 
 class Resume:
-    """`/resume`: the sessions; `/resume ID`: go on from one of them."""
+    """`/resume`: the sessions; `/resume ID`: go on from one of them; `/resume TEXT`: from the one that speaks of it."""
 
     name = "resume"
-    usage = "/resume [ID]"
-    summary = "list the sessions; with an id or a number, go on from that one"
+    usage = "/resume [ID | TEXT]"
+    summary = "list the sessions; with an id or a number, go on from that one; with words, from the one that has them"
     at_once = False
 
     def __init__(self, reach: Reach) -> None:
@@ -101,21 +116,73 @@ class Resume:
         if not asked.argument:
             return _list(view)
         wanted = _named(view, asked.argument)
+        if wanted is None:
+            found = await self._found(asked, view)
+            if isinstance(found, Answer):
+                return found
+            wanted = found
         opened = await self._reach.sessions.resume(
-            asked.caller, asked.conversation.id, wanted, why=f"/resume {asked.argument}"
+            asked.caller, asked.conversation.id, wanted.id, why=f"/resume {asked.argument}"
         )
-        text = f"Session {opened.number} goes on, in full. What came after it stays as another branch."
-        return Answer(text, {"session_id": opened.id, "number": opened.number})
+        data: JsonObject = {"session_id": opened.id, "number": opened.number, "in_full": opened.id == wanted.id}
+        if opened.id == wanted.id:
+            text = f"Session {opened.number} goes on, in full. What came after it stays as another branch."
+            return Answer(text, data)
+        text = f"Session {wanted.number} is too large to be resumed in full: session {opened.number} begins, with its "
+        return Answer(f"{text}summary.", {**data, "summary_of": wanted.id})
+
+    async def _found(self, asked: Asked, view: SessionView) -> Session | Answer:
+        """The one earlier session that clearly fits the words, or an answer with those that may be meant."""
+        recall = self._reach.sessions.recall
+        if recall is None:
+            raise _no_session(asked.argument)
+        found = await recall.search(asked.caller, asked.argument, asked.conversation.id)
+        by_id = {session.id: session for session in view.sessions if session.id != view.current.id}
+        hits = [hit for hit in found.sessions if hit.session_id in by_id][:PICKED]
+        if not hits:
+            raise InvalidRequest(
+                f"No earlier session speaks of “{asked.argument[:60]}”.", hint="/resume lists them.", param="argument"
+            )
+        rest = hits[1].score if len(hits) > 1 else 0.0
+        if hits[0].covers >= COVERED and rest <= CLEAR * hits[0].score:
+            return by_id[hits[0].session_id]
+        return _choice(asked.argument, [(by_id[hit.session_id], hit) for hit in hits])
 
 
-def _named(view: SessionView, argument: str) -> str:
-    """The id of a session that was named by its id or its number."""
+def _named(view: SessionView, argument: str) -> Session | None:
+    """The session that was named by its id or its number; None for words.
+
+    Raises `InvalidRequest` for what looks like an id or a number and is none of this conversation.
+    """
     for session in view.sessions:
         if argument in (session.id, str(session.number)):
-            return session.id
-    raise InvalidRequest(
+            return session
+    if argument.isdecimal() or re.fullmatch(r"sess_\w+", argument):
+        raise _no_session(argument)
+    return None
+
+
+def _no_session(argument: str) -> InvalidRequest:
+    return InvalidRequest(
         f"This conversation has no session {argument[:60]}.", hint="/resume lists them.", param="argument"
     )
+
+
+def _choice(query: str, hits: Sequence[tuple[Session, SessionHit]]) -> Answer:
+    """The sessions to pick from, each with what of it fits."""
+    terms = query_terms(query)
+    lines: list[str] = [f"These sessions may speak of “{query[:60]}”. To go on from one: /resume with its number."]
+    data: list[Json] = []
+    for session, hit in hits:
+        snippet = ""
+        if hit.best is not None:
+            snippet = snippet_of(hit.best.source.content, terms, hit.best.start, hit.best.end).text
+        elif session.summary is not None:
+            snippet = snippet_of(session.summary, terms).text
+        shown = " ".join(snippet.split())
+        lines.append(f"{session.number} · {session.opened_at:%Y-%m-%d %H:%M} · {shown}")
+        data.append({"id": session.id, "number": session.number, "score": round(hit.score, 4), "snippet": shown})
+    return Answer("\n".join(lines), {"sessions": data})
 
 
 def _list(view: SessionView) -> Answer:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -22,7 +22,7 @@ from lamella.core.errors import InvalidRequest, LamellaError, NotFound, SessionM
 from lamella.core.json import JsonObject
 from lamella.core.messages import TurnStatus
 from lamella.core.ports import Jobs
-from lamella.core.records import Caller, ConversationChange, Job, JobStatus, NewJob
+from lamella.core.records import Caller, Conversation, ConversationChange, Job, JobStatus, NewJob
 from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep
 from lamella.engine.loop import Services
 from lamella.engine.opening import Openings
@@ -34,6 +34,7 @@ from lamella.sessions.ended import SUMMARISE, EndedSessions, summarise_job
 from lamella.sessions.notifications import Notifications
 from lamella.sessions.pruning import Pruned, Pruning, prune
 from lamella.sessions.recall.recall import Recall
+from lamella.sessions.resuming import resumed_size
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import NotCompacted, SecondSource, Summariser
 from lamella.sessions.why import why_request
@@ -301,7 +302,9 @@ class Sessions:
     async def resume(self, caller: Caller, conversation_id: str, session_id: str, *, why: str) -> Session:
         """`/resume ID`: go on from an earlier session, in full. What came after stays, as another branch.
 
-        Raises `NotFound`, `TurnInProgress`, and `InvalidRequest` for the session that is current.
+        One that is larger than the resume budget goes on by its summary, in a new session: that one is given then.
+        Raises `NotFound`, `TurnInProgress`, and `InvalidRequest` for the session that is current, and for one that is
+        too large and has no summary yet.
         """
         while True:
             try:
@@ -320,6 +323,9 @@ class Sessions:
         if target.id == conversation.session_id:
             raise InvalidRequest("This session is the current one.", hint="Choose another one: /resume lists them.")
         following = await self._after(caller, target)
+        size, budget = await resumed_size(self._openings, self._services, caller, target, following)
+        if size > self.settings.resume.in_tokens(budget):
+            return conversation.session_id, await self._resume_by_summary(caller, conversation, target, size, why)
         decision = Decision(DecisionKind.SESSION, target.id, target.begins_after or "", caller.user_id, why)
         back = SessionReturn(
             expected=conversation.session_id,
@@ -331,6 +337,24 @@ class Sessions:
             decisions=(decision,),
         )
         return conversation.session_id, await self._services.store.return_to_session(caller, back)
+
+    async def _resume_by_summary(
+        self, caller: Caller, conversation: Conversation, target: Session, size: int, why: str
+    ) -> Session:
+        """A new session behind the newest message, with the summary of the one that is too large."""
+        if target.summary is None:
+            await self._summarise(caller, target.id, why)
+            raise InvalidRequest(
+                f"Session {target.number} is too large to be resumed in full, and has no summary yet.",
+                hint="The summary is being made: send the command again in a moment.",
+            )
+        session = self._next(target.id, conversation.id, SessionCause.RESUME, conversation.head)
+        numbers = {"size": float(size)}
+        boundary = conversation.head or ""
+        decision = Decision(DecisionKind.SESSION, session.id, boundary, caller.user_id, why, numbers)
+        session = replace(session, inherits=True)
+        step = SessionStep(conversation.session_id, session, why, session.opened_at, decisions=(decision,))
+        return await self._services.store.next_session(caller, step)
 
     async def _after(self, caller: Caller, target: Session) -> str | None:
         """The last turn that a session had when it ended, the tail that a compaction carried on included."""
