@@ -1,6 +1,6 @@
 """CPU of the guard: what its sources cost once, and what each answer costs, as the answer and the sources grow.
 
-python bench/guard.py
+python bench/guarding.py
 """
 
 from __future__ import annotations
