@@ -80,6 +80,11 @@ class Lanes:
         """The lanes whose next operation can be done."""
         return [lane for lane, waiting in self._lanes.items() if self._still.get(waiting[0].process, 0.0) <= now]
 
+    def calm(self) -> None:
+        """Every process goes on, and none stands still from now on."""
+        self.stalling = False
+        self._still.clear()
+
     def still_until(self, now: float) -> float | None:
         """When the next process that stands still goes on."""
         return min((until for until in self._still.values() if until > now), default=None)

@@ -251,12 +251,12 @@ class Story:
 
     async def _settle(self, core: Core, lanes: Lanes) -> None:
         """Wait until no job is left to do and no answer runs."""
-        lanes.stalling = False
+        lanes.calm()
         patience = QUIET
         while patience > 0:
             await asyncio.sleep(LOOK)
             patience -= LOOK
-            if not self.disk.work_left():
+            if not self.disk.work_left() and not core.sessions.is_compacting(CONVERSATION):
                 break
         if core.sessions.is_compacting(CONVERSATION):
             self.told.broken.append("a compaction is said to run, and none does")

@@ -50,7 +50,7 @@ WRONG: list[tuple[Raw, str, str]] = [
     (turn(at="2026-03-01T10:01:00"), "Turn 2: `at` has no offset", "+01:00"),
     (turn(at="2026-03-01T09:59:00Z"), "Turn 2 is earlier than turn 1", "order"),
     (turn(at="yesterday"), "Turn 2, `at`: invalid RFC3339", ""),
-    (turn(user="/compact now"), "Turn 2 is a command, “/compact”", "Take the turn out"),
+    (turn(user="/compact now"), "Entry 2 of `turns` (/compact): object contains unknown field `steps`", ""),
     (turn(user=""), "Turn 2, `user`", ""),
     (turn(steps=[]), "Turn 2, `steps`: expected `array` of length >= 1", ""),
     (turn(stop={"step": 1}), "does not replay `stop` of turn 2", "as far as they came"),

@@ -381,6 +381,11 @@ class Chat:
             box.aborted = True
         return box.beginning
 
+    async def rest(self, conversation_id: str) -> None:
+        """Come back when nobody speaks in a conversation, and what follows its answer is done."""
+        async with self._box(conversation_id).floor:
+            return
+
     async def waiting(self, caller: Caller, conversation_id: str) -> tuple[QueuedMessage, ...]:
         """What waits, in order."""
         return await self.queue.waiting(caller, conversation_id)

@@ -8,10 +8,12 @@ from typing import Annotated
 
 import typer
 
+from lamella.app.replay.happenings import Happening
 from lamella.app.replay.options import ReplayOptions
 from lamella.app.replay.report import Replayed, ReplayReport, body_name
 from lamella.app.replay.run import replay
 from lamella.app.trace.reader import read_trace
+from lamella.cli.logs import configure_logs
 from lamella.cli.main import cli
 from lamella.core.errors import ConfigurationError, InvalidRequest
 from lamella.core.json import encode_text
@@ -32,6 +34,7 @@ def replay_command(
     ] = None,
 ) -> None:
     """Run a trace through the engine against the simulator, on virtual time."""
+    configure_logs()
     options = ReplayOptions(layout, markers, model, provider, _settings(set or []))
     report = asyncio.run(replay(read_trace(trace), options))
     if report.unused:
@@ -65,20 +68,44 @@ def _dump(report: ReplayReport, folder: Path) -> None:
 
 def _lines(report: ReplayReport) -> list[str]:
     lines = ["   n turn step    total     read  written    fresh   output       cost  window"]
-    lines += [_line(request) for request in report.requests]
+    waiting = list(report.happenings)
+    for number, request in enumerate((None, *report.requests)):
+        lines += [_line(request)] if request is not None else []
+        while waiting and waiting[0].after <= number:
+            lines += _happened(waiting.pop(0))
     usage = report.usage
     lines.append(
         f"{len(report.requests):>4} requests  {usage.input:>8} {usage.cache_read:>8} {usage.cache_write:>8} "
         f"{usage.fresh:>8} {usage.output:>8} {report.cost:>10.6f}"
     )
+    if len(purposes := report.purposes()) > 1:
+        lines += [
+            f"{count:>4} {purpose:<9} {spent.input:>9} {spent.cache_read:>8} {spent.cache_write:>8} "
+            f"{spent.fresh:>8} {spent.output:>8} {cost:>10.6f}"
+            for purpose, (count, spent, cost) in purposes.items()
+        ]
     ratio = f", {report.ratio:.2f} times the lower bound of ${report.bound:.6f}" if report.ratio else ""
     lines.append(f"cost ${report.cost:.6f}{ratio}")
     return lines
 
 
+def _happened(happening: Happening) -> list[str]:
+    """The lines of something between two requests: kind, cause and figures, and what was told of it."""
+    figures = happening.numbers
+    told = f": {figures['before']:.0f} → {figures['after']:.0f} tokens" if "after" in figures else ""
+    more = "".join(f", {name} {figures[name]:.0f}" for name in ("summary", "kept", "results") if name in figures)
+    first, *rest = happening.text.splitlines() or [""]
+    said = f": {first}" if first else ""
+    return [
+        f"     {happening.at:%H:%M:%S} [{happening.kind}: {happening.cause}{told}{more}]{said}",
+        *(f"              {line}" for line in rest),
+    ]
+
+
 def _line(request: Replayed) -> str:
     record, usage = request.record, request.record.usage or Usage()
-    events = "".join(f"  [{kind}: {cause}]" for kind, cause in request.events)
+    beside = "" if record.purpose == "chat" else f"  ({record.purpose})"
+    events = beside + "".join(f"  [{kind}: {cause}]" for kind, cause in request.events)
     return (
         f"{request.number:>4} {request.turn:>4} {record.step:>4} {usage.input:>8} {usage.cache_read:>8} "
         f"{usage.cache_write:>8} {usage.fresh:>8} {usage.output:>8} {record.cost or 0:>10.6f}  {record.letters}{events}"

@@ -93,6 +93,10 @@ class Sessions:
         if self.recall is not None:
             self.recall.start()
 
+    def wake(self) -> None:
+        """Take up at once what has become due, and not only at the next look."""
+        self._worker.wake()
+
     async def after(self, finished: Finished) -> Pruning | None:
         """Hop 12: prune what is old, then compact in the background where the last answer read too much (L6, L8).
 

@@ -66,6 +66,10 @@ class Worker:
         """The newest job of a kind for a subject, as it is now."""
         return await self._jobs.job(caller, kind, subject)
 
+    def wake(self) -> None:
+        """Look for work that is due now."""
+        self._woken.set()
+
     def start(self) -> None:
         """Begin to work; what an ended process left is taken up when its lease has ended."""
         self._loop = asyncio.create_task(self._run())

@@ -20,6 +20,9 @@ from lamella.storage.store import SqlStore, open_store
 
 ACCOUNT = "replay"
 
+SUMMARIES = 8
+"""The most requests for a summary that an entry of a trace leads to: attempts, and what is asked once more."""
+
 
 class ReplayGround:
     """Many replays may share one, one at a time: each begins with an empty cache and an empty store."""
@@ -77,6 +80,8 @@ def _scripts(trace: Trace) -> Iterator[tuple[str, Json]]:
             yield script_id(number, "chat", index), step.reply()
         for index in range(sum(len(step.tool_calls) for step in turn.steps)):
             yield script_id(number, "digest", index), trace.head.side.digest_reply()
+    for index in range(len(trace.entries) * SUMMARIES):
+        yield script_id(0, "summary", index), trace.head.side.summary_at(index).reply()
 
 
 async def _told(client: httpx2.AsyncClient, path: str, body: object) -> None:

@@ -77,11 +77,17 @@ def _held(entry: TraceEntry, held: Mapping[str, str]) -> TraceEntry:
             return entry
 
 
+def _value(text: str) -> int | bool | str:
+    if text in ("true", "false"):
+        return text == "true"
+    return int(text) if text.lstrip("-").isdigit() else text
+
+
 def _set(head: TraceHead, name: str, value: str) -> TraceHead:
     known = TraceSettings.__struct_fields__
     if name not in known:
         raise InvalidRequest(f"There is no setting “{name}”.", hint="Choose one of " + ", ".join(known) + ".")
-    given = msgspec.to_builtins(head.settings) | {name: int(value) if value.lstrip("-").isdigit() else value}
+    given = msgspec.to_builtins(head.settings) | {name: _value(value)}
     try:
         return structs.replace(head, settings=msgspec.convert(given, TraceSettings))
     except msgspec.ValidationError as error:

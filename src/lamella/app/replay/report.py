@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lamella.app.replay.happenings import Happening
 from lamella.core.json import Json
 from lamella.core.records import RequestRecord
 from lamella.core.tokens import Usage
@@ -53,6 +54,8 @@ class ReplayReport:
     bound: float
     faults: bool = False
     """Whether the trace has scripted faults: then failed requests are what it is about."""
+    happenings: tuple[Happening, ...] = ()
+    """What happened between the requests."""
     unused: tuple[str, ...] = ()
     """What of the trace changed nothing: settings of later versions, and what the command line overrode."""
 
@@ -60,6 +63,15 @@ class ReplayReport:
     def usage(self) -> Usage:
         """Everything that was billed."""
         return sum((r.record.usage for r in self.requests if r.record.usage), Usage())
+
+    def purposes(self) -> dict[str, tuple[int, Usage, float]]:
+        """Requests, tokens and cost of each purpose, `chat` first."""
+        found: dict[str, tuple[int, Usage, float]] = {}
+        for request in sorted(self.requests, key=lambda r: (r.record.purpose != "chat", r.record.purpose)):
+            count, usage, cost = found.get(request.record.purpose, (0, Usage(), 0.0))
+            record = request.record
+            found[record.purpose] = (count + 1, usage + (record.usage or Usage()), cost + (record.cost or 0.0))
+        return found
 
     @property
     def ratio(self) -> float | None:
@@ -70,12 +82,17 @@ class ReplayReport:
         """The shape that `lamella replay --json` prints."""
         return {
             "requests": [request.as_json() for request in self.requests],
+            "events": [happening.as_json() for happening in self.happenings],
             "totals": {
                 "requests": len(self.requests),
                 **tokens_json(self.usage),
                 "cost": round(self.cost, 8),
                 "lower_bound": round(self.bound, 8),
                 "ratio": round(self.ratio, 4) if self.ratio is not None else None,
+                "by_purpose": {
+                    purpose: {"requests": count, **tokens_json(usage), "cost": round(cost, 8)}
+                    for purpose, (count, usage, cost) in self.purposes().items()
+                },
             },
         }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
@@ -13,8 +14,10 @@ from pathlib import Path
 from msgspec import structs
 
 from lamella.app.app import Core, build_core, build_services
+from lamella.app.replay.background import KINDS, StagedJobs
 from lamella.app.replay.bound import BilledRequest, lower_bound
 from lamella.app.replay.ground import ReplayGround
+from lamella.app.replay.happenings import Happenings
 from lamella.app.replay.library import OWNER, TraceLibrary
 from lamella.app.replay.models import ReplayModels
 from lamella.app.replay.options import ReplayOptions, applied
@@ -28,11 +31,13 @@ from lamella.app.trace.format import (
     ToolsChange,
     Trace,
     TraceChange,
+    TraceCommand,
     TraceSettings,
     TraceTurn,
 )
 from lamella.cache.plan import policy_named
 from lamella.chat import Message
+from lamella.commands.parse import Typed
 from lamella.core.amounts import Threshold
 from lamella.core.clock import VirtualClock
 from lamella.core.decisions import Decision, DecisionKind
@@ -40,8 +45,8 @@ from lamella.core.effort import OFF, effort_named
 from lamella.core.errors import InvalidRequest
 from lamella.core.ids import CountingIds
 from lamella.core.models import ModelFacts
-from lamella.core.packets import ContextDegraded, RequestStarted, decode_packet
-from lamella.core.records import Choices, Conversation, ConversationChange, RequestRecord
+from lamella.core.packets import AnyPacket, ContextDegraded, RequestStarted, decode_packet
+from lamella.core.records import Choices, Conversation, ConversationChange, PageQuery, RequestRecord
 from lamella.core.tokens import Usage
 from lamella.engine.opening import EngineSettings
 from lamella.engine.setting import layout_named
@@ -52,6 +57,12 @@ from lamella.storage.folder import FolderFileStore
 from lamella.tools.tool import Registry
 
 CONVERSATION = "conv_replay"
+
+LONGEST = 100_000
+"""Turns of a replay."""
+
+LONGEST_WAIT = 30.0
+"""Real seconds that a turn waits to begin: then it needs what a held back summary would give."""
 
 
 async def replay(
@@ -68,7 +79,7 @@ async def replay(
             stack.push_async_callback(stands.close)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lamella-replay-")))
         store = await stack.enter_async_context(stands.store(folder))
-        stage = Stage(VirtualClock(trace.entries[0].at))
+        stage = Stage(VirtualClock(trace.entries[0].at), trace.head.side)
         models = ReplayModels(stands, await stands.prepare(trace), trace.head.account.provider, stage)
         running = _Replay(trace, store, FolderFileStore(folder / "files"), models)
         stack.push_async_callback(running.close)
@@ -91,27 +102,89 @@ class _Replay:
         )
         self._library = TraceLibrary(store, uploads, self._stage.clock, self._services.ids)
         self._core: Core | None = None
+        self._jobs = StagedJobs(store, self._stage)
+        self._happenings = Happenings(store, store, OWNER, CONVERSATION)
+        self._found: list[Replayed] = []
+        self._summaries: list[str] = []
+        """The ids of the requests for summaries, in the order in which they were sent."""
         self._decided = 0
         """Decisions that were told."""
+        self._fresh: list[Decision] = []
+        """Decisions since the last turn."""
         self._waiting: list[Event] = []
         """What changed since the last request; the next one tells it."""
 
     async def run(self) -> ReplayReport:
         """Every entry of the trace in order, then the sums."""
         await self._begin()
-        found: list[Replayed] = []
         for entry in self._trace.entries:
-            if isinstance(entry, TraceTurn):
-                found += await self._turn(entry)
-            else:
-                await self._change(entry)
+            await self._work_until(entry.at)
+            match entry:
+                case TraceTurn():
+                    await self._turn(entry)
+                case TraceCommand():
+                    await self._command(entry)
+                case _:
+                    await self._change(entry)
+                    await self._work()
+        self._stage.release(everything=True)
+        await self._work()
+        # What was held back has its bill only now.
+        found = [replace(r, record=await self._store.request(OWNER, r.record.id)) for r in self._found]
         return ReplayReport(
             requests=tuple(found),
             cost=sum(r.record.cost or 0.0 for r in found),
             bound=self._bound(found),
             faults=any(step.fault is not None for turn in self._trace.turns for step in turn.steps),
             unused=self._trace.unused,
+            happenings=tuple(self._happenings.found),
         )
+
+    async def _work_until(self, at: datetime) -> None:
+        """Do what is due before this moment, each when it is due."""
+        while not self._stage.held:
+            due = await self._store.next_due(KINDS)
+            if due is None or due > at:
+                return
+            self._stage.clock.set(due)
+            await self._work()
+            if await self._store.next_due(KINDS) == due:
+                return
+
+    async def _work(self) -> None:
+        """Do what is due now, and note what happened."""
+        assert self._core is not None
+        await self._jobs.quiet(self._core, CONVERSATION)
+        self._jobs.open = False
+        await self._note_summaries(len(self._stage.summaries))
+        known = await self._store.decisions(OWNER, CONVERSATION)
+        fresh, self._decided = known[self._decided :], len(known)
+        await self._happenings.look(len(self._found), fresh)
+        self._fresh += [stored.decision for stored in fresh]
+
+    async def _note_summaries(self, until: int) -> None:
+        """Number the requests for summaries that were sent, up to so many in all."""
+        if until <= len(self._summaries):
+            return
+        page = await self._store.turns(OWNER, CONVERSATION, PageQuery(limit=LONGEST, order="asc"))
+        records = [r for turn in page.data for r in await self._store.requests(OWNER, turn.id)]
+        fresh = [r for r in records if r.purpose == "summary" and r.id not in self._summaries]
+        for record in sorted(fresh, key=lambda r: r.id)[: until - len(self._summaries)]:
+            index = len(self._summaries)
+            self._summaries.append(record.id)
+            body = self._stage.bodies[script_id(0, "summary", index)][0]
+            self._found.append(Replayed(len(self._found) + 1, self._stage.summaries[index], record, body, ()))
+
+    async def _command(self, command: TraceCommand) -> None:
+        """A command is answered at once; what it started runs before the next entry."""
+        core = self._core
+        assert core is not None
+        self._stage.clock.set(self._free_at(command.at, f"“{command.user}”"))
+        typed = core.chat.read(Message(text=command.user))
+        if not isinstance(typed, Typed):
+            raise InvalidRequest(f"“{command.user}” is no command.", hint="/help lists them; // sends it as text.")
+        await core.chat.command(OWNER, CONVERSATION, typed)
+        await self._work()
 
     async def close(self) -> None:
         """End the engine."""
@@ -119,10 +192,11 @@ class _Replay:
             await self._core.chat.close()
 
     def _bound(self, found: Sequence[Replayed]) -> float:
-        """A cache belongs to one model, and requests beside the conversation share nothing with it."""
+        """A cache belongs to one model. A summary reads the conversation's prefix, a digest shares nothing with it."""
 
         def line(request: Replayed) -> tuple[str, str]:
-            return request.record.model, request.record.purpose
+            purpose = request.record.purpose
+            return request.record.model, "chat" if purpose == "summary" else purpose
 
         return sum(
             lower_bound(
@@ -154,13 +228,14 @@ class _Replay:
     async def _start(self) -> None:
         """The engine with the settings of now. Its ledger goes on: the provider keeps its cache too."""
         await self.close()
+        self._jobs.restarted()
         settings = _engine_settings(self._settings, self._trace, self._models.facts(self._model))
         self._core = build_core(
             self._services,
             self._models,
             replace(settings, headers=self._stage.headers),
             sessions=_session_settings(self._settings),
-            jobs=self._store,
+            jobs=self._jobs,
         )
         await self._core.chat.start()
 
@@ -219,12 +294,11 @@ class _Replay:
             )
         return at
 
-    async def _turn(self, turn: TraceTurn) -> list[Replayed]:
+    async def _turn(self, turn: TraceTurn) -> None:
         stage, core = self._stage, self._core
         assert core is not None
         stage.clock.set(self._free_at(turn.at, f"Turn {stage.turn_number + 1}"))
         stage.turn_number, stage.turn = stage.turn_number + 1, turn
-        stage.bodies.clear()
         message = Message(
             text=turn.user,
             file_ids=tuple([await self._library.file(file) for file in turn.files]),
@@ -233,50 +307,65 @@ class _Replay:
             dynamic=tuple(turn.dynamic_context),
             choices=Choices(layout=turn.layout),
         )
-        turn_id = await core.chat.send(OWNER, CONVERSATION, message)
-        events = await self._events(core, turn_id)
-        requests = await self._store.requests(OWNER, turn_id)
-        return [self._replayed(record, events.get(record.id, [])) for record in requests]
+        turn_id = await self._sent(core, message)
+        before = len(stage.summaries)
+        packets = [decode_packet(data) async for batch in core.chat.stream(OWNER, turn_id) for _, data in batch]
+        await core.chat.rest(CONVERSATION)
+        await self._note_summaries(before)
+        requests = [r for r in await self._store.requests(OWNER, turn_id) if r.purpose != "summary"]
+        first = len(self._found)
+        self._found += [self._replayed(number, record) for number, record in enumerate(requests, first + 1)]
+        stage.release()
+        await self._work()
+        events, self._fresh = self._events(packets, self._fresh), []
+        for place in range(first, first + len(requests)):
+            replayed = self._found[place]
+            self._found[place] = replace(replayed, events=(*events.get(replayed.record.id, ()), *replayed.events))
 
-    def _replayed(self, record: RequestRecord, events: list[Event]) -> Replayed:
+    async def _sent(self, core: Core, message: Message) -> str:
+        """Begin a turn. One that needs a compaction first waits for it, and then no summary is held back."""
+        sending = asyncio.ensure_future(core.chat.send(OWNER, CONVERSATION, message))
+        self._jobs.open, held, waited = True, len(self._stage.held), 0.0
+        while not sending.done():
+            await asyncio.wait({sending}, timeout=0.05)
+            waited += 0.05
+            if len(self._stage.held) > held or waited > LONGEST_WAIT:
+                self._stage.release(everything=True)
+        self._jobs.open = False
+        return sending.result()
+
+    def _replayed(self, number: int, record: RequestRecord) -> Replayed:
         """A request with what was sent for it: the first body of its script that is not taken yet."""
         stage = self._stage
-        stage.sent += 1
         body = stage.bodies[script_id(stage.turn_number, record.purpose, record.step)].pop(0)
+        events: tuple[Event, ...] = ()
         if record.error is not None:
-            events = [*events, ("error", str(record.error.get("message")))]
-        return Replayed(stage.sent, stage.turn_number, record, body, tuple(events))
+            events = (("error", str(record.error.get("message"))),)
+        return Replayed(number, stage.turn_number, record, body, events)
 
-    async def _events(self, core: Core, turn_id: str) -> dict[str, list[Event]]:
+    def _events(self, packets: Sequence[AnyPacket], decisions: Sequence[Decision]) -> dict[str, list[Event]]:
         """What happened on the way to each request of a turn, to the turn's end."""
         degraded: list[tuple[str, ContextDegraded]] = []
         requests: list[str] = []
         waiting: list[ContextDegraded] = []
-        async for batch in core.chat.stream(OWNER, turn_id):
-            for _, data in batch:
-                match decode_packet(data):
-                    case ContextDegraded() as packet:
-                        waiting.append(packet)
-                    case RequestStarted(request_id=request_id):
-                        requests.append(request_id)
-                        degraded += ((request_id, packet) for packet in waiting)
-                        waiting = []
-                    case _:
-                        pass
-        decisions = await self._new_decisions()
+        for packet in packets:
+            match packet:
+                case ContextDegraded():
+                    waiting.append(packet)
+                case RequestStarted(request_id=request_id):
+                    requests.append(request_id)
+                    degraded += ((request_id, told) for told in waiting)
+                    waiting = []
+                case _:
+                    pass
         events: dict[str, list[Event]] = {id: [] for id in requests}
         if requests:
             settings = [(d.subject, d.why) for d in decisions if d.kind is DecisionKind.SETTING]
             events[requests[0]] += (*self._waiting, *settings)
             self._waiting = []
-        for request_id, packet in degraded:
-            events[request_id].append((_kind_of(packet, decisions), packet.why))
+        for request_id, told in degraded:
+            events[request_id].append((_kind_of(told, decisions), told.why))
         return events
-
-    async def _new_decisions(self) -> list[Decision]:
-        known = await self._store.decisions(OWNER, CONVERSATION)
-        fresh, self._decided = known[self._decided :], len(known)
-        return [stored.decision for stored in fresh]
 
 
 def _kind_of(packet: ContextDegraded, decisions: Iterable[Decision]) -> str:
@@ -298,13 +387,19 @@ def _engine_settings(asked: TraceSettings, trace: Trace, facts: ModelFacts) -> E
 
 
 def _session_settings(asked: TraceSettings) -> SessionSettings:
-    """Pruning as the trace asks for it. Compactions are not replayed: they would run beside the trace's clock."""
-    shipped = PruneSettings()
+    """Sessions as the trace asks for them, else as shipped."""
+    shipped, usual = PruneSettings(), SessionSettings()
     threshold, keep = asked.tool_prune_threshold, asked.tool_keep_threshold
     pruning = PruneSettings(
         shipped.threshold if threshold is None else threshold, shipped.keep if keep is None else keep
     )
-    return SessionSettings(compaction=Threshold(share=1.0), pruning=pruning)
+    given, recent = asked.compaction_threshold, asked.keep_recent_tokens
+    return SessionSettings(
+        keep_recent=usual.keep_recent if recent is None else recent,
+        compaction=usual.compaction if given is None else Threshold.of(str(given)),
+        pruning=pruning,
+        notify=usual.notify if asked.compaction_notify is None else asked.compaction_notify,
+    )
 
 
 def _effort(trace: Trace, facts: ModelFacts) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from lamella.app.trace.format import TraceCall, TraceStep, TraceTool, TraceTurn
+from lamella.app.trace.format import TraceCall, TraceSide, TraceStep, TraceTool, TraceTurn
 from lamella.core import deltas
 from lamella.core.clock import VirtualClock
 from lamella.core.deltas import Delta
@@ -16,15 +18,28 @@ from lamella.core.prompt import Level, Marker, Prompt, Sampling, ToolSpec, WireB
 from lamella.tools.tool import Invocation, ToolKind, ToolOutput, ToolScope
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A summary that comes when turn `until` has ended."""
+
+    until: int
+    released: asyncio.Event
+
+
 class Stage:
     """Where the replay is: the turn whose steps the model and the tools act out. `bodies` were sent, by script."""
 
-    def __init__(self, clock: VirtualClock) -> None:
+    def __init__(self, clock: VirtualClock, side: TraceSide) -> None:
         self.clock = clock
         self.turn_number = 0
         self.turn: TraceTurn | None = None
         self.step_index = 0
-        self.sent = 0
+        self.summaries: list[int] = []
+        """Behind which turn each request for a summary was sent."""
+        self.side = side
+        self.held: list[Held] = []
+        self.news = asyncio.Event()
+        """Set when a summary is held back."""
         self.bodies: defaultdict[str, list[bytes]] = defaultdict(list)
 
     def step(self, index: int) -> TraceStep:
@@ -42,7 +57,30 @@ class Stage:
 
     def headers(self, turn_id: str, purpose: str, number: int) -> Mapping[str, str]:
         """How the simulator learns time and script: by headers, never by the body."""
-        return {"x-sim-now": self.clock.now().isoformat(), "x-sim-reply": script_id(self.turn_number, purpose, number)}
+        now = self.clock.now().isoformat()
+        if purpose == "summary":
+            self.summaries.append(self.turn_number)
+            return {"x-sim-now": now, "x-sim-reply": script_id(0, purpose, len(self.summaries) - 1)}
+        return {"x-sim-now": now, "x-sim-reply": script_id(self.turn_number, purpose, number)}
+
+    async def hold(self, index: int) -> None:
+        """Hold back the end of a summary for as many turns as the trace says."""
+        late = self.side.summary_at(index).late
+        if late:
+            held = Held(self.turn_number + late, asyncio.Event())
+            self.held.append(held)
+            self.news.set()
+            try:
+                await held.released.wait()
+            finally:
+                if held in self.held:
+                    self.held.remove(held)
+
+    def release(self, *, everything: bool = False) -> None:
+        """Let go of the summaries whose turns have gone by."""
+        for held in [held for held in self.held if everything or held.until <= self.turn_number]:
+            self.held.remove(held)
+            held.released.set()
 
 
 def script_id(turn: int, purpose: str, number: int) -> str:
@@ -88,6 +126,8 @@ class StagedModel:
             if isinstance(delta, deltas.Opened):
                 sent[number - 1] = delta.body
             yield delta
+        if purpose == "summary":
+            await self._stage.hold(int(index))
         self._stage.clock.advance(step.ms / 1000)
 
     async def count(self, request: WireRequest) -> int:

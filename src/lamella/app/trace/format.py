@@ -144,10 +144,33 @@ class TraceSideFault(_Part):
     fault: TraceFault
 
 
+class TraceSummary(_Part):
+    """One answer of the summariser: a `text`, "keep_facts", or a `fault`; `late` turns go on before it comes."""
+
+    text: str = ""
+    late: Count = 0
+    fault: TraceFault | None = None
+
+    def reply(self) -> dict[str, Json]:
+        """The script for the simulator."""
+        if self.fault is not None:
+            return {"text": "", "fault": msgspec.to_builtins(self.fault)}
+        said: dict[str, Json] = {"rule": "keep_facts"} if self.text == "keep_facts" else {"text": self.text}
+        return said | {"chunk": WHOLE_PIECES}
+
+
 class TraceSide(_Part):
-    """What is answered beside the conversation: `digest` of old results, a text, "keep_facts", or a fault."""
+    """What is answered beside the conversation: `digest` of old results, a text, "keep_facts", or a fault; `summary` of
+    what is old, once for all or for one request after another, the last one again and again."""
 
     digest: str | TraceSideFault = ""
+    summary: str | TraceSummary | list[str | TraceSummary] = "keep_facts"
+
+    def summary_at(self, index: int) -> TraceSummary:
+        """What the summariser answers to its request number `index`, from 0."""
+        given = self.summary if isinstance(self.summary, list) else [self.summary]
+        said = given[min(index, len(given) - 1)] if given else ""
+        return TraceSummary(said) if isinstance(said, str) else said
 
     def digest_reply(self) -> dict[str, Json]:
         """The script for the simulator."""
@@ -166,6 +189,9 @@ class TraceSettings(_Part):
     reminder: str | None = None
     tool_prune_threshold: Count | None = None
     tool_keep_threshold: Count | None = None
+    compaction_threshold: str | int | None = None
+    keep_recent_tokens: Count | None = None
+    compaction_notify: bool | None = None
 
 
 UNUSED_SETTINGS = frozenset(
@@ -173,11 +199,8 @@ UNUSED_SETTINGS = frozenset(
         "cache_enabled",
         "cache_ttl",
         "compaction_model",
-        "compaction_notify",
         "compaction_provider",
-        "compaction_threshold",
         "debounce_ms",
-        "keep_recent_tokens",
         "resume_token_budget",
         "tool_summarization_policy",
     }
@@ -212,6 +235,13 @@ class TraceTurn(_Part):
     dynamic_context: list[str] = []
     timezone: str | None = None
     layout: str | None = None
+
+
+class TraceCommand(_Part):
+    """A user message that is a command, such as `/compact ships`: no model answers it."""
+
+    at: datetime
+    user: Annotated[str, msgspec.Meta(min_length=2)]
 
 
 class SetChange(_Part, tag_field="do", tag="set"):
@@ -252,7 +282,7 @@ class RestartChange(_Part, tag_field="do", tag="restart"):
 
 
 TraceChange: TypeAlias = SetChange | AgentChange | ProjectChange | ToolsChange | RestartChange
-TraceEntry: TypeAlias = TraceTurn | TraceChange
+TraceEntry: TypeAlias = TraceTurn | TraceCommand | TraceChange
 
 
 @dataclass(frozen=True, slots=True)

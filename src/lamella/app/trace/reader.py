@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -21,6 +21,7 @@ from lamella.app.trace.format import (
     ToolsChange,
     Trace,
     TraceChange,
+    TraceCommand,
     TraceEntry,
     TraceFile,
     TraceHead,
@@ -45,7 +46,6 @@ LATER = {
         "fault_seed": "name each `fault` in its step",
     },
     "side": {
-        "summary": "nothing is summarised yet",
         "safe_summary": "no second model is asked yet",
         "title": "no title is asked for yet",
     },
@@ -66,9 +66,12 @@ LATER = {
 }
 """Names of the format that this version does not replay, with what to do instead."""
 
-LATER_CHANGES = ("grant", "prefer", "resume", "edit", "kill", "fault")
+LONGEST_PAUSE = 10 * 365 * 86_400
+"""Seconds."""
 
-_COMMAND = re.compile(r"/(status|new|clear|compact|prune|resume|abort|context|why|queue|help)\b")
+LATER_CHANGES = ("grant", "prefer", "edit", "kill", "fault")
+
+_COMMAND = re.compile(r"/(?P<name>status|new|clear|compact|prune|resume|abort|context|why|queue|help)\b")
 _STEPS = re.compile(r"\.?(steps|tool_calls|files|tools)\[(\d+)\]")
 _WORDS = {"steps": "step", "tool_calls": "call", "files": "file", "tools": "tool"}
 
@@ -106,15 +109,32 @@ def parse_trace(data: bytes) -> Trace:
     for position, item in enumerate(turns, 1):
         if not isinstance(item, dict):
             raise InvalidRequest(f"Entry {position} of `turns` is no object.")
+        _after_pause(item, position, entries[-1].at if entries else None)
         if "do" in item:
             unused |= _unused(item)
             entries.append(_change(item, position))
+        elif isinstance(item.get("user"), str) and _COMMAND.match(item["user"]):
+            entries.append(_converted(item, TraceCommand, f"entry {position} of `turns` ({item['user'].split()[0]})"))
         else:
             number += 1
             entries.append(_turn(item, f"turn {number}"))
     trace = Trace(head, tuple(entries), tuple(sorted(unused)))
     _check(trace)
     return trace
+
+
+def _after_pause(item: dict[str, Any], position: int, before: datetime | None) -> None:
+    """Put the moment in the place of `pause`, the seconds since the entry before began."""
+    if "pause" not in item:
+        return
+    pause = item.pop("pause")
+    number = isinstance(pause, int | float) and not isinstance(pause, bool)
+    if "at" in item or before is None or not number or not 0 <= pause <= LONGEST_PAUSE:
+        raise InvalidRequest(
+            f"Entry {position} of `turns`: `pause` can't be used like this.",
+            hint="Give the first entry `at`, and each later one `at` or `pause`, a number of seconds.",
+        )
+    item["at"] = before + timedelta(seconds=pause)
 
 
 def _unused(raw: dict[str, Any]) -> set[str]:
@@ -205,11 +225,6 @@ def _check(trace: Trace) -> None:
 
 
 def _check_turn(turn: TraceTurn, where: str, tools: set[str]) -> None:
-    if _COMMAND.match(turn.user):
-        raise InvalidRequest(
-            f"{_capital(where)} is a command, “{turn.user.split()[0]}”; this version replays no commands.",
-            hint="Take the turn out.",
-        )
     if turn.timezone is not None:
         _check_zone(turn.timezone, where)
     _check_files(turn.files, where)
