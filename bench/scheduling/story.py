@@ -17,11 +17,12 @@ import structlog
 from lamella.app.app import Core, build_core, build_services
 from lamella.chat import Message
 from lamella.commands.parse import Typed
+from lamella.core.amounts import Threshold
 from lamella.core.errors import LamellaError, ServerStopping, TurnInProgress
 from lamella.core.ids import CountingIds
 from lamella.core.records import Caller, Conversation
 from lamella.engine.opening import EngineSettings, OpenModel
-from lamella.sessions.settings import SessionSettings, Threshold
+from lamella.sessions.settings import SessionSettings
 from lamella.storage.store import SqlStore, open_store
 from lamella.tools.tool import Registry
 from scheduling.database import Disk
