@@ -172,7 +172,7 @@ async def test_a_new_session_that_is_begun_meanwhile_wins(tmp_path: Path) -> Non
         await asyncio.wait_for(gate.reached.wait(), 10)
         await app.sessions.begin_anew(LOCAL_OWNER, conversation, why="/new")
         gate.opened.set()
-        assert await task == NotCompacted("another session was opened meanwhile")
+        assert await task == NotCompacted("another session was opened meanwhile", code="silent")
         await client.send(conversation, "Hello?")
         assert [text.split("\n")[0] for text in texts(model.requests[-1])] == ["Hello?"]
         assert [s.closed_by for s in await app.store.sessions(LOCAL_OWNER, conversation)] == [SessionCause.NEW, None]

@@ -172,7 +172,10 @@ async def test_old_summaries_give_way_when_there_are_too_many(talked: SqlStore) 
         one = session_step(old, new, "turn_1", summary=f"Σ{number}")
         await talked.next_session(ANN, replace(one, summary=replace(session_summary(f"Σ{number}"), tokens=3_000)))
     found = await talked.beginning(ANN, "conv_1", "m-1")
-    assert [summary.text for summary in found.summaries] == ["Σ5", "Σ6"]
+    left = (
+        "Left out here: the summaries of sessions 1 to 4 of this conversation. A search over its sessions finds them."
+    )
+    assert [summary.text for summary in found.summaries] == [left, "Σ5", "Σ6"]
 
 
 async def test_a_compaction_is_undone(talked: SqlStore, backing: Backing) -> None:

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from lamella.core.agents import Summary
+from lamella.core.counting import count_tokens
 from lamella.core.decisions import Decision
 from lamella.core.json import JsonObject
 from lamella.core.tokens import Usage
@@ -22,6 +23,8 @@ class SessionCause(StrEnum):
     COMPACTION = "compaction"
     NEW = "new"
     RESUME = "resume"
+    UNDO = "undo"
+    """A compaction was taken back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,8 @@ class SessionStep:
 class SessionReturn:
     """Back to an earlier session, in one transaction: it is open again and the conversation goes on from `head`.
 
-    `expected` as in `SessionStep`. Nothing is removed: what came after is another branch.
+    `expected` as in `SessionStep`. Nothing is removed: what came after is another branch. `forgets_summary`: the
+    session goes on as if it had not ended, without the summary that it got then.
     """
 
     expected: str
@@ -97,24 +101,41 @@ class SessionReturn:
     why: str
     at: datetime
     decisions: Sequence[Decision] = ()
+    forgets_summary: bool = False
+
+
+MOST_SUMMARIES = 8
+"""Summaries of earlier sessions in one window."""
 
 
 def summaries_in_window(sessions: Sequence[Session], current: str, most: int) -> tuple[Summary, ...]:
     """The summaries that stand before the session `current`, the oldest first: its ancestors', as far as each inherits.
 
-    `most` bounds their tokens; the nearest are taken first, and the parent's always (SPEC L4, X-CHAIN).
+    They are `MOST_SUMMARIES` at most, and `most` bounds their tokens; the nearest are taken first, and the parent's
+    always (SPEC L4, X-CHAIN). Where some are left out, a line in front says so.
     """
-    by_id = {session.id: session for session in sessions}
+    chain = _ancestors({session.id: session for session in sessions}, current)
     found: list[Summary] = []
-    session, room = by_id.get(current), most
-    while session is not None and session.inherits and session.parent_id is not None:
-        parent = by_id.get(session.parent_id)
-        if parent is None:
+    room = most
+    for session in chain:
+        if found and (session.summary_tokens > room or len(found) == MOST_SUMMARIES):
             break
-        if parent.summary is not None:
-            if found and parent.summary_tokens > room:
-                break
-            found.append(Summary(parent.id, parent.summary, parent.summary_tokens))
-            room -= parent.summary_tokens
-        session = parent
+        found.append(Summary(session.id, session.summary or "", session.summary_tokens))
+        room -= session.summary_tokens
+    left = chain[len(found) :]
+    if left:
+        which = f"session {left[0].number}" if len(left) == 1 else f"sessions {left[-1].number} to {left[0].number}"
+        text = f"Left out here: the summaries of {which} of this conversation. A search over its sessions finds them."
+        found.append(Summary(f"{current}/earlier", text, count_tokens(text)))
     return tuple(reversed(found))
+
+
+def _ancestors(by_id: Mapping[str, Session], current: str) -> list[Session]:
+    """The sessions with a summary that `current` continues, the nearest first."""
+    found: list[Session] = []
+    session = by_id.get(current)
+    while session is not None and session.inherits and session.parent_id is not None:
+        session = by_id.get(session.parent_id)
+        if session is not None and session.summary is not None:
+            found.append(session)
+    return found

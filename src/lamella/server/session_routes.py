@@ -90,6 +90,13 @@ async def new(conversation_id: str, app: TheApp, caller: TheCaller, key: Idempot
     return await _run(app, caller, conversation_id, Typed("new"), key)
 
 
+@router.post("/sessions/{session_id}/undo")
+async def undo(session_id: str, app: TheApp, caller: TheCaller) -> Json:
+    """Take the newest compaction back, named by the session that it ended or began; gives the session that goes on."""
+    opened = await app.sessions.undo(caller, session_id)
+    return session_json(opened, await app.sessions.view(caller, opened.conversation_id))
+
+
 @router.post("/sessions/{session_id}/resume")
 async def resume(session_id: str, app: TheApp, caller: TheCaller, key: IdempotencyKey = None) -> Response:
     """`/resume ID`."""

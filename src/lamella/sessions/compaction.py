@@ -22,8 +22,9 @@ from lamella.engine.opening import Opening, Openings
 from lamella.sessions.askers import asking
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.split import turns_kept
-from lamella.sessions.summariser import NotCompacted, Source, Summariser
+from lamella.sessions.summariser import SILENT, NotCompacted, Source, Summariser
 from lamella.sessions.summary import instruction
+from lamella.sessions.triggers import Gain, Trigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,10 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A compaction that somebody asked for, as the work of `job` if it is one's."""
+    """A compaction that somebody asked for, as the work of `job` if it is one's.
+
+    `if_it_pays`: nothing needs it now, so one that frees too little is not made.
+    """
 
     caller: Caller
     conversation_id: str
@@ -49,6 +53,7 @@ class Asked:
     why: str
     focus: str = ""
     job: Job | None = None
+    if_it_pays: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,11 @@ class _Plan:
         return int((self.whole.report.local - asked) * self.opening.run.calibration)
 
     @property
+    def gain(self) -> Gain:
+        """What summarising it comes to."""
+        return Gain(self.before - self.old_tokens - self.kept_tokens, self.old_tokens)
+
+    @property
     def first_segment(self) -> str | None:
         """The first segment of the turns."""
         first = self.whole.rendered[0].segments
@@ -95,12 +105,18 @@ class Compactor:
     """Compacts conversations; nobody waits for it."""
 
     def __init__(
-        self, openings: Openings, services: Services, settings: SessionSettings, summariser: Summariser
+        self,
+        openings: Openings,
+        services: Services,
+        settings: SessionSettings,
+        summariser: Summariser,
+        trigger: Trigger,
     ) -> None:
         self._openings = openings
         self._services = services
         self._settings = settings
         self._summariser = summariser
+        self._trigger = trigger
 
     async def compact(self, asked: Asked) -> Compacted | NotCompacted:
         """Summarise what is old and open the next session.
@@ -111,6 +127,9 @@ class Compactor:
         plan = self._plan(await self._openings.standing(caller, asked.conversation_id))
         if isinstance(plan, NotCompacted):
             return plan
+        vain = self._trigger.vain(plan.gain, plan.opening.run.budget) if asked.if_it_pays else None
+        if vain is not None:
+            return NotCompacted(vain[1], code=vain[0])
         source = Source(plan.opening, plan.old, int(plan.old_tokens / plan.opening.run.calibration), asked.focus)
         summary = await self._summariser.summary_of(caller, source)
         if isinstance(summary, NotCompacted):
@@ -120,7 +139,7 @@ class Compactor:
             opened = await self._services.store.next_session(caller, step, asked.job)
         except SessionMoved:
             await self._services.store.spend(caller, step.expected, "summary", summary.usage)
-            return NotCompacted("another session was opened meanwhile")
+            return NotCompacted("another session was opened meanwhile", code=SILENT)
         return replace(compacted, session=opened)
 
     async def ahead(self, caller: Caller, conversation_id: str) -> Ahead | NotCompacted:

@@ -6,12 +6,13 @@ import structlog
 
 from lamella.core.errors import LamellaError
 from lamella.core.json import JsonObject
-from lamella.core.records import Caller, Notice, NoticeKind
+from lamella.core.records import Caller, Notice, NoticeKind, PageQuery
 from lamella.engine.loop import Services
 from lamella.engine.opening import Openings
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.figures import Breakdown, check_text, compacted_text, pruned_text
 from lamella.sessions.pruning import Pruning
+from lamella.sessions.summariser import SILENT, NotCompacted
 from lamella.sessions.window import standing
 
 log = structlog.get_logger()
@@ -53,15 +54,27 @@ class Notifications:
         except LamellaError as error:
             log.error("a compaction could not be told", conversation_id=conversation_id, error=error.message)
 
-    async def not_compacted(self, caller: Caller, conversation_id: str, why: str) -> None:
-        """What somebody asked for did not come about."""
-        if not self._on:
+    async def not_compacted(self, caller: Caller, conversation_id: str, done: NotCompacted, *, once: bool) -> None:
+        """A compaction did not come about; `once`: not if that was the last that was said of compactions."""
+        if not self._on or (once and done.code == SILENT):
             return
         try:
-            text = f"Not compacted: {why}. Nothing has changed."
-            await self._store(caller, conversation_id, NoticeKind.NOT_COMPACTED, text, {"why": why})
+            if once and await self._was_told(caller, conversation_id, done):
+                return
+            text = f"Not compacted: {done.why}. Nothing has changed."
+            data: JsonObject = {"why": done.why, "code": done.code, "asked_for": not once}
+            await self._store(caller, conversation_id, NoticeKind.NOT_COMPACTED, text, data)
         except LamellaError as error:
             log.error("a compaction could not be told", conversation_id=conversation_id, error=error.message)
+
+    async def _was_told(self, caller: Caller, conversation_id: str, done: NotCompacted) -> bool:
+        """Whether the newest notification of a compaction gives the same reason."""
+        page = await self._services.store.notices(caller, conversation_id, PageQuery(limit=100))
+        kinds = (NoticeKind.COMPACTED, NoticeKind.NOT_COMPACTED)
+        last = next((notice for notice in page.data if notice.kind in kinds), None)
+        if last is None or last.kind is NoticeKind.COMPACTED:
+            return False
+        return last.data.get("code") == done.code if done.code else last.data.get("why") == done.why
 
     async def _store(self, caller: Caller, conversation_id: str, kind: NoticeKind, text: str, data: JsonObject) -> None:
         conversation = await self._services.store.conversation(caller, conversation_id)

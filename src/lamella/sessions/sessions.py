@@ -36,7 +36,8 @@ from lamella.sessions.pruning import Pruned, Pruning, prune
 from lamella.sessions.recall.recall import Recall
 from lamella.sessions.resuming import resumed_size
 from lamella.sessions.settings import SessionSettings
-from lamella.sessions.summariser import NotCompacted, SecondSource, Summariser
+from lamella.sessions.summariser import SILENT, NotCompacted, SecondSource, Summariser
+from lamella.sessions.triggers import Fill, ThresholdTrigger, Trigger
 from lamella.sessions.why import why_request
 from lamella.sessions.window import Standing, standing
 from lamella.sessions.worker import Again, Worker
@@ -45,6 +46,8 @@ log = structlog.get_logger()
 
 ENGINE = "engine"
 COMPACT = "compact"
+UNDONE = "undone"
+"""The number of a session's decision that says that a compaction was taken back."""
 
 Outcome = Compacted | NotCompacted
 
@@ -80,8 +83,9 @@ class Sessions:
         self._ended = EndedSessions(openings, services, summariser)
         self._worker = Worker(jobs, services.clock, {COMPACT: self._do, SUMMARISE: self._do_summary})
         self._services = services
-        self._compactor = Compactor(openings, services, settings, summariser)
         self._openings = openings
+        self._trigger: Trigger = ThresholdTrigger(settings.compaction)
+        self._compactor = Compactor(openings, services, settings, summariser, self._trigger)
         self._notifications = Notifications(openings, services, on=settings.notify)
         self._asked: dict[str, asyncio.Task[Outcome]] = {}
         self._waiting: dict[str, asyncio.Future[Outcome]] = {}
@@ -107,11 +111,12 @@ class Sessions:
         if pruning is not None:
             await self._record(finished.caller, finished.conversation.id, pruning.decision)
             await self._notifications.pruned(finished.caller, finished.conversation.id, pruning)
-        threshold = self.settings.compaction.in_tokens(finished.budget)
         freed = pruning.before - pruning.after if pruning is not None else 0
-        if finished.input - freed > threshold:
-            why = f"the last answer read {finished.input} tokens, more than {threshold} of {finished.budget}"
-            self.compact(finished.caller, finished.conversation.id, who=ENGINE, why=why)
+        moves = [decision for decision in finished.decisions if decision.kind is DecisionKind.SESSION]
+        undone = bool(moves and moves[-1].numbers.get(UNDONE))
+        why = self._trigger.due(Fill(finished.input, finished.budget, freed, undone))
+        if why is not None:
+            self.compact(finished.caller, finished.conversation.id, who=ENGINE, why=why, if_it_pays=True)
         return pruning
 
     async def _follow(self, caller: Caller, conversation_id: str) -> None:
@@ -145,12 +150,12 @@ class Sessions:
         await self._services.store.change_conversation(caller, conversation_id, change, self._services.clock.now())
 
     def compact(
-        self, caller: Caller, conversation_id: str, *, who: str, why: str, focus: str = ""
+        self, caller: Caller, conversation_id: str, *, who: str, why: str, focus: str = "", if_it_pays: bool = False
     ) -> asyncio.Task[Outcome]:
         """Compact in the background; a compaction that runs already is the one that is given."""
         asked = self._asked.get(conversation_id)
         if asked is None:
-            payload: JsonObject = {"who": who, "focus": focus}
+            payload: JsonObject = {"who": who, "focus": focus, "if_it_pays": if_it_pays}
             now = self._services.clock.now()
             job = NewJob(COMPACT, conversation_id, why, now, payload)
             asked = self._asked[conversation_id] = asyncio.create_task(self._ask(caller, job))
@@ -163,7 +168,9 @@ class Sessions:
         try:
             stored = await self._worker.enqueue(caller, job)
             if stored.status is JobStatus.WAITING and stored.due_at > self._services.clock.now():
-                later = NotCompacted(f"it did not work out a moment ago, and is tried again at {stored.due_at:%H:%M}")
+                later = NotCompacted(
+                    f"it did not work out a moment ago, and is tried again at {stored.due_at:%H:%M}", code=SILENT
+                )
                 await self._tell(caller, job.subject, str(job.payload.get("who")), later)
                 return later
             return await self._heard(caller, stored, outcome)
@@ -189,7 +196,8 @@ class Sessions:
         self._doing.add(job.subject)
         outcome: Outcome = NotCompacted("it was broken off")
         try:
-            outcome = await self._compactor.compact(Asked(job.caller, job.subject, who, job.cause, focus, job))
+            pays = bool(job.payload.get("if_it_pays"))
+            outcome = await self._compactor.compact(Asked(job.caller, job.subject, who, job.cause, focus, job, pays))
             if isinstance(outcome, Compacted) or job.attempts <= 1:
                 await self._tell(job.caller, job.subject, who, outcome)
         except NotFound as error:
@@ -209,14 +217,12 @@ class Sessions:
                 return Again(why) if again else None
 
     async def _tell(self, caller: Caller, conversation_id: str, who: str, outcome: Outcome) -> None:
-        """Notify of a compaction; of one that did not work out only where somebody asked for it."""
+        """Notify of a compaction; of one that nobody asked for and that did not work out once for each reason."""
         match outcome:
             case Compacted():
                 await self._notifications.compacted(caller, conversation_id, outcome)
-            case NotCompacted(why) if who != ENGINE:
-                await self._notifications.not_compacted(caller, conversation_id, why)
-            case _:
-                pass
+            case NotCompacted():
+                await self._notifications.not_compacted(caller, conversation_id, outcome, once=who == ENGINE)
 
     async def ahead(self, caller: Caller, conversation_id: str) -> Ahead | NotCompacted:
         """What a compaction would summarise now; no model is asked."""
@@ -364,6 +370,8 @@ class Sessions:
         """The last turn that a session had when it ended, the tail that a compaction carried on included."""
         sessions = await self._services.store.sessions(caller, target.conversation_id)
         children = [s for s in sessions if s.parent_id == target.id or s.number == target.number + 1]
+        if target.ends_with is not None:
+            return target.ends_with
         last, ended = (children[0].begins_after if children else None), target.closed_at
         if not children or children[0].opened_by is not SessionCause.COMPACTION or ended is None:
             return last
@@ -371,6 +379,39 @@ class Sessions:
         if last not in {turn.id for turn in path}:
             return last
         return next((turn.id for turn in reversed(path) if turn.user.sent_at <= ended), last)
+
+    async def undo(self, caller: Caller, session_id: str) -> Session:
+        """Take a compaction back: the session that it ended goes on, with all that was said since.
+
+        `session_id` is that of the session that ended, or of the one that began; gives the one that goes on. Nothing is
+        compacted again until somebody asks for it, or a message would not fit. Raises `NotFound`, `TurnInProgress`,
+        `SessionMoved`, and `InvalidRequest` where the conversation's newest session did not begin with a compaction.
+        """
+        store = self._services.store
+        named = await store.session(caller, session_id)
+        conversation = await store.conversation(caller, named.conversation_id)
+        current = await store.session(caller, conversation.session_id)
+        parent = current.parent_id
+        if current.opened_by is not SessionCause.COMPACTION or parent is None or named.id not in (current.id, parent):
+            raise InvalidRequest(
+                f"Session {named.number} was not made or ended by this conversation's newest compaction.",
+                hint="Only the newest compaction can be undone; /resume goes back to an earlier session.",
+                param="session_id",
+            )
+        target, why = await store.session(caller, parent), "the compaction was undone"
+        boundary = target.begins_after or ""
+        decision = Decision(DecisionKind.SESSION, target.id, boundary, caller.user_id, why, {UNDONE: 1})
+        back = SessionReturn(
+            expected=current.id,
+            session_id=target.id,
+            head=conversation.head,
+            cause=SessionCause.UNDO,
+            why=why,
+            at=self._services.clock.now(),
+            decisions=(decision,),
+            forgets_summary=True,
+        )
+        return await store.return_to_session(caller, back)
 
     def _next(self, parent: str, conversation_id: str, cause: SessionCause, begins_after: str | None) -> Session:
         return Session(

@@ -42,6 +42,10 @@ class SecondSource(Protocol):
         ...
 
 
+SILENT = "silent"
+"""The code of what nobody is told who did not ask."""
+
+
 @dataclass(frozen=True, slots=True)
 class NotCompacted:
     """Nothing changed, and why. `again`: it may be tried once more without anything else having changed.

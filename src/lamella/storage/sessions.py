@@ -198,7 +198,9 @@ class SessionVerbs(Verbs):
             if back.head is not None:
                 await _check_turn(connection, caller, conversation.id, back.head)
             await _close(connection, caller, conversation, back.cause, back.why, back.at)
-            opened = {"closed_at": None, "closed_by": None, "ends_with": None, "why": ""}
+            opened: dict[str, Any] = {"closed_at": None, "closed_by": None, "ends_with": None, "why": ""}
+            if back.forgets_summary:
+                opened |= {"summary": None, "summary_tokens": 0, "summary_check": "{}", "embedding": None}
             await connection.execute(update(sessions).where(*_mine(caller, found.id)).values(opened))
             await _enter(connection, caller, conversation, found, back.head)
             await self._decide(connection, caller, conversation.id, back.at, back.decisions)

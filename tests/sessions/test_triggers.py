@@ -1,0 +1,121 @@
+"""When a compaction is due after a turn, told once when it is in vain, and taken back (SPEC L6, X-LEASE)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lamella.app.app import LOCAL_OWNER, App
+from lamella.core.amounts import Threshold
+from lamella.core.errors import ProviderUnreachable
+from lamella.core.tokens import Usage
+from lamella.engine.scripted import ScriptedModel, saying
+from lamella.server.testing import Client, Object
+from lamella.sessions.compaction import Compacted
+from lamella.sessions.triggers import Fill, Gain, ThresholdTrigger
+
+from .test_compaction import SUMMARY, compact, talking, texts
+
+pytestmark = pytest.mark.anyio
+
+LARGE = Usage(input=6_000, output=5)
+
+
+def test_it_is_due_past_the_threshold_and_not_after_it_was_taken_back() -> None:
+    trigger = ThresholdTrigger(Threshold(share=0.8))
+    assert trigger.due(Fill(8_000, 10_000)) is None
+    assert trigger.due(Fill(8_001, 10_000)) == "the last answer read 8001 tokens, more than 8000 of 10000"
+    assert trigger.due(Fill(9_000, 10_000, freed=1_000)) is None
+    assert trigger.due(Fill(9_000, 10_000, undone=True)) is None
+
+
+def test_it_is_in_vain_where_it_would_be_due_again_at_once() -> None:
+    trigger = ThresholdTrigger(Threshold(tokens=8_000))
+    assert trigger.vain(Gain(fixed=3_000, old=5_000), 10_000) is None
+    fixed, little = trigger.vain(Gain(8_001, 5_000), 10_000), trigger.vain(Gain(7_000, 1_000), 10_000)
+    assert (fixed and fixed[0], little and little[0]) == ("fixed", "little")
+
+
+async def told(client: Client, conversation: str) -> list[Object]:
+    listed: list[Object] = (await client.get(f"/conversations/{conversation}/commands?order=asc"))["data"]
+    return listed
+
+
+async def large_turns(app: App, client: Client, conversation: str, model: ScriptedModel, count: int) -> None:
+    for number in range(count):
+        model.then(saying("Large.", usage=LARGE))
+        await client.send(conversation, f"Large {number}?")
+        await app.sessions.settled(conversation)
+
+
+async def test_fixed_content_past_the_threshold_is_told_once_and_asks_no_model(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    settings: dict[str, Any] = {"compaction_threshold": "1000", "context_budget": 10_000, "keep_recent_tokens": 10}
+    async with talking(tmp_path, model, turns=0, **settings) as (app, client, _):
+        agent = await client.post("/agents", {"name": "Sailor", "prompt": "You know of ships. " * 1_500})
+        conversation = await client.conversation(agent_id=agent["id"])
+        await large_turns(app, client, conversation, model, 4)
+        texts = [notice["text"] for notice in await told(client, conversation)]
+        (fixed,) = [text for text in texts if "what stands in every window (system prompt, tools, agent" in text]
+        assert fixed.startswith("Not compacted: ")
+    assert len(model.requests) == 4
+
+
+async def test_a_failure_that_nobody_asked_for_is_told_once(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    settings: dict[str, Any] = {"compaction_threshold": "5000", "context_budget": 10_000, "keep_recent_tokens": 1_200}
+    async with talking(tmp_path, model, **settings) as (app, client, conversation):
+        model.then(saying("Large.", usage=LARGE), [ProviderUnreachable("down")])
+        await client.send(conversation, "How large?")
+        async with asyncio.timeout(10):
+            while True:
+                if await told(client, conversation):
+                    break
+                await asyncio.sleep(0.01)
+        await large_turns(app, client, conversation, model, 3)
+        (notice,) = await told(client, conversation)
+        assert notice["text"] == "Not compacted: the summary could not be made: down. Nothing has changed."
+
+
+async def test_a_compaction_is_undone_with_all_that_was_said_since(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    settings: dict[str, Any] = {"compaction_threshold": "5000", "context_budget": 10_000, "keep_recent_tokens": 1_200}
+    async with talking(tmp_path, model, **settings) as (app, client, conversation):
+        model.then(saying(SUMMARY), saying("Later."))
+        made = await compact(app, conversation)
+        assert isinstance(made, Compacted)
+        await client.send(conversation, "And later?")
+        first = made.session.parent_id
+        opened = await client.post(f"/sessions/{made.session.id}/undo")
+        assert (opened["id"], opened["current"], opened["summary"], opened["check"]) == (first, True, None, {})
+        model.then(saying("All.", usage=LARGE))
+        await client.send(conversation, "And all?")
+        asked = [text.split("\n")[0] for text in texts(model.requests[-1])]
+        said = [line for line in asked if line.endswith("?")]
+        assert said == [*(f"Question {n}?" for n in range(4)), "And later?", "And all?"]
+        assert not any(SUMMARY in text for text in texts(model.requests[-1]))
+        assert not app.sessions.is_compacting(conversation)
+        undone = (await app.store.sessions(LOCAL_OWNER, conversation))[1]
+        assert (undone.closed_by, undone.why) == ("undo", "the compaction was undone")
+        again = await client.call("POST", f"/sessions/{made.session.id}/undo")
+        assert (again.status_code, again.json()["error"]["code"]) == (400, "invalid_request")
+        assert (await client.call("POST", "/sessions/sess_9/undo")).status_code == 404
+
+
+async def test_after_five_compactions_a_fact_of_the_first_session_is_still_there(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    async with talking(tmp_path, model, turns=0, keep_recent_tokens=10) as (app, client, conversation):
+        for number in range(5):
+            for part in range(2):
+                model.then(saying("They spoke of ships. " * 200))
+                await client.send(conversation, f"Fact {number}.{part}?")
+            model.then(saying(f"# Facts\n- Fact {number} holds."))
+            assert isinstance(await compact(app, conversation), Compacted)
+        model.then(saying("Yes."))
+        await client.send(conversation, "Which facts?")
+        window = "\n".join(texts(model.requests[-1]))
+        assert [f"Fact {number} holds." in window for number in range(5)] == [True] * 5
+        assert window.index("Fact 0 holds.") < window.index("Fact 4 holds.")
