@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lamella.core import deltas
@@ -80,12 +80,16 @@ class ScriptedModel:
         self.facts = facts
         self.requests: list[WireRequest] = []
         self.left = 0
-        self._steps = list(steps)
+        self._steps: list[Sequence[Happening] | Callable[[WireRequest], Sequence[Happening]]] = list(steps)
         self._clock = clock or SystemClock()
 
     def then(self, *steps: Sequence[Happening]) -> None:
         """Add to the script."""
         self._steps += steps
+
+    def then_from(self, answer: Callable[[WireRequest], Sequence[Happening]]) -> None:
+        """Add a step that is made of the request that it answers."""
+        self._steps.append(answer)
 
     def wire(self, prompt: Prompt, previous: Wired | None = None) -> Wired:
         """See `ChatModel.wire`."""
@@ -112,7 +116,7 @@ class ScriptedModel:
         As with a socket, others get their turn between two deltas.
         """
         self.requests.append(request)
-        steps = self._next()
+        steps = self._next(request)
         began = ended = False
         try:
             for happening in steps:
@@ -136,10 +140,11 @@ class ScriptedModel:
         finally:
             self.left += not ended
 
-    def _next(self) -> Iterator[Happening]:
+    def _next(self, request: WireRequest) -> Iterator[Happening]:
         if not self._steps:
             raise ProviderRefusedRequest("The script has no step for this request.")
-        return iter(self._steps.pop(0))
+        step = self._steps.pop(0)
+        return iter(step(request) if callable(step) else step)
 
     async def count(self, request: WireRequest) -> int:
         """See `ChatModel.count`."""

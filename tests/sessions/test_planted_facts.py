@@ -1,0 +1,120 @@
+"""Facts of user, tool and assistant in a long conversation are found again after five compactions (SPEC X-CHAIN)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lamella.app.app import LOCAL_OWNER, App
+from lamella.core.messages import ToolCall
+from lamella.core.prompt import ToolSpec
+from lamella.engine.scripted import FACTS as FACTS_OF_MODEL
+from lamella.engine.scripted import ScriptedModel, ScriptedModels, calling, saying
+from lamella.server.testing import Client, served
+from lamella.sessions.compaction import Compacted
+from lamella.sessions.summariser import NotCompacted
+from lamella.settings import read_settings
+from lamella.tools.tool import Invocation, ToolKind, ToolScope
+
+from .test_compaction import compact
+
+pytestmark = pytest.mark.anyio
+
+TURNS = 60
+FACTS = 36
+EVERY = TURNS // 5
+FILLER = "They spoke of ships and of harbours, of tides and of winds. " * 20
+FACT = re.compile(r"FACT-\d\d is [a-z]+-\d+")
+
+Recall = Callable[[str], Awaitable[str]]
+"""What a search over earlier sessions gives for a fact's name."""
+
+
+def fact(number: int) -> str:
+    return f"FACT-{number:02} is harbour-{number * 37}"
+
+
+def planted(turn: int) -> dict[str, str]:
+    """The fact of this turn, said by user, tool or assistant in turn; some turns have none."""
+    number = turn * FACTS // TURNS
+    if number == (turn - 1) * FACTS // TURNS and turn:
+        return {}
+    return {("user", "tool", "assistant")[number % 3]: f"{fact(number)}. "}
+
+
+class Look:
+    """A tool that gives the turn's passage."""
+
+    spec = ToolSpec("look", "Look.", '{"type": "object", "properties": {"turn": {"type": "integer"}}}')
+    kind = ToolKind.OTHER
+    timeout = 5.0
+
+    async def run(self, scope: ToolScope, call: Invocation) -> str:
+        return planted(int(str(call.arguments["turn"]))).get("tool", "") + FILLER
+
+
+def keeping(asked: str) -> str:
+    """The answer of a summariser that keeps what it is shown, and nothing else."""
+    return "# Facts\n" + "\n".join(f"- {found}" for found in dict.fromkeys(FACT.findall(asked)))
+
+
+@asynccontextmanager
+async def talking(folder: Path, *models: ScriptedModel, **settings: Any) -> AsyncIterator[tuple[App, Client, str]]:
+    given = {"keep_recent_tokens": 60, "tool_prune_threshold": 200, "tool_keep_threshold": 0, **settings}
+    sources = ScriptedModels(*models)
+    async with served(read_settings(data=folder, **given), models=sources, tools=[Look()]) as (app, client):
+        yield app, client, await client.conversation()
+
+
+async def take_turn(client: Client, conversation: str, model: ScriptedModel, turn: int) -> None:
+    said = planted(turn)
+    call = ToolCall(f"call_{turn}", "look", json.dumps({"turn": turn}))
+    model.then(calling(call), saying(f"{said.get('assistant', '')}Answer {turn}."))
+    packets = await client.send(conversation, f"{said.get('user', '')}Question {turn}?")
+    assert packets[-1]["status"] == "finished"
+
+
+def window(model: ScriptedModel) -> str:
+    """All that the newest request holds."""
+    return json.dumps([block.value for block in model.requests[-1].blocks], ensure_ascii=False)
+
+
+async def found(names: list[str], shown: str, recall: Recall | None = None) -> list[str]:
+    """The facts that are in the window or that a recall gives."""
+    return [name for name in names if name in shown or (recall is not None and name in await recall(name))]
+
+
+async def test_all_facts_are_found_after_each_of_five_compactions(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    facts: list[str] = []
+    async with talking(tmp_path, model) as (app, client, conversation):
+        for turn in range(TURNS):
+            await take_turn(client, conversation, model, turn)
+            facts += FACT.findall("".join(planted(turn).values()))
+            if (turn + 1) % EVERY == 0:
+                model.then_from(lambda request: saying(keeping(json.dumps([b.value for b in request.blocks]))))
+                assert isinstance(await compact(app, conversation), Compacted)
+                model.then(saying("Yes."))
+                await client.send(conversation, "Which facts do you know?")
+                assert await found(facts, window(model)) == facts
+        assert len(facts) == FACTS
+        assert len((await client.get(f"/conversations/{conversation}/sessions"))["data"]) == 6
+
+
+async def test_with_the_summariser_down_every_turn_is_answered(tmp_path: Path) -> None:
+    """A second model that refuses every request: nothing is compacted, and the conversation goes on."""
+    model, down = ScriptedModel(), ScriptedModel(facts=replace(FACTS_OF_MODEL, name="down"))
+    async with talking(tmp_path, model, down, compaction_model="down") as (app, client, conversation):
+        for turn in range(TURNS):
+            await take_turn(client, conversation, model, turn)
+            if (turn + 1) % EVERY == 0:
+                assert isinstance(await compact(app, conversation), NotCompacted)
+        assert len(await app.store.sessions(LOCAL_OWNER, conversation)) == 1
+    assert len(down.requests) >= 1
