@@ -101,6 +101,7 @@ EVERY_ROUTE: list[tuple[str, str, Any]] = [
     ("POST", "/turns/{turn}/calls/{call}/approval", {"approved": True}),
     ("GET", "/sessions/{session}", None),
     ("POST", "/sessions/{session}/resume", None),
+    ("POST", "/sessions/{session}/undo", None),
     ("GET", "/turns/{turn}", None),
     ("GET", "/turns/{turn}/events", None),
     ("GET", "/turns/{turn}/requests", None),
