@@ -12,7 +12,7 @@ from lamella.engine.citations import CitationScanner, CitationWatch, Found
 from measures import MOST_GROWTH, growth
 
 MARKS = ["[1]", "[2,3]", "[", "]", "1", "23", ",", "`", "``", "```", "````", "~~~", "~", "(", ")", ":", "\\", "a"]
-LINKS = ["](x)", "[[1]](u)", "é", "🦎"]
+LINKS = ["](x)", "[[1]](u)", "【1】", "【", "é", "🦎"]
 SPACES = [" ", "\n", "\n\n", "\n \t\n", "    ", "\t", "```py\n", "\n```\n", "\n~~~\n", "\n[1]: u", "\f"]
 TOKENS = st.sampled_from(MARKS + LINKS + SPACES)
 TEXTS = st.one_of(st.lists(TOKENS, max_size=40).map("".join), st.text(max_size=60))
@@ -49,11 +49,23 @@ def test_what_is_found_is_there(text: str) -> None:
     end = 0
     for hit in scan(text):
         assert end <= hit.start < hit.end <= len(text)
-        assert text[hit.start] == "["
-        assert text[hit.end - 1] == "]"
+        assert text[hit.start] in "[【"
+        assert text[hit.end - 1] in "]】"
         assert hit.documents == tuple(int(number) for number in text[hit.start + 1 : hit.end - 1].split(","))
         assert text[: hit.start].endswith(hit.before)
         end = hit.end
+
+
+@given(TEXTS, st.integers(0, 3))
+def test_what_was_long_ago_makes_no_difference(text: str, lines: int) -> None:
+    """Lines are forgotten on the way, and places are still those in the whole text."""
+    before = "word " * 300 + "\n\n" + "A line.\n\n" * (lines * 400)
+    moved = [(hit.start - len(before), hit.end - len(before), hit.documents) for hit in scan(before + text)]
+    scanner = CitationScanner()
+    pieces = [before[start : start + 7] for start in range(0, len(before), 7)]
+    found = [hit for piece in (*pieces, *text) for hit in scanner.feed(piece)] + list(scanner.end())
+    assert [(hit.start - len(before), hit.end - len(before), hit.documents) for hit in found] == moved
+    assert [hit.documents for hit in scan(text)] == [documents for _, _, documents in moved]
 
 
 @given(TEXTS)
@@ -96,6 +108,9 @@ def test_nothing_is_found_in_a_fence(text: str) -> None:
         ("[\n1\n]", ["[\n1\n]"]),
         ("x [1", []),
         ("[[[[[1]]]]]", ["[1]"]),
+        ("It opens at nine【1】【2, 3】.", ["【1】", "【2, 3】"]),
+        ("【1] and [1】 and 【a】 and `【1】` and 【", []),
+        ("A note[^1], a formula \\[1\\] and x\\[2].", []),
         ("Ответ [1]。漢字[2]", ["[1]", "[2]"]),
     ],
 )

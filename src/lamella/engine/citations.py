@@ -1,4 +1,4 @@
-"""Finds `[n]` in a streamed answer, the same however it was chunked, and never changes a character of it (SPEC O7)."""
+"""Finds `[n]` and `【n】` in a streamed answer, the same however it was chunked, and changes no character (SPEC O7)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ from lamella.core.messages import Attachment
 from lamella.core.packets import CitationPacket, SourcePacket
 from lamella.engine.passages import LONGEST_STATEMENT, PassageFinder, statement_before
 
-_OPENING = re.compile(r"[\[`~]")
-_CANDIDATE = re.compile(r"\[[\s\d,]{0,200}\]?")
-_NUMBERS = re.compile(r"\[\s*\d{1,5}(?:\s*,\s*\d{1,5})*\s*\]")
+_OPENING = re.compile(r"[\[【`~]")
+_CANDIDATE = re.compile(r"[\[【][\s\d,]{0,200}[\]】]?")
+_LIST = r"\s*\d{1,5}(?:\s*,\s*\d{1,5})*\s*"
+_NUMBERS = re.compile(rf"\[{_LIST}\]|【{_LIST}】")
+"""Some models write the brackets that they were trained to cite with."""
 _RUN = re.compile(r"`+|~+")
 _RUN_OR_BLANK_LINE = re.compile(r"`+|\n[ \t]*\n")
 _LINE_END = re.compile(r"\n[ \t]*\Z")
+
+KEPT = 4 * LONGEST_STATEMENT
+"""Characters that may lie behind before lines are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,12 @@ class CitationScanner:
 
     def __init__(self) -> None:
         self._text = ""
+        self._dropped = 0
+        """Characters in front of `_text` that are forgotten."""
+        self._behind: list[str] = []
+        """Pieces behind `_text` that open nothing; they are joined to it when something does."""
+        self._length = 0
+        """Characters of `_text` and `_behind`."""
         self._at = 0
         self._looked = 0
         """Up to where the end of the code that begins at `_at` was looked for."""
@@ -47,17 +58,25 @@ class CitationScanner:
 
     def feed(self, piece: str) -> Iterator[Found]:
         """The citations that `piece` completes."""
-        self._text += piece
-        yield from self._scan(final=False)
+        nothing_waits = self._at == self._length
+        self._length += len(piece)
+        self._behind.append(piece)
+        if nothing_waits and _OPENING.search(piece) is None:
+            self._at = self._length
+            return iter(())
+        return self._scan(final=False)
 
     def end(self) -> Iterator[Found]:
         """The citations that only the end of the block completes."""
-        yield from self._scan(final=True)
+        return self._scan(final=True)
 
     def _scan(self, *, final: bool) -> Iterator[Found]:
+        self._text = "".join((self._text, *self._behind))
+        self._behind.clear()
+        self._length = len(self._text)
         while (opening := _OPENING.search(self._text, self._at)) is not None:
             self._at = opening.start()
-            if opening.group() == "[":
+            if opening.group() in "[【":
                 match = _CANDIDATE.match(self._text, self._at)
                 assert match is not None
                 if not final and self._text[match.end() : match.end() + 2] in ("", "]"):
@@ -72,11 +91,20 @@ class CitationScanner:
                 return
             self._at = self._looked = behind
         self._at = len(self._text)
+        if self._at > KEPT:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Drop the lines that nothing looks back at, where nothing waits: a long answer costs no more by the end."""
+        cut = self._text.rfind("\n", 0, self._at - LONGEST_STATEMENT) + 1
+        self._text, self._dropped = self._text[cut:], self._dropped + cut
+        self._at = self._looked = self._length = len(self._text)
+        self._run, self._ran = None, 0
 
     def _found(self, match: re.Match[str]) -> Found:
         numbers = tuple(int(number) for number in re.findall(r"\d+", match.group()))
         before = self._text[max(0, match.start() - LONGEST_STATEMENT) : match.start()]
-        return Found(match.start(), match.end(), numbers, before)
+        return Found(self._dropped + match.start(), self._dropped + match.end(), numbers, before)
 
     def _is_citation(self, match: re.Match[str]) -> bool:
         text, start, end = self._text, match.start(), match.end()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 
 import structlog
@@ -79,7 +79,7 @@ class PatientModel:
                     raise
                 await self._wait(error, attempt)
 
-    async def _attempt(self, request: WireRequest, headers: dict[str, str], ends: float) -> AsyncIterator[Delta]:
+    async def _attempt(self, request: WireRequest, headers: dict[str, str], ends: float) -> AsyncGenerator[Delta, None]:
         """One stream, whose first sign of an answer has to come before `ends`."""
         source = self._model.stream(request, headers)
         async with aclosing(source) as stream:  # type: ignore[type-var]  # every adapter's stream is a generator
