@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -38,3 +39,21 @@ def test_the_api_page_names_every_route() -> None:
         if isinstance(route, APIRoute) and route.path.removeprefix("/api/v1") not in page
     ]
     assert missing == []
+
+
+def test_every_decision_has_a_number_of_its_own_and_says_it() -> None:
+    pages = sorted((DOCS / "decisions").glob("*.md"))
+    numbers = [int(page.name[:4]) for page in pages]
+    assert numbers == list(range(1, len(pages) + 1))
+    titles = [page.read_text("utf-8").partition(".")[0] for page in pages]
+    assert titles == [f"# {number}" for number in numbers]
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    broken = [
+        (page.name, link)
+        for page in (*DOCS.glob("*.md"), *(DOCS / "decisions").glob("*.md"), DOCS.parent / "README.md")
+        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8"))
+        if not (page.parent / link).exists()
+    ]
+    assert broken == []

@@ -63,6 +63,12 @@ async def town(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Town]:
         [request] = [packet for packet in packets if packet["type"] == "request.started"]
         async with ann.sending(conversation, "Go on") as events:
             running = [(await anext(events)).packet for _ in range(4)]
+        waits = await ann.call(
+            "POST",
+            f"/conversations/{conversation}/turns",
+            json={"text": "Ann's secret thought"},
+            headers={"accept": "application/json"},
+        )
         page = FoundDocument("Ann's page", "text/html", "The secret is 42.", 17, "https://example.org/")
         found = await app.store.keep_document(Caller("user_ann"), conversation, page, 5, app.clock.now())
         ids = {
@@ -72,6 +78,7 @@ async def town(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Town]:
             "file": file["id"],
             "turn": packets[0]["turn_id"],
             "running": running[0]["turn_id"],
+            "message": waits.json()["id"],
             "request": request["request_id"],
             "agent": agent["id"],
             "project": project["id"],
@@ -95,6 +102,16 @@ EVERY_ROUTE: list[tuple[str, str, Any]] = [
     ("POST", "/conversations/{conversation}/compact", None),
     ("POST", "/conversations/{conversation}/prune", None),
     ("POST", "/conversations/{conversation}/new", None),
+    ("GET", "/conversations/{conversation}/queue", None),
+    ("POST", "/conversations/{conversation}/queue/flush", None),
+    ("GET", "/conversations/{conversation}/queue/{message}", None),
+    ("GET", "/conversations/{conversation}/queue/{message}/events", None),
+    ("PATCH", "/conversations/{conversation}/queue/{message}", {"text": "Mine now"}),
+    ("DELETE", "/conversations/{conversation}/queue/{message}", None),
+    ("GET", "/conversations/{mine}/queue/{message}", None),
+    ("GET", "/conversations/{mine}/queue/{message}/events", None),
+    ("PATCH", "/conversations/{mine}/queue/{message}", {"text": "Mine now"}),
+    ("DELETE", "/conversations/{mine}/queue/{message}", None),
     ("GET", "/conversations/{conversation}/tools", None),
     ("POST", "/conversations/{conversation}/tools/refresh", None),
     ("GET", "/documents/{document}", None),
@@ -150,7 +167,8 @@ async def called(user: Client, method: str, path: str, body: Any, ids: dict[str,
 async def everything(town: Town) -> list[Any]:
     """What Ann has, as she sees it."""
     nouns = ("conversation", "agent", "project", "file")
-    return [await town.ann.get(f"/{noun}s/{town.ids[noun]}") for noun in nouns]
+    paths = [f"/{noun}s/{town.ids[noun]}" for noun in nouns]
+    return [await town.ann.get(path) for path in (*paths, f"/conversations/{town.ids['conversation']}/queue")]
 
 
 async def test_every_id_of_somebody_else_is_not_found_at_every_route(town: Town) -> None:
