@@ -368,6 +368,8 @@ class Chat:
 
     async def stop(self, caller: Caller, turn_id: str) -> TurnRecord:
         """Ask a turn to stop; one that has ended stays as it is. Raises `NotFound`."""
+        if self._journal.owner(turn_id) == caller.user_id:
+            self._bus.stop(turn_id)  # at once: the provider's stream is closed before the row is read
         turn = await self._services.store.turn(caller, turn_id)
         self._bus.stop(turn_id)
         return turn
