@@ -28,10 +28,10 @@ from lamella.core.errors import ContextLengthExceeded
 from lamella.core.messages import Turn, TurnStatus, UserMessage
 from lamella.core.ports import ChatModel, Store
 from lamella.core.prompt import Sampling
-from lamella.core.records import Beginning, Caller, ConversationChange, NewTurn, TurnEnd
+from lamella.core.records import Beginning, Caller, ConversationChange, NewRun, NewTurn, Place, RunEnd, TurnEnd
 from lamella.core.records import Conversation as Row
 from lamella.engine.request import prepare
-from lamella.storage.mapping import step_row, turn_end_row, turn_row, user_message_row
+from lamella.storage.mapping import end_row, run_row, step_row, turn_row, user_message_row
 from lamella.storage.store import open_store
 from tables import arguments, emit, middle, milliseconds, show
 
@@ -61,8 +61,7 @@ def turn_of(number: int, talk: Conversation) -> tuple[NewTurn, TurnEnd]:
         id=f"turn_{number:06d}",
         conversation_id=ID,
         user_message_id=f"msg_{number:06d}",
-        run_id=f"run_{number:06d}",
-        model=MODEL,
+        runs=(NewRun(f"run_{number:06d}", MODEL),),
         text=talk.text(30),
         sent_at=at,
         timezone="UTC",
@@ -70,24 +69,28 @@ def turn_of(number: int, talk: Conversation) -> tuple[NewTurn, TurnEnd]:
     )
     turn = Turn(new.id, UserMessage(new.user_message_id, new.text, at, "UTC", 40))
     step = talk.step(turn, "", last=True, thinks=False).steps[0]
-    return new, TurnEnd(new.id, TurnStatus.FINISHED, [step], [], at)
+    run = RunEnd(new.runs[0].id, TurnStatus.FINISHED, [step], [], at)
+    return new, TurnEnd(new.id, TurnStatus.FINISHED, [run], at)
 
 
 def fill(path: Path, turns: int) -> None:
     """Write the turns as the store's verbs would, in one transaction."""
-    talk, parent = Conversation(model_of(MODEL)), None
+    talk, parent = Conversation(model_of(MODEL)), Place()
     with sqlite3.connect(path) as database:
         for number in range(turns):
             new, end = turn_of(number, talk)
+            [run] = end.runs
             rows = [
-                ("turns", turn_row(OWNER.user_id, new, parent, end.finished_at) | turn_end_row(end, [])),
+                ("turns", turn_row(OWNER.user_id, new, parent, end.finished_at) | end_row(end)),
+                ("runs", run_row(OWNER.user_id, new.id, 0, new.runs[0]) | end_row(run)),
                 ("messages", user_message_row(OWNER.user_id, new)),
-                *(("messages", step_row(OWNER.user_id, new.id, 1, step)) for step in end.steps),
+                *(("messages", step_row(OWNER.user_id, new.id, run.run_id, 1, step)) for step in run.steps),
             ]
             for table, row in rows:
                 insert(database, table, row)
-            parent = new.id
-        database.execute("UPDATE conversations SET head = ? WHERE id = ?", (parent, ID))
+            parent = Place(new.id, run.run_id)
+        head = (parent.turn_id, parent.run_id, ID)
+        database.execute("UPDATE conversations SET head = ?, head_run_id = ? WHERE id = ?", head)
 
 
 def insert(database: sqlite3.Connection, table: str, row: dict[str, Any]) -> None:

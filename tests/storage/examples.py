@@ -23,12 +23,15 @@ from lamella.core.records import (
     JournalEntry,
     NewJob,
     NewRequest,
+    NewRun,
     NewTurn,
     Notice,
     NoticeKind,
+    Place,
     QueuedMessage,
     RequestEnd,
     RequestRecord,
+    RunEnd,
     StoredBlock,
     StoredMarker,
     StoredSegment,
@@ -41,12 +44,13 @@ from lamella.storage.mapping import (
     conversation_row,
     file_row,
     file_text_row,
+    run_row,
     session_row,
     step_row,
     turn_row,
     user_message_row,
 )
-from lamella.storage.schema import attachments, conversations, file_texts, files, messages, sessions, turns
+from lamella.storage.schema import attachments, conversations, file_texts, files, messages, runs, sessions, turns
 
 ANN = Caller("user_ann")
 BOB = Caller("user_bob")
@@ -117,7 +121,9 @@ def new_turn(
     id: str = "turn_1", conversation_id: str = "conv_1", text: str = "Hello?", files: tuple[str, ...] = ()
 ) -> NewTurn:
     sent_at = NOON.astimezone(BERLIN)
-    return NewTurn(id, conversation_id, f"msg_{id}", f"run_{id}", "m-1", text, sent_at, "Europe/Berlin", 4, files)
+    return NewTurn(
+        id, conversation_id, f"msg_{id}", (NewRun(f"run_{id}", "m-1"),), text, sent_at, "Europe/Berlin", 4, files
+    )
 
 
 def queued_message(id: str = "queued_1", text: str = "And now?", conversation_id: str = "conv_1") -> QueuedMessage:
@@ -200,6 +206,7 @@ def record(
         predicted_written=30,
         predicted_hit=2,
         absent=(("project", "it does not fit"),),
+        run_id=f"run_{turn_id}",
     )
 
 
@@ -218,7 +225,7 @@ def turn_end(
     requests: Sequence[RequestEnd] = (),
     status: TurnStatus = TurnStatus.FINISHED,
 ) -> TurnEnd:
-    return TurnEnd(turn_id, status, steps, requests, minutes(1))
+    return TurnEnd(turn_id, status, [RunEnd(f"run_{turn_id}", status, steps, requests, minutes(1))], minutes(1))
 
 
 def packet(n: int, text: str = "x") -> bytes:
@@ -241,10 +248,10 @@ def long_conversation(count: int) -> Iterator[tuple[Table, list[dict[str, Any]]]
     """The rows of a conversation of so many finished turns, the same file in every tenth."""
     owner = ANN.user_id
     begun = [new_turn(f"turn_{number:05}", text="What does it say about this? " * 10) for number in range(count)]
-    parents = [None, *(turn.id for turn in begun)]
+    parents = [Place(), *(Place(turn.id, turn.runs[0].id) for turn in begun)]
     text = "It says a good deal about that, and about this too. " * 30
     first = session()
-    held = replace(conversation(), head=begun[-1].id, session_id=first.id)
+    held = replace(conversation(), head=begun[-1].id, head_run_id=begun[-1].runs[0].id, session_id=first.id)
     yield conversations, [conversation_row(owner, held)]
     yield sessions, [session_row(owner, first)]
     yield files, [file_row(owner, file())]
@@ -256,9 +263,13 @@ def long_conversation(count: int) -> Iterator[tuple[Table, list[dict[str, Any]]]
             for turn, parent in zip(begun, parents, strict=False)
         ],
     )
+    yield runs, [{**run_row(owner, turn.id, 0, turn.runs[0]), "status": "finished"} for turn in begun]
     label = {"session_id": first.id}
     yield messages, [{**user_message_row(owner, turn), **label} for turn in begun]
-    yield messages, [{**step_row(owner, turn.id, 1, step(f"step_{turn.id}", text)), **label} for turn in begun]
+    yield (
+        messages,
+        [{**step_row(owner, turn.id, turn.runs[0].id, 1, step(f"step_{turn.id}", text)), **label} for turn in begun],
+    )
     yield (
         attachments,
         [

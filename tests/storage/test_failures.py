@@ -115,7 +115,7 @@ async def test_damage_in_the_middle_of_the_file(database: SqliteBacking) -> None
         ("UPDATE messages SET results = '7' WHERE seq = 1", "path"),
         ("UPDATE messages SET stop_reason = 'odd' WHERE seq = 1", "path"),
         ("""UPDATE messages SET parts = '[{"type":"tool_result","call_id":"","name":"","content":""}]'""", "path"),
-        ("UPDATE turns SET status = 'odd'", "path"),
+        ("UPDATE runs SET status = 'odd'", "path"),
         ("DELETE FROM messages", "path"),
         ("DELETE FROM messages", "turn"),
         ("UPDATE file_texts SET data = x'ff'", "path"),

@@ -173,7 +173,7 @@ async def test_conversations_from_before_there_were_sessions_are_in_their_first(
         assert [session.id for session in await store.sessions(ann, "conv_2")] == ["sess_2"]
         beginning = await store.beginning(ann, "conv_1", "m-1")
         assert (beginning.session, [turn.id for turn in beginning.path]) == (found, ["turn_1", "turn_2"])
-        await store.finish_turn(ann, TurnEnd("turn_2", TurnStatus.INTERRUPTED, (), (), datetime.fromisoformat(NOON)))
+        await store.finish_turn(ann, TurnEnd("turn_2", TurnStatus.INTERRUPTED, (), datetime.fromisoformat(NOON)))
     with sqlite3.connect(path) as upgraded:
         assert upgraded.execute("SELECT DISTINCT session_id FROM messages").fetchall() == [("sess_1",)]
         assert upgraded.execute("PRAGMA foreign_key_check").fetchall() == []

@@ -14,7 +14,15 @@ import pytest
 from lamella.core.agents import Agent
 from lamella.core.errors import NotFound, StoreFailed
 from lamella.core.ports import Jobs, Store
-from lamella.core.records import Caller, ConversationChange, PageQuery, ProjectContent, RequestEnd, UnfinishedTurn
+from lamella.core.records import (
+    Caller,
+    ConversationChange,
+    PageQuery,
+    Place,
+    ProjectContent,
+    RequestEnd,
+    UnfinishedTurn,
+)
 from lamella.storage import SqlStore
 
 from .conftest import Backing, SqliteBacking
@@ -23,6 +31,7 @@ from .examples import (
     BOB,
     NOON,
     USAGE,
+    admission,
     agent,
     conversation,
     entry,
@@ -91,6 +100,7 @@ BY_ID: dict[str, Call] = {
     "file": lambda store, caller: store.file(caller, "file_1"),
     "file_text": lambda store, caller: store.file_text(caller, "file_1"),
     "beginning": lambda store, caller: store.beginning(caller, "conv_1", "m-1"),
+    "beginnings": lambda store, caller: store.beginnings(caller, "conv_1", ["m-1"]),
     "begin_turn": lambda store, caller: store.begin_turn(caller, new_turn("turn_2"), NOON),
     "queue_message": lambda store, caller: store.queue_message(caller, queued_message("queued_2")),
     "queued_message": lambda store, caller: store.queued_message(caller, "queued_1"),
@@ -102,6 +112,14 @@ BY_ID: dict[str, Call] = {
     "notices": lambda store, caller: store.notices(caller, "conv_1", PageQuery()),
     "totals": lambda store, caller: store.totals(caller, "conv_1"),
     "path": lambda store, caller: store.path(caller, "conv_1"),
+    "place_of": lambda store, caller: store.place_of(caller, "conv_1", "msg_turn_1"),
+    "turn_of_run": lambda store, caller: store.turn_of_run(caller, "run_turn_1"),
+    "latest": lambda store, caller: store.latest(caller, "conv_1", Place("turn_1", "run_turn_1")),
+    "go_to": lambda store, caller: store.go_to(
+        caller, "conv_1", Place("turn_1"), Place("turn_1", "run_turn_1"), NOON, [admission()]
+    ),
+    "turns_on_path": lambda store, caller: store.turns_on_path(caller, "conv_1", PageQuery()),
+    "tree": lambda store, caller: store.tree(caller, "conv_1", PageQuery()),
     "turn": lambda store, caller: store.turn(caller, "turn_1"),
     "turns": lambda store, caller: store.turns(caller, "conv_1", PageQuery()),
     "finish_turn": lambda store, caller: store.finish_turn(
@@ -227,7 +245,7 @@ async def test_a_killed_process_leaves_its_turn_and_journal(migrated: Path, tmp_
     child.kill()
     await child.communicate()
     async with await backing.open() as store:
-        assert await store.unfinished_turns() == (UnfinishedTurn(ANN, "turn_1", "conv_1"),)
+        assert await store.unfinished_turns() == (UnfinishedTurn(ANN, "turn_1", "conv_1", ("run_turn_1",)),)
         assert await store.journal(ANN, "turn_1", 0) == tuple((n, packet(n)) for n in (1, 2, 3))
         assert [turn.user.text for turn in await store.path(ANN, "conv_1")] == ["Hello?"]
         await store.finish_turn(ANN, turn_end())

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from lamella.core.errors import InvalidRequest, NotFound, StoreFailed, TurnInProgress
 from lamella.core.messages import Attachment, Text, Turn, TurnStatus, UserMessage
-from lamella.core.records import PageQuery, RequestEnd, UnfinishedTurn
+from lamella.core.records import PageQuery, Place, RequestEnd, UnfinishedTurn
 from lamella.core.tokens import Usage
 from lamella.storage import SqlStore
 from lamella.storage.turns import title_of
@@ -164,8 +165,7 @@ async def test_a_finished_turn_has_its_steps_and_what_it_cost(begun: SqlStore, b
 
 async def test_a_failed_turn_keeps_its_error(begun: SqlStore) -> None:
     error = StoreFailed("The disk is full.", hint="Free some space.").as_dict()
-    end = turn_end(status=TurnStatus.FAILED)
-    await begun.finish_turn(ANN, type(end)(end.turn_id, end.status, (), (), minutes(2), error))
+    await begun.finish_turn(ANN, replace(turn_end(status=TurnStatus.FAILED), error=error))
     turn = await begun.turn(ANN, "turn_1")
     assert (turn.status, turn.error, turn.steps) == (TurnStatus.FAILED, error, ())
 
@@ -200,7 +200,7 @@ async def test_the_path_leads_from_the_first_turn_to_the_head(store: SqlStore) -
     path = await store.path(ANN, "conv_1")
     assert [turn.id for turn in path] == ["turn_c", "turn_a", "turn_b"]
     assert [made.id for made in path[1].steps] == ["step_turn_a", "also_turn_a"]
-    assert (await store.turn(ANN, "turn_b")).parent_id == "turn_a"
+    assert (await store.turn(ANN, "turn_b")).parent == Place("turn_a", "run_turn_a")
 
 
 async def test_a_file_text_is_loaded_once(store: SqlStore) -> None:
@@ -236,7 +236,10 @@ async def test_turns_are_listed_by_page(store: SqlStore) -> None:
 async def test_unfinished_turns_of_every_owner_are_found(begun: SqlStore) -> None:
     await begun.create_conversation(BOB, conversation("conv_2"))
     await begun.begin_turn(BOB, new_turn("turn_2", "conv_2"), minutes(0))
-    expected = (UnfinishedTurn(ANN, "turn_1", "conv_1"), UnfinishedTurn(BOB, "turn_2", "conv_2"))
+    expected = (
+        UnfinishedTurn(ANN, "turn_1", "conv_1", ("run_turn_1",)),
+        UnfinishedTurn(BOB, "turn_2", "conv_2", ("run_turn_2",)),
+    )
     assert await begun.unfinished_turns() == expected
     await begun.finish_turn(ANN, turn_end(status=TurnStatus.INTERRUPTED))
     assert await begun.unfinished_turns() == expected[1:]

@@ -27,7 +27,7 @@ from lamella.commands.registry import Commands
 from lamella.core.errors import InvalidRequest, LamellaError, NotFound, ServerStopping, TurnInProgress
 from lamella.core.json import digest, encode
 from lamella.core.ports import Batch, StreamBus
-from lamella.core.records import LEAVE, Caller, Conversation, NewTurn, Notice, QueuedMessage, TurnRecord
+from lamella.core.records import LEAVE, Caller, Conversation, NewRun, NewTurn, Notice, Place, QueuedMessage, TurnRecord
 from lamella.engine.journal import Journal
 from lamella.engine.loop import Services
 from lamella.engine.preview import Preview
@@ -142,7 +142,7 @@ class Chat:
         box, key = self._box(conversation_id), message.key
         async with box.rows:
             conversation = await self._services.store.conversation(caller, conversation_id)
-            new = await self._new_turn(conversation, message)
+            new = await self._new_turn(caller, conversation, message)
             if key is not None:
                 new = replace(new, id=await self._claim(caller, new, message))
                 known = await self._known(box, caller, new.id)
@@ -199,7 +199,8 @@ class Chat:
         setting = await self._engine.check(caller, new)
         sent = Words(
             due=self._services.clock.now() + timedelta(seconds=self._debounce(patience)),
-            model=new.model,
+            models=tuple(run.model for run in new.runs),
+            parent=new.parent,
             layout=setting.layout.name,
             marker_policy=setting.policy.value,
             thinking_effort=setting.effort,
@@ -346,17 +347,24 @@ class Chat:
         if isinstance(read, Typed):
             raise InvalidRequest(f"/{read.name} is a command: no request would be made.", param="text")
         conversation = await self._services.store.conversation(caller, conversation_id)
-        return await self._engine.preview(caller, await self._new_turn(conversation, read))
+        return await self._engine.preview(caller, await self._new_turn(caller, conversation, read))
 
-    async def _new_turn(self, conversation: Conversation, message: Message) -> NewTurn:
+    async def _new_turn(self, caller: Caller, conversation: Conversation, message: Message) -> NewTurn:
         text = checked(message)
         now = self._services.clock.now()
+        parent, named = None, message.parent_message_id
+        if named is None:
+            parent = Place()
+        elif named is not LEAVE:
+            parent = await self._services.store.place_of(caller, conversation.id, named)
         return NewTurn(
             id=self._services.ids.new("turn"),
             conversation_id=conversation.id,
             user_message_id=self._services.ids.new("msg"),
-            run_id=self._services.ids.new("run"),
-            model=message.model or conversation.model,
+            runs=tuple(
+                NewRun(self._services.ids.new("run"), model) for model in message.models or (conversation.model,)
+            ),
+            parent=parent,
             text=text,
             sent_at=local(now, message.timezone),
             timezone=message.timezone,
@@ -373,6 +381,44 @@ class Chat:
         turn = await self._services.store.turn(caller, turn_id)
         self._bus.stop(turn_id)
         return turn
+
+    async def stop_run(self, caller: Caller, run_id: str) -> TurnRecord:
+        """Ask one model's answer to stop while the others go on; one that has ended stays as it is."""
+        turn = await self._services.store.turn(caller, await self._services.store.turn_of_run(caller, run_id))
+        self._bus.stop(turn.id, run_id)
+        return turn
+
+    async def again(self, caller: Caller, conversation_id: str, turn_id: str, message: Message) -> Message:
+        """The message that asks what a turn asked once more, beside it: its text and files, and all else of `message`.
+
+        Raises `NotFound`, and `InvalidRequest` where `message` brings words, files or a place of its own.
+        """
+        turn = await self._services.store.turn(caller, turn_id)
+        if turn.conversation_id != conversation_id:
+            raise NotFound(f"There is no turn {turn_id} in this conversation.", param="regenerate")
+        if message.text or message.file_ids or message.parent_message_id is not LEAVE:
+            raise InvalidRequest(
+                "A turn is asked again as it was.",
+                hint="Leave out text, file_ids and parent_message_id; or send another text with parent_message_id.",
+                param="regenerate",
+            )
+        files = tuple(attachment.file_id for attachment in turn.attachments)
+        return replace(message, text=turn.text, file_ids=files, parent_message_id=turn.parent.run_id)
+
+    async def prefer(self, caller: Caller, turn_id: str, run_id: str | None, *, latest: bool = False) -> Conversation:
+        """Go on from an answer of a turn, None for the one that is followed there; what came after it stays.
+
+        With `latest`, from the newest turn that came after it. Raises `NotFound`, `TurnInProgress`.
+        """
+        turn = await self._services.store.turn(caller, turn_id)
+        place = await self._services.store.place_of(caller, turn.conversation_id, run_id or turn.user_message_id)
+        if place.turn_id != turn_id:
+            raise NotFound(f"There is no run {run_id} in turn {turn_id}.", param="run_id")
+        if latest:
+            place = await self._services.store.latest(caller, turn.conversation_id, place)
+        async with self._box(turn.conversation_id).rows:
+            conversation = await self._engine.go_to(caller, turn.conversation_id, place)
+        return conversation
 
     async def abort(self, caller: Caller, conversation: Conversation) -> str | None:
         """Ask the turn that runs, or begins, to stop; gives its id. What waits behind it stays."""

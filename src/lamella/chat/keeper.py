@@ -17,7 +17,18 @@ from lamella.chat.waiting import Group, Order, Sent, Words, groups
 from lamella.commands.registry import Commands
 from lamella.core.errors import LamellaError, NotFound, NotWaiting, StoreFailed
 from lamella.core.json import JsonObject
-from lamella.core.records import LEAVE, Caller, Choices, Leave, NewTurn, Notice, NoticeKind, QueuedMessage, QueueStatus
+from lamella.core.records import (
+    LEAVE,
+    Caller,
+    Choices,
+    Leave,
+    NewRun,
+    NewTurn,
+    Notice,
+    NoticeKind,
+    QueuedMessage,
+    QueueStatus,
+)
 from lamella.engine.loop import Services
 
 log = structlog.get_logger()
@@ -175,8 +186,11 @@ class Keeper:
             id=turn_id,
             conversation_id=first.conversation_id,
             user_message_id=f"msg_{suffix}",
-            run_id=f"run_{suffix}",
-            model=sent.model,
+            runs=tuple(
+                NewRun(f"run_{suffix}_{index}" if index else f"run_{suffix}", model)
+                for index, model in enumerate(sent.models)
+            ),
+            parent=sent.parent,
             text=group.text,
             sent_at=local(last.sent_at, last.timezone),
             timezone=last.timezone,

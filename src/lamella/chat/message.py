@@ -7,7 +7,7 @@ from datetime import datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from lamella.core.errors import InvalidRequest
-from lamella.core.records import Choices
+from lamella.core.records import LEAVE, Choices, Leave
 
 MAX_FILES = 20
 """Files of one message, and of messages that are answered together."""
@@ -15,21 +15,24 @@ MAX_FILES = 20
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a user sends. `timezone` is an IANA name; `key` an Idempotency-Key; `model` None for the conversation's.
+    """What a user sends. `timezone` is an IANA name; `key` an Idempotency-Key; `models` empty for
+    the conversation's; several answer side by side.
 
     `dynamic` are the caller's blocks of the dynamic context, `blocks` the deployment's, which stand before them and may
     differ when a message is sent again; empty ones are left out (SPEC W4, W5). `choices` are for this
-    message's turn only.
+    message's turn only. `parent_message_id` is the message or run that it follows: None for the beginning, LEAVE for
+    where the conversation stands.
     """
 
     text: str
     file_ids: tuple[str, ...] = ()
     timezone: str = "UTC"
-    model: str | None = None
+    models: tuple[str, ...] = ()
     key: str | None = None
     dynamic: tuple[str, ...] = ()
     blocks: tuple[str, ...] = ()
     choices: Choices = field(default_factory=Choices)
+    parent_message_id: str | Leave | None = LEAVE
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """What waits, read from its rows: which messages are answered together, and when. Pure.
 
 A message joins the one before it when it came before that one's debounce had passed, of the same sender, for the same
-model, layout, marker policy, thinking effort and agent. Whatever does not join closes what is before it: that is due
-at once. `docs/decisions/` says why.
+models, place, layout, marker policy, thinking effort and agent. Whatever does not join closes what is before it: that
+is due at once. `docs/decisions/` says why.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from lamella.chat.message import MAX_FILES, joined
 from lamella.commands.parse import Typed
 from lamella.core.errors import StoreFailed
 from lamella.core.json import JsonObject
-from lamella.core.records import QueuedMessage
+from lamella.core.records import Place, QueuedMessage
 
 
 class Words(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="message"):
     """What was sent with a message, and what it was to be answered with at that time.
 
     `due` is when its debounce has passed. `agent_chosen` says that the message itself named its agent, or none.
+    `parent` is what it follows where it named that.
     """
 
     due: datetime
-    model: str
+    models: tuple[str, ...]
     layout: str
     marker_policy: str
     thinking_effort: str
@@ -36,12 +37,13 @@ class Words(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="me
     file_ids: tuple[str, ...] = ()
     blocks: tuple[str, ...] = ()
     dynamic: tuple[str, ...] = ()
+    parent: Place | None = None
 
     @property
-    def settings(self) -> tuple[str | bool | None, ...]:
+    def settings(self) -> tuple[object, ...]:
         """What has to be the same of messages that are answered together."""
         chosen = self.agent_id, self.agent_chosen
-        return (self.model, self.layout, self.marker_policy, self.thinking_effort, *chosen)
+        return (self.models, self.parent, self.layout, self.marker_policy, self.thinking_effort, *chosen)
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="command"):

@@ -28,6 +28,12 @@ class DecisionKind(StrEnum):
     SESSION = "session"
     """A session began. Subject: its id; outcome: the last turn that is not in the window, with all before it, or ""."""
 
+    BRANCH = "branch"
+    """A turn follows something else than the newest answer. Subject: its id; outcome: the turn it follows, or ""."""
+
+    PREFERRED = "preferred"
+    """From which answer a conversation goes on. Subject: the turn; outcome: the run."""
+
     SETTING = "setting"
     """A setting changed. Subject: `model`, `layout`, `agent`, `project`, `system`, `tools` or `thinking_effort`;
     outcome: the new value, for agents and projects `ID@REVISION`."""

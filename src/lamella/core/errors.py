@@ -10,6 +10,7 @@ LamellaError
 │   ├── NotFound                    not_found
 │   ├── TurnInProgress              turn_in_progress
 │   ├── SessionMoved                session_moved
+│   ├── HeadMoved                   head_moved
 │   ├── FileInUse                   file_in_use
 │   ├── NotWaiting                  not_waiting
 │   ├── QueueFull                   queue_full
@@ -110,6 +111,12 @@ class SessionMoved(CallerError):
     """The conversation is in another session than the caller believed; nothing was changed."""
 
     code = "session_moved"
+
+
+class HeadMoved(CallerError):
+    """The conversation stands at another turn than the caller believed; nothing was changed."""
+
+    code = "head_moved"
 
 
 class FileInUse(CallerError):

@@ -183,16 +183,24 @@ class UsagePacket(Packet, frozen=True, kw_only=True, tag="usage"):
 
 
 class ErrorPacket(Packet, frozen=True, kw_only=True, tag="error"):
-    """A run failed, or the turn can't be stored yet and goes on trying; `error` is the object of API errors."""
+    """The run `model_index` failed, or the turn can't be stored yet and goes on trying.
+
+    `error` is the object of API errors.
+    """
 
     error: dict[str, str | None]
 
 
 class RunFinished(Packet, frozen=True, kw_only=True, tag="run.finished"):
-    """One model is done."""
+    """One model is done: `status` is why it stopped, or `error` with the object of API errors. `usage` and `cost` are
+    those of its requests.
+    """
 
     run_id: str
     status: str
+    error: dict[str, str | None] | None = None
+    usage: UsageBody | None = None
+    cost: float = 0.0
 
 
 class TurnStopped(Packet, frozen=True, kw_only=True, tag="turn.stopped"):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from lamella.core.agents import Agent
+from lamella.core.decisions import Decision
 from lamella.core.deltas import Delta
 from lamella.core.json import JsonObject
 from lamella.core.messages import Attachment, Image, Turn
@@ -17,10 +18,12 @@ from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wire
 from lamella.core.recall import Embedded, Found, Passage, PassageText, RecallQuery, Source, Space
 from lamella.core.records import (
     Beginning,
+    Branch,
     Caller,
     Conversation,
     ConversationChange,
     File,
+    Footing,
     FoundDocument,
     Job,
     JournalEntry,
@@ -31,6 +34,7 @@ from lamella.core.records import (
     Notice,
     Page,
     PageQuery,
+    Place,
     ProjectContent,
     QueuedMessage,
     QueueStatus,
@@ -44,6 +48,7 @@ from lamella.core.records import (
     SystemPrompt,
     Totals,
     TurnEnd,
+    TurnOnPath,
     TurnRecord,
     UnfinishedTurn,
 )
@@ -271,25 +276,84 @@ class Store(Protocol):
         ...
 
     async def beginning(
-        self, caller: Caller, conversation_id: str, model: str, session_id: str | None = None
+        self,
+        caller: Caller,
+        conversation_id: str,
+        model: str,
+        session_id: str | None = None,
+        place: Place | None = None,
     ) -> Beginning:
-        """What a turn of `model` begins from: conversation, window, decisions and last bill in one transaction.
+        """What a turn of `model` begins from at `place`: conversation, window, decisions, last bill, of one moment.
 
         With the id of a closed session, the window is the one that it had when it was closed.
         """
         ...
 
-    async def begin_turn(self, caller: Caller, turn: NewTurn, at: datetime, queued_ids: Sequence[str] = ()) -> Turn:
-        """Store the user message behind the conversation's head and mark the turn as running.
+    async def beginnings(
+        self, caller: Caller, conversation_id: str, models: Sequence[str], place: Place | None = None
+    ) -> tuple[Beginning, ...]:
+        """As `beginning`, for each of the models and at `place`, None for where the conversation stands."""
+        ...
+
+    async def begin_turn(
+        self,
+        caller: Caller,
+        turn: NewTurn,
+        at: datetime,
+        queued_ids: Sequence[str] = (),
+        footing: Footing | None = None,
+    ) -> Turn:
+        """Store the user message and mark the turn as running; without a `footing` it follows where the conversation
+        stands.
 
         Gives each file a document number that the conversation has never used. The waiting messages `queued_ids` went
-        into this turn. Raises `TurnInProgress` when a turn is running, `NotFound` for a foreign conversation, file or
-        waiting message, `NotWaiting` for one that waits no more; then nothing is stored.
+        into this turn. Raises `TurnInProgress` when a turn is running, `HeadMoved` when the conversation does not stand
+        where the footing says, `SessionMoved` when it is in another session, `NotFound` for a foreign conversation,
+        file or waiting message, `NotWaiting` for one that waits no more; then nothing is stored.
         """
         ...
 
     async def path(self, caller: Caller, conversation_id: str) -> tuple[Turn, ...]:
-        """The turns from the first to the head, canonical, the running one included."""
+        """The turns from the first to the head, canonical, the running one included, each with the answer that is
+        followed.
+        """
+        ...
+
+    async def place_of(self, caller: Caller, conversation_id: str, message_id: str) -> Place:
+        """The place behind a message or a run; behind a user message that of the run that is followed."""
+        ...
+
+    async def turn_of_run(self, caller: Caller, run_id: str) -> str:
+        """The id of the turn that a run belongs to."""
+        ...
+
+    async def latest(self, caller: Caller, conversation_id: str, place: Place) -> Place:
+        """The newest end of what follows a place; itself where nothing does."""
+        ...
+
+    async def go_to(
+        self,
+        caller: Caller,
+        conversation_id: str,
+        expected: Place,
+        place: Place,
+        at: datetime,
+        decided: Sequence[Decision],
+        session: SessionStep | SessionReturn | None = None,
+    ) -> Conversation:
+        """Let a conversation go on from another place, in `session` if it is not in that one; what followed stays.
+
+        Raises `HeadMoved` when it does not stand at `expected`, `SessionMoved`, `TurnInProgress` while another turn
+        than that of `place` runs, `NotFound` for a run that is not the turn's; then nothing is stored.
+        """
+        ...
+
+    async def turns_on_path(self, caller: Caller, conversation_id: str, query: PageQuery) -> Page[TurnOnPath]:
+        """The turns of the current path, newest first unless asked otherwise."""
+        ...
+
+    async def tree(self, caller: Caller, conversation_id: str, query: PageQuery) -> Page[Branch]:
+        """Every turn of a conversation, in whatever branch."""
         ...
 
     async def turn(self, caller: Caller, turn_id: str) -> TurnRecord:
@@ -297,11 +361,14 @@ class Store(Protocol):
         ...
 
     async def turns(self, caller: Caller, conversation_id: str, query: PageQuery) -> Page[TurnRecord]:
-        """The turns of a conversation."""
+        """The turns of a conversation, of every branch, by id."""
         ...
 
     async def finish_turn(self, caller: Caller, end: TurnEnd) -> None:
-        """Store steps, results, usage and status. A turn that has ended already stays as it is."""
+        """Store what its runs made, usage and status. A turn that has ended already stays as it is.
+
+        Where nobody chose meanwhile, the conversation goes on from the first choice: see `first_choice`.
+        """
         ...
 
     async def queue_message(self, caller: Caller, message: QueuedMessage, limit: int | None = None) -> QueuedMessage:
@@ -566,10 +633,10 @@ class StreamBus(Protocol):
         """Packets behind `after`, from memory and as they come, to the end of the turn; those there are at once."""
         ...
 
-    def stop(self, turn_id: str) -> None:
-        """Ask the turn to stop."""
+    def stop(self, turn_id: str, run_id: str | None = None) -> None:
+        """Ask the turn to stop, or one of its runs."""
         ...
 
-    async def stop_requested(self, turn_id: str) -> None:
-        """Come back when the turn is asked to stop."""
+    async def stop_requested(self, turn_id: str, run_id: str | None = None) -> None:
+        """Come back when the turn, or one of its runs, is asked to stop."""
         ...

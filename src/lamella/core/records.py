@@ -14,7 +14,7 @@ from lamella.core.effort import OFF
 from lamella.core.json import JsonObject
 from lamella.core.messages import Attachment, Step, Turn, TurnStatus, UserMessage
 from lamella.core.prompt import Level, ToolSpec
-from lamella.core.sessions import Session
+from lamella.core.sessions import Session, SessionReturn, SessionStep
 from lamella.core.tokens import Usage
 
 
@@ -26,10 +26,24 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """A point in the tree of a conversation's turns: behind the answer of the run `run_id` of the turn `turn_id`.
+
+    Without a turn it is the place before the first. The way from a place back to the first turn is a path: each turn
+    says which run of which turn it follows, and that never changes.
+    """
+
+    turn_id: str | None = None
+    run_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Conversation:
     """A conversation. System prompt and tools are pinned when it begins, so that its window never changes silently.
 
-    `head` is the last turn of its current path. `system_prompt` is the text of version `system_prompt_version` of the
+    `forked`: its turns are more than one line of single answers.
+    `head` is the last turn of its current path, and `head_run_id` the run whose answer is continued there; None while
+    nobody chose and the turn runs. `system_prompt` is the text of version `system_prompt_version` of the
     owner's system prompts. `session_id` is the session that it is in: the store makes the first one with it.
     `thinking_effort` None leaves it to the agent, then to the deployment.
     """
@@ -44,12 +58,19 @@ class Conversation:
     created_at: datetime
     updated_at: datetime
     head: str | None = None
+    head_run_id: str | None = None
     running_turn: str | None = None
     agent_id: str | None = None
     project_id: str | None = None
     system_prompt_version: int = 0
     session_id: str = ""
     thinking_effort: str | None = None
+    forked: bool = False
+
+    @property
+    def place(self) -> Place:
+        """Where it stands."""
+        return Place(self.head, self.head_run_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,18 +175,39 @@ class Choices:
 
 
 @dataclass(frozen=True, slots=True)
+class NewRun:
+    """One model that is to answer a turn."""
+
+    id: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Footing:
+    """What a turn begins on. `head` is where the conversation stood when that was read: if it stands elsewhere when the
+    turn is stored, nothing is. `parent` is what the turn follows, `session` the way to the session of that place where
+    the conversation is in another one. `decisions` are what the turn brought.
+    """
+
+    head: Place
+    parent: Place
+    session: SessionStep | SessionReturn | None = None
+    decisions: Sequence[Decision] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class NewTurn:
     """A turn to begin: the user's message as it arrived. `sent_at` carries the offset of `timezone`.
 
-    `dynamic` is the dynamic context that goes with it, its blocks joined. `choices` are not stored: its requests say
-    what they came to.
+    `runs` are the models that answer it, in the order that they were named in. `dynamic` is the dynamic context that
+    goes with it, its blocks joined. `choices` are not stored: its requests say what they came to. `parent` is what it
+    follows, None for where the conversation stands.
     """
 
     id: str
     conversation_id: str
     user_message_id: str
-    run_id: str
-    model: str
+    runs: tuple[NewRun, ...]
     text: str
     sent_at: datetime
     timezone: str
@@ -173,6 +215,7 @@ class NewTurn:
     file_ids: tuple[str, ...] = ()
     dynamic: str = ""
     choices: Choices = Choices()
+    parent: Place | None = None
 
     def message(self, attachments: tuple[Attachment, ...] = ()) -> UserMessage:
         """The user message of the turn."""
@@ -182,26 +225,95 @@ class NewTurn:
 
 
 @dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One model's answer to a turn, as clients see it."""
+
+    id: str
+    index: int
+    model: str
+    status: TurnStatus
+    steps: tuple[Step, ...]
+    finished_at: datetime | None
+    error: Mapping[str, str | None] | None
+    usage: Usage
+    cost: float
+
+    @property
+    def answer(self) -> str:
+        """The text of its last step."""
+        return self.steps[-1].text if self.steps else ""
+
+
+@dataclass(frozen=True, slots=True)
 class TurnRecord:
-    """A turn as clients see it."""
+    """A turn as clients see it. `parent` is what it follows; usage and cost are those of all its `runs`."""
 
     id: str
     conversation_id: str
-    parent_id: str | None
-    run_id: str
-    model: str
+    parent: Place
     status: TurnStatus
     user_message_id: str
     text: str
     sent_at: datetime
     timezone: str
     attachments: tuple[Attachment, ...]
-    steps: tuple[Step, ...]
+    dynamic: str
+    runs: tuple[RunRecord, ...]
     started_at: datetime
     finished_at: datetime | None
     error: Mapping[str, str | None] | None
     usage: Usage
     cost: float
+
+    @property
+    def model(self) -> str:
+        """The first model that was asked."""
+        return self.runs[0].model
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps of the answer that is shown where nobody chose."""
+        return self.run.steps
+
+    @property
+    def run(self) -> RunRecord:
+        """The run whose answer is shown where nobody chose: see `first_choice`."""
+        return self.runs[first_choice([run.status for run in self.runs])]
+
+
+def first_choice(statuses: Sequence[TurnStatus]) -> int:
+    """Which of a turn's runs is continued where nobody chose: the first that finished, else the first that was stopped
+    on the way, else the first.
+    """
+    for wanted in ((TurnStatus.FINISHED,), (TurnStatus.STOPPED, TurnStatus.INTERRUPTED)):
+        for index, status in enumerate(statuses):
+            if status in wanted:
+                return index
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOnPath:
+    """A turn of the current path: `run_id` is the run that is followed, None while nobody chose and it runs.
+
+    `siblings` are the turns that follow the same answer, itself among them, the oldest first.
+    """
+
+    turn: TurnRecord
+    run_id: str | None
+    siblings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A turn as a node of its conversation's tree: what it follows, how its message begins, and its runs."""
+
+    id: str
+    parent: Place
+    text: str
+    status: TurnStatus
+    started_at: datetime
+    runs: tuple[tuple[NewRun, TurnStatus], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +358,7 @@ class RequestRecord:
     sent on. `local_tokens` is the local count, `estimate` that count calibrated. `usage` and `cost` come with the end
     of the turn; `error` is the error object when it failed. `predicted_hit` is the index of the last block to be read.
     `absent` are the kinds of segment that are not in the window, each with the reason. `thinking_effort` is the one
-    that held; `head` says what the model was asked of it.
+    that held; `head` says what the model was asked of it. `run_id` is the run that made it, None beside a turn.
     """
 
     id: str
@@ -278,6 +390,7 @@ class RequestRecord:
     error: Mapping[str, str | None] | None = None
     absent: tuple[tuple[str, str], ...] = ()
     thinking_effort: str = OFF
+    run_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +398,7 @@ class LastBill:
     """The newest bill of a line: what the provider counted for so many local tokens, for a request of this moment."""
 
     request_id: str
+    turn_id: str
     at: datetime
     local_tokens: int
     usage: Usage
@@ -318,15 +432,31 @@ class RequestEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnEnd:
-    """The whole end of a turn, stored in one transaction on success, stop, failure or recovery."""
+class RunEnd:
+    """How one run of a turn ended, and what it made."""
 
-    turn_id: str
+    run_id: str
     status: TurnStatus
     steps: Sequence[Step]
     requests: Sequence[RequestEnd]
     finished_at: datetime
     error: Mapping[str, str | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnd:
+    """The whole end of a turn, stored in one transaction on success, stop, failure or recovery."""
+
+    turn_id: str
+    status: TurnStatus
+    runs: Sequence[RunEnd]
+    finished_at: datetime
+    error: Mapping[str, str | None] | None = None
+
+    @property
+    def requests(self) -> tuple[RequestEnd, ...]:
+        """What became of the requests of all its runs."""
+        return tuple(request for run in self.runs for request in run.requests)
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,11 +472,15 @@ class JournalEntry:
 
 @dataclass(frozen=True, slots=True)
 class StoredDecision:
-    """A decision with its moment."""
+    """A decision with its moment, and where the conversation stood then: at the turn `turn_id`, None for before the
+    first; in its run `run_id` where it is about what that run sends.
+    """
 
     id: str
     at: datetime
     decision: Decision
+    turn_id: str | None = None
+    run_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,12 +499,13 @@ class FoundDocument:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What a turn begins from: its conversation, the window's part of the path, the decisions and the newest bill, of
-    one moment.
+    """What a turn of one model begins from at `place`: its conversation, the window's part of the path that leads
+    there, the decisions that hold on it and the newest bill, of one moment.
 
-    `summaries` stand before the turns of `session`: those of the sessions that it continues, the oldest first, and its
-    own when it was closed once and is open again (SPEC L4). `documents` are those that tools brought into the
-    conversation, without their texts.
+    `session` is the one that the path stands in; the conversation may be in another. `summaries` stand before the turns
+    of it: those of the sessions that it continues, the oldest first, and its own when it was closed once and is open
+    again (SPEC L4). `documents` are those that tools brought into the conversation, without their texts.
+    `session_changes` counts the decisions that moved the conversation from one session to another, of every branch.
     """
 
     conversation: Conversation
@@ -379,16 +514,19 @@ class Beginning:
     last_bill: LastBill | None
     session: Session
     summaries: tuple[Summary, ...]
+    place: Place
     documents: tuple[Attachment, ...] = ()
+    session_changes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedTurn:
-    """A turn that was running when a process ended."""
+    """A turn that was running when a process ended, with its runs in order."""
 
     caller: Caller
     turn_id: str
     conversation_id: str
+    run_ids: tuple[str, ...] = ()
 
 
 class JobStatus(StrEnum):

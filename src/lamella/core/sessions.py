@@ -26,15 +26,19 @@ class SessionCause(StrEnum):
     UNDO = "undo"
     """A compaction was taken back."""
 
+    BRANCH = "branch"
+    """Somebody went on from a turn of an earlier session: what its window held up to there, the branch's holds too."""
+
 
 @dataclass(frozen=True, slots=True)
 class Session:
     """A session. `number` counts those of its conversation from 1; `parent_id` is the one that it continues.
 
-    The window holds the turns behind `begins_after`, and the parent's summary if it `inherits` it. An open session has
-    no `closed_at`; `ends_with` is the last turn of the path when a session was closed. `summary` is None until there is
-    one; it is never merged. A session that was reopened gets another one when it ends again. `check` says how the
-    summary compares with what it stands for.
+    The window holds the turns behind `begins_after`, and the parent's summary if it `inherits` it; a branch's parent is
+    the session that it branched from, of which it has what stood before that session and not its own summary. An open
+    session has no `closed_at`; `ends_with` is the last turn of the path when a session was closed. `summary` is None
+    until there is one; it is never merged. A session that was reopened gets another one when it ends again. `check`
+    says how the summary compares with what it stands for.
     """
 
     id: str
@@ -131,11 +135,11 @@ def summaries_in_window(sessions: Sequence[Session], current: str, most: int) ->
 
 
 def _ancestors(by_id: Mapping[str, Session], current: str) -> list[Session]:
-    """The sessions with a summary that `current` continues, the nearest first."""
+    """The sessions with a summary that `current` continues, the nearest first; a branch has not that of its parent."""
     found: list[Session] = []
     session = by_id.get(current)
     while session is not None and session.inherits and session.parent_id is not None:
-        session = by_id.get(session.parent_id)
-        if session is not None and session.summary is not None:
+        branches, session = session.opened_by is SessionCause.BRANCH, by_id.get(session.parent_id)
+        if session is not None and session.summary is not None and not branches:
             found.append(session)
     return found

@@ -13,8 +13,11 @@ from lamella.core.ports import Batch
 class _Live:
     packets: list[tuple[int, bytes]] = field(default_factory=list)
     closed: bool = False
-    stopped: asyncio.Event = field(default_factory=asyncio.Event)
+    stopped: dict[str | None, asyncio.Event] = field(default_factory=dict)
     followers: set[asyncio.Event] = field(default_factory=set)
+
+    def stop_of(self, run_id: str | None) -> asyncio.Event:
+        return self.stopped.setdefault(run_id, asyncio.Event())
 
     def wake(self) -> None:
         for follower in self.followers:
@@ -52,15 +55,15 @@ class MemoryBus:
         """See `StreamBus.follow`."""
         return _follow(self._turns.get(turn_id) or _Live(closed=True), after)
 
-    def stop(self, turn_id: str) -> None:
+    def stop(self, turn_id: str, run_id: str | None = None) -> None:
         """See `StreamBus.stop`."""
         live = self._turns.get(turn_id)
         if live is not None:
-            live.stopped.set()
+            live.stop_of(run_id).set()
 
-    async def stop_requested(self, turn_id: str) -> None:
+    async def stop_requested(self, turn_id: str, run_id: str | None = None) -> None:
         """See `StreamBus.stop_requested`."""
-        await self._turns[turn_id].stopped.wait()
+        await self._turns[turn_id].stop_of(run_id).wait()
 
 
 async def _follow(live: _Live, after: int) -> AsyncIterator[Batch]:

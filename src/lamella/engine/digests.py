@@ -92,6 +92,7 @@ async def _ask(one: Digestible, number: int, asking: DigestAsking) -> str:
         id=asking.services.ids.new("req"),
         conversation_id=turn.conversation.id,
         turn_id=turn.turn.id,
+        run_id=asking.run.id,
         step=number,
         purpose="digest",
         at=asking.services.clock.now(),

@@ -48,28 +48,28 @@ from lamella.tools.tool import Registry, ToolScope
 MOST_FACTOR = 8.0
 """What a provider may count for a local token: a refusal that would mean more has another reason than the window."""
 
+NOT_ACTING = (
+    "This call did not run: several models answer this message, and only one of them may change anything. "
+    "Say what you would have done."
+)
+
 LIMIT_REACHED = "The limit of steps for this turn is reached; this call did not run."
 
 
 @dataclass(frozen=True, slots=True)
 class TurnInput:
-    """One turn, frozen: everything that a run needs to know (hop 4).
-
-    `decisions` are all that are known; `begun` are those of them that this turn brought, stored with its first request.
-    """
+    """One turn, frozen: everything that its runs share (hop 4)."""
 
     caller: Caller
     conversation: Conversation
     history: tuple[Turn, ...]
     turn: Turn
-    decisions: tuple[Decision, ...]
     layout: Layout
     policy: MarkerPolicy
     reminders: tuple[str, ...] = ()
     agent: Agent | None = None
     project: Project | None = None
     summaries: tuple[Summary, ...] = ()
-    begun: tuple[Decision, ...] = ()
     documents: tuple[Attachment, ...] = ()
 
     @property
@@ -86,13 +86,15 @@ class TurnInput:
 
 @dataclass(frozen=True, slots=True)
 class RunInput:
-    """What one model's run adds to the turn."""
+    """What one model's run adds to the turn. `decisions` are all that hold for its window when it begins."""
 
+    id: str
     model: ChatModel
     account: str
     budget: int
     sampling: Sampling
     calibration: float
+    decisions: tuple[Decision, ...]
     step_limit: int
     ttl: Ttl | None
     """How long what is marked is to live; None: as the planner says."""
@@ -147,7 +149,10 @@ class Loop:
         emitter: Emitter,
         container: StateContainer,
         line: Line | None,
+        *,
+        may_act: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._may_act = may_act
         self._turn = turn
         self._run = run
         self._services = services
@@ -155,9 +160,9 @@ class Loop:
         self._container = container
         self._shown = ShownBlocks()
         self._steps: tuple[Step, ...] = ()
-        self.decisions = turn.decisions
+        self.decisions = run.decisions
         self.calibration = run.calibration
-        self._unstored = turn.begun
+        self._unstored: tuple[Decision, ...] = ()
         self._citations = CitationWatch(turn.attachments)
         self._documents = KeptDocuments(services.store, services.clock, services.counter, turn)
         self.line = line
@@ -278,6 +283,7 @@ class Loop:
             id=self._services.ids.new("req"),
             conversation_id=turn.conversation.id,
             turn_id=turn.turn.id,
+            run_id=run.id,
             step=asking.index,
             purpose="chat",
             at=now,
@@ -390,6 +396,7 @@ class Loop:
             for call in calls:
                 done(ToolResult(call.id, call.name, LIMIT_REACHED, is_error=True))
             return
+        calls = self._held_back(calls, done)
         attachments = (*self._turn.attachments, *self._documents.kept)
         turns = (*self._turn.history, replace(self._turn.turn, steps=self._steps))
         asker = TurnApprovals(self._services.approvals, self._turn.turn.id, self._emitter, block_of)
@@ -399,3 +406,12 @@ class Loop:
         registry = self._services.registry.only(self._turn.conversation.tools)
         await ToolRunner(registry).run(calls, scope, opened.malformed, done)
         self._citations.know(self._documents.kept)
+
+    def _held_back(self, calls: list[ToolCall], done: Callable[[ToolResult], None]) -> list[ToolCall]:
+        """The calls that may run: where several models answer, one of them alone may change something outside."""
+        if self._may_act():
+            return calls
+        held = [call for call in calls if self._services.registry.has_side_effects(call.name)]
+        for call in held:
+            done(ToolResult(call.id, call.name, NOT_ACTING, is_error=True))
+        return [call for call in calls if call not in held]

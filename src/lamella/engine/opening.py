@@ -12,12 +12,12 @@ from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.effort import OFF
-from lamella.core.errors import NotFound
+from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.messages import Turn
 from lamella.core.models import ModelFacts
 from lamella.core.ports import ChatModel
 from lamella.core.prompt import Sampling, Ttl
-from lamella.core.records import LEAVE, Beginning, Caller, Choices, Conversation, Surroundings
+from lamella.core.records import LEAVE, Beginning, Caller, Choices, Conversation, NewRun, Place, Surroundings
 from lamella.core.sessions import Session
 from lamella.engine.loop import RunInput, Services
 from lamella.engine.reminders import ReminderView, merged
@@ -80,8 +80,8 @@ class EngineSettings:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a turn begins from. `begun` are the decisions about what is not as before; they are stored with the turn's
-    first request. `line` is what the last request of the same line left behind.
+    """What a turn of one model begins from. `begun` are the decisions about what is not as before; they are stored with
+    the turn. `line` is what the last request of the same line left behind.
     """
 
     found: Beginning
@@ -92,7 +92,7 @@ class Opening:
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
-        """All that is known, the newest last."""
+        """All that holds, the newest last."""
         return (*(stored.decision for stored in self.found.decisions), *self.begun)
 
     def context(self, turn: Turn, reminder: str = "") -> ContextInput:
@@ -138,6 +138,13 @@ def calibration_of(facts: ModelFacts, found: Beginning) -> float:
     return factor
 
 
+def _check_apart(names: Sequence[str]) -> None:
+    """Raises `InvalidRequest` for a model that is to answer twice."""
+    twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
+    if twice is not None:
+        raise InvalidRequest(f"The model {twice} is named twice.", hint="Name each model once.", param="models")
+
+
 class Openings:
     """Finds openings; keeps the last window of each line."""
 
@@ -157,21 +164,50 @@ class Openings:
 
         Raises `NotFound`, and `InvalidRequest` for a model, an agent, a layout or a policy that does not exist.
         """
-        opened = await self._models.open(model)
-        name = opened.model.facts.name
-        found = await self._services.store.beginning(caller, conversation_id, name)
-        chosen, around = await self._around(caller, found.conversation, choices, keep=keep)
+        runs = (NewRun("", model),)
+        [opening] = await self.open_all(caller, conversation_id, runs, choices, turn_id, keep=keep)
+        return opening
+
+    async def open_all(
+        self,
+        caller: Caller,
+        conversation_id: str,
+        runs: Sequence[NewRun],
+        choices: Choices,
+        turn_id: str,
+        *,
+        place: Place | None = None,
+        keep: bool = True,
+    ) -> tuple[Opening, ...]:
+        """As `open`, for each of the runs of one turn, which follows `place`; None is where the conversation stands.
+
+        Raises `InvalidRequest` for a model that is named twice too.
+        """
+        models = [await self._models.open(run.model) for run in runs]
+        names = [opened.model.facts.name for opened in models]
+        _check_apart(names)
+        beginnings = await self._services.store.beginnings(caller, conversation_id, names, place)
+        first = beginnings[0]
+        chosen, around = await self._around(caller, first.conversation, choices, keep=keep)
         setting = setting_of(chosen, choices, around, self.layouts, self._settings.thinking_effort)
         if not self._settings.cache_enabled:
             setting = replace(setting, policy=MarkerPolicy.OFF)
-        known = tuple(stored.decision for stored in found.decisions)
+        known = tuple(stored.decision for stored in first.decisions)
         deleted = await self._deleted(caller, known, around)
-        begun = changes(setting, found.conversation, known, caller.user_id, deleted)
+        begun = changes(setting, first.conversation, known, caller.user_id, deleted)
         registry = self._services.registry
         if registry.changes:
-            begun += offered(found.conversation.tools, registry.specs(), known)
-        line = self._lines.get((conversation_id, opened.account, name))
-        return Opening(found, setting, begun, self._run_input(opened, found, setting.effort, turn_id), line)
+            begun += offered(first.conversation.tools, registry.specs(), known)
+        return tuple(
+            Opening(
+                found,
+                setting,
+                begun,
+                self._run_input(run, opened, found, setting.effort, begun, turn_id),
+                self._lines.get((conversation_id, opened.account, opened.model.facts.name)),
+            )
+            for run, opened, found in zip(runs, models, beginnings, strict=True)
+        )
 
     async def facts(self, model: str) -> ModelFacts:
         """What is known of a model; raises `InvalidRequest` for one that is not served."""
@@ -219,14 +255,18 @@ class Openings:
                     gone.add(subject)
         return frozenset(gone)
 
-    def _run_input(self, opened: OpenModel, found: Beginning, effort: str, turn_id: str) -> RunInput:
+    def _run_input(
+        self, run: NewRun, opened: OpenModel, found: Beginning, effort: str, begun: Sequence[Decision], turn_id: str
+    ) -> RunInput:
         facts = opened.model.facts
         return RunInput(
+            id=run.id,
             model=opened.model,
             account=opened.account,
             budget=self._settings.budget(facts),
             sampling=Sampling(self._settings.output(facts), effort),
             calibration=calibration_of(facts, found),
+            decisions=(*(stored.decision for stored in found.decisions), *begun),
             step_limit=self._settings.step_limit,
             keeps_results=self._settings.keeps_results,
             ttl=self._settings.cache_ttl,

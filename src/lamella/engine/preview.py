@@ -25,7 +25,9 @@ async def preview(
     caller: Caller, new: NewTurn, openings: Openings, services: Services, reminders: Sequence[str]
 ) -> Preview:
     """The first request of `new`. Raises what beginning a turn raises, and `TurnInProgress` while one runs."""
-    opening = await openings.open(caller, new.conversation_id, new.model, new.choices, new.id, keep=False)
+    [opening] = await openings.open_all(
+        caller, new.conversation_id, new.runs[:1], new.choices, new.id, place=new.parent, keep=False
+    )
     setting, run = opening.setting, opening.run
     if opening.found.conversation.running_turn is not None:
         raise TurnInProgress("This conversation is still answering.", hint="Look again when its turn has ended.")

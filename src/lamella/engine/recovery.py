@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 import msgspec
 import structlog
@@ -17,6 +18,7 @@ from lamella.core.packets import (
     Packet,
     ReasoningPacket,
     RequestStarted,
+    RunFinished,
     RunStarted,
     TextPacket,
     ToolArgsPacket,
@@ -30,7 +32,7 @@ from lamella.core.packets import (
     encode_packet,
 )
 from lamella.core.ports import Store
-from lamella.core.records import JournalEntry, RequestEnd, TurnEnd, UnfinishedTurn
+from lamella.core.records import JournalEntry, RequestEnd, RunEnd, TurnEnd, UnfinishedTurn
 from lamella.core.tokens import TokenCounter, Usage
 from lamella.engine.container import OpenStep, StateContainer, StepBirth, build_step
 
@@ -54,6 +56,8 @@ class _Rebuild:
         match packet:
             case RunStarted(model=model):
                 self.model = model
+            case RunFinished(status=status):
+                self._end(status)
             case RequestStarted(request_id=request_id):
                 self._close(StopReason.TOOL_CALLS)
                 birth = StepBirth(f"step_{request_id.removeprefix('req_')}", request_id, self.model, "", "")
@@ -94,6 +98,15 @@ class _Rebuild:
         self.container.close(step, end)
         self.opened = None
 
+    def _end(self, status: str) -> None:
+        """The run was over: its last step is whole, or was cut off for the reason that it gave."""
+        reason = StopReason.ERROR if status == "error" else StopReason(status)
+        if reason in (StopReason.ERROR, StopReason.USER_CANCELLED):
+            self.container.cut_off(reason, lambda _: self.cost)
+            self.opened = None
+        else:
+            self._close(reason)
+
     def finish(self) -> None:
         self.container.cut_off(StopReason.INTERRUPTED, lambda _: self.cost)
 
@@ -128,10 +141,34 @@ async def recover(store: Store, clock: Clock, counter: TokenCounter) -> int:
 
 async def _recover_turn(turn: UnfinishedTurn, store: Store, clock: Clock, counter: TokenCounter) -> None:
     packets, last = await _journal(turn, store)
-    container = rebuild(packets, counter)
-    end = TurnEnd(turn.turn_id, TurnStatus.INTERRUPTED, container.steps, container.ends, clock.now())
+    now = clock.now()
+    runs = [_run_end(run_id, _of_run(packets, index), counter, now) for index, run_id in enumerate(turn.run_ids)]
+    end = TurnEnd(turn.turn_id, TurnStatus.INTERRUPTED, runs, now)
     await store.finish_turn(turn.caller, end)
     await store.append_journal([_last_packets(turn, end, last)])
+
+
+def _of_run(packets: Sequence[AnyPacket], index: int) -> list[AnyPacket]:
+    """The packets of one of a turn's models."""
+    return [packet for packet in packets if packet.model_index == index]
+
+
+def _run_end(run_id: str, packets: Sequence[AnyPacket], counter: TokenCounter, at: datetime) -> RunEnd:
+    """How far a run came; one that was over before the process died ended as it said."""
+    container = rebuild(packets, counter)
+    said = next((packet for packet in reversed(packets) if isinstance(packet, RunFinished)), None)
+    status, error = TurnStatus.INTERRUPTED, None
+    if said is not None:
+        status = _STATUS.get(said.status, TurnStatus.FINISHED)
+        error = said.error
+    return RunEnd(run_id, status, container.steps, container.ends, at, error)
+
+
+_STATUS = {
+    "error": TurnStatus.FAILED,
+    StopReason.USER_CANCELLED.value: TurnStatus.STOPPED,
+    StopReason.INTERRUPTED.value: TurnStatus.INTERRUPTED,
+}
 
 
 async def _journal(turn: UnfinishedTurn, store: Store) -> tuple[list[AnyPacket], int]:

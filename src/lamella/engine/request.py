@@ -59,7 +59,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The names of a request."""
+    """The names of a request; `run_id` is None for one beside a turn."""
 
     id: str
     conversation_id: str
@@ -67,6 +67,7 @@ class Identity:
     step: int
     purpose: str
     at: datetime
+    run_id: str | None = None
 
 
 WHOLE_EVERY = 32
@@ -123,6 +124,7 @@ def new_request(prepared: Prepared, identity: Identity, policy: MarkerPolicy, li
         id=identity.id,
         conversation_id=identity.conversation_id,
         turn_id=identity.turn_id,
+        run_id=identity.run_id,
         step=identity.step,
         purpose=identity.purpose,
         model=prepared.facts.model.name,
@@ -230,6 +232,7 @@ def side_request(
         id=identity.id,
         conversation_id=identity.conversation_id,
         turn_id=identity.turn_id,
+        run_id=identity.run_id,
         step=identity.step,
         purpose=identity.purpose,
         model=prompt.model,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import count
 from typing import Literal
 
@@ -13,20 +14,21 @@ import structlog
 from lamella.context.assemble import assemble
 from lamella.context.layout import Layout
 from lamella.context.layouts import LAYOUTS
-from lamella.core.decisions import Decision
-from lamella.core.errors import StoreFailed
+from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.errors import ContextLengthExceeded, NeedsCompaction, StoreFailed
 from lamella.core.messages import Attachment, StopReason, Turn, TurnStatus
 from lamella.core.packets import ErrorPacket, Packet, TurnFinished, TurnStarted, TurnStopped, UsageBody
 from lamella.core.ports import StreamBus
-from lamella.core.records import Caller, Conversation, NewTurn, TurnEnd
+from lamella.core.records import Caller, Conversation, Footing, NewTurn, Place, RunEnd, TurnEnd, first_choice
 from lamella.core.tokens import Usage
 from lamella.engine.container import StateContainer
 from lamella.engine.journal import Journal
 from lamella.engine.loop import Services, TurnInput
-from lamella.engine.opening import EngineSettings, ModelSource, Openings, first_context
+from lamella.engine.opening import EngineSettings, ModelSource, Opening, Openings, first_context
 from lamella.engine.preview import Preview, preview
-from lamella.engine.runs import Run, run_models
+from lamella.engine.runs import Acting, Course, Run, run_models
 from lamella.engine.setting import TurnSetting
+from lamella.engine.ways import way_to
 
 log = structlog.get_logger()
 
@@ -41,7 +43,7 @@ StopCause = Literal["user_cancelled", "interrupted"]
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A turn whose user message is stored and whose run has not started."""
+    """A turn whose user message is stored and whose runs have not started."""
 
     input: TurnInput
     runs: tuple[Run, ...]
@@ -51,7 +53,8 @@ class Begun:
 class Finished:
     """A turn that was saved. `turns` are those of its window, the last one whole; `decisions` all that is known.
 
-    `input` is what its last answered request was billed as input, in tokens of the provider; 0 when none was.
+    Where several models answered it is about the run that is followed. `input` is what its last answered request was
+    billed as input, in tokens of the provider; 0 when none was.
     """
 
     caller: Caller
@@ -82,15 +85,19 @@ class TurnEngine:
         self._bus = bus
         self._settings = settings
         self._interrupted = asyncio.Event()
+        self._acting: dict[str, Acting] = {}
+        self._preferred: dict[str, str] = {}
 
     async def check(self, caller: Caller, new: NewTurn) -> TurnSetting:
         """The setting of a message that is to wait, if its model, agent, layout and files are there. Stores nothing.
 
         Raises `NotFound` or `InvalidRequest`. Whether it fits the window is seen when it begins.
         """
-        opening = await self.openings.open(caller, new.conversation_id, new.model, new.choices, new.id, keep=False)
+        openings = await self.openings.open_all(
+            caller, new.conversation_id, new.runs, new.choices, new.id, place=new.parent, keep=False
+        )
         await self._services.store.attachments(caller, new.file_ids, 1)
-        return opening.setting
+        return openings[0].setting
 
     async def begin(
         self, caller: Caller, new: NewTurn, queued_ids: Sequence[str] = (), *, can_compact: bool = False
@@ -100,37 +107,67 @@ class TurnEngine:
         `queued_ids` are the waiting messages that it is made of. Raises a `CallerError` when it can't, with
         `can_compact` `NeedsCompaction` where a compaction would help; then nothing is stored.
         """
-        opening = await self.openings.open(caller, new.conversation_id, new.model, new.choices, new.id)
-        setting, line = opening.setting, opening.line
+        openings = await self.openings.open_all(
+            caller, new.conversation_id, new.runs, new.choices, new.id, place=new.parent
+        )
+        opening, setting = openings[0], openings[0].setting
         # A message that can't be sent is refused before it is stored; its files are listed where they do not fit,
         # its pictures can't be.
         pictures = await self._pictures(caller, new, setting.around.next_document)
-        turn, registry = Turn(new.id, new.message(pictures)), self._services.registry
-        context = first_context(opening, turn, registry, self._settings.reminders)
-        assemble(replace(context, can_compact=can_compact), setting.layout, line.assembled if line else None)
+        refusals = self._refusals(openings, Turn(new.id, new.message(pictures)), can_compact=can_compact)
+        now, found = self._services.clock.now(), opening.found
+        way = way_to(found, caller, self._services.ids, now)
+        decided = (*way.decisions, *opening.begun) if way is not None else opening.begun
+        footing = Footing(found.conversation.place, found.place, way, decided)
         self._journal.open(caller.user_id, new.id)
         try:
-            turn = await self._services.store.begin_turn(caller, new, self._services.clock.now(), queued_ids)
+            turn = await self._services.store.begin_turn(caller, new, now, queued_ids, footing)
         except BaseException:
             self._journal.abandon(new.id)
             raise
         turn_input = TurnInput(
             caller=caller,
             conversation=setting.conversation,
-            history=opening.found.path,
+            history=found.path,
             turn=turn,
-            decisions=opening.decisions,
             layout=setting.layout,
             policy=setting.policy,
             reminders=self._settings.reminders,
             agent=setting.around.agent,
             project=setting.around.project,
-            summaries=opening.found.summaries,
-            begun=opening.begun,
-            documents=opening.found.documents,
+            summaries=found.summaries,
+            documents=found.documents,
         )
-        run = Run(new.run_id, opening.run, StateContainer(self._services.counter), line)
-        return Begun(turn_input, (run,))
+        runs = tuple(
+            Run(one.run, StateContainer(self._services.counter), one.line, error=refusal)
+            for one, refusal in zip(openings, refusals, strict=True)
+        )
+        self._acting[new.id] = Acting(runs[0].id)
+        return Begun(turn_input, runs)
+
+    def _refusals(
+        self, openings: Sequence[Opening], turn: Turn, *, can_compact: bool
+    ) -> list[ContextLengthExceeded | None]:
+        """Why each of the models can't answer, None for one that can; raises the first reason when none of them can.
+
+        Nothing is compacted for one model while another can answer.
+        """
+        fits = [self._refusal(opening, turn, can_compact=can_compact) for opening in openings]
+        if all(fits) and fits[0] is not None:
+            raise fits[0]
+        return [
+            self._refusal(opening, turn, can_compact=False) if isinstance(fit, NeedsCompaction) else fit
+            for opening, fit in zip(openings, fits, strict=True)
+        ]
+
+    def _refusal(self, opening: Opening, turn: Turn, *, can_compact: bool) -> ContextLengthExceeded | None:
+        context = first_context(opening, turn, self._services.registry, self._settings.reminders)
+        context = replace(context, can_compact=can_compact)
+        try:
+            assemble(context, opening.setting.layout, opening.line.assembled if opening.line else None)
+        except ContextLengthExceeded as error:
+            return error
+        return None
 
     async def _pictures(self, caller: Caller, new: NewTurn, first: int) -> tuple[Attachment, ...]:
         if not new.file_ids:
@@ -145,11 +182,34 @@ class TurnEngine:
     async def run(self, begun: Begun) -> Finished:
         """Hops 5 to 11. Ends when the turn is saved; a turn whose task is cancelled is left to the next recovery."""
         self._emit(begun.input, _started(begun.input))
+        turn_id = begun.input.turn.id
         try:
-            status = await self._finish(begun, await self._until_ended(begun))
+            await self._finish(begun, await self._until_ended(begun))
+            return _finished(begun, self._preferred.get(turn_id))
         finally:
-            self._bus.close(begun.input.turn.id)
-        return _finished(begun, status)
+            self._bus.close(turn_id)
+            self._acting.pop(turn_id, None)
+            self._preferred.pop(turn_id, None)
+
+    async def go_to(self, caller: Caller, conversation_id: str, place: Place) -> Conversation:
+        """Let a conversation go on from another answer, in the session that its path stands in; a recorded decision.
+
+        That of the turn that runs may act from now on. Raises as `Store.go_to` does.
+        """
+        store, now = self._services.store, self._services.clock.now()
+        found = await store.beginning(caller, conversation_id, "", place=place)
+        before = found.conversation
+        if before.place == place:
+            return before
+        where = "the newest turn" if before.head == place.turn_id else "an earlier turn or another branch"
+        why = f"the conversation goes on from an answer of {where}"
+        decision = Decision(DecisionKind.PREFERRED, place.turn_id or "", place.run_id or "", caller.user_id, why)
+        way = way_to(found, caller, self._services.ids, now)
+        decided = (decision, *(way.decisions if way is not None else ()))
+        gone = await store.go_to(caller, conversation_id, before.place, place, now, decided, way)
+        if place.turn_id in self._acting and place.run_id is not None:
+            self._acting[place.turn_id].run_id = self._preferred[place.turn_id] = place.run_id
+        return gone
 
     def interrupt(self) -> None:
         """The process is ending: every turn ends as interrupted, saved as far as it came."""
@@ -158,9 +218,12 @@ class TurnEngine:
     async def _until_ended(self, begun: Begun) -> StopCause | None:
         """Run the models until they are done or somebody stops the turn (SPEC O15)."""
         turn = begun.input
-        work = asyncio.create_task(
-            run_models(turn, begun.runs, self._services, lambda packet: self._emit(turn, packet))
+        course = Course(
+            sink=lambda packet: self._emit(turn, packet),
+            stopped=lambda run_id: self._bus.stop_requested(turn.turn.id, run_id),
+            acting=self._acting[turn.turn.id],
         )
+        work = asyncio.create_task(run_models(turn, begun.runs, self._services, course))
         stop = asyncio.create_task(self._bus.stop_requested(turn.turn.id))
         interrupt = asyncio.create_task(self._interrupted.wait())
         try:
@@ -177,26 +240,28 @@ class TurnEngine:
     async def _finish(self, begun: Begun, cause: StopCause | None) -> TurnStatus:
         """Hop 11: what the containers hold, in one transaction; then the last packets."""
         turn = begun.input
-        run = begun.runs[0]
-        cut = StopReason.USER_CANCELLED if cause == "user_cancelled" else StopReason.INTERRUPTED
-        run.container.cut_off(cut, run.input.model.facts.cost)
-        self.openings.keep_line(turn.conversation.id, run.input, run.line)
+        for run in begun.runs:
+            if run.status is TurnStatus.RUNNING:
+                run.end(*_CUT_OFF[cause or "interrupted"])
+            self.openings.keep_line(turn.conversation.id, run.input, run.line)
+        now = self._services.clock.now()
+        status = _status(begun.runs, cause)
+        error = begun.runs[0].error if status is TurnStatus.FAILED else None
         end = TurnEnd(
             turn_id=turn.turn.id,
-            status=_status(run, cause),
-            steps=run.container.steps,
-            requests=run.container.ends,
-            finished_at=self._services.clock.now(),
-            error=run.error.as_dict() if run.error else None,
+            status=status,
+            runs=[_run_end(run, now) for run in begun.runs],
+            finished_at=now,
+            error=error.as_dict() if error else None,
         )
         await self._save(turn, end)
-        if cause is not None:
-            self._emit(turn, TurnStopped(reason=cause))
-        usage = sum((e.usage for e in end.requests), Usage())
-        total = sum(e.cost for e in end.requests)
-        self._emit(turn, TurnFinished(status=end.status.value, usage=UsageBody.of(usage), cost=total))
+        if cause is not None or status is TurnStatus.STOPPED:
+            self._emit(turn, TurnStopped(reason=cause or "user_cancelled"))
+        usage = sum((run.usage for run in begun.runs), Usage())
+        total = sum(run.cost for run in begun.runs)
+        self._emit(turn, TurnFinished(status=status.value, usage=UsageBody.of(usage), cost=total))
         await self._journal.close_turn(turn.turn.id)
-        return end.status
+        return status
 
     async def _save(self, turn: TurnInput, end: TurnEnd) -> None:
         """Store the end. Until the store takes it the turn goes on running, and whoever follows it is told why."""
@@ -215,28 +280,42 @@ class TurnEngine:
         self._journal.append(turn.turn.id, packet)
 
 
-def _finished(begun: Begun, status: TurnStatus) -> Finished:
-    turn, run = begun.input, begun.runs[0]
-    whole = replace(turn.turn, steps=run.container.steps, status=status)
+def _finished(begun: Begun, preferred: str | None) -> Finished:
+    """What follows a turn looks at the answer that it goes on from."""
+    turn = begun.input
+    choice = begun.runs[first_choice([run.status for run in begun.runs])]
+    run = next((run for run in begun.runs if run.id == preferred), choice)
+    whole = replace(turn.turn, steps=run.container.steps, status=run.status)
     billed = [end.usage.input for end in run.container.ends if end.error is None and end.usage.input]
     return Finished(
         caller=turn.caller,
         conversation=turn.conversation,
         model=run.input.model.facts.name,
         turns=(*turn.history, whole),
-        decisions=run.decisions or turn.decisions,
+        decisions=run.decisions or run.input.decisions,
         input=max(billed, default=0),
         budget=run.input.budget,
         calibration=run.calibration or run.input.calibration,
     )
 
 
-def _status(run: Run, cause: StopCause | None) -> TurnStatus:
-    if cause == "user_cancelled":
-        return TurnStatus.STOPPED
-    if cause == "interrupted":
-        return TurnStatus.INTERRUPTED
-    return TurnStatus.FAILED if run.error else TurnStatus.FINISHED
+_CUT_OFF: Mapping[StopCause, tuple[TurnStatus, StopReason]] = {
+    "user_cancelled": (TurnStatus.STOPPED, StopReason.USER_CANCELLED),
+    "interrupted": (TurnStatus.INTERRUPTED, StopReason.INTERRUPTED),
+}
+
+
+def _run_end(run: Run, at: datetime) -> RunEnd:
+    error = run.error.as_dict() if run.error is not None else None
+    return RunEnd(run.id, run.status, run.container.steps, run.container.ends, at, error)
+
+
+def _status(runs: Sequence[Run], cause: StopCause | None) -> TurnStatus:
+    """How a turn of these runs ended: it failed when all of them did."""
+    if cause is not None:
+        return _CUT_OFF[cause][0]
+    found = {run.status for run in runs}
+    return next((s for s in (TurnStatus.FINISHED, TurnStatus.STOPPED) if s in found), TurnStatus.FAILED)
 
 
 def _unsaved(error: StoreFailed) -> StoreFailed:

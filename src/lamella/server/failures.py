@@ -20,6 +20,7 @@ STATUS = {
     "not_found": 404,
     "turn_in_progress": 409,
     "session_moved": 409,
+    "head_moved": 409,
     "file_in_use": 409,
     "not_waiting": 409,
     "payload_too_large": 413,

@@ -12,7 +12,7 @@ from lamella.app.conversations import Asking, NewConversation
 from lamella.app.demonstration import NOTICE
 from lamella.app.request_body import stored_body
 from lamella.app.request_map import map_request
-from lamella.chat import Queued
+from lamella.chat import Message, Queued
 from lamella.commands.looking import why_data
 from lamella.commands.parse import Typed
 from lamella.core.errors import InvalidRequest
@@ -25,7 +25,9 @@ from lamella.server.schemas import (
     Json,
     NewConversationBody,
     NewTurnBody,
+    PreferBody,
     PreviewBody,
+    branch_json,
     conversation_json,
     decision_json,
     effort_field,
@@ -33,6 +35,7 @@ from lamella.server.schemas import (
     list_json,
     map_json,
     message_of,
+    path_turn_json,
     request_json,
     turn_json,
     unread_json,
@@ -125,8 +128,17 @@ async def delete_conversation(conversation_id: str, app: TheApp, caller: TheCall
 
 @router.get("/conversations/{conversation_id}/turns")
 async def turns(conversation_id: str, page: ThePage, app: TheApp, caller: TheCaller) -> Json:
-    """The turns of a conversation."""
-    return list_json(await app.store.turns(caller, conversation_id, page), turn_json)
+    """The turns of a conversation's current path, the newest first: by place in the path, not by id."""
+    found = await app.store.turns_on_path(caller, conversation_id, page)
+    return list_json(found, path_turn_json)
+
+
+@router.get("/conversations/{conversation_id}/tree")
+async def tree(conversation_id: str, page: ThePage, app: TheApp, caller: TheCaller) -> Json:
+    """Every turn of a conversation in short, in whatever branch, and where the conversation stands."""
+    conversation = await app.store.conversation(caller, conversation_id)
+    found = list_json(await app.store.tree(caller, conversation_id, page), branch_json)
+    return found | {"head": conversation.head, "head_run_id": conversation.head_run_id}
 
 
 @router.post("/conversations/{conversation_id}/turns")
@@ -144,7 +156,11 @@ async def send(
     What has to wait answers 202: with a stream that begins with `turn.queued` and goes on with its turn, or as JSON
     with its place in the queue. A command answers with one packet, or as JSON.
     """
-    read = app.chat.read(replace(message_of(body), key=key))
+    asked = replace(message_of(body), key=key)
+    if body.regenerate is not None:
+        read: Message | Typed = await app.chat.again(caller, conversation_id, body.regenerate, asked)
+    else:
+        read = app.chat.read(asked)
     done: str | Queued | Notice
     if isinstance(read, Typed):
         done = await app.chat.submit_command(caller, conversation_id, read, key=key, queue=body.queue)
@@ -231,6 +247,18 @@ def after_of(after: int | None, last_event_id: str | None) -> int:
 async def stop(turn_id: str, app: TheApp, caller: TheCaller) -> Json:
     """Ask a turn to stop; its stream ends with `turn.stopped`."""
     return turn_json(await app.chat.stop(caller, turn_id))
+
+
+@router.post("/turns/{turn_id}/prefer")
+async def prefer(turn_id: str, body: PreferBody, app: TheApp, caller: TheCaller) -> Json:
+    """Go on from one of a turn's answers; gives the conversation as it stands then. Nothing is removed."""
+    return conversation_json(await app.chat.prefer(caller, turn_id, body.run_id, latest=body.latest))
+
+
+@router.post("/runs/{run_id}/stop", status_code=202)
+async def stop_run(run_id: str, app: TheApp, caller: TheCaller) -> Json:
+    """Ask one model's answer to stop; the others go on."""
+    return turn_json(await app.chat.stop_run(caller, run_id))
 
 
 @router.get("/turns/{turn_id}/requests")

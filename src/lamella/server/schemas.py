@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeGuard, TypeVar
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -20,6 +20,7 @@ from lamella.core.effort import effort_named, tokens_of
 from lamella.core.packets import UsageBody
 from lamella.core.records import (
     LEAVE,
+    Branch,
     Choices,
     Conversation,
     File,
@@ -28,10 +29,12 @@ from lamella.core.records import (
     Page,
     ProjectContent,
     RequestRecord,
+    RunRecord,
     StoredAgent,
     StoredDecision,
     StoredProject,
     SystemPrompt,
+    TurnOnPath,
     TurnRecord,
 )
 from lamella.core.sessions import Session
@@ -91,10 +94,14 @@ class MessageBody(Body):
 
 class NewTurnBody(MessageBody):
     """`POST /api/v1/conversations/{id}/turns`. `queue` false: answered now or refused. `debounce_ms`: in place of the
-    setting; 0 answers at once, with what waits already.
+    setting; 0 answers at once, with what waits already. `parent_message_id` is what it follows: null for the beginning,
+    left out for where the conversation stands. `regenerate` is a turn to ask again, in place of a text.
     """
 
-    models: Annotated[list[Id], Field(min_length=1, max_length=1)] | None = None
+    text: str = ""
+    models: Annotated[list[Id], Field(min_length=1, max_length=3)] | None = None
+    parent_message_id: Id | None = None
+    regenerate: Id | None = None
     queue: bool = True
     debounce_ms: Annotated[int, Field(ge=0, le=60_000)] | None = None
 
@@ -129,15 +136,29 @@ class PreviewBody(MessageBody):
     model: Id | None = None
 
 
+def _names_parent(body: NewTurnBody | PreviewBody) -> TypeGuard[NewTurnBody]:
+    return isinstance(body, NewTurnBody) and "parent_message_id" in body.model_fields_set
+
+
+class PreferBody(Body):
+    """`POST /api/v1/turns/{id}/prefer`. `run_id` left out is the answer that is followed there; `latest`: go on to the
+    newest turn that came after it.
+    """
+
+    run_id: Id | None = None
+    latest: bool = False
+
+
 def message_of(body: NewTurnBody | PreviewBody) -> Message:
     """The message of a body."""
-    models = [body.model] if isinstance(body, PreviewBody) else body.models
+    models = ([body.model] if body.model else []) if isinstance(body, PreviewBody) else body.models
     agent_id = body.agent_id if "agent_id" in body.model_fields_set else LEAVE
     return Message(
         text=body.text,
         file_ids=tuple(body.file_ids),
         timezone=body.timezone,
-        model=models[0] if models else None,
+        models=tuple(models or ()),
+        parent_message_id=body.parent_message_id if _names_parent(body) else LEAVE,
         dynamic=tuple(body.dynamic_context),
         choices=Choices(body.layout, body.marker_policy, agent_id, effort_given(body.thinking_effort)),
     )
@@ -276,6 +297,8 @@ def conversation_json(conversation: Conversation) -> Json:
         "created_at": conversation.created_at.isoformat(),
         "updated_at": conversation.updated_at.isoformat(),
         "running_turn": conversation.running_turn,
+        "head": conversation.head,
+        "head_run_id": conversation.head_run_id,
     }
 
 
@@ -350,7 +373,8 @@ def queued_json(queued: Queued) -> Json:
         "sender": row.sender,
         "text": row.text,
         "file_ids": list(words.file_ids) if words else [],
-        "model": words.model if words else None,
+        "model": words.models[0] if words else None,
+        "models": list(words.models) if words else [],
         "sent_at": row.sent_at.isoformat(),
         "timezone": row.timezone,
         "due_at": words.due.isoformat() if words else None,
@@ -469,13 +493,31 @@ def usage_json(usage: Usage) -> Json:
     return body
 
 
+def run_json(run: RunRecord) -> Json:
+    """One model's answer; `message_id` is its last message, which a turn can follow."""
+    return {
+        "id": run.id,
+        "object": "run",
+        "model_index": run.index,
+        "model": run.model,
+        "status": run.status.value,
+        "message_id": run.steps[-1].id if run.steps else None,
+        "answer": run.answer,
+        "error": dict(run.error) if run.error else None,
+        "usage": usage_json(run.usage),
+        "cost": run.cost,
+        "finished_at": run.finished_at.isoformat() if run.finished_at else None,
+    }
+
+
 def turn_json(turn: TurnRecord) -> Json:
     """A turn; its answer is told by its packets, and summed up in `answer`."""
     return {
         "id": turn.id,
         "object": "turn",
         "conversation_id": turn.conversation_id,
-        "parent_id": turn.parent_id,
+        "parent_id": turn.parent.turn_id,
+        "parent_run_id": turn.parent.run_id,
         "status": turn.status.value,
         "model": turn.model,
         "user_message_id": turn.user_message_id,
@@ -494,12 +536,32 @@ def turn_json(turn: TurnRecord) -> Json:
             }
             for a in turn.attachments
         ],
-        "answer": turn.steps[-1].text if turn.steps else "",
+        "answer": turn.run.answer,
+        "runs": [run_json(run) for run in turn.runs],
         "error": dict(turn.error) if turn.error else None,
         "usage": usage_json(turn.usage),
         "cost": turn.cost,
         "started_at": turn.started_at.isoformat(),
         "finished_at": turn.finished_at.isoformat() if turn.finished_at else None,
+    }
+
+
+def path_turn_json(found: TurnOnPath) -> Json:
+    """A turn of the current path: `run_id` is the answer that is followed, `siblings` follow the same as it does."""
+    return turn_json(found.turn) | {"run_id": found.run_id, "siblings": list(found.siblings)}
+
+
+def branch_json(branch: Branch) -> Json:
+    """A turn as a node of the tree."""
+    return {
+        "id": branch.id,
+        "object": "branch",
+        "parent_id": branch.parent.turn_id,
+        "parent_run_id": branch.parent.run_id,
+        "text": branch.text,
+        "status": branch.status.value,
+        "started_at": branch.started_at.isoformat(),
+        "runs": [{"id": run.id, "model": run.model, "status": status.value} for run, status in branch.runs],
     }
 
 
@@ -539,6 +601,7 @@ def request_json(record: RequestRecord) -> Json:
         "id": record.id,
         "object": "request",
         "turn_id": record.turn_id,
+        "run_id": record.run_id,
         "step": record.step,
         "purpose": record.purpose,
         "letters": record.letters,

@@ -188,6 +188,6 @@ class Compactor:
         decision = Decision(
             DecisionKind.SESSION, session.id, boundary, asked.who, asked.why, numbers, plan.first_segment
         )
-        changes = sum(d.decision.kind is DecisionKind.SESSION for d in plan.opening.found.decisions)
+        changes = plan.opening.found.session_changes
         step = SessionStep(old.id, session, asked.why, now, summary, (decision,), changes)
         return step, Compacted(session, plan.before, after, size, plan.kept_tokens, summary.check)

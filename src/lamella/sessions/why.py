@@ -34,12 +34,16 @@ async def newest_request(store: Store, caller: Caller, conversation_id: str) -> 
 
 async def _before(store: Store, caller: Caller, request: RequestRecord) -> RequestRecord | None:
     """The request of the chat before this one, on its path."""
-    of_turn = [one for one in await store.requests(caller, request.turn_id) if one.purpose == CHAT]
+    of_turn = [
+        one
+        for one in await store.requests(caller, request.turn_id)
+        if one.purpose == CHAT and one.run_id == request.run_id
+    ]
     earlier = [one for one in of_turn if one.at < request.at and one.id != request.id and one.usage is not None]
     if earlier:
         return earlier[-1]
     turn = await store.turn(caller, request.turn_id)
-    return await _last(store, caller, turn.parent_id, billed=True)
+    return await _last(store, caller, turn.parent.turn_id, billed=True)
 
 
 async def _last(store: Store, caller: Caller, turn_id: str | None, *, billed: bool = False) -> RequestRecord | None:
@@ -51,7 +55,7 @@ async def _last(store: Store, caller: Caller, turn_id: str | None, *, billed: bo
         if found:
             return found[-1]
         try:
-            turn_id = (await store.turn(caller, turn_id)).parent_id
+            turn_id = (await store.turn(caller, turn_id)).parent.turn_id
         except NotFound:
             return None
     return None

@@ -23,12 +23,13 @@ from lamella.core.sessions import Session, SessionCause
 from lamella.storage.agents import find_agent
 from lamella.storage.columns import json_text, moment_text
 from lamella.storage.database import Verbs, uninterrupted
+from lamella.storage.decided import decide, find_decisions
 from lamella.storage.jobs import forget_jobs
-from lamella.storage.mapping import conversation_of, conversation_row, decision_of, decision_row, session_row
+from lamella.storage.mapping import conversation_of, conversation_row, session_row
 from lamella.storage.pages import page
 from lamella.storage.projects import find_project
 from lamella.storage.recall_versions import forget_recall
-from lamella.storage.schema import conversations, decisions, idempotency_keys, jobs, queued_messages, sessions, turns
+from lamella.storage.schema import conversations, idempotency_keys, jobs, queued_messages, sessions, turns
 
 
 def turn_in_progress(turn_id: str) -> TurnInProgress:
@@ -52,18 +53,6 @@ async def find_conversation(
 
 _WINDOW = frozenset({"layout", "system_prompt", "tools"})
 """Columns that a decision names as changed from one request to the next: none lies in the middle of a turn."""
-
-
-async def find_decisions(
-    connection: AsyncConnection, caller: Caller, conversation_id: str
-) -> tuple[StoredDecision, ...]:
-    """Everything that was decided for a conversation, oldest first."""
-    query = (
-        select(decisions)
-        .where(decisions.c.conversation_id == conversation_id, decisions.c.owner == caller.user_id)
-        .order_by(decisions.c.at, decisions.c.id)
-    )
-    return tuple(map(decision_of, (await connection.execute(query)).mappings()))
 
 
 async def _check_mine(
@@ -132,18 +121,13 @@ class ConversationVerbs(Verbs):
             .where(conversations.c.id == conversation_id, conversations.c.owner == caller.user_id)
             .values(updated_at=moment_text(at), **values)
         )
-        rows = [
-            decision_row(caller.user_id, conversation_id, self._ids.new("dec"), at, decision)
-            for decision in change.decisions
-        ]
         async with self._database.writing() as connection:
             conversation = await find_conversation(connection, caller, conversation_id, lock=True)
             if conversation.running_turn is not None and not values.keys().isdisjoint(_WINDOW):
                 raise turn_in_progress(conversation.running_turn)
             await _check_mine(connection, caller, values.get("agent_id"), values.get("project_id"))
             await connection.execute(changed)
-            if rows:
-                await connection.execute(insert(decisions), rows)
+            await decide(connection, self._ids, caller, conversation_id, at, change.decisions, conversation.head)
             return await find_conversation(connection, caller, conversation_id)
 
     @uninterrupted

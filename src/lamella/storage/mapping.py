@@ -30,11 +30,15 @@ from lamella.core.records import (
     Job,
     JobStatus,
     NewJob,
+    NewRun,
     NewTurn,
+    Place,
     QueuedMessage,
     QueueStatus,
     RequestEnd,
     RequestRecord,
+    RunEnd,
+    RunRecord,
     StoredAgent,
     StoredBlock,
     StoredDecision,
@@ -124,12 +128,14 @@ def conversation_row(owner: str, conversation: Conversation) -> Row:
         "created_at": moment_text(conversation.created_at),
         "updated_at": moment_text(conversation.updated_at),
         "head": conversation.head,
+        "head_run_id": conversation.head_run_id,
         "running_turn": conversation.running_turn,
         "agent_id": conversation.agent_id,
         "project_id": conversation.project_id,
         "system_prompt_version": conversation.system_prompt_version,
         "session_id": conversation.session_id,
         "thinking_effort": conversation.thinking_effort,
+        "forked": conversation.forked,
     }
 
 
@@ -146,12 +152,14 @@ def conversation_of(row: RowMapping) -> Conversation:
         created_at=datetime.fromisoformat(row["created_at"]),
         updated_at=datetime.fromisoformat(row["updated_at"]),
         head=row["head"],
+        head_run_id=row["head_run_id"],
         running_turn=row["running_turn"],
         agent_id=row["agent_id"],
         project_id=row["project_id"],
         system_prompt_version=row["system_prompt_version"],
         session_id=row["session_id"],
         thinking_effort=row["thinking_effort"],
+        forked=row["forked"],
     )
 
 
@@ -422,17 +430,28 @@ def attachment_of(file: File, document: int, contents: Contents) -> Attachment:
 # Turns and messages
 
 
-def turn_row(owner: str, turn: NewTurn, parent_id: str | None, at: datetime) -> Row:
+def turn_row(owner: str, turn: NewTurn, parent: Place, at: datetime) -> Row:
     """The row of a turn that begins."""
     return {
         "id": turn.id,
         "owner": owner,
         "conversation_id": turn.conversation_id,
-        "parent_id": parent_id,
-        "run_id": turn.run_id,
-        "model": turn.model,
+        "parent_id": parent.turn_id,
+        "parent_run_id": parent.run_id,
         "status": TurnStatus.RUNNING.value,
         "started_at": moment_text(at),
+    }
+
+
+def run_row(owner: str, turn_id: str, number: int, run: NewRun) -> Row:
+    """The row of a run that begins."""
+    return {
+        "id": run.id,
+        "owner": owner,
+        "turn_id": turn_id,
+        "number": number,
+        "model": run.model,
+        "status": TurnStatus.RUNNING.value,
     }
 
 
@@ -452,9 +471,9 @@ def user_message_row(owner: str, turn: NewTurn) -> Row:
     }
 
 
-def turn_end_row(end: TurnEnd, requests: Iterable[RequestEnd]) -> Row:
-    """What the end of a turn changes in its row; `requests` are those to add up."""
-    spent = list(requests)
+def end_row(end: TurnEnd | RunEnd) -> Row:
+    """What the end of a turn or a run changes in its row; a request that was told of twice counts once."""
+    spent = list({one.request_id: one for one in end.requests}.values())
     return {
         "status": end.status.value,
         "finished_at": moment_text(end.finished_at),
@@ -464,12 +483,13 @@ def turn_end_row(end: TurnEnd, requests: Iterable[RequestEnd]) -> Row:
     }
 
 
-def step_row(owner: str, turn_id: str, seq: int, step: Step) -> Row:
+def step_row(owner: str, turn_id: str, run_id: str, seq: int, step: Step) -> Row:
     """The row of a step, its session and usage still to come."""
     return {
         "id": step.id,
         "owner": owner,
         "turn_id": turn_id,
+        "run_id": run_id,
         "seq": seq,
         "role": "assistant",
         "model": step.model,
@@ -527,22 +547,41 @@ def turn_of(turn_id: str, status: str, rows: Sequence[RowMapping], attached: Att
     )
 
 
-def turn_record_of(row: RowMapping, rows: Sequence[RowMapping], attached: Attached) -> TurnRecord:
-    """The turn as clients see it, of its row and its message rows."""
-    turn = turn_of(row["id"], row["status"], rows, attached)
+def run_record_of(row: RowMapping, steps: Iterable[RowMapping]) -> RunRecord:
+    """The run as clients see it, of its row and the rows of its steps."""
+    what = f"run {row['id']}"
+    return RunRecord(
+        id=row["id"],
+        index=row["number"],
+        model=row["model"],
+        status=word_of(TurnStatus, row["status"], what),
+        steps=tuple(map(step_of, steps)),
+        finished_at=None if row["finished_at"] is None else datetime.fromisoformat(row["finished_at"]),
+        error=_error_of(row["error"], what),
+        usage=usage_of(row),
+        cost=row["cost"],
+    )
+
+
+def turn_record_of(
+    row: RowMapping, runs: Sequence[RowMapping], rows: Sequence[RowMapping], attached: Attached
+) -> TurnRecord:
+    """The turn as clients see it, of its row, the rows of its runs in order, and its message rows."""
+    if not runs:
+        raise damaged(f"turn {row['id']}", "no runs")
+    turn = turn_of(row["id"], row["status"], rows[:1], attached)
     return TurnRecord(
         id=turn.id,
         conversation_id=row["conversation_id"],
-        parent_id=row["parent_id"],
-        run_id=row["run_id"],
-        model=row["model"],
+        parent=Place(row["parent_id"], row["parent_run_id"]),
         status=turn.status,
         user_message_id=turn.user.id,
         text=turn.user.text,
         sent_at=turn.user.sent_at,
         timezone=turn.user.timezone,
         attachments=turn.user.attachments,
-        steps=turn.steps,
+        dynamic=turn.user.dynamic,
+        runs=tuple(run_record_of(run, [step for step in rows if step["run_id"] == run["id"]]) for run in runs),
         started_at=datetime.fromisoformat(row["started_at"]),
         finished_at=None if row["finished_at"] is None else datetime.fromisoformat(row["finished_at"]),
         error=_error_of(row["error"], f"turn {turn.id}"),
@@ -561,6 +600,7 @@ def request_row(owner: str, record: RequestRecord, base: str | None, shared: int
         "owner": owner,
         "conversation_id": record.conversation_id,
         "turn_id": record.turn_id,
+        "run_id": record.run_id,
         "step": record.step,
         "purpose": record.purpose,
         "model": record.model,
@@ -632,6 +672,7 @@ def request_of(row: RowMapping, segments: tuple[StoredSegment, ...]) -> RequestR
         error=_error_of(row["error"], what),
         absent=json_of(ABSENT, row["absent"], what),
         thinking_effort=row["thinking_effort"],
+        run_id=row["run_id"],
     )
 
 
@@ -666,9 +707,19 @@ def block_of(row: RowMapping) -> StoredBlock:
 # Decisions
 
 
-def decision_row(owner: str, conversation_id: str, decision_id: str, at: datetime, decision: Decision) -> Row:
-    """The row of a decision."""
+def decision_row(
+    owner: str,
+    conversation_id: str,
+    decision_id: str,
+    at: datetime,
+    decision: Decision,
+    turn_id: str | None,
+    run_id: str | None = None,
+) -> Row:
+    """The row of a decision that was made while the conversation stood at the turn `turn_id`."""
     return {
+        "turn_id": turn_id,
+        "run_id": run_id,
         "id": decision_id,
         "owner": owner,
         "conversation_id": conversation_id,
@@ -694,4 +745,5 @@ def decision_of(row: RowMapping) -> StoredDecision:
         numbers=json_of(NUMBERS, row["numbers"], f"decision {row['id']}"),
         first_changed=row["first_changed"],
     )
-    return StoredDecision(row["id"], datetime.fromisoformat(row["at"]), decision)
+    at = datetime.fromisoformat(row["at"])
+    return StoredDecision(row["id"], at, decision, row["turn_id"], row["run_id"])

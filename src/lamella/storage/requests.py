@@ -12,19 +12,19 @@ from lamella.core.errors import NotFound, StoreFailed
 from lamella.core.records import Caller, LastBill, NewRequest, RequestEnd, RequestRecord, StoredBlock, StoredSegment
 from lamella.storage.conversations import find_conversation
 from lamella.storage.database import Verbs, insert_missing, uninterrupted
+from lamella.storage.decided import decide
 from lamella.storage.failures import damaged
 from lamella.storage.mapping import (
     USAGE_COLUMNS,
     block_of,
     block_row,
-    decision_row,
     request_end_row,
     request_of,
     request_row,
     segments_of,
     usage_of,
 )
-from lamella.storage.schema import blocks, decisions, requests
+from lamella.storage.schema import blocks, requests
 from lamella.storage.turns import find_turn
 
 _LONGEST_CHAIN = 64
@@ -93,7 +93,13 @@ async def find_last_bill(
 ) -> LastBill | None:
     """What the newest billed request of a conversation to a model was billed, digests and the like left out."""
     query = (
-        select(requests.c.id, requests.c.at, requests.c.local_tokens, *(requests.c[column] for column in USAGE_COLUMNS))
+        select(
+            requests.c.id,
+            requests.c.turn_id,
+            requests.c.at,
+            requests.c.local_tokens,
+            *(requests.c[column] for column in USAGE_COLUMNS),
+        )
         .where(
             requests.c.conversation_id == conversation_id,
             requests.c.owner == caller.user_id,
@@ -107,7 +113,7 @@ async def find_last_bill(
     row = (await connection.execute(query)).mappings().one_or_none()
     if row is None:
         return None
-    return LastBill(row["id"], datetime.fromisoformat(row["at"]), row["local_tokens"], usage_of(row))
+    return LastBill(row["id"], row["turn_id"], datetime.fromisoformat(row["at"]), row["local_tokens"], usage_of(row))
 
 
 class RequestVerbs(Verbs):
@@ -118,10 +124,6 @@ class RequestVerbs(Verbs):
         """Store a request, its new blocks and its decisions, before it is sent."""
         record, owner = request.record, caller.user_id
         new_blocks = [block_row(owner, record.conversation_id, block) for block in request.blocks]
-        decided = [
-            decision_row(owner, record.conversation_id, self._ids.new("dec"), record.at, decision)
-            for decision in request.decisions
-        ]
         async with self._database.writing() as connection:
             turn = await find_turn(connection, caller, record.turn_id)
             if turn["conversation_id"] != record.conversation_id:
@@ -129,8 +131,16 @@ class RequestVerbs(Verbs):
             base, shared, depth = await _starting_point(connection, caller, request)
             await connection.execute(insert(requests), request_row(owner, record, base, shared, depth))
             await insert_missing(connection, blocks, new_blocks)
-            if decided:
-                await connection.execute(insert(decisions), decided)
+            await decide(
+                connection,
+                self._ids,
+                caller,
+                record.conversation_id,
+                record.at,
+                request.decisions,
+                record.turn_id,
+                record.run_id,
+            )
 
     @uninterrupted
     async def end_request(self, caller: Caller, end: RequestEnd) -> None:

@@ -119,10 +119,13 @@ conversations = Table(
     Column("system_prompt_version", Integer, nullable=False, server_default="0"),
     Column("session_id", String, nullable=False),
     Column("thinking_effort", String),
+    Column("head_run_id", String),
+    Column("forked", Boolean, nullable=False, server_default=text("0")),
     Index("ix_conversations_owner_id", "owner", "id"),
 )
-"""`head` and `running_turn` are turns of this conversation, `session_id` is the session that it is in; `next_document`
-is the next unused document number.
+"""`head` and `running_turn` are turns of this conversation, `head_run_id` is a run of the head, `session_id` is the
+session that it is in; `next_document` is the next unused document number. `forked`: its turns are more than one line of
+single answers.
 
 `system_prompt` is the text of its version when it was chosen, so that it never changes silently.
 """
@@ -161,14 +164,13 @@ turns = Table(
     _owner(),
     _part_of("conversation_id", "conversations.id", index=False),
     Column("parent_id", String, ForeignKey("turns.id"), index=True),
-    Column("run_id", String, nullable=False),
-    Column("model", String, nullable=False),
     Column("status", String, nullable=False),
     Column("started_at", String, nullable=False),
     Column("finished_at", String),
     Column("error", Text),
     *_usage(nullable=False),
     Column("cost", Float, nullable=False, server_default="0"),
+    Column("parent_run_id", String),
     Index("ix_turns_conversation_id_id", "conversation_id", "id"),
     Index(
         "uq_turns_running",
@@ -178,6 +180,24 @@ turns = Table(
         postgresql_where=text("status = 'running'"),
     ),
 )
+"""A turn follows the answer of the run `parent_run_id` of the turn `parent_id`. Its usage is that of all its runs."""
+
+runs = Table(
+    "runs",
+    metadata,
+    _id(),
+    _owner(),
+    _part_of("turn_id", "turns.id", index=False),
+    Column("number", Integer, nullable=False),
+    Column("model", String, nullable=False),
+    Column("status", String, nullable=False),
+    Column("finished_at", String),
+    Column("error", Text),
+    *_usage(nullable=False),
+    Column("cost", Float, nullable=False, server_default="0"),
+    Index("uq_runs_turn_id_number", "turn_id", "number", unique=True),
+)
+"""The models that answer a turn, in the order of `number` from 0."""
 
 messages = Table(
     "messages",
@@ -200,9 +220,11 @@ messages = Table(
     *_usage(nullable=True),
     Column("cost", Float),
     _part_of("session_id", "sessions.id"),
+    Column("run_id", String),
     Index("uq_messages_turn_id_seq", "turn_id", "seq", unique=True),
 )
-"""`seq` 0 is the user message of the turn, the others are its steps. Usage is that of the request behind the step.
+"""`seq` 0 is the user message of the turn, the others are the steps of its runs, one run after the other. Usage is that
+of the request behind the step.
 
 `session_id` is the message's label (SPEC L2); the window is read from the path and the decisions, never from it.
 """
@@ -334,6 +356,7 @@ requests = Table(
     Column("cost", Float),
     Column("error", Text),
     Column("absent", Text, nullable=False, server_default="[]"),
+    Column("run_id", String),
     Index("ix_requests_conversation_id_model_at", "conversation_id", "model", "at"),
 )
 """`segments` holds what follows the first `shared` ones of `base`; `length` counts all of them, `depth` the bases."""
@@ -363,7 +386,10 @@ decisions = Table(
     Column("why", Text, nullable=False),
     Column("numbers", Text, nullable=False),
     Column("first_changed", String),
+    Column("turn_id", String),
+    Column("run_id", String),
 )
+"""`turn_id` is where the conversation stood when it was decided, `run_id` the run whose request it is about."""
 
 journal = Table(
     "journal",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -10,19 +10,21 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.decisions import DecisionKind
 from lamella.core.errors import NotFound, SessionMoved
-from lamella.core.records import Caller, Conversation, Job
+from lamella.core.messages import TurnStatus
+from lamella.core.records import Caller, Conversation, Job, Place, first_choice
 from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep, SessionSummary
 from lamella.core.tokens import Usage
 from lamella.storage.columns import json_text, moment_text
 from lamella.storage.conversations import find_conversation, turn_in_progress
 from lamella.storage.database import Verbs, uninterrupted
+from lamella.storage.decided import decide
 from lamella.storage.jobs import check_lease
 from lamella.storage.lines import line_of
-from lamella.storage.mapping import decision_row, session_of, session_row
+from lamella.storage.mapping import session_of, session_row
 from lamella.storage.recall_versions import touch_recall
-from lamella.storage.schema import conversations, decisions, messages, sessions, turns
+from lamella.storage.schema import conversations, decisions, messages, runs, sessions, turns
 
 _SESSION = [column for column in sessions.c if column.name not in ("embedding", "embedding_model")]
 
@@ -60,18 +62,27 @@ def _mine(caller: Caller, session_id: str) -> tuple[ColumnElement[bool], ColumnE
     return sessions.c.id == session_id, sessions.c.owner == caller.user_id
 
 
-def _check_current(conversation: Conversation, expected: str) -> None:
+def check_current(conversation: Conversation, expected: str) -> None:
     """Raises `SessionMoved` when somebody else went on to another session first."""
     if conversation.session_id != expected:
         raise _moved(conversation, f"The conversation is no longer in session {expected}.")
 
 
-async def _check_unchanged(connection: AsyncConnection, conversation: Conversation, changes: int) -> None:
-    """Raises `SessionMoved` when the conversation left its session meanwhile, even if it is back in it."""
+async def count_session_changes(connection: AsyncConnection, caller: Caller, conversation_id: str) -> int:
+    """How often a conversation went from one session to another, in whatever branch."""
     query = select(func.count()).where(
-        decisions.c.conversation_id == conversation.id, decisions.c.kind == DecisionKind.SESSION.value
+        decisions.c.conversation_id == conversation_id,
+        decisions.c.owner == caller.user_id,
+        decisions.c.kind == DecisionKind.SESSION.value,
     )
-    if (await connection.execute(query)).scalar_one() != changes:
+    return int((await connection.execute(query)).scalar_one())
+
+
+async def _check_unchanged(
+    connection: AsyncConnection, caller: Caller, conversation: Conversation, changes: int
+) -> None:
+    """Raises `SessionMoved` when the conversation left its session meanwhile, even if it is back in it."""
+    if await count_session_changes(connection, caller, conversation.id) != changes:
         raise _moved(conversation, "The conversation changed its session meanwhile.")
 
 
@@ -104,6 +115,52 @@ async def _summarise(connection: AsyncConnection, caller: Caller, session_id: st
     await spend(connection, caller, session_id, {"summary": summary.usage})
 
 
+async def _open_next(
+    connection: AsyncConnection, caller: Caller, conversation: Conversation, step: SessionStep
+) -> Session:
+    """The row of the next session, which is given; the current one is closed."""
+    check_current(conversation, step.expected)
+    known = await find_sessions(connection, caller, conversation.id)
+    if step.session.parent_id not in {None, *(session.id for session in known)}:
+        raise NotFound(f"There is no session {step.session.parent_id} here.", param="parent_id")
+    opened = replace(step.session, number=known[-1].number + 1)
+    await connection.execute(insert(sessions), session_row(caller.user_id, opened))
+    await _close(connection, caller, conversation, opened.opened_by, step.why, step.at)
+    return opened
+
+
+async def _open_again(
+    connection: AsyncConnection, caller: Caller, conversation: Conversation, back: SessionReturn
+) -> None:
+    """An earlier session is open again, the current one is closed."""
+    await _close(connection, caller, conversation, back.cause, back.why, back.at)
+    opened: dict[str, Any] = {"closed_at": None, "closed_by": None, "ends_with": None, "why": ""}
+    if back.forgets_summary:
+        opened |= {"summary": None, "summary_tokens": 0, "summary_check": "{}", "embedding": None}
+    await connection.execute(update(sessions).where(*_mine(caller, back.session_id)).values(opened))
+
+
+async def move_to_session(
+    connection: AsyncConnection, caller: Caller, conversation: Conversation, move: SessionStep | SessionReturn
+) -> Session:
+    """Let the conversation go on in another session with its next turn, and give that session.
+
+    What is stored keeps its labels: a branch takes nothing from the session that it leaves.
+    """
+    check_current(conversation, move.expected)
+    if isinstance(move, SessionStep):
+        opened = await _open_next(connection, caller, conversation, move)
+    else:
+        await _open_again(connection, caller, conversation, move)
+        opened = await find_session(connection, caller, move.session_id)
+    await connection.execute(
+        update(conversations)
+        .where(conversations.c.id == conversation.id, conversations.c.owner == caller.user_id)
+        .values(session_id=opened.id)
+    )
+    return opened
+
+
 async def _enter(
     connection: AsyncConnection, caller: Caller, conversation: Conversation, session: Session, head: str | None
 ) -> None:
@@ -112,7 +169,7 @@ async def _enter(
     Raises `NotFound` when the session begins after a turn that is not on the way to `head`.
     """
     if head is not None and head != session.begins_after:
-        line = line_of(caller, head, session.begins_after)
+        line = line_of(caller, Place(head), session.begins_after)
         oldest = select(turns.c.parent_id).join(line, line.c.id == turns.c.id).order_by(line.c.depth.desc()).limit(1)
         if (await connection.execute(oldest)).scalar_one() != session.begins_after:
             raise _not_on_path(session.begins_after)
@@ -128,7 +185,12 @@ async def _enter(
     await connection.execute(
         update(conversations)
         .where(conversations.c.id == conversation.id, conversations.c.owner == caller.user_id)
-        .values(session_id=session.id, head=head)
+        .values(
+            session_id=session.id,
+            head=head,
+            head_run_id=await followed_run(connection, caller, conversation, head),
+            forked=conversation.forked or head != conversation.head,
+        )
     )
 
 
@@ -138,6 +200,26 @@ def _not_on_path(turn_id: str | None) -> NotFound:
         hint="A session begins behind one of the turns that lead to the newest one.",
         param="begins_after",
     )
+
+
+async def followed_run(
+    connection: AsyncConnection, caller: Caller, conversation: Conversation, turn_id: str | None
+) -> str | None:
+    """From which answer of a turn a conversation goes on where nobody says: the one it stands at, else the one that was
+    continued last, else the first choice.
+    """
+    if turn_id is None or turn_id == conversation.head:
+        return conversation.head_run_id if turn_id is not None else None
+    mine = turns.c.owner == caller.user_id
+    last = select(turns.c.parent_run_id).where(turns.c.parent_id == turn_id, mine)
+    last = last.order_by(turns.c.started_at.desc(), turns.c.id.desc()).limit(1)
+    continued: str | None = (await connection.execute(last)).scalar_one_or_none()
+    if continued is not None:
+        return continued
+    query = select(runs.c.id, runs.c.status).where(runs.c.turn_id == turn_id, runs.c.owner == caller.user_id)
+    found = (await connection.execute(query.order_by(runs.c.number))).all()
+    chosen: str = found[first_choice([TurnStatus(status) for _, status in found])][0]
+    return chosen
 
 
 async def _check_turn(connection: AsyncConnection, caller: Caller, conversation_id: str, turn_id: str) -> None:
@@ -169,21 +251,16 @@ class SessionVerbs(Verbs):
         """Close the current session and open the next one, or raise `SessionMoved` or `LeaseLost`."""
         async with self._database.writing() as connection:
             conversation = await find_conversation(connection, caller, step.session.conversation_id, lock=True)
-            _check_current(conversation, step.expected)
+            check_current(conversation, step.expected)
             if step.changes is not None:
-                await _check_unchanged(connection, conversation, step.changes)
+                await _check_unchanged(connection, caller, conversation, step.changes)
             if job is not None:
                 await check_lease(connection, job)
-            known = await find_sessions(connection, caller, conversation.id)
-            if step.session.parent_id not in {None, *(session.id for session in known)}:
-                raise NotFound(f"There is no session {step.session.parent_id} here.", param="parent_id")
-            opened = replace(step.session, number=known[-1].number + 1)
-            await connection.execute(insert(sessions), session_row(caller.user_id, opened))
-            await _close(connection, caller, conversation, opened.opened_by, step.why, step.at)
+            opened = await _open_next(connection, caller, conversation, step)
             if step.summary is not None:
                 await _summarise(connection, caller, step.expected, step.summary)
             await _enter(connection, caller, conversation, opened, conversation.head)
-            await self._decide(connection, caller, conversation.id, step.at, step.decisions)
+            await decide(connection, self._ids, caller, conversation.id, step.at, step.decisions, conversation.head)
         return opened
 
     @uninterrupted
@@ -192,18 +269,14 @@ class SessionVerbs(Verbs):
         async with self._database.writing() as connection:
             found = await find_session(connection, caller, back.session_id)
             conversation = await find_conversation(connection, caller, found.conversation_id, lock=True)
-            _check_current(conversation, back.expected)
+            check_current(conversation, back.expected)
             if conversation.running_turn is not None:
                 raise turn_in_progress(conversation.running_turn)
             if back.head is not None:
                 await _check_turn(connection, caller, conversation.id, back.head)
-            await _close(connection, caller, conversation, back.cause, back.why, back.at)
-            opened: dict[str, Any] = {"closed_at": None, "closed_by": None, "ends_with": None, "why": ""}
-            if back.forgets_summary:
-                opened |= {"summary": None, "summary_tokens": 0, "summary_check": "{}", "embedding": None}
-            await connection.execute(update(sessions).where(*_mine(caller, found.id)).values(opened))
+            await _open_again(connection, caller, conversation, back)
             await _enter(connection, caller, conversation, found, back.head)
-            await self._decide(connection, caller, conversation.id, back.at, back.decisions)
+            await decide(connection, self._ids, caller, conversation.id, back.at, back.decisions, back.head)
             return await find_session(connection, caller, found.id)
 
     @uninterrupted
@@ -222,12 +295,3 @@ class SessionVerbs(Verbs):
         async with self._database.writing() as connection:
             await find_session(connection, caller, session_id)
             await spend(connection, caller, session_id, {purpose: usage})
-
-    async def _decide(
-        self, connection: AsyncConnection, caller: Caller, conversation_id: str, at: datetime, made: Sequence[Decision]
-    ) -> None:
-        rows: list[dict[str, Any]] = [
-            decision_row(caller.user_id, conversation_id, self._ids.new("dec"), at, decision) for decision in made
-        ]
-        if rows:
-            await connection.execute(insert(decisions), rows)

@@ -10,6 +10,7 @@ from lamella.core.ids import Ids, RandomIds
 from lamella.core.ports import Jobs, Store
 from lamella.storage.agents import AgentVerbs
 from lamella.storage.beginnings import BeginningVerbs
+from lamella.storage.branches import BranchVerbs
 from lamella.storage.conversations import ConversationVerbs
 from lamella.storage.documents import DocumentVerbs
 from lamella.storage.files import FileVerbs
@@ -38,6 +39,7 @@ class SqlStore(
     FileVerbs,
     DocumentVerbs,
     TurnVerbs,
+    BranchVerbs,
     QueueVerbs,
     NoticeVerbs,
     RequestVerbs,

@@ -87,7 +87,7 @@ class ToolOutput:
 
 
 class Tool(Protocol):
-    """Something a model can call."""
+    """Something a model can call. One whose calls change something outside says so: `side_effects = True`."""
 
     spec: ToolSpec
     kind: ToolKind
@@ -177,6 +177,11 @@ class Registry:
     def names(self) -> tuple[str, ...]:
         """The names that can be called, sorted."""
         return tuple(sorted(self._allowed)) if self._allowed is not None else tuple(s.name for s in self.specs())
+
+    def has_side_effects(self, name: str) -> bool:
+        """Whether calls of this name change something outside: where several models answer, one of them runs them."""
+        tool = self.find(name)
+        return bool(getattr(tool, "side_effects", False)) or (tool is not None and needs_approval(tool))
 
     def is_search(self, name: str) -> bool:
         """Whether calls of this name bring documents."""

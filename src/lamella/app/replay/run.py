@@ -303,7 +303,7 @@ class _Replay:
             text=turn.user,
             file_ids=tuple([await self._library.file(file) for file in turn.files]),
             timezone=turn.timezone or self._trace.head.timezone,
-            model=self._model,
+            models=(self._model,),
             dynamic=tuple(turn.dynamic_context),
             choices=Choices(layout=turn.layout),
         )

@@ -1,0 +1,116 @@
+"""Decisions of a conversation, stored with where it stood, and read as those that hold on a path (DESIGN 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.ids import Ids
+from lamella.core.records import Caller, Place, StoredDecision
+from lamella.storage.mapping import decision_of, decision_row
+from lamella.storage.schema import decisions, runs, turns
+
+
+async def decide(
+    connection: AsyncConnection,
+    ids: Ids,
+    caller: Caller,
+    conversation_id: str,
+    at: datetime,
+    made: Sequence[Decision],
+    turn_id: str | None,
+    run_id: str | None = None,
+) -> None:
+    """Store what was decided while the conversation stood at a turn; of `run_id` if it is about what that run sends."""
+    rows: list[dict[str, Any]] = [
+        decision_row(caller.user_id, conversation_id, ids.new("dec"), at, decision, turn_id, run_id)
+        for decision in made
+    ]
+    if rows:
+        await connection.execute(insert(decisions), rows)
+
+
+async def find_decisions(
+    connection: AsyncConnection, caller: Caller, conversation_id: str
+) -> tuple[StoredDecision, ...]:
+    """Everything that was decided for a conversation, oldest first."""
+    query = (
+        select(decisions)
+        .where(decisions.c.conversation_id == conversation_id, decisions.c.owner == caller.user_id)
+        .order_by(decisions.c.at, decisions.c.id)
+    )
+    return tuple(map(decision_of, (await connection.execute(query)).mappings()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A turn in the tree."""
+
+    parent: Place
+    started_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The turns of a conversation by id, and the models of its runs."""
+
+    nodes: Mapping[str, _Node]
+    models: Mapping[str, str]
+
+    def path(self, place: Place) -> tuple[Place, ...]:
+        """The places that lead to `place`, the first turn's first."""
+        found: list[Place] = []
+        while place.turn_id is not None:
+            found.append(place)
+            place = self.nodes[place.turn_id].parent
+        return tuple(reversed(found))
+
+    def holding(self, known: Sequence[StoredDecision], place: Place) -> tuple[tuple[StoredDecision, bool], ...]:
+        """The decisions that hold on the path to `place`, each with whether it does for every model.
+
+        One that was made elsewhere holds from where the two ways part, if this path went on from there after it was
+        made: what was sent before on another branch is never changed by it. What was decided about a run that the path
+        does not follow holds for that run's model alone. What cuts the past off has to cut on this path.
+        """
+        path = self.path(place)
+        index = {step.turn_id: number for number, step in enumerate(path)}
+        followed = {step.turn_id: step.run_id for step in path}
+        found = []
+        for stored in known:
+            decision = stored.decision
+            if decision.kind is DecisionKind.SESSION and decision.outcome and decision.outcome not in index:
+                continue
+            if stored.turn_id is None or decision.kind is DecisionKind.CALIBRATION:
+                found.append((stored, True))
+                continue
+            parting = self._parting(stored.turn_id, index)
+            if parting + 1 < len(path) and self.nodes[str(path[parting + 1].turn_id)].started_at > stored.at:
+                continue
+            mine = stored.run_id is None or followed.get(stored.turn_id) in (None, stored.run_id)
+            found.append((stored, mine))
+        return tuple(found)
+
+    def _parting(self, turn_id: str, index: Mapping[str | None, int]) -> int:
+        """The last turn of the path that lies on the way to `turn_id`; -1 for none."""
+        here: str | None = turn_id
+        while here is not None and here not in index:
+            here = self.nodes[here].parent.turn_id if here in self.nodes else None
+        return index[here] if here is not None else -1
+
+
+async def find_tree(connection: AsyncConnection, caller: Caller, conversation_id: str) -> Tree:
+    """The shape of a conversation: read only where it is more than one line."""
+    mine = (turns.c.conversation_id == conversation_id, turns.c.owner == caller.user_id)
+    query = select(turns.c.id, turns.c.parent_id, turns.c.parent_run_id, turns.c.started_at).where(*mine)
+    nodes = {
+        id: _Node(Place(parent, run), datetime.fromisoformat(at))
+        for id, parent, run, at in (await connection.execute(query)).all()
+    }
+    models = select(runs.c.id, runs.c.model).join(turns, turns.c.id == runs.c.turn_id).where(*mine)
+    return Tree(nodes, {row.id: row.model for row in (await connection.execute(models)).all()})
