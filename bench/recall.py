@@ -31,7 +31,7 @@ from lamella.core.clock import SystemClock
 from lamella.core.ids import RandomIds
 from lamella.core.messages import Step, StopReason, Text, TurnStatus
 from lamella.core.recall import Found
-from lamella.core.records import Caller, Conversation, NewTurn, TurnEnd
+from lamella.core.records import Caller, Conversation, NewRun, NewTurn, RunEnd, TurnEnd
 from lamella.core.sessions import Session, SessionCause, SessionStep
 from lamella.sessions.recall.recall import Recall
 from lamella.settings import read_settings
@@ -184,17 +184,19 @@ async def _store_turn(
 ) -> str:
     first, rest = (group[0], group[1:]) if group[0].speaker == asks else (None, group)
     at = group[0].at
-    turn, message = ids.new("turn"), ids.new("msg")
+    turn, message, run = ids.new("turn"), ids.new("msg"), NewRun(ids.new("run"), "bench")
     if first is not None:
         names[message] = first.id
     text = first.shown if first is not None else ""
-    await store.begin_turn(OWNER, NewTurn(turn, conversation, message, ids.new("run"), "bench", text, at, "UTC", 1), at)
+    await store.begin_turn(OWNER, NewTurn(turn, conversation, message, (run,), text, at, "UTC", 1), at)
     steps = []
     for one in rest:
         step = ids.new("step")
         names[step] = one.id
         steps.append(Step(step, "bench", (Text(one.shown),), StopReason.END_TURN, "", 1))
-    await store.finish_turn(OWNER, TurnEnd(turn, TurnStatus.FINISHED, steps, (), at))
+    await store.finish_turn(
+        OWNER, TurnEnd(turn, TurnStatus.FINISHED, [RunEnd(run.id, TurnStatus.FINISHED, steps, (), at)], at)
+    )
     return turn
 
 

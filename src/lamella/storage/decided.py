@@ -90,7 +90,7 @@ class Tree:
                 found.append((stored, True))
                 continue
             parting = self._parting(stored.turn_id, index)
-            if parting + 1 < len(path) and self.nodes[str(path[parting + 1].turn_id)].started_at > stored.at:
+            if parting + 1 < len(path) and self.nodes[str(path[parting + 1].turn_id)].started_at < stored.at:
                 continue
             mine = stored.run_id is None or followed.get(stored.turn_id) in (None, stored.run_id)
             found.append((stored, mine))
