@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -14,13 +15,13 @@ from .steps import answers, ask, part
 
 pytestmark = pytest.mark.browser
 
-WORDS = "Some words of no weight. " * 60
+WORDS = "Some words of no weight. " * 300
 
 
 @pytest.fixture(scope="module")
 def settling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The demonstration, which compacts by itself after nearly every answer."""
-    environment = {"LAMELLA_KEEP_RECENT_TOKENS": "10", "LAMELLA_COMPACTION_THRESHOLD": "1000"}
+    environment = {"LAMELLA_KEEP_RECENT_TOKENS": "10", "LAMELLA_COMPACTION_THRESHOLD": "3000"}
     with running(Server(tmp_path_factory.mktemp("settling"), environment)) as server:
         yield server
 
@@ -67,6 +68,61 @@ def test_a_compaction_in_the_background_is_heard_of_and_its_session_can_be_gone_
     expect(part(page, "sessions-open")).to_be_focused()
     expect(part(page, "told").last).to_contain_text("Session 1 goes on, in full")
     assert watched.complaints == []
+
+
+def compacted(page: Page, server: Server, times: int) -> None:
+    """A conversation that has settled so often."""
+    page.goto(server.url)
+    for count in range(times + 1):
+        ask(page, f"Question {count}. {WORDS}")
+        expect(answers(page)).to_have_count(count + 1)
+        expect(part(page, "told").filter(has_text="Compacted (")).to_have_count(count)
+
+
+def test_the_gauge_shows_what_a_compaction_left(page: Page, settling: Server) -> None:
+    compacted(page, settling, 1)
+    bar = part(page, "context-bar")
+    expect(bar).to_have_attribute("data-estimate", "true")
+    _, after = part(page, "session-divider").first.inner_text().split(" → ")
+    expect(bar).to_contain_text(f"≈ {after.strip()} /")
+    ask(page, "And now?")
+    expect(answers(page)).to_have_count(3)
+
+
+def test_a_compaction_is_undone_at_its_divider(page: Page, settling: Server, watched: Watched) -> None:
+    compacted(page, settling, 1)
+    divider = part(page, "session-divider").first
+    divider.locator("summary").click()
+    part(divider, "undo").focus()
+    page.keyboard.press("Enter")
+    expect(part(page, "confirm")).to_contain_text("in full again")
+    page.keyboard.press("Escape")
+    expect(part(page, "confirm")).to_have_count(0)
+    part(divider, "undo").click()
+    part(page, "confirm-action").click()
+    expect(divider).to_contain_text("undone")
+    expect(part(page, "undo")).to_have_count(0)
+    part(page, "sessions-open").click()
+    expect(page.locator(item(page, 1))).to_have_attribute("aria-current", "true")
+    expect(page.locator(item(page, 2))).to_contain_text("the compaction was undone")
+    page.reload()
+    expect(part(page, "session-divider").first).to_contain_text("undone")
+    assert watched.complaints == []
+
+
+def test_a_compaction_that_something_came_after_is_not_undone_and_why_is_said(page: Page, settling: Server) -> None:
+    compacted(page, settling, 1)
+    part(page, "sessions-open").click()
+    newest = page.locator(item(page, 2))
+    part(newest, "undo").click()
+    conversation = page.url.rsplit("/", 1)[1]
+    httpx2.post(f"{settling.url}/api/v1/conversations/{conversation}/new").raise_for_status()
+    part(page, "confirm-action").click()
+    error = part(newest, "error")
+    expect(error).to_contain_text("newest compaction")
+    expect(error).to_contain_text("/resume goes back to an earlier session")
+    expect(page.locator(item(page, 3))).to_have_attribute("aria-current", "true")
+    expect(part(page, "undo")).to_have_count(0)
 
 
 def test_a_change_of_the_effort_says_what_it_loses_of_the_cache(

@@ -87,7 +87,12 @@ async def test_a_compaction_is_undone_with_all_that_was_said_since(tmp_path: Pat
         model.then(saying(SUMMARY), saying("Later."))
         made = await compact(app, conversation)
         assert isinstance(made, Compacted)
+        after = await client.get(f"/conversations/{conversation}/context")
+        status = await client.post(f"/conversations/{conversation}/commands", {"text": "/status"})
+        assert (after["estimate"], after["input"]) == (True, status["data"]["context"])
+        assert (after["read"], after["cached_share"]) == (0, None)
         await client.send(conversation, "And later?")
+        assert (await client.get(f"/conversations/{conversation}/context"))["estimate"] is False
         first = made.session.parent_id
         opened = await client.post(f"/sessions/{made.session.id}/undo")
         assert (opened["id"], opened["current"], opened["summary"], opened["check"]) == (first, True, None, {})

@@ -185,6 +185,7 @@ export type Told =
 
 export interface Session {
   id: string
+  conversation_id: string
   number: number
   current: boolean
   parent_id: string | null
@@ -193,6 +194,7 @@ export interface Session {
   opened_at: string
   opened_by: string
   closed_at: string | null
+  closed_by: string | null
   why: string
   summary: string | null
   summary_tokens: number
@@ -383,6 +385,7 @@ export const api = {
   search: async (id: string, q: string) =>
     items(await json<Hit[] | ListOf<Hit>>(`/sessions/search${query({ q, conversation_id: id })}`)),
   resume: (session: string) => json<Told>(`/sessions/${session}/resume`, withKey({ method: 'POST' }, newKey())),
+  undo: (session: string) => json<Session>(`/sessions/${session}/undo`, { method: 'POST' }),
   sessions: async (id: string) => items(await json<ListOf<Session>>(`/conversations/${id}/sessions`)),
   requests: async (turn: string) =>
     items(await json<RequestSummary[] | ListOf<RequestSummary>>(`/turns/${turn}/requests`)),

@@ -86,6 +86,18 @@ export function useResume(conversation: string) {
   })
 }
 
+/** Take a compaction back. Where that fails the page is behind: it looks again then, too. */
+export function useUndo(conversation: string) {
+  const client = useQueryClient()
+  return useMutation({
+    mutationFn: api.undo,
+    onSettled: () => {
+      refreshTold(client, conversation)
+      void client.invalidateQueries({ queryKey: keys.turns(conversation) })
+    },
+  })
+}
+
 /** What waits; looked at again as long as something does, for other windows and the clock change it too. */
 export const useQueue = (id: string | null) =>
   useQuery({

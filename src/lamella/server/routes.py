@@ -177,13 +177,15 @@ async def send(
 async def context(conversation_id: str, app: TheApp, caller: TheCaller) -> Json:
     """The gauge: how full the window of the last request was, and how much of it came from the cache.
 
+    Where the window is another since (compacted, pruned, another session), what is counted in it: an `estimate`.
     Above `compaction_at` tokens a compaction begins; `compacting` while one runs, or may begin behind a turn.
     `notice` is the id of the newest command or notification.
     """
     conversation = await app.store.conversation(caller, conversation_id)
     facts = app.models.facts(conversation.model)
     last = await app.store.last_bill(caller, conversation_id, facts.name)
-    usage = last.usage if last else None
+    counted = await app.sessions.counted(caller, conversation_id, last) if last else None
+    usage = last.usage if last and counted is None else None
     budget = app.engine_settings.budget(facts)
     settling = conversation.running_turn is None and app.chat.is_settling(conversation_id)
     compacting = settling or app.sessions.is_compacting(conversation_id)
@@ -191,7 +193,7 @@ async def context(conversation_id: str, app: TheApp, caller: TheCaller) -> Json:
     told = await app.store.notices(caller, conversation_id, PageQuery(limit=1))
     return {
         "request_id": last.request_id if last else None,
-        "input": usage.input if usage else 0,
+        "input": usage.input if usage else counted or 0,
         "read": usage.cache_read if usage else 0,
         "cached_share": usage.cache_read / usage.input if usage and usage.input else None,
         "budget": budget,

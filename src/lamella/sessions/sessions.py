@@ -22,7 +22,7 @@ from lamella.core.errors import InvalidRequest, LamellaError, NotFound, SessionM
 from lamella.core.json import JsonObject
 from lamella.core.messages import TurnStatus
 from lamella.core.ports import Jobs
-from lamella.core.records import Caller, Conversation, ConversationChange, Job, JobStatus, NewJob
+from lamella.core.records import Caller, Conversation, ConversationChange, Job, JobStatus, LastBill, NewJob
 from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep
 from lamella.engine.loop import Services
 from lamella.engine.opening import Openings
@@ -39,7 +39,7 @@ from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import SILENT, NotCompacted, SecondSource, Summariser
 from lamella.sessions.triggers import Fill, ThresholdTrigger, Trigger
 from lamella.sessions.why import why_request
-from lamella.sessions.window import Standing, standing
+from lamella.sessions.window import Standing, is_of_window, standing
 from lamella.sessions.worker import Again, Worker
 
 log = structlog.get_logger()
@@ -231,6 +231,16 @@ class Sessions:
     async def standing(self, caller: Caller, conversation_id: str) -> Standing:
         """Where the conversation stands now, window and budget; no model is asked."""
         return await standing(self._openings, self._services, caller, conversation_id)
+
+    async def counted(self, caller: Caller, conversation_id: str, bill: LastBill) -> int | None:
+        """The tokens of the window where `bill`, the last one, is not of it any more; None where the bill tells them.
+
+        None too where the window can't be counted: the next message says why.
+        """
+        if is_of_window(bill, await self._services.store.decisions(caller, conversation_id)):
+            return None
+        now = await self.standing(caller, conversation_id)
+        return now.parts.total if now.parts is not None else None
 
     async def why(self, caller: Caller, request_id: str) -> Why:
         """Why a request read what it read of the cache. Raises `NotFound`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from lamella.context.assemble import assemble
@@ -9,7 +10,7 @@ from lamella.core.decisions import DecisionKind
 from lamella.core.effort import AskedThinking, asked_thinking
 from lamella.core.errors import ContextLengthExceeded
 from lamella.core.messages import Turn, TurnStatus, UserMessage
-from lamella.core.records import Caller, LastBill
+from lamella.core.records import Caller, LastBill, StoredDecision
 from lamella.core.sessions import Session
 from lamella.core.tokens import Usage
 from lamella.engine.loop import Services
@@ -45,7 +46,7 @@ async def standing(openings: Openings, services: Services, caller: Caller, conve
     """Where a conversation stands now. Raises `NotFound`, and `InvalidRequest` for a model that is not there."""
     opening = await openings.standing(caller, conversation_id)
     bill = opening.found.last_bill
-    measured = bill is not None and _is_of_this_window(opening, bill)
+    measured = bill is not None and is_of_window(bill, opening.found.decisions)
     parts, problem = _parts(opening, services)
     billed = bill.usage.input if bill is not None else 0
     facts, sampling = opening.run.model.facts, opening.run.sampling
@@ -64,9 +65,9 @@ async def standing(openings: Openings, services: Services, caller: Caller, conve
     )
 
 
-def _is_of_this_window(opening: Opening, bill: LastBill) -> bool:
-    """Whether nothing has been taken out of the window since this bill."""
-    moved = [s.at for s in opening.found.decisions if s.decision.kind in (DecisionKind.SESSION, DecisionKind.PRUNE)]
+def is_of_window(bill: LastBill, decisions: Iterable[StoredDecision]) -> bool:
+    """Whether nothing has been taken out of a conversation's window, or put back, since this bill."""
+    moved = [s.at for s in decisions if s.decision.kind in (DecisionKind.SESSION, DecisionKind.PRUNE)]
     return not moved or bill.at > max(moved)
 
 

@@ -3,6 +3,7 @@ import { type Beside as Standing, keptBy } from '../commands.ts'
 import { tokens } from '../format.ts'
 import styles from './Beside.module.css'
 import { Summary } from './Summary.tsx'
+import { UndoCompaction } from './UndoCompaction.tsx'
 
 /** What stands behind a turn and no model reads: where a session began, commands with their answers, notifications. */
 export function Beside({ standing, sessions, turns }: { standing: Standing | undefined; sessions: Session[]; turns: Turn[] }) {
@@ -28,7 +29,8 @@ export function Beside({ standing, sessions, turns }: { standing: Standing | und
 function Divider({ session, before, kept }: { session: Session; before: Session | undefined; kept: Turn[] }) {
   const { before: from, after: to } = session.numbers
   const settled = session.opened_by === 'compaction' && from !== undefined && to !== undefined
-  const title = settled ? `Settled ${tokens(from)} → ${tokens(to)}` : `Session ${session.number}`
+  const undone = session.closed_by === 'undo' ? ' · undone' : ''
+  const title = settled ? `Settled ${tokens(from)} → ${tokens(to)}${undone}` : `Session ${session.number}`
   if (!settled || !before?.summary) {
     return (
       <div className={styles.divider} role="separator" aria-label={title} data-testid="session-divider">
@@ -53,6 +55,7 @@ function Divider({ session, before, kept }: { session: Session; before: Session 
             </ul>
           </section>
         )}
+        <UndoCompaction session={session} />
       </div>
     </details>
   )

@@ -79,8 +79,8 @@ export function nextCompaction(gauge: Gauge | null, input: number): string {
 }
 
 /**
- * While a turn runs, what its requests were billed; then the server's gauge. Where nothing was measured yet, what the
- * last request was expected to be.
+ * While a turn runs, what its requests were billed; then the server's gauge, which knows what a compaction has changed
+ * since. Where nothing was measured yet, what the last request was expected to be.
  */
 export function fillingOf(gauge: Gauge | null, newest: TurnView | null): Filling | null {
   const billed = newest?.ended ? undefined : newest?.requests.findLast((request) => request.usage)
@@ -88,8 +88,9 @@ export function fillingOf(gauge: Gauge | null, newest: TurnView | null): Filling
     const { input, cache_read: read } = billed.usage
     return { input, read, budget: billed.budget, cached: input > 0 ? read / input : null, estimate: false }
   }
-  if (gauge && gauge.input > 0 && !gauge.estimate) {
-    return { input: gauge.input, read: gauge.read, budget: gauge.budget, cached: gauge.cached_share, estimate: false }
+  if (gauge && gauge.input > 0) {
+    const { input, read, budget, cached_share: cached, estimate } = gauge
+    return { input, read, budget, cached, estimate }
   }
   const sent = newest?.requests.at(-1)
   if (sent) return { input: sent.estimate, read: 0, budget: sent.budget, cached: null, estimate: true }

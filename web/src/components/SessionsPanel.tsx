@@ -9,6 +9,7 @@ import { ErrorNote, QueryError } from './ErrorNote.tsx'
 import { Panel } from './Panel.tsx'
 import styles from './SessionsPanel.module.css'
 import { Summary } from './Summary.tsx'
+import { UndoCompaction } from './UndoCompaction.tsx'
 
 /** The sessions of a conversation, newest first: how each began, what happened in it, and the way back to it. */
 export function SessionsPanel({ conversation, onClose }: { conversation: string; onClose: () => void }) {
@@ -130,6 +131,7 @@ function Item({ session, told, busy, onResume }: ItemProps) {
           <Summary session={session} />
         </details>
       )}
+      {session.opened_by === 'compaction' && <UndoCompaction session={session} />}
       {!session.current && (
         <button type="button" className={controls.plain} onClick={onResume} disabled={busy} data-testid="session-resume">
           Go on from here
