@@ -15,8 +15,8 @@ from lamella.core.packets import Packet
 from lamella.engine.bus import MemoryBus
 from lamella.engine.citations import CitationWatch
 from lamella.engine.container import StateContainer
+from lamella.engine.inputs import TurnInput
 from lamella.engine.journal import TurnLog
-from lamella.engine.loop import TurnInput
 from lamella.engine.scripted import ScriptedModel, saying
 
 pytestmark = pytest.mark.anyio

@@ -31,8 +31,8 @@ from lamella.core.ports import FileStore, Jobs, Store
 from lamella.core.prompt import Ttl
 from lamella.core.records import Caller
 from lamella.engine.bus import MemoryBus
+from lamella.engine.inputs import Services
 from lamella.engine.journal import Journal
-from lamella.engine.loop import Services
 from lamella.engine.opening import EngineSettings, ModelSource, RequestHeaders, no_headers
 from lamella.engine.turn import TurnEngine
 from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor

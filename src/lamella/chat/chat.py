@@ -28,8 +28,8 @@ from lamella.core.errors import InvalidRequest, LamellaError, NotFound, ServerSt
 from lamella.core.json import digest, encode
 from lamella.core.ports import Batch, StreamBus
 from lamella.core.records import LEAVE, Caller, Conversation, NewRun, NewTurn, Notice, Place, QueuedMessage, TurnRecord
+from lamella.engine.inputs import Services
 from lamella.engine.journal import Journal
-from lamella.engine.loop import Services
 from lamella.engine.preview import Preview
 from lamella.engine.recovery import recover
 from lamella.engine.turn import TurnEngine

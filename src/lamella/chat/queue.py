@@ -23,7 +23,7 @@ from lamella.commands.parse import Typed
 from lamella.core.errors import InvalidRequest, NotFound, NotWaiting
 from lamella.core.ports import Batch, Store
 from lamella.core.records import Caller, QueuedMessage, QueueStatus
-from lamella.engine.loop import Services
+from lamella.engine.inputs import Services
 
 BoxOf = Callable[[str], Mailbox]
 Read = Callable[[Message], Message | Typed]

@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import structlog
 
 from lamella.core.errors import LamellaError
 from lamella.core.messages import Step, ToolCall, ToolResult
 from lamella.core.prompt import Sampling, ToolSpec
+from lamella.engine.container import StateContainer
+from lamella.engine.inputs import RunInput, Services, TurnInput
 from lamella.engine.request import Identity, side_prompt, side_request
 from lamella.engine.side import ask
-
-if TYPE_CHECKING:
-    from lamella.engine.container import StateContainer
-    from lamella.engine.loop import RunInput, Services, TurnInput
 
 log = structlog.get_logger()
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from lamella.core.clock import Clock
 from lamella.core.messages import Attachment
 from lamella.core.ports import Store
 from lamella.core.records import FoundDocument
 from lamella.core.tokens import TokenCounter
-
-if TYPE_CHECKING:
-    from lamella.engine.loop import TurnInput
+from lamella.engine.inputs import TurnInput
 
 
 class KeptDocuments:

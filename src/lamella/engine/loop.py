@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from lamella.cache.ledger import Ledger
-from lamella.cache.plan import MarkerPolicy, note_billed, note_written
+from lamella.cache.plan import note_billed, note_written
 from lamella.cache.unread import unread
 from lamella.context.choices import Known
 from lamella.context.input import ContextInput
-from lamella.context.layout import Layout
 from lamella.context.render import pruned_steps
-from lamella.core.agents import Agent, Project, Summary
-from lamella.core.clock import Clock
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.effort import SUBJECT
 from lamella.core.errors import ContextLengthExceeded, LamellaError, ProviderContextOverflow
-from lamella.core.ids import Ids
-from lamella.core.messages import Attachment, Step, StopReason, ToolCall, ToolResult, Turn
+from lamella.core.messages import Step, StopReason, ToolCall, ToolResult
 from lamella.core.packets import (
     CacheLost,
     ContextDegraded,
@@ -27,23 +22,21 @@ from lamella.core.packets import (
     UsageBody,
     UsagePacket,
 )
-from lamella.core.ports import ChatModel, Store
-from lamella.core.prompt import Sampling, Ttl
-from lamella.core.records import Caller, Conversation, ConversationChange, NewRequest, RequestEnd
-from lamella.core.tokens import TokenCounter
-from lamella.engine.approvals import Approvals, TurnApprovals
+from lamella.core.prompt import Sampling
+from lamella.core.records import ConversationChange, NewRequest, RequestEnd
+from lamella.engine.approvals import TurnApprovals
 from lamella.engine.citations import CitationWatch
 from lamella.engine.container import OpenStep, StateContainer, StepBirth, build_step
 from lamella.engine.digests import DigestAsking, digestible, digests_of
 from lamella.engine.documents import KeptDocuments
 from lamella.engine.emitter import Emitter
+from lamella.engine.inputs import RunInput, Services, TurnInput
 from lamella.engine.reminders import ReminderView, merged, searched
 from lamella.engine.request import Identity, Line, Prepared, new_request, next_line, prepare, tool_choice_is_free
 from lamella.engine.setting import effort_before
 from lamella.engine.step import ShownBlocks, run_step
-from lamella.engine.surroundings import NoSurroundings, SurroundingsSource
 from lamella.tools.runner import ToolRunner
-from lamella.tools.tool import Registry, ToolScope
+from lamella.tools.tool import ToolScope
 
 MOST_FACTOR = 8.0
 """What a provider may count for a local token: a refusal that would mean more has another reason than the window."""
@@ -54,68 +47,6 @@ NOT_ACTING = (
 )
 
 LIMIT_REACHED = "The limit of steps for this turn is reached; this call did not run."
-
-
-@dataclass(frozen=True, slots=True)
-class TurnInput:
-    """One turn, frozen: everything that its runs share (hop 4)."""
-
-    caller: Caller
-    conversation: Conversation
-    history: tuple[Turn, ...]
-    turn: Turn
-    layout: Layout
-    policy: MarkerPolicy
-    reminders: tuple[str, ...] = ()
-    agent: Agent | None = None
-    project: Project | None = None
-    summaries: tuple[Summary, ...] = ()
-    documents: tuple[Attachment, ...] = ()
-
-    @property
-    def attachments(self) -> tuple[Attachment, ...]:
-        """All files on the path, those of the project, and what tools brought into the conversation."""
-        project = self.project.files if self.project is not None else ()
-        return (*(a for turn in (*self.history, self.turn) for a in turn.user.attachments), *project, *self.documents)
-
-    @property
-    def call_ids(self) -> frozenset[str]:
-        """The tool-call ids on the path."""
-        return frozenset(call.id for turn in self.history for step in turn.steps for call in step.calls)
-
-
-@dataclass(frozen=True, slots=True)
-class RunInput:
-    """What one model's run adds to the turn. `decisions` are all that hold for its window when it begins."""
-
-    id: str
-    model: ChatModel
-    account: str
-    budget: int
-    sampling: Sampling
-    calibration: float
-    decisions: tuple[Decision, ...]
-    step_limit: int
-    ttl: Ttl | None
-    """How long what is marked is to live; None: as the planner says."""
-    headers: Callable[[str, int], Mapping[str, str]]
-    """Extra headers for a request, by purpose and number; a replay tells the simulator time and script by them."""
-    keeps_results: bool = False
-    """Old results of tools give way only when nothing else does."""
-
-
-@dataclass(frozen=True, slots=True)
-class Services:
-    """What the engine is given by its surroundings."""
-
-    store: Store
-    clock: Clock
-    ids: Ids
-    counter: TokenCounter
-    registry: Registry
-    ledger: Ledger
-    surroundings: SurroundingsSource = field(default_factory=NoSurroundings)
-    approvals: Approvals = field(default_factory=Approvals)
 
 
 @dataclass(frozen=True, slots=True)

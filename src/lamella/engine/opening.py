@@ -19,7 +19,7 @@ from lamella.core.ports import ChatModel
 from lamella.core.prompt import Sampling, Ttl
 from lamella.core.records import LEAVE, Beginning, Caller, Choices, Conversation, NewRun, Place, Surroundings
 from lamella.core.sessions import Session
-from lamella.engine.loop import RunInput, Services
+from lamella.engine.inputs import RunInput, Services
 from lamella.engine.reminders import ReminderView, merged
 from lamella.engine.request import Line, tool_choice_is_free
 from lamella.engine.setting import TurnSetting, changes, lost_id, offered, setting_of, with_agent

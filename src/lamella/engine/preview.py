@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lamella.core.errors import TurnInProgress
 from lamella.core.messages import Turn
 from lamella.core.records import Caller, NewTurn, RequestRecord, StoredBlock
-from lamella.engine.loop import Services
+from lamella.engine.inputs import Services
 from lamella.engine.opening import Openings, first_context
 from lamella.engine.request import Identity, new_request, prepare
 

@@ -15,7 +15,8 @@ from lamella.core.packets import ErrorPacket, Packet, RunFinished, RunStarted, U
 from lamella.core.tokens import Usage
 from lamella.engine.container import StateContainer
 from lamella.engine.emitter import Emitter
-from lamella.engine.loop import Loop, RunInput, Services, TurnInput
+from lamella.engine.inputs import RunInput, Services, TurnInput
+from lamella.engine.loop import Loop
 from lamella.engine.request import Line
 
 log = structlog.get_logger()

@@ -22,8 +22,8 @@ from lamella.core.ports import StreamBus
 from lamella.core.records import Caller, Conversation, Footing, NewTurn, Place, RunEnd, TurnEnd, first_choice
 from lamella.core.tokens import Usage
 from lamella.engine.container import StateContainer
+from lamella.engine.inputs import Services, TurnInput
 from lamella.engine.journal import Journal
-from lamella.engine.loop import Services, TurnInput
 from lamella.engine.opening import EngineSettings, ModelSource, Opening, Openings, first_context
 from lamella.engine.preview import Preview, preview
 from lamella.engine.runs import Acting, Course, Run, run_models

@@ -23,7 +23,7 @@ from lamella.core.ports import ChatModel
 from lamella.core.prompt import Sampling, WireRequest
 from lamella.core.records import Caller
 from lamella.core.tokens import Usage
-from lamella.engine.loop import Services
+from lamella.engine.inputs import Services
 from lamella.engine.opening import Opening, OpenModel
 from lamella.engine.request import Identity, Prepared, new_request, prepare, side_prompt, side_request
 from lamella.engine.side import SideAnswer, ask

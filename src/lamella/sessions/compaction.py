@@ -17,7 +17,7 @@ from lamella.core.json import JsonObject
 from lamella.core.messages import Turn, TurnStatus
 from lamella.core.records import Caller, Job
 from lamella.core.sessions import Session, SessionCause, SessionStep, SessionSummary
-from lamella.engine.loop import Services
+from lamella.engine.inputs import Services
 from lamella.engine.opening import Opening, Openings
 from lamella.sessions.askers import asking
 from lamella.sessions.settings import SessionSettings

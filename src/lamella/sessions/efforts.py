@@ -11,7 +11,7 @@ from lamella.core.effort import LEVELS, OFF, AskedThinking, asked_thinking, toke
 from lamella.core.errors import ContextLengthExceeded
 from lamella.core.messages import Turn, TurnStatus, UserMessage
 from lamella.core.prompt import Prompt, WireBlock
-from lamella.engine.loop import Services
+from lamella.engine.inputs import Services
 from lamella.engine.opening import Opening
 from lamella.engine.request import cache_root
 

@@ -8,7 +8,7 @@ from lamella.core.errors import NotFound
 from lamella.core.messages import TurnStatus
 from lamella.core.records import Caller, Job, NewJob
 from lamella.core.sessions import Session, SessionSummary
-from lamella.engine.loop import Services
+from lamella.engine.inputs import Services
 from lamella.engine.opening import Openings
 from lamella.sessions.summariser import NotCompacted, Source, Summariser
 from lamella.sessions.summary import LITERAL, literal

@@ -7,7 +7,7 @@ import structlog
 from lamella.core.errors import LamellaError
 from lamella.core.json import JsonObject
 from lamella.core.records import Caller, Notice, NoticeKind, PageQuery
-from lamella.engine.loop import Services
+from lamella.engine.inputs import Services
 from lamella.engine.opening import Openings
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.figures import Breakdown, check_text, compacted_text, pruned_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lamella.core.records import Caller
 from lamella.core.sessions import Session
-from lamella.engine.loop import Services
+from lamella.engine.inputs import Services
 from lamella.engine.opening import Openings
 
 

@@ -24,7 +24,7 @@ from lamella.core.messages import TurnStatus
 from lamella.core.ports import Jobs
 from lamella.core.records import Caller, Conversation, ConversationChange, Job, JobStatus, LastBill, NewJob
 from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep
-from lamella.engine.loop import Services
+from lamella.engine.inputs import Services
 from lamella.engine.opening import Openings
 from lamella.engine.setting import layout_named
 from lamella.engine.turn import Finished

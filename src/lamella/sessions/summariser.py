@@ -19,7 +19,7 @@ from lamella.core.messages import Turn
 from lamella.core.records import Caller
 from lamella.core.sessions import SessionSummary
 from lamella.core.tokens import Usage
-from lamella.engine.loop import Services
+from lamella.engine.inputs import Services
 from lamella.engine.opening import Opening, OpenModel
 from lamella.engine.side import SideAnswer
 from lamella.sessions.askers import Asker, Asking, MainModel, SecondModel, second_text

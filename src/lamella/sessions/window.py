@@ -13,7 +13,7 @@ from lamella.core.messages import Turn, TurnStatus, UserMessage
 from lamella.core.records import Caller, LastBill, StoredDecision
 from lamella.core.sessions import Session
 from lamella.core.tokens import Usage
-from lamella.engine.loop import Services
+from lamella.engine.inputs import Services
 from lamella.engine.opening import Opening, Openings
 from lamella.sessions.figures import Breakdown, breakdown
 

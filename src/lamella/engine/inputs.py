@@ -1,0 +1,84 @@
+"""What a turn and its runs are given: frozen data, and the services around them (hop 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from lamella.cache.ledger import Ledger
+from lamella.cache.plan import MarkerPolicy
+from lamella.context.layout import Layout
+from lamella.core.agents import Agent, Project, Summary
+from lamella.core.clock import Clock
+from lamella.core.decisions import Decision
+from lamella.core.ids import Ids
+from lamella.core.messages import Attachment, Turn
+from lamella.core.ports import ChatModel, Store
+from lamella.core.prompt import Sampling, Ttl
+from lamella.core.records import Caller, Conversation
+from lamella.core.tokens import TokenCounter
+from lamella.engine.approvals import Approvals
+from lamella.engine.surroundings import NoSurroundings, SurroundingsSource
+from lamella.tools.tool import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class TurnInput:
+    """One turn, frozen: everything that its runs share (hop 4)."""
+
+    caller: Caller
+    conversation: Conversation
+    history: tuple[Turn, ...]
+    turn: Turn
+    layout: Layout
+    policy: MarkerPolicy
+    reminders: tuple[str, ...] = ()
+    agent: Agent | None = None
+    project: Project | None = None
+    summaries: tuple[Summary, ...] = ()
+    documents: tuple[Attachment, ...] = ()
+
+    @property
+    def attachments(self) -> tuple[Attachment, ...]:
+        """All files on the path, those of the project, and what tools brought into the conversation."""
+        project = self.project.files if self.project is not None else ()
+        return (*(a for turn in (*self.history, self.turn) for a in turn.user.attachments), *project, *self.documents)
+
+    @property
+    def call_ids(self) -> frozenset[str]:
+        """The tool-call ids on the path."""
+        return frozenset(call.id for turn in self.history for step in turn.steps for call in step.calls)
+
+
+@dataclass(frozen=True, slots=True)
+class RunInput:
+    """What one model's run adds to the turn. `decisions` are all that hold for its window when it begins."""
+
+    id: str
+    model: ChatModel
+    account: str
+    budget: int
+    sampling: Sampling
+    calibration: float
+    decisions: tuple[Decision, ...]
+    step_limit: int
+    ttl: Ttl | None
+    """How long what is marked is to live; None: as the planner says."""
+    headers: Callable[[str, int], Mapping[str, str]]
+    """Extra headers for a request, by purpose and number; a replay tells the simulator time and script by them."""
+    keeps_results: bool = False
+    """Old results of tools give way only when nothing else does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What the engine is given by its surroundings."""
+
+    store: Store
+    clock: Clock
+    ids: Ids
+    counter: TokenCounter
+    registry: Registry
+    ledger: Ledger
+    surroundings: SurroundingsSource = field(default_factory=NoSurroundings)
+    approvals: Approvals = field(default_factory=Approvals)
