@@ -17,6 +17,9 @@ from lamella.server.testing import Client, client
 LAMELLA = str(Path(sys.executable).with_name("lamella"))
 STUCK_SERVER = str(Path(__file__).with_name("stuck_server.py"))
 
+START = 90.0
+"""The most seconds that a server takes to start: two, and many more on a machine that has a lot to do."""
+
 
 @dataclass(frozen=True)
 class Server:
@@ -45,7 +48,7 @@ async def started(*command: str, **environment: str) -> AsyncIterator[Server]:
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, env={**kept, **environment})
     try:
         assert process.stdout is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(START):
             line = (await process.stdout.readline()).decode()
         async with client(line.split()[-1]) as speaking:
             yield Server(process, speaking)

@@ -1,6 +1,6 @@
 """A server on the data folder that it is given: its model calls a tool, step by step, until a call never comes back.
 
-With a second argument the model says just that.
+With more arguments the model says just these words, whatever it is asked.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from lamella.server.web import create_web
 from lamella.settings import read_settings
 from lamella.tools.tool import Invocation, ToolKind, ToolScope
 
+ANSWERS = 50
+"""More than any test asks for."""
+
 
 class Look:
     """Answers the first call and hangs on every other."""
@@ -36,7 +39,7 @@ class Look:
 
 def script(words: list[str]) -> list[list[Happening]]:
     if words:
-        return [saying(*words)]
+        return [saying(*words)] * ANSWERS
     thought = deltas.ReasoningDelta(9, "Hm.")
     return [
         [*calling(ToolCall("c1", "look", "{}"), text="First.")[:-2], thought, *calling()[-2:]],
