@@ -243,6 +243,7 @@ async def _day(provider: str, data: Path, api: str, changes: Mapping[str, Any]) 
         "provider_retries": RETRIES,
         "provider_timeout": 10.0,
         "debounce_ms": 0,
+        "titles": False,
     }
     settings = read_settings(data=data, **{**usual, **changes})
     async with (

@@ -143,6 +143,11 @@ class Settings(BaseSettings):
     compaction_choice: Literal["configured", "cheapest"] = Field(
         "configured", description="Who makes a summary: the model above, or whichever of the two costs less."
     )
+    titles: bool = Field(
+        True,
+        description="Whether a model writes the titles of conversations: that of the summaries, else their own; "
+        "otherwise, and for the demonstration, a title is the first words.",
+    )
     compaction_notify: bool = Field(True, description="Whether users are told of prunings and compactions.")
     tool_prune_threshold: Tokens = Field(8_000, ge=0, description="Tokens of tool results that start a pruning.")
     tool_keep_threshold: Tokens = Field(2_000, ge=0, description="Tokens of the newest tool results that stay.")

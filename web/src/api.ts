@@ -48,6 +48,8 @@ export interface Conversation {
   id: string
   object: 'conversation'
   title: string
+  /** Whose it is; `words` are the first of the conversation, until a model has written one. */
+  titled_by: 'nobody' | 'words' | 'model' | 'user'
   model: string
   agent_id: string | null
   project_id: string | null

@@ -38,10 +38,23 @@ export const useConversations = () =>
     queryFn: ({ pageParam }) => api.conversations(pageParam),
     initialPageParam: undefined as string | undefined,
     getNextPageParam: next,
+    refetchInterval: (list) => untilTitled(list.state.data?.pages[0]?.data ?? []),
   })
 
 export const useConversation = (id: string | null) =>
-  useQuery({ queryKey: keys.conversation(id ?? ''), queryFn: () => api.conversation(id!), enabled: id !== null })
+  useQuery({
+    queryKey: keys.conversation(id ?? ''),
+    queryFn: () => api.conversation(id!),
+    enabled: id !== null,
+    refetchInterval: (one) => untilTitled(one.state.data ? [one.state.data] : []),
+  })
+
+/** A title comes a moment after the first answer: milliseconds until asking for it again, while it may still come. */
+function untilTitled(conversations: Conversation[]): number | false {
+  const soon = (one: Conversation) =>
+    one.titled_by === 'words' && one.running_turn === null && Date.now() - Date.parse(one.updated_at) < 20_000
+  return conversations.some(soon) && 2_000
+}
 
 export const useTurnList = (id: string | null) =>
   useInfiniteQuery({

@@ -122,7 +122,7 @@ def engine_settings(settings: Settings, headers: RequestHeaders = no_headers) ->
     )
 
 
-def session_settings(settings: Settings) -> SessionSettings:
+def session_settings(settings: Settings, *, demonstration: bool) -> SessionSettings:
     """The sessions' part of the settings."""
     return SessionSettings(
         keep_recent=settings.keep_recent_tokens,
@@ -132,6 +132,7 @@ def session_settings(settings: Settings) -> SessionSettings:
             settings.tool_prune_threshold, settings.tool_keep_threshold, settings.tool_summarization_policy
         ),
         notify=settings.compaction_notify,
+        titles=settings.titles and not demonstration,
     )
 
 
@@ -230,7 +231,7 @@ async def open_app(
         second = second_of(settings, models, ModelTable.shipped())
         if second is not None:
             stack.push_async_callback(second.close)
-        sizes = session_settings(settings), queue_settings(settings)
+        sizes = session_settings(settings, demonstration=models.is_demonstration), queue_settings(settings)
         core = build_core(services, models, engine, tables, *sizes, jobs=store, second=second, recall=recall)
         once = Once(store, clock)
         library = Library(

@@ -101,6 +101,7 @@ class Conversations:
         return Conversation(
             id=self.ids.new("conv"),
             title=asked.title.strip(),
+            titled_by="user" if asked.title.strip() else "nobody",
             model=model,
             layout=layout.name,
             marker_policy=policy.value,

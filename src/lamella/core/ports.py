@@ -117,6 +117,10 @@ class Store(Protocol):
         """Change it, with the decisions that say so; raises `TurnInProgress` for what a running turn stands on."""
         ...
 
+    async def title_conversation(self, caller: Caller, conversation_id: str, title: str) -> bool:
+        """Give it a title that a model wrote; False, and nothing changes, where its title is not its first words."""
+        ...
+
     async def delete_conversation(self, caller: Caller, conversation_id: str) -> None:
         """Remove it with everything that belongs to it; raises `TurnInProgress` while it answers."""
         ...

@@ -37,6 +37,10 @@ class Place:
     run_id: str | None = None
 
 
+TitledBy = Literal["nobody", "words", "model", "user"]
+"""Whose a title is: `nobody` has begun to speak; `words` are the first of the conversation; a `model` was asked."""
+
+
 @dataclass(frozen=True, slots=True)
 class Conversation:
     """A conversation. System prompt and tools are pinned when it begins, so that its window never changes silently.
@@ -66,6 +70,7 @@ class Conversation:
     session_id: str = ""
     thinking_effort: str | None = None
     forked: bool = False
+    titled_by: TitledBy = "nobody"
 
     @property
     def place(self) -> Place:

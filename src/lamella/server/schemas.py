@@ -287,6 +287,7 @@ def conversation_json(conversation: Conversation) -> Json:
         "id": conversation.id,
         "object": "conversation",
         "title": conversation.title,
+        "titled_by": conversation.titled_by,
         "model": conversation.model,
         "layout": conversation.layout,
         "marker_policy": conversation.marker_policy,

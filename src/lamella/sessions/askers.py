@@ -132,7 +132,7 @@ class MainModel:
         await services.store.record_request(caller, stored)
         note_written(prepared.plan, services.ledger, prepared.facts)
         headers = run.headers("summary", asked.number)
-        answer = await _heard(services.clock, run.model, prepared.request, headers)
+        answer = await heard(services.clock, run.model, prepared.request, headers)
         note_billed(prepared.plan, answer.usage, services.ledger, prepared.facts)
         await services.store.end_request(caller, answer.end(identity.id, run.model.facts.cost(answer.usage)))
         return answer
@@ -187,7 +187,7 @@ class SecondModel:
         )
         await services.store.record_request(caller, stored)
         headers = self._opening.run.headers("summary", asked.number)
-        answer = await _heard(services.clock, self._model, request, headers)
+        answer = await heard(services.clock, self._model, request, headers)
         await services.store.end_request(caller, answer.end(identity.id, facts.cost(answer.usage)))
         return answer
 
@@ -202,15 +202,22 @@ def _output(facts: ModelFacts) -> int:
     return min(MAX_OUTPUT, facts.max_output)
 
 
-async def _heard(clock: Clock, model: ChatModel, request: WireRequest, headers: Mapping[str, str]) -> SideAnswer:
-    """The answer, or what there is of it when it takes too long."""
+async def heard(
+    clock: Clock,
+    model: ChatModel,
+    request: WireRequest,
+    headers: Mapping[str, str],
+    seconds: float = TIMEOUT,
+    what: str = "summary",
+) -> SideAnswer:
+    """The answer, or what there is of it when it takes longer than `seconds`."""
     answer = SideAnswer()
     asked = asyncio.create_task(ask(model, request, headers, answer))
-    limit = asyncio.create_task(clock.sleep(TIMEOUT))
+    limit = asyncio.create_task(clock.sleep(seconds))
     try:
         await asyncio.wait({asked, limit}, return_when=asyncio.FIRST_COMPLETED)
         if not asked.done():
-            answer.error = ProviderTimeout(f"{model.facts.name} did not end its summary in {TIMEOUT:.0f} seconds.")
+            answer.error = ProviderTimeout(f"{model.facts.name} did not end its {what} in {seconds:.0f} seconds.")
         else:
             asked.result()
     finally:

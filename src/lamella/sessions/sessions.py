@@ -37,6 +37,7 @@ from lamella.sessions.recall.recall import Recall
 from lamella.sessions.resuming import resumed_size
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import SILENT, NotCompacted, SecondSource, Summariser
+from lamella.sessions.titles import TITLE, Titles
 from lamella.sessions.triggers import Fill, ThresholdTrigger, Trigger
 from lamella.sessions.why import why_request
 from lamella.sessions.window import Standing, is_of_window, standing
@@ -81,7 +82,9 @@ class Sessions:
         self.recall = recall
         summariser = Summariser(services, second)
         self._ended = EndedSessions(openings, services, summariser)
-        self._worker = Worker(jobs, services.clock, {COMPACT: self._do, SUMMARISE: self._do_summary})
+        self._titles = Titles(openings, services, second)
+        handlers = {COMPACT: self._do, SUMMARISE: self._do_summary, TITLE: self._titles.write}
+        self._worker = Worker(jobs, services.clock, handlers)
         self._services = services
         self._openings = openings
         self._trigger: Trigger = ThresholdTrigger(settings.compaction)
@@ -104,9 +107,10 @@ class Sessions:
     async def after(self, finished: Finished) -> Pruning | None:
         """Hop 12: prune what is old, then compact in the background where the last answer read too much (L6, L8).
 
-        What was said is indexed in the background.
+        What was said is indexed in the background, and titled after the first answer.
         """
         await self._follow(finished.caller, finished.conversation.id)
+        await self._title(finished)
         pruning = self._pruning(finished) or self._emptying(finished)
         if pruning is not None:
             await self._record(finished.caller, finished.conversation.id, pruning.decision)
@@ -118,6 +122,12 @@ class Sessions:
         if why is not None:
             self.compact(finished.caller, finished.conversation.id, who=ENGINE, why=why, if_it_pays=True)
         return pruning
+
+    async def _title(self, finished: Finished) -> None:
+        """Have a title written once; a conversation keeps its first words when that did not work out."""
+        wanted = self._titles.wanted(finished) if self.settings.titles else None
+        if wanted is not None and await self._worker.job(finished.caller, wanted.kind, wanted.subject) is None:
+            await self._worker.enqueue(finished.caller, wanted)
 
     async def _follow(self, caller: Caller, conversation_id: str) -> None:
         if self.recall is not None:

@@ -15,12 +15,14 @@ SummariserChoice = Literal["configured", "cheapest"]
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
     """Sizes in tokens. `huge`: the share of the budget above which even the newest turn is summarised. `look`: after
-    how many seconds whoever waits for a compaction looks whether it has ended elsewhere, again and again."""
+    how many seconds whoever waits for a compaction looks whether it has ended elsewhere, again and again.
+    `titles`: whether a model writes titles."""
 
     keep_recent: int = 4_000
     compaction: Threshold = field(default_factory=lambda: Threshold(share=0.8))
     resume: Threshold = field(default_factory=lambda: Threshold(share=0.7))
     pruning: PruneSettings = field(default_factory=PruneSettings)
     notify: bool = True
+    titles: bool = False
     huge: float = 0.25
     look: float = 5.0

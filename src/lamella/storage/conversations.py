@@ -69,6 +69,8 @@ def _changed(change: ConversationChange) -> dict[str, Any]:
     """The columns that a change names."""
     given = {name: getattr(change, name) for name in ("title", "model", "layout", "marker_policy")}
     values: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if change.title is not None:
+        values["titled_by"] = "user" if change.title.strip() else "nobody"
     if change.system_prompt is not None:
         values["system_prompt"] = change.system_prompt.text
         values["system_prompt_version"] = change.system_prompt.version
@@ -129,6 +131,19 @@ class ConversationVerbs(Verbs):
             await connection.execute(changed)
             await decide(connection, self._ids, caller, conversation_id, at, change.decisions, conversation.head)
             return await find_conversation(connection, caller, conversation_id)
+
+    @uninterrupted
+    async def title_conversation(self, caller: Caller, conversation_id: str, title: str) -> bool:
+        """Give it a title that a model wrote; False, and nothing changes, where its title is not its first words."""
+        titled = (
+            update(conversations)
+            .where(conversations.c.id == conversation_id, conversations.c.owner == caller.user_id)
+            .where(conversations.c.titled_by == "words")
+            .values(title=title, titled_by="model")
+        )
+        async with self._database.writing() as connection:
+            await find_conversation(connection, caller, conversation_id)
+            return (await connection.execute(titled)).rowcount > 0
 
     @uninterrupted
     async def delete_conversation(self, caller: Caller, conversation_id: str) -> None:

@@ -136,6 +136,7 @@ def conversation_row(owner: str, conversation: Conversation) -> Row:
         "session_id": conversation.session_id,
         "thinking_effort": conversation.thinking_effort,
         "forked": conversation.forked,
+        "titled_by": conversation.titled_by,
     }
 
 
@@ -160,6 +161,7 @@ def conversation_of(row: RowMapping) -> Conversation:
         session_id=row["session_id"],
         thinking_effort=row["thinking_effort"],
         forked=row["forked"],
+        titled_by=row["titled_by"],
     )
 
 

@@ -121,11 +121,12 @@ conversations = Table(
     Column("thinking_effort", String),
     Column("head_run_id", String),
     Column("forked", Boolean, nullable=False, server_default=text("0")),
+    Column("titled_by", String, nullable=False, server_default="user"),
     Index("ix_conversations_owner_id", "owner", "id"),
 )
 """`head` and `running_turn` are turns of this conversation, `head_run_id` is a run of the head, `session_id` is the
 session that it is in; `next_document` is the next unused document number. `forked`: its turns are more than one line of
-single answers.
+single answers. `titled_by` says whose the title is; one that is older than that column counts as the user's.
 
 `system_prompt` is the text of its version when it was chosen, so that it never changes silently.
 """

@@ -304,6 +304,7 @@ class TurnVerbs(Verbs):
                 forked=conversation.forked or footing.parent != conversation.place or len(turn.runs) > 1,
                 running_turn=turn.id,
                 title=conversation.title or title_of(turn.text),
+                titled_by=conversation.titled_by if conversation.title else "words",
                 updated_at=moment_text(at),
                 next_document=conversations.c.next_document + len(turn.file_ids),
             )

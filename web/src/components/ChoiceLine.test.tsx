@@ -20,6 +20,7 @@ const conversation: Conversation = {
   created_at: '2026-11-21T12:00:00Z',
   updated_at: '2026-11-21T12:00:00Z',
   running_turn: null,
+  titled_by: 'words',
 }
 
 function shown(of: Conversation | null, started = of !== null): string {

@@ -1,0 +1,158 @@
+"""Titles of conversations: asked of a model once, in the background, and never in the place of the user's own."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from importlib.resources import files
+
+import structlog
+
+from lamella.core.effort import OFF
+from lamella.core.errors import CallerError, ConfigurationError, NotFound
+from lamella.core.messages import StopReason, TurnStatus
+from lamella.core.prompt import Sampling
+from lamella.core.records import Caller, Job, NewJob, TurnRecord
+from lamella.core.tokens import Usage
+from lamella.engine.loop import Services
+from lamella.engine.opening import Opening, Openings, OpenModel
+from lamella.engine.request import Identity, side_prompt, side_request
+from lamella.engine.side import SideAnswer
+from lamella.engine.turn import Finished
+from lamella.sessions.askers import heard
+from lamella.sessions.material import framed
+from lamella.sessions.summariser import SecondSource
+from lamella.sessions.worker import Again
+
+log = structlog.get_logger()
+
+TITLE = "title"
+"""The kind of the job, and the purpose of its request."""
+
+LONGEST = 80
+"""Characters of a title; a longer one is none."""
+
+SHOWN = 2_000
+"""Characters of the message, and of the answer, that whoever writes the title gets to read."""
+
+MAX_OUTPUT = 1_024
+"""Tokens of the answer: some models think before a few words."""
+
+SECONDS = 60.0
+"""The most that a title may take."""
+
+PROMPT = files("lamella.sessions").joinpath("prompts", "title.md").read_text("utf-8").strip()
+
+_EXPECTED = Usage(input=500, output=15)
+"""What asking for a title is about billed: for a comparison of two models."""
+
+_LABEL = re.compile(r"^(?:title|titel|titre|título)\s*:\s*", re.IGNORECASE)
+_QUOTED = re.compile(r"^([\"'“”„«»‘’*_`]+)(.+?)[\"'“”„«»‘’*_`]+$")
+
+
+@dataclass(frozen=True, slots=True)
+class NoTitle:
+    """What came back is no title, and why."""
+
+    why: str
+
+
+def titled(answer: SideAnswer) -> str | NoTitle:
+    """The title of an answer: its first line that says something, without marks around it; or why there is none."""
+    if answer.called_tools:
+        return NoTitle("the model called a tool instead of answering")
+    if answer.stop_reason is not StopReason.END_TURN:
+        return NoTitle(f"the title was cut off ({answer.stop_reason.value if answer.stop_reason else 'broken'})")
+    title = next((line for line in map(_bare, answer.text.splitlines()) if line), "")
+    if not title:
+        return NoTitle("the title is empty")
+    if len(title) > LONGEST:
+        return NoTitle(f"the title has {len(title)} characters, more than {LONGEST}")
+    return title
+
+
+def _bare(line: str) -> str:
+    """A line without what is around a title; empty where it only announces one."""
+    line = "".join(" " if unicodedata.category(one).startswith("C") and one != "\u200d" else one for one in line)
+    line = " ".join(line.split()).lstrip("#>- ")
+    line = _LABEL.sub("", _unquoted(line))
+    line = _unquoted(line).removesuffix(".").strip()
+    return "" if line.endswith(":") or not any(one.isalnum() for one in line) else line
+
+
+def _unquoted(line: str) -> str:
+    match = _QUOTED.match(line)
+    return match.group(2).strip() if match else line
+
+
+class Titles:
+    """Writes titles of conversations whose title is their first words; failing leaves those."""
+
+    def __init__(self, openings: Openings, services: Services, second: SecondSource | None) -> None:
+        self._openings = openings
+        self._services = services
+        self._second = second
+
+    def wanted(self, finished: Finished) -> NewJob | None:
+        """The job for a conversation that has just got its first answer; None where there is nothing to do."""
+        turn = finished.turns[-1]
+        if finished.conversation.titled_by not in ("nobody", "words") or turn.status is not TurnStatus.FINISHED:
+            return None
+        payload = {"turn": turn.id}
+        return NewJob(TITLE, finished.conversation.id, "the first answer", self._services.clock.now(), payload)
+
+    async def write(self, job: Job) -> Again | None:
+        """Do a job of `wanted`."""
+        store = self._services.store
+        try:
+            conversation = await store.conversation(job.caller, job.subject)
+            turn = await store.turn(job.caller, str(job.payload.get("turn")))
+        except NotFound:
+            return None
+        if conversation.titled_by != "words":
+            return None
+        try:
+            opening = await self._openings.standing(job.caller, conversation.id)
+            opened = await self._model(opening)
+        except (CallerError, ConfigurationError) as error:
+            log.warning("no title", conversation_id=conversation.id, why=error.message)
+            return None
+        answer = await self._ask(job.caller, opening, opened, turn)
+        if answer.error is not None:
+            log.warning("no title", conversation_id=conversation.id, why=answer.error.message)
+            return Again(answer.error.message)
+        title = titled(answer)
+        if isinstance(title, NoTitle):
+            log.warning("no title", conversation_id=conversation.id, why=title.why)
+            return None
+        await store.title_conversation(job.caller, conversation.id, title)
+        return None
+
+    async def _model(self, opening: Opening) -> OpenModel:
+        """The model of the summaries where there is one, and where it is to be the cheaper one, if it is; else the
+        conversation's own.
+        """
+        main = OpenModel(opening.run.model, opening.run.account)
+        if self._second is None:
+            return main
+        second = await self._second.open()
+        if self._second.choice == "configured":
+            return second
+        return min(main, second, key=lambda opened: opened.model.facts.cost(_EXPECTED))
+
+    async def _ask(self, caller: Caller, opening: Opening, opened: OpenModel, turn: TurnRecord) -> SideAnswer:
+        """Ask, and record the request like any other; it belongs to the turn that it is about, and to no run."""
+        services, model = self._services, opened.model
+        facts = model.facts
+        output = min(MAX_OUTPUT, facts.max_output)
+        said = f"User:\n{turn.text[:SHOWN]}\n\nAnswer:\n{turn.run.answer[:SHOWN]}"
+        prompt = side_prompt(facts.name, PROMPT, framed("conversation", said), Sampling(output, OFF))
+        identity = Identity(services.ids.new("req"), turn.conversation_id, turn.id, 0, TITLE, services.clock.now())
+        layout = opening.setting.layout
+        request, stored = side_request(model, prompt, identity, layout, facts.window - output, facts.token_factor)
+        await services.store.record_request(caller, stored)
+        answer = await heard(services.clock, model, request, opening.run.headers(TITLE, 0), SECONDS, "title")
+        await services.store.end_request(caller, answer.end(identity.id, facts.cost(answer.usage)))
+        await services.store.spend(caller, opening.setting.conversation.session_id, TITLE, answer.usage)
+        return answer
