@@ -108,6 +108,10 @@ async def test_a_call_runs_once_it_is_approved_and_a_denial_is_told_with_its_rea
     assert await shop.say("no", approved=False, reason="Too dear.") == 200
     await shop.reading
     results = shop.results()
+    assert {p["call_id"]: p["approved"] for p in shop.of("tool.verdict")} == {"yes": True, "no": False}
+    ran = {p["call_id"]: p["seconds"] is not None for p in shop.of("tool.result")}
+    assert ran == {"yes": True, "no": False, "odd": False, "look": True}
+    assert all(p["seconds"] < 5 for p in shop.of("tool.result") if p["call_id"] == "yes")
     assert results["yes"] == (False, "Paid.")
     assert results["look"] == (False, "Seen.")
     assert results["no"][0]
@@ -125,6 +129,7 @@ async def test_a_stop_ends_the_waiting(shop: Shop) -> None:
     await shop.client.post(f"/turns/{shop.turn}/stop")
     await shop.reading
     assert shop.packets[-1]["status"] == "stopped"
+    assert shop.of("tool.verdict") == []
     assert await shop.say("c1", approved=True) == 400
     assert shop.tool.paid == []
 

@@ -108,7 +108,7 @@ async def test_a_reading_that_cannot_be_says_why(arguments: dict[str, Json], mes
 )
 async def test_arguments_of_the_wrong_shape_are_told_to_the_model(arguments: str) -> None:
     runner = ToolRunner(Registry([ReadFile()]))
-    [result] = await runner.run([ToolCall("c1", "read_file", arguments)], scope("Words."), {}, lambda _: None)
+    [result] = await runner.run([ToolCall("c1", "read_file", arguments)], scope("Words."), {}, lambda *_: None)
     assert result.is_error
     assert "file_id (required): type string" in result.content
 

@@ -61,7 +61,7 @@ async def run(
     """The results, and the call ids in the order in which they arrived."""
     arrived: list[str] = []
     runner = ToolRunner(Registry(tools))
-    results = await runner.run(calls, SCOPE, malformed or {}, lambda result: arrived.append(result.call_id))
+    results = await runner.run(calls, SCOPE, malformed or {}, lambda result, _: arrived.append(result.call_id))
     return results, arrived
 
 

@@ -373,6 +373,8 @@ export const api = {
       headers: { Accept: 'text/event-stream', 'Last-Event-ID': String(after) },
       signal: signal ?? null,
     }),
+  approve: (turn: string, call: string, approved: boolean, reason: string) =>
+    json<null>(`/turns/${turn}/calls/${call}/approval`, body('POST', { approved, reason })),
   stop: (turn: string) => send(`/turns/${turn}/stop`, { method: 'POST' }),
   queue: async (id: string) => items(await json<ListOf<QueuedMessage>>(`/conversations/${id}/queue`)),
   flush: (id: string) => json<ListOf<QueuedMessage>>(`/conversations/${id}/queue/flush`, { method: 'POST' }),

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { bytes, dollars, percent, tokens } from './format.ts'
+import { bytes, dollars, duration, percent, tokens } from './format.ts'
 
 describe('numbers', () => {
   it('counts tokens shortly', () => {
@@ -14,6 +14,10 @@ describe('numbers', () => {
 
   it('writes costs with the digits that say something', () => {
     expect([0, 0.0000001, 0.00012, 0.0123, 1.5].map(dollars)).toEqual(['$0', '< $0.000001', '$0.00012', '$0.0123', '$1.50'])
+  })
+
+  it('writes durations', () => {
+    expect([0, 0.0401, 0.9999, 2.44, 59.96, 185].map(duration)).toEqual(['0 ms', '40 ms', '1 s', '2.4 s', '1 min 0 s', '3 min 5 s'])
   })
 
   it('writes sizes', () => {

@@ -36,6 +36,14 @@ export function bytes(size: number): string {
   return `${(size / 1_000_000).toFixed(1).replace('.0', '')} MB`
 }
 
+/** 40 ms, 2.4 s, 3 min 5 s. */
+export function duration(seconds: number): string {
+  if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`
+  if (seconds < 59.95) return `${seconds.toFixed(1).replace('.0', '')} s`
+  const whole = Math.round(seconds)
+  return `${Math.floor(whole / 60)} min ${whole % 60} s`
+}
+
 const time = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit' })
 const day = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short' })
 const whole = new Intl.DateTimeFormat(undefined, { dateStyle: 'long', timeStyle: 'short' })

@@ -89,12 +89,28 @@ export interface ToolArgsDelta extends Placement {
   json: string
 }
 
+/** A call waits for the user. */
+export interface ToolApproval extends Placement {
+  type: 'tool.approval'
+  call_id: string
+  name: string
+  arguments: string
+}
+
+export interface ToolVerdict extends Placement {
+  type: 'tool.verdict'
+  call_id: string
+  approved: boolean
+}
+
 export interface ToolResult extends Placement {
   type: 'tool.result'
   call_id: string
   name: string
   content: string
   is_error: boolean
+  /** How long it ran; null where it did not. */
+  seconds?: number | null
 }
 
 export interface SourceNamed extends Placement {
@@ -177,6 +193,8 @@ export type Packet =
   | TextDelta
   | ToolCall
   | ToolArgsDelta
+  | ToolApproval
+  | ToolVerdict
   | ToolResult
   | SourceNamed
   | CitationPacket

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { packet, packets, usage } from './example.test-data.ts'
-import { emptyTurn, reduce, replay, type TurnView } from './turn.ts'
+import { stateOf } from './components/ToolCall.tsx'
+import { emptyTurn, reduce, replay, type ToolBlock, type TurnView } from './turn.ts'
 
 function shapeOf(view: TurnView): string[] {
   return view.runs[0]!.blocks.map((block) => `${block.kind}: ${block.kind === 'tool' ? block.args : block.text}`)
@@ -66,6 +67,21 @@ describe('the reducer', () => {
   it('shows a tool result whose call it did not see', () => {
     const result = { type: 'tool.result' as const, call_id: 'x', name: 'search', content: 'No.', is_error: true }
     expect(replay([packet(1, result)]).runs[0]!.blocks).toMatchObject([{ kind: 'tool', name: 'search', result: { content: 'No.', isError: true } }])
+  })
+
+  it('follows a call from the question to the user to its result', () => {
+    const asked = { type: 'tool.approval' as const, call_id: 'x', name: 'pay', arguments: '{"sum":5}' }
+    const result = { type: 'tool.result' as const, call_id: 'x', name: 'pay', content: 'Paid.', is_error: false, seconds: 0.2 }
+    const said = (approved: boolean) => packet(2, { type: 'tool.verdict', call_id: 'x', approved })
+    const block = (...more: Parameters<typeof replay>[0][]) =>
+      replay([packet(1, asked), ...more.flatMap((one) => [...one])]).runs[0]!.blocks[0] as ToolBlock
+    expect(block().args).toBe('{"sum":5}')
+    expect(stateOf(block(), false)).toBe('waiting')
+    expect(stateOf(block(), true)).toBe('not-run')
+    expect(stateOf(block([said(true)]), false)).toBe('running')
+    expect(stateOf(block([said(true)]), true)).toBe('no-result')
+    expect(stateOf(block([said(true), packet(3, result)]), true)).toBe('finished')
+    expect(stateOf(block([said(false), packet(3, { ...result, is_error: true, seconds: null })]), true)).toBe('denied')
   })
 
   it('passes over packets of a newer server', () => {

@@ -21,7 +21,9 @@ export interface ToolBlock {
   callId: string
   name: string
   args: string
-  result: { content: string; isError: boolean } | null
+  result: { content: string; isError: boolean; seconds: number | null } | null
+  /** Of a call that the user is asked about: where to answer, and what was said. */
+  approval: { turnId: string; approved: boolean | null } | null
 }
 
 export type Block = ReasoningBlock | TextBlock | ToolBlock
@@ -115,6 +117,8 @@ function apply(view: TurnView, packet: Packet): TurnView {
       return onRun(view, packet.model_index, (run) => ({ ...run, blocks: written(run.blocks, packet) }))
     case 'tool.call':
     case 'tool.args.delta':
+    case 'tool.approval':
+    case 'tool.verdict':
     case 'tool.result':
       return onRun(view, packet.model_index, (run) => ({ ...run, blocks: called(run.blocks, packet) }))
     case 'source': {
@@ -178,24 +182,34 @@ function written(blocks: Block[], packet: Written): Block[] {
   return [...blocks, kind === 'text' ? { kind, key, text, citations: [] } : { kind, key, text }]
 }
 
-type Called = Extract<Packet, { type: 'tool.call' | 'tool.args.delta' | 'tool.result' }>
+type Called = Extract<Packet, { call_id: string }>
 
 function called(blocks: Block[], packet: Called): Block[] {
   const key = `tool-${packet.call_id}`
   const at = blocks.findIndex((block) => block.key === key)
   const found = blocks[at]
-  const name = packet.type === 'tool.args.delta' ? '' : packet.name
+  const name = 'name' in packet ? packet.name : ''
   const old: ToolBlock =
-    found?.kind === 'tool' ? found : { kind: 'tool', key, callId: packet.call_id, name, args: '', result: null }
+    found?.kind === 'tool' ? found : { kind: 'tool', key, callId: packet.call_id, name, args: '', result: null, approval: null }
   const next = calledBlock(old, packet)
   return found ? blocks.with(at, next) : [...blocks, next]
 }
 
 function calledBlock(old: ToolBlock, packet: Called): ToolBlock {
-  if (packet.type === 'tool.call') return { ...old, name: packet.name }
-  if (packet.type === 'tool.args.delta') return { ...old, args: old.args + packet.json }
-  const { content, is_error: isError } = packet
-  return { ...old, name: packet.name || old.name, result: { content, isError } }
+  switch (packet.type) {
+    case 'tool.call':
+      return { ...old, name: packet.name }
+    case 'tool.args.delta':
+      return { ...old, args: old.args + packet.json }
+    case 'tool.approval':
+      return { ...old, name: packet.name, args: packet.arguments, approval: { turnId: packet.turn_id, approved: null } }
+    case 'tool.verdict':
+      return { ...old, approval: { turnId: packet.turn_id, approved: packet.approved } }
+    case 'tool.result': {
+      const { content, is_error: isError, seconds = null } = packet
+      return { ...old, name: packet.name || old.name, result: { content, isError, seconds } }
+    }
+  }
 }
 
 function cited(blocks: Block[], packet: CitationPacket): Block[] {

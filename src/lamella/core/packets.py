@@ -117,13 +117,21 @@ class ToolApprovalPacket(Packet, frozen=True, kw_only=True, tag="tool.approval")
     arguments: str
 
 
+class ToolVerdictPacket(Packet, frozen=True, kw_only=True, tag="tool.verdict"):
+    """What the user said to a call that waited. One that was approved runs from here on."""
+
+    call_id: str
+    approved: bool
+
+
 class ToolResultPacket(Packet, frozen=True, kw_only=True, tag="tool.result"):
-    """What the tool gave back, as the model reads it."""
+    """What the tool gave back, as the model reads it. `seconds`: how long it ran; null where it did not."""
 
     call_id: str
     name: str
     content: str
     is_error: bool = False
+    seconds: float | None = None
 
 
 class SourcePacket(Packet, frozen=True, kw_only=True, tag="source"):
@@ -240,6 +248,7 @@ AnyPacket = (
     | ToolCallPacket
     | ToolArgsPacket
     | ToolApprovalPacket
+    | ToolVerdictPacket
     | ToolResultPacket
     | SourcePacket
     | CitationPacket

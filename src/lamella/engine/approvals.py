@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from lamella.core.errors import InvalidRequest
 from lamella.core.json import encode_text
-from lamella.core.packets import ToolApprovalPacket
+from lamella.core.packets import ToolApprovalPacket, ToolVerdictPacket
 from lamella.engine.emitter import Emitter
 from lamella.tools.tool import Invocation, Verdict
 
@@ -52,4 +52,7 @@ class TurnApprovals:
         """See `ApprovalAsker.ask`."""
         packet = ToolApprovalPacket(call_id=call.id, name=name, arguments=encode_text(call.arguments))
         self._emitter.emit(packet, self._block_of[call.id])
-        return await self._approvals.wait(self._turn_id, call.id)
+        verdict = await self._approvals.wait(self._turn_id, call.id)
+        said = ToolVerdictPacket(call_id=call.id, approved=verdict.approved)
+        self._emitter.emit(said, self._block_of[call.id])
+        return verdict

@@ -311,7 +311,7 @@ class Loop:
     async def _call(
         self, opened: OpenStep, calls: list[ToolCall], block_of: Mapping[str, int], *, refuse: bool
     ) -> None:
-        def done(result: ToolResult) -> None:
+        def done(result: ToolResult, seconds: float | None = None) -> None:
             opened.results[result.call_id] = result
             self._emitter.emit(
                 ToolResultPacket(
@@ -319,6 +319,7 @@ class Loop:
                     name=result.name,
                     content=result.content,
                     is_error=result.is_error,
+                    seconds=None if seconds is None else round(seconds, 3),
                 ),
                 block_of[result.call_id],
             )

@@ -26,6 +26,20 @@ MAX_NAMES = 40
 """Tools that an answer to a call of an unknown one lists."""
 
 
+class _Watch:
+    """How long a call has run."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def start(self) -> None:
+        self._since = asyncio.get_running_loop().time()
+
+    def seconds(self) -> float | None:
+        """None where it was not started."""
+        return None if self._since is None else asyncio.get_running_loop().time() - self._since
+
+
 class ToolRunner:
     """Runs calls against a registry, each with its own time limit."""
 
@@ -37,25 +51,29 @@ class ToolRunner:
         calls: Sequence[ToolCall],
         scope: ToolScope,
         malformed: Mapping[str, str],
-        done: Callable[[ToolResult], None],
+        done: Callable[[ToolResult, float | None], None],
     ) -> tuple[ToolResult, ...]:
-        """One result for each call, in call order; `done` hears of each as it arrives.
+        """One result for each call, in call order; `done` hears of each as it arrives, with the seconds that it ran.
+
+        A call that did not run took none. The wait for the user does not count.
 
         `malformed` names the calls whose arguments were no JSON object, with what the model wrote.
         """
 
         async def one(call: ToolCall) -> ToolResult:
-            result = await self._one(call, scope, malformed.get(call.id))
-            done(result)
+            watch = _Watch()
+            result = await self._one(call, scope, malformed.get(call.id), watch)
+            done(result, watch.seconds())
             return result
 
         return tuple(await asyncio.gather(*(one(call) for call in calls)))
 
-    async def _one(self, call: ToolCall, scope: ToolScope, malformed: str | None) -> ToolResult:
+    async def _one(self, call: ToolCall, scope: ToolScope, malformed: str | None, watch: _Watch) -> ToolResult:
         try:
             tool, invocation = self._checked(call, malformed)
             if needs_approval(tool):
                 await _approved(tool, scope, invocation)
+            watch.start()
             return await keep_rest(_result(call, await _within(tool, scope, invocation)), scope)
         except (ToolFailed, msgspec.ValidationError) as error:
             hint = f" {error.hint}" if isinstance(error, LamellaError) and error.hint else ""

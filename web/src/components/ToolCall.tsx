@@ -1,25 +1,54 @@
-import { exact } from '../format.ts'
+import { duration, exact } from '../format.ts'
 import type { ToolBlock } from '../turn.ts'
+import { Approval } from './Approval.tsx'
 import styles from './Fold.module.css'
 import { ChevronIcon } from './icons.tsx'
 
 /** Characters of a result that are shown. */
 const SHOWN = 8_000
 
-/** Any tool: its name, what it was asked, what it gave back. */
+export type CallState = 'waiting' | 'running' | 'finished' | 'failed' | 'denied' | 'not-run' | 'no-result'
+
+/** What became of a call. One that was not approved did not run, nor did one whose turn ended while it waited. */
+export function stateOf({ result, approval }: ToolBlock, ended: boolean): CallState {
+  if (approval?.approved === false) return 'denied'
+  if (result) return result.isError ? 'failed' : 'finished'
+  if (approval?.approved === null) return ended ? 'not-run' : 'waiting'
+  return ended ? 'no-result' : 'running'
+}
+
+const SAID: Record<CallState, string> = {
+  waiting: 'waits for you',
+  running: 'running…',
+  finished: '',
+  failed: 'failed',
+  denied: 'denied, not run',
+  'not-run': 'not run',
+  'no-result': 'no result',
+}
+
+/** Any tool: its name, what it was asked, what it gave back. One that waits for the user is open and asks. */
 export function ToolCall({ block, ended }: { block: ToolBlock; ended: boolean }) {
   const { result } = block
+  const state = stateOf(block, ended)
   return (
-    <details className={styles.fold} data-testid="tool-call">
+    <>
+      <Card block={block} state={state} seconds={result?.seconds ?? null} />
+      {state === 'waiting' && block.approval && <Approval block={block} turn={block.approval.turnId} />}
+    </>
+  )
+}
+
+function Card({ block, state, seconds }: { block: ToolBlock; state: CallState; seconds: number | null }) {
+  const { result } = block
+  return (
+    <details className={styles.fold} open={state === 'waiting'} data-testid="tool-call" data-state={state}>
       <summary>
         <ChevronIcon size={14} />
         <span className={styles.name}>{block.name}</span>
         <span className={styles.gist}>{gist(block.args)}</span>
-        {result?.isError ? (
-          <span className={styles.bad}>failed</span>
-        ) : (
-          <span className={styles.state}>{result ? '' : ended ? 'no result' : 'running…'}</span>
-        )}
+        <span className={state === 'failed' ? styles.bad : styles.state}>{SAID[state]}</span>
+        {seconds !== null && <span className={styles.state}>{duration(seconds)}</span>}
       </summary>
       {block.args && (
         <div className={styles.part}>
