@@ -86,7 +86,9 @@ def server(environment: Mapping[str, str], *, folder: Path | None = None) -> Ite
         command = [str(Path(sys.executable).with_name("lamella")), "serve", "--port", "0", "--data", str(data)]
         begun = time.perf_counter()
         with subprocess.Popen(
-            command, stdout=subprocess.PIPE, env=_clean() | {"LAMELLA_DEBOUNCE_MS": "0", "LAMELLA_TITLES": "false"} | dict(environment)
+            command,
+            stdout=subprocess.PIPE,
+            env=_clean() | {"LAMELLA_DEBOUNCE_MS": "0", "LAMELLA_TITLES": "false"} | dict(environment),
         ) as process:
             try:
                 assert process.stdout is not None

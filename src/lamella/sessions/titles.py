@@ -15,7 +15,7 @@ from lamella.core.messages import StopReason, TurnStatus
 from lamella.core.prompt import Sampling
 from lamella.core.records import Caller, Job, NewJob, TurnRecord
 from lamella.core.tokens import Usage
-from lamella.engine.loop import Services
+from lamella.engine.inputs import Services
 from lamella.engine.opening import Opening, Openings, OpenModel
 from lamella.engine.request import Identity, side_prompt, side_request
 from lamella.engine.side import SideAnswer
