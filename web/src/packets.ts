@@ -149,7 +149,11 @@ export interface ErrorPacket extends Placement {
 export interface RunFinished extends Placement {
   type: 'run.finished'
   run_id: string
+  /** Why the model stopped, or `error`. */
   status: string
+  error?: ApiErrorBody | null
+  usage?: UsageBody
+  cost?: number
 }
 
 export interface TurnStopped extends Placement {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { packet, packets, usage } from './example.test-data.ts'
 import { stateOf } from './components/ToolCall.tsx'
-import { emptyTurn, reduce, replay, type ToolBlock, type TurnView } from './turn.ts'
+import { emptyTurn, outcomeOf, reduce, replay, type ToolBlock, type TurnView } from './turn.ts'
 
 function shapeOf(view: TurnView): string[] {
   return view.runs[0]!.blocks.map((block) => `${block.kind}: ${block.kind === 'tool' ? block.args : block.text}`)
@@ -62,6 +62,53 @@ describe('the reducer', () => {
       packet(3, { type: 'text.delta', model_index: 1, block_index: 0, text: 'b' }),
     ])
     expect(view.runs.map((run) => run.blocks.map((block) => block.kind === 'text' && block.text))).toEqual([['A'], ['Bb']])
+  })
+
+  it('lets one of several models fail, another be stopped, and the turn end well', () => {
+    const error = { message: 'The provider refused.', hint: 'Check the key.' }
+    const some = [
+      packet(1, { type: 'run.started', model_index: 0, run_id: 'run_a', model: 'a' }),
+      packet(2, { type: 'run.started', model_index: 1, run_id: 'run_b', model: 'b' }),
+      packet(3, { type: 'run.started', model_index: 2, run_id: 'run_c', model: 'c' }),
+      packet(4, { type: 'error', model_index: 1, error }),
+      packet(5, { type: 'run.finished', model_index: 1, run_id: 'run_b', status: 'error', error, usage, cost: 0 }),
+      packet(6, { type: 'text.delta', model_index: 0, block_index: 0, text: 'A' }),
+      packet(7, { type: 'run.finished', model_index: 2, run_id: 'run_c', status: 'user_cancelled', usage, cost: 0 }),
+      packet(8, { type: 'run.finished', model_index: 0, run_id: 'run_a', status: 'end_turn', usage, cost: 0.01 }),
+      packet(9, { type: 'turn.finished', status: 'finished', usage, cost: 0.01 }),
+    ]
+    const outcomes = (view: TurnView) => view.runs.map((run) => outcomeOf(view, run))
+    for (const until of [4, 5, 6]) {
+      const view = replay(some.slice(0, until))
+      expect(view).toMatchObject({ outcome: 'running', error: null })
+      expect(outcomes(view)).toEqual(['running', 'failed', 'running'])
+    }
+    const view = replay(some)
+    expect(view).toMatchObject({ outcome: 'finished', error: null })
+    expect(outcomes(view)).toEqual(['finished', 'failed', 'stopped'])
+    expect(view.runs).toMatchObject([{ id: 'run_a', cost: 0.01, usage, error: null }, { id: 'run_b', error }, { id: 'run_c' }])
+  })
+
+  it('tells that a turn cannot be saved yet, until it is', () => {
+    const error = { message: 'The answer could not be saved yet.' }
+    const some = [
+      packet(1, { type: 'run.started', run_id: 'run_a', model: 'a' }),
+      packet(2, { type: 'run.finished', run_id: 'run_a', status: 'end_turn', usage, cost: 0 }),
+      packet(3, { type: 'error', error }),
+    ]
+    const waiting = replay(some)
+    expect(waiting).toMatchObject({ outcome: 'running', error, runs: [{ error: null }] })
+    const saved = reduce(waiting, packet(4, { type: 'turn.finished', status: 'finished', usage, cost: 0 }))
+    expect(saved).toMatchObject({ outcome: 'finished', error: null })
+  })
+
+  it('ends the answers that a stop or a crash of the turn cut off', () => {
+    const begun = [packet(1, { type: 'run.started', run_id: 'run_a', model: 'a' })]
+    for (const [reason, outcome] of [['user_cancelled', 'stopped'], ['interrupted', 'interrupted']] as const) {
+      const cut = packet(2, { type: 'turn.stopped', reason })
+      const view = replay([...begun, cut, packet(3, { type: 'turn.finished', status: outcome, usage, cost: 0 })])
+      expect(outcomeOf(view, view.runs[0]!)).toBe(outcome)
+    }
   })
 
   it('shows a tool result whose call it did not see', () => {

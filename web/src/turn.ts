@@ -1,6 +1,6 @@
 /** One reducer from packets to what is shown. Live streams and reloaded pages go through it alike. */
 
-import type { ApiErrorBody, CitationPacket, Packet, TurnDocument, UsageBody } from './packets.ts'
+import type { ApiErrorBody, CitationPacket, Packet, RunFinished, TurnDocument, TurnFinished, UsageBody } from './packets.ts'
 
 export interface ReasoningBlock {
   kind: 'reasoning'
@@ -41,8 +41,15 @@ export interface RequestView {
 
 export interface RunView {
   index: number
+  /** Empty until the run has said its name. */
+  id: string
   model: string
   finished: boolean
+  /** Why it ended; null while it runs, and where the turn was cut off. */
+  status: string | null
+  error: ApiErrorBody | null
+  usage: UsageBody | null
+  cost: number | null
   blocks: Block[]
 }
 
@@ -66,6 +73,7 @@ export interface TurnView {
   requests: RequestView[]
   sources: Record<number, Source>
   degraded: { subject: string; why: string }[]
+  /** What is wrong with the turn as a whole; what is wrong with one answer stands in its run. */
   error: ApiErrorBody | null
   usage: UsageBody | null
   cost: number | null
@@ -86,6 +94,18 @@ export const emptyTurn: TurnView = {
   cost: null,
 }
 
+const emptyRun: RunView = {
+  index: 0,
+  id: '',
+  model: '',
+  finished: false,
+  status: null,
+  error: null,
+  usage: null,
+  cost: null,
+  blocks: [],
+}
+
 /** The view after one more packet. Unknown packets change nothing but the number. */
 export function reduce(view: TurnView, packet: Packet): TurnView {
   if (packet.n <= view.last) return view
@@ -104,7 +124,7 @@ function apply(view: TurnView, packet: Packet): TurnView {
     case 'turn.started':
       return { ...view, sentAt: packet.sent_at, documents: packet.documents, sources: sourcesOf(packet.documents) }
     case 'run.started':
-      return onRun(view, packet.model_index, (run) => ({ ...run, model: packet.model }))
+      return onRun(view, packet.model_index, (run) => ({ ...run, id: packet.run_id, model: packet.model }))
     case 'request.started': {
       const { request_id: id, step, purpose, letters, estimate, budget } = packet
       const request = { id, step, purpose, letters, estimate, budget, usage: null, cost: null }
@@ -133,24 +153,43 @@ function apply(view: TurnView, packet: Packet): TurnView {
       return { ...view, requests }
     }
     case 'error':
-      return { ...view, error: packet.error, outcome: 'failed' }
+      return failed(view, packet.model_index, packet.error)
     case 'run.finished':
-      return onRun(view, packet.model_index, (run) => ({ ...run, finished: true }))
+      return onRun(view, packet.model_index, (run) => ended(run, packet))
     case 'turn.stopped':
       return { ...view, outcome: packet.reason === 'interrupted' ? 'interrupted' : 'stopped' }
     case 'turn.finished':
-      return { ...view, ended: true, outcome: outcomeOf(view, packet.status), usage: packet.usage, cost: packet.cost }
+      return finished(view, packet)
     default:
       return view
   }
 }
 
-/** What an earlier packet said wins over a bare "finished"; a status that says more than that is believed. */
-function outcomeOf(view: TurnView, status: string): Outcome {
-  if (status === 'stopped' || status === 'failed' || status === 'interrupted') {
-    return status === 'stopped' && view.outcome === 'interrupted' ? 'interrupted' : status
-  }
-  return view.outcome === 'running' ? 'finished' : view.outcome
+/** An error of a run that works is that run's; behind its end, or without one, it is the turn's. Neither ends the turn. */
+function failed(view: TurnView, index: number, error: ApiErrorBody): TurnView {
+  const works = view.runs.some((run) => run.index === index && !run.finished)
+  return works ? onRun(view, index, (run) => ({ ...run, error })) : { ...view, error }
+}
+
+function ended(run: RunView, { run_id: id, status, error, usage, cost }: RunFinished): RunView {
+  return { ...run, id, finished: true, status, error: error ?? run.error, usage: usage ?? null, cost: cost ?? null }
+}
+
+/** What an earlier packet said of an interruption wins. An error that the turn got over is told no more. */
+function finished(view: TurnView, { status, usage, cost }: TurnFinished): TurnView {
+  const known = status === 'stopped' || status === 'failed' || status === 'interrupted' ? status : 'finished'
+  const cutOff = view.outcome === 'interrupted' || view.outcome === 'stopped'
+  const outcome = known === 'failed' || known === 'interrupted' || !cutOff ? known : view.outcome
+  return { ...view, ended: true, outcome, usage, cost, error: outcome === 'failed' ? view.error : null }
+}
+
+/** What became of one model's answer. A run without an end of its own ended with its turn. */
+export function outcomeOf(view: TurnView, run: RunView): Outcome {
+  if (run.error !== null || run.status === 'error') return 'failed'
+  if (run.status === 'user_cancelled') return 'stopped'
+  if (run.status === 'interrupted') return 'interrupted'
+  if (run.finished) return 'finished'
+  return view.ended ? view.outcome : 'running'
 }
 
 /** Every document that the conversation has may be cited; `source` packets add what they know better. */
@@ -161,7 +200,7 @@ function sourcesOf(documents: readonly TurnDocument[]): Record<number, Source> {
 
 function onRun(view: TurnView, index: number, change: (run: RunView) => RunView): TurnView {
   const known = view.runs.find((run) => run.index === index)
-  const run = change(known ?? { index, model: '', finished: false, blocks: [] })
+  const run = change(known ?? { ...emptyRun, index })
   const runs = known ? view.runs.map((other) => (other === known ? run : other)) : [...view.runs, run]
   return { ...view, runs: known ? runs : runs.sort((one, two) => one.index - two.index) }
 }

@@ -101,8 +101,9 @@ function Ending({ turn, entry }: Props) {
       </ErrorNote>
     )
   }
+  if (!view.ended && view.error) return <ErrorNote problem={view.error} />
   if (view.outcome === 'failed') {
-    const error = view.error ?? turn.error ?? { message: 'The answer failed.' }
+    const error = view.runs.find((run) => run.error)?.error ?? view.error ?? turn.error ?? { message: 'The answer failed.' }
     return <ErrorNote problem={{ message: error.message, hint: error.hint ?? null }} />
   }
   if (view.outcome === 'stopped') return <p className={styles.mark}>Stopped</p>
