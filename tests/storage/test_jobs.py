@@ -66,6 +66,35 @@ async def test_the_same_work_is_queued_once_until_it_has_ended(store: SqlStore, 
     assert len(backing.dump()["jobs"]) == 4
 
 
+@pytest.mark.parametrize("fails", [False, True])
+async def test_what_is_asked_for_while_it_runs_is_done_once_more(store: SqlStore, fails: bool) -> None:
+    following = replace(new_job(), follows=True)
+    await store.enqueue(ANN, following, minutes(0))
+    running = await claimed(store)
+    assert await store.enqueue(ANN, following, minutes(1)) == running
+    assert await store.claim(KINDS, minutes(0.9), 60) is None
+    if fails:
+        await store.fail(running, BROKEN, minutes(2))
+    else:
+        await store.finish(running, minutes(2))
+    again = await claimed(store, 2)
+    assert (again.id, again.attempts, again.token, again.ended_at) == (running.id, 1, 2, None)
+    await store.finish(again, minutes(3))
+    done = await store.job(ANN, "compact", "conv_1")
+    assert (done and done.status, await store.claim(KINDS, minutes(99), 60)) == (JobStatus.FINISHED, None)
+
+
+async def test_what_is_tried_again_later_saw_what_was_asked_for_meanwhile(store: SqlStore) -> None:
+    following = replace(new_job(), follows=True)
+    await store.enqueue(ANN, following, minutes(0))
+    running = await claimed(store)
+    await store.enqueue(ANN, following, minutes(1))
+    await store.fail(running, BROKEN, minutes(1), minutes(5))
+    assert await store.claim(KINDS, minutes(4.9), 60) is None
+    await store.finish(await claimed(store, 5), minutes(6))
+    assert await store.claim(KINDS, minutes(99), 60) is None
+
+
 async def test_what_is_due_longest_comes_first(store: SqlStore) -> None:
     for minute, subject in ((3, "c"), (1, "a"), (2, "b")):
         await store.enqueue(ANN, new_job(subject=subject, not_before=minutes(minute)), minutes(0))

@@ -496,7 +496,10 @@ class Jobs(Protocol):
     """
 
     async def enqueue(self, caller: Caller, job: NewJob, at: datetime) -> Job:
-        """Store work to do, or give the job of the same kind and subject that waits or runs already, as it is."""
+        """Store work to do, or give the job of the same kind and subject that waits or runs already, as it is.
+
+        With `job.follows`, one that runs is due once more when it has ended, as if it were new.
+        """
         ...
 
     async def job(self, caller: Caller, kind: str, subject: str) -> Job | None:

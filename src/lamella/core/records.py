@@ -545,13 +545,17 @@ class JobStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """Work to do in the background: what (`kind`), for whom (`subject`, an id), why, and from when on."""
+    """Work to do in the background: what (`kind`), for whom (`subject`, an id), why, and from when on.
+
+    `follows`: a job for the same that runs already may have looked too early, so it is due once more when it has ended.
+    """
 
     kind: str
     subject: str
     cause: str
     not_before: datetime
     payload: JsonObject = field(default_factory=dict)
+    follows: bool = False
 
 
 @dataclass(frozen=True, slots=True)

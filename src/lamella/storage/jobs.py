@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, delete, func, select, update
+from sqlalchemy import ColumnElement, and_, case, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lamella.core.errors import LeaseLost
@@ -57,6 +57,9 @@ class JobVerbs(Verbs):
         async with self._database.writing() as connection:
             await connection.execute(delete(jobs).where(this, jobs.c.status.not_in(_OPEN)))
             await insert_missing(connection, jobs, [row])
+            if job.follows:
+                runs = jobs.c.status == JobStatus.RUNNING.value
+                await connection.execute(update(jobs).where(this, runs).values(again=True))
             return job_of((await connection.execute(select(jobs).where(this))).mappings().one())
 
     @uninterrupted
@@ -89,6 +92,7 @@ class JobVerbs(Verbs):
                     due_at=_lease_end(now, lease_seconds),
                     token=jobs.c.token + 1,
                     attempts=jobs.c.attempts + 1,
+                    again=False,
                 )
                 .returning(*jobs.c)
             )
@@ -110,7 +114,7 @@ class JobVerbs(Verbs):
     @uninterrupted
     async def finish(self, job: Job, at: datetime) -> None:
         """The job is done."""
-        await self._change(job, {"status": JobStatus.FINISHED.value, "ended_at": moment_text(at), "error": None})
+        await self._change(job, {**_ended(JobStatus.FINISHED, at), "error": None})
 
     @uninterrupted
     async def fail(
@@ -118,7 +122,7 @@ class JobVerbs(Verbs):
     ) -> None:
         """The job failed: it waits until `retry_at`, or it has ended."""
         if retry_at is None:
-            values = {"status": JobStatus.FAILED.value, "ended_at": moment_text(at)}
+            values = _ended(JobStatus.FAILED, at)
         else:
             values = {"status": JobStatus.WAITING.value, "due_at": moment_text(retry_at)}
         await self._change(job, {**values, "error": error_text(error)})
@@ -129,6 +133,16 @@ class JobVerbs(Verbs):
             result = await connection.execute(update(jobs).where(*_held(job)).values(**values))
         if result.rowcount == 0:
             raise _lost(job)
+
+
+def _ended(status: JobStatus, at: datetime) -> dict[str, Any]:
+    """A job has ended, or waits as if it were new where it was asked for while it ran."""
+    return {
+        "status": case((jobs.c.again, JobStatus.WAITING.value), else_=status.value),
+        "ended_at": case((jobs.c.again, None), else_=moment_text(at)),
+        "due_at": case((jobs.c.again, moment_text(at)), else_=jobs.c.due_at),
+        "attempts": case((jobs.c.again, 0), else_=jobs.c.attempts),
+    }
 
 
 def _lease_end(now: datetime, lease_seconds: float) -> str:

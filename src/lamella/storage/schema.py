@@ -429,11 +429,12 @@ jobs = Table(
     Column("created_at", String, nullable=False),
     Column("ended_at", String),
     Column("error", Text),
+    Column("again", Boolean, nullable=False, server_default=text("0")),
     Index("uq_jobs_owner_kind_subject", "owner", "kind", "subject", unique=True),
     Index("ix_jobs_kind_status_due_at", "kind", "status", "due_at"),
 )
 """One job of a kind for a subject: the newest. `due_at` is when it may be claimed: its time to begin, or the end of the
-lease of the worker that runs it."""
+lease of the worker that runs it. `again`: it was asked for while it ran, and is due once more when it has ended."""
 
 queued_messages = Table(
     "queued_messages",

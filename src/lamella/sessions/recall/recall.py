@@ -81,14 +81,14 @@ class Recall:
         self._behind.add((caller.user_id, conversation_id))
         why = "something was said or summarised"
         try:
-            await self._worker.enqueue(caller, NewJob(INDEX, conversation_id, why, self._clock.now()))
+            job = NewJob(INDEX, conversation_id, why, self._clock.now(), follows=True)
+            await self._worker.enqueue(caller, job)
         except LamellaError as error:
             log.error("a conversation can't be indexed yet", conversation_id=conversation_id, error=error.message)
 
     async def index_now(self, caller: Caller, conversation_id: str) -> None:
         """Index a conversation whole, vectors and summaries included. Raises a `ProviderError`."""
         await self._index_words(caller, conversation_id)
-        self._behind.discard((caller.user_id, conversation_id))
         await self._embed_passages(caller, conversation_id)
         await self._index_summaries(caller, conversation_id)
 
@@ -139,12 +139,22 @@ class Recall:
         return None
 
     async def _index_words(self, caller: Caller, conversation_id: str) -> None:
-        while turns := await self._index.unindexed(caller, conversation_id, BATCH):
-            for turn_id, _ in turns:
-                with suppress(NotFound):
-                    turn = await self._store.turn(caller, turn_id)
-                    passages, _ = await self._with_vectors(turn_passages(turn), remote=False)
-                    await self._index.index_turn(caller, turn_id, passages, self._embedder.space.model)
+        key = (caller.user_id, conversation_id)
+        # Before the first look: what is stored from here on says anew that it waits.
+        self._behind.discard(key)
+        try:
+            while turns := await self._index.unindexed(caller, conversation_id, BATCH):
+                for turn_id, _ in turns:
+                    await self._index_turn(caller, turn_id)
+        except BaseException:
+            self._behind.add(key)
+            raise
+
+    async def _index_turn(self, caller: Caller, turn_id: str) -> None:
+        with suppress(NotFound):
+            turn = await self._store.turn(caller, turn_id)
+            passages, _ = await self._with_vectors(turn_passages(turn), remote=False)
+            await self._index.index_turn(caller, turn_id, passages, self._embedder.space.model)
 
     async def _embed_passages(self, caller: Caller, conversation_id: str) -> None:
         model = self._embedder.space.model
