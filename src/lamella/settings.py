@@ -90,6 +90,9 @@ class Settings(BaseSettings):
 
     data: Path = Field(default_factory=default_data_folder, description="The data folder: database and uploads.")
     model: str | None = Field(None, description="The model that answers; default: by the key that is set.")
+    fallback_model: str | None = Field(
+        None, description="The model that answers a turn whose own model fails before it has said anything."
+    )
     anthropic_api_key: SecretStr | None = Field(
         None, validation_alias=_shared("ANTHROPIC_API_KEY"), description="Key for Anthropic's Messages API."
     )

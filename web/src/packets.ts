@@ -49,6 +49,13 @@ export interface RunStarted extends Placement {
   model: string
 }
 
+export interface ModelFallback extends Placement {
+  type: 'model.fallback'
+  asked: string
+  model: string
+  error: ApiErrorBody
+}
+
 export interface RequestStarted extends Placement {
   type: 'request.started'
   request_id: string
@@ -191,6 +198,7 @@ export type Packet =
   | TurnQueued
   | TurnStarted
   | RunStarted
+  | ModelFallback
   | RequestStarted
   | ContextDegraded
   | ReasoningDelta

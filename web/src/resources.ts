@@ -11,6 +11,8 @@ export interface AgentValue {
   tools: string[] | null
   model: string | null
   layout: string | null
+  /** Answers where the model fails before it has said anything; null: the server's. */
+  fallback_model: string | null
 }
 
 export interface Agent extends AgentValue {

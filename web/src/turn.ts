@@ -125,6 +125,11 @@ function apply(view: TurnView, packet: Packet): TurnView {
       return { ...view, sentAt: packet.sent_at, documents: packet.documents, sources: sourcesOf(packet.documents) }
     case 'run.started':
       return onRun(view, packet.model_index, (run) => ({ ...run, id: packet.run_id, model: packet.model }))
+    case 'model.fallback': {
+      const why = `${packet.asked} failed, so ${packet.model} answers: ${packet.error.message}`
+      const told = { ...view, degraded: [...view.degraded, { subject: 'model', why }] }
+      return onRun(told, packet.model_index, (run) => ({ ...run, model: packet.model }))
+    }
     case 'request.started': {
       const { request_id: id, step, purpose, letters, estimate, budget } = packet
       const request = { id, step, purpose, letters, estimate, budget, usage: null, cost: null }

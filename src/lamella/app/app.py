@@ -25,7 +25,7 @@ from lamella.context.layouts import LAYOUTS, by_name
 from lamella.context.system_prompt import STATIC_SECTIONS, static_text
 from lamella.core.clock import Clock, SystemClock
 from lamella.core.counting import ApproximateCounter
-from lamella.core.errors import ConfigurationError, LamellaError
+from lamella.core.errors import ConfigurationError, InvalidRequest, LamellaError
 from lamella.core.ids import Ids, RandomIds
 from lamella.core.ports import FileStore, Jobs, Store
 from lamella.core.prompt import Ttl
@@ -113,6 +113,7 @@ def engine_settings(settings: Settings, headers: RequestHeaders = no_headers) ->
         context_budget=settings.context_budget,
         max_output=settings.max_output,
         thinking_effort=settings.thinking_effort,
+        fallback_model=settings.fallback_model,
         step_limit=settings.step_limit,
         reminders=(settings.reminder,) if settings.reminder else (),
         keeps_results=settings.tool_summarization_policy == "keep_all",
@@ -222,6 +223,7 @@ async def open_app(
         models = models or Providers(settings, ModelTable.shipped())
         stack.push_async_callback(models.close)
         models.facts(models.default)
+        _check_fallback(settings.fallback_model, models)
         engine = engine_settings(settings, headers)
         recall = Recall(store, SqlRecallIndex(store.database), embedder_of(settings), store, clock)
         offered = shipped_tools(store, recall, settings) if tools is None else tools
@@ -272,6 +274,15 @@ async def open_app(
             clock=clock,
             ids=ids,
         )
+
+
+def _check_fallback(name: str | None, models: Models) -> None:
+    if name is None:
+        return
+    try:
+        models.facts(name)
+    except InvalidRequest as error:
+        raise ConfigurationError(error.message, hint=error.hint, param="LAMELLA_FALLBACK_MODEL") from None
 
 
 async def _warm(models: Models) -> None:

@@ -70,11 +70,19 @@ class Library:
             layout_named(layout, self.layouts)
         if given.get("model") is not None:
             self.models.facts(given["model"])
+        if given.get("fallback_model") is not None:
+            self._check_fallback(given["fallback_model"])
         if given.get("thinking_effort") is not None:
             effort_named(given["thinking_effort"])
         for name in ("prompt", "reminder"):
             if given.get(name):
                 await self._check_fits(given[name], name, model)
+
+    def _check_fallback(self, name: str) -> None:
+        try:
+            self.models.facts(name)
+        except InvalidRequest as error:
+            raise InvalidRequest(error.message, hint=error.hint, param="fallback_model") from None
 
     def _check_tools(self, names: tuple[str, ...]) -> None:
         there = [tool.name for tool in self.registry.specs()]

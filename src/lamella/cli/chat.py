@@ -22,6 +22,7 @@ from lamella.core.packets import (
     CommandPacket,
     ContextDegraded,
     ErrorPacket,
+    ModelFallback,
     ReasoningPacket,
     SourcePacket,
     TextPacket,
@@ -231,6 +232,8 @@ class _Shown:
                 self._citations.setdefault(document, packet)
             case UsagePacket():
                 self._usage = packet
+            case ModelFallback(asked=asked, model=model, error=error):
+                sys.stderr.write(f"{asked} failed: {error['message']} {model} answers.\n")
             case ContextDegraded(why=why):
                 sys.stderr.write(f"{why}\n")
             case _:

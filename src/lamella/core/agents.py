@@ -12,8 +12,8 @@ class Agent:
     """A custom agent (SPEC O2). `replaces_system`: its prompt stands in place of the system prompt, and does not move.
 
     `tools` are the names of the tools it may use, None for all. `model` and `layout` are what its conversations begin
-    with where nothing else is asked for; `thinking_effort` holds where a conversation has none of its own. `revision`
-    counts its edits from 1.
+    with where nothing else is asked for; `thinking_effort` holds where a conversation has none of its own.
+    `fallback_model` answers a turn whose model fails, None for the deployment's. `revision` counts its edits from 1.
     """
 
     id: str
@@ -26,6 +26,7 @@ class Agent:
     layout: str | None = None
     revision: int = 1
     thinking_effort: str | None = None
+    fallback_model: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,9 @@ class DecisionKind(StrEnum):
     SESSION = "session"
     """A session began. Subject: its id; outcome: the last turn that is not in the window, with all before it, or ""."""
 
+    FALLBACK = "fallback"
+    """Another model answered one turn. Subject: the model that failed; outcome: the one that answered."""
+
     BRANCH = "branch"
     """A turn follows something else than the newest answer. Subject: its id; outcome: the turn it follows, or ""."""
 

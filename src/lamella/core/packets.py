@@ -49,6 +49,17 @@ class RunStarted(Packet, frozen=True, kw_only=True, tag="run.started"):
     model: str
 
 
+class ModelFallback(Packet, frozen=True, kw_only=True, tag="model.fallback"):
+    """The model `asked` failed before anything of its answer was shown: `model` answers in its place, this once.
+
+    `error` is the object of API errors.
+    """
+
+    asked: str
+    model: str
+    error: dict[str, str | None]
+
+
 class RequestStarted(Packet, frozen=True, kw_only=True, tag="request.started"):
     """A request is about to be sent: its map is there to be looked at."""
 
@@ -240,6 +251,7 @@ AnyPacket = (
     TurnQueued
     | TurnStarted
     | RunStarted
+    | ModelFallback
     | RequestStarted
     | ContextDegraded
     | CacheLost

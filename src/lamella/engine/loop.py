@@ -98,6 +98,11 @@ class Loop:
         self._documents = KeptDocuments(services.store, services.clock, services.counter, turn)
         self.line = line
 
+    @property
+    def has_shown(self) -> bool:
+        """Whether anything of an answer has reached a client."""
+        return self._shown.any
+
     async def run(self) -> StopReason:
         """Go on until the model answers without a call. Raises `ContextLengthExceeded` or a `ProviderError`."""
         limit = self._run.step_limit

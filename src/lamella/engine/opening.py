@@ -61,6 +61,7 @@ class EngineSettings:
     context_budget: int | None = None
     max_output: int = 16_000
     thinking_effort: str = OFF
+    fallback_model: str | None = None
     step_limit: int = 12
     reminders: tuple[str, ...] = ()
     headers: RequestHeaders = no_headers
@@ -208,6 +209,24 @@ class Openings:
             )
             for run, opened, found in zip(runs, models, beginnings, strict=True)
         )
+
+    async def instead(self, caller: Caller, opening: Opening) -> Opening | None:
+        """What the same turn begins from for the model that answers if that of `opening` fails; None: there is none.
+
+        The agent's comes before the deployment's. Raises as `open` does.
+        """
+        agent = opening.setting.around.agent
+        name = (agent.fallback_model if agent is not None else None) or self._settings.fallback_model
+        if name is None:
+            return None
+        opened = await self._models.open(name)
+        facts, conversation = opened.model.facts, opening.found.conversation.id
+        if facts.name == opening.run.model.facts.name:
+            return None
+        [found] = await self._services.store.beginnings(caller, conversation, [facts.name], opening.found.place)
+        run = self._run_input(NewRun(opening.run.id, name), opened, found, opening.setting.effort, opening.begun, "")
+        line = self._lines.get((conversation, opened.account, facts.name))
+        return replace(opening, found=found, run=replace(run, headers=opening.run.headers), line=line)
 
     async def facts(self, model: str) -> ModelFacts:
         """What is known of a model; raises `InvalidRequest` for one that is not served."""

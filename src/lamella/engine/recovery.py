@@ -15,6 +15,7 @@ from lamella.core.errors import StoreFailed
 from lamella.core.messages import StopReason, ToolResult, TurnStatus
 from lamella.core.packets import (
     AnyPacket,
+    ModelFallback,
     Packet,
     ReasoningPacket,
     RequestStarted,
@@ -54,7 +55,7 @@ class _Rebuild:
 
     def take(self, packet: AnyPacket) -> None:
         match packet:
-            case RunStarted(model=model):
+            case RunStarted(model=model) | ModelFallback(model=model):
                 self.model = model
             case RunFinished(status=status):
                 self._end(status)

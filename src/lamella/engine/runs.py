@@ -9,13 +9,14 @@ from dataclasses import dataclass
 import structlog
 
 from lamella.core.decisions import Decision
-from lamella.core.errors import LamellaError
+from lamella.core.errors import LamellaError, ProviderError
 from lamella.core.messages import StopReason, TurnStatus
 from lamella.core.packets import ErrorPacket, Packet, RunFinished, RunStarted, UsageBody
 from lamella.core.tokens import Usage
 from lamella.engine.container import StateContainer
 from lamella.engine.emitter import Emitter
 from lamella.engine.inputs import RunInput, Services, TurnInput
+from lamella.engine.instead import FindInstead, record, taken_over
 from lamella.engine.loop import Loop
 from lamella.engine.request import Line
 
@@ -26,7 +27,8 @@ log = structlog.get_logger()
 class Run:
     """One model's part of a turn: what it was given, what it produced and decided, and how it ended.
 
-    An `error` that is there from the beginning is why it can't answer: its model is not asked.
+    An `error` that is there from the beginning is why it can't answer: its model is not asked. `instead` finds the
+    model that answers where this one fails before it has shown anything.
     """
 
     input: RunInput
@@ -36,6 +38,7 @@ class Run:
     calibration: float = 0.0
     status: TurnStatus = TurnStatus.RUNNING
     error: LamellaError | None = None
+    instead: FindInstead | None = None
 
     @property
     def id(self) -> str:
@@ -118,7 +121,38 @@ async def _answer(turn: TurnInput, run: Run, services: Services, emitter: Emitte
     """Why the model stopped; a failure is the run's error."""
     if run.error is not None:
         return "error"
-    loop = Loop(
+    try:
+        stop_reason = await _asked(turn, run, services, emitter, course)
+    except LamellaError as error:
+        run.error = error
+        return "error"
+    except Exception:  # the border where a run's failure becomes a packet; the cause is in the log
+        log.exception("run failed", run_id=run.id, turn_id=turn.turn.id)
+        run.error = LamellaError("The turn failed inside the server.", hint="The server's log has the cause.")
+        return "error"
+    run.status = TurnStatus.FINISHED
+    return stop_reason.value
+
+
+async def _asked(turn: TurnInput, run: Run, services: Services, emitter: Emitter, course: Course) -> StopReason:
+    """The loop of the run's model, and that of another one where it fails before it has shown anything."""
+    loop = _loop(turn, run, services, emitter, course)
+    try:
+        return await _run(run, loop)
+    except ProviderError as error:
+        if loop.has_shown:
+            raise
+        failed = run.input
+        other = await taken_over(failed, run.container, error, run.instead, emitter)
+        if other is None:
+            raise
+        await record(other, failed, error, services)
+        run.input, run.line = other.input, other.line
+    return await _run(run, _loop(other.turn, run, services, emitter, course))
+
+
+def _loop(turn: TurnInput, run: Run, services: Services, emitter: Emitter, course: Course) -> Loop:
+    return Loop(
         turn,
         run.input,
         services,
@@ -127,16 +161,10 @@ async def _answer(turn: TurnInput, run: Run, services: Services, emitter: Emitte
         run.line,
         may_act=lambda: course.acting.run_id == run.id,
     )
+
+
+async def _run(run: Run, loop: Loop) -> StopReason:
     try:
-        stop_reason = await loop.run()
-    except LamellaError as error:
-        run.error = error
-        return "error"
-    except Exception:  # the border where a run's failure becomes a packet; the cause is in the log
-        log.exception("run failed", run_id=run.id, turn_id=turn.turn.id)
-        run.error = LamellaError("The turn failed inside the server.", hint="The server's log has the cause.")
-        return "error"
+        return await loop.run()
     finally:
         run.line, run.decisions, run.calibration = loop.line, loop.decisions, loop.calibration
-    run.status = TurnStatus.FINISHED
-    return stop_reason.value

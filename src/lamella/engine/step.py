@@ -29,6 +29,11 @@ class ShownBlocks:
     def __init__(self) -> None:
         self._count = 0
 
+    @property
+    def any(self) -> bool:
+        """Whether a block was shown."""
+        return self._count > 0
+
     def next(self) -> int:
         """The number of a new block."""
         self._count += 1

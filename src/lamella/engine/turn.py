@@ -23,6 +23,7 @@ from lamella.core.records import Caller, Conversation, Footing, NewTurn, Place, 
 from lamella.core.tokens import Usage
 from lamella.engine.container import StateContainer
 from lamella.engine.inputs import Services, TurnInput
+from lamella.engine.instead import FindInstead, Instead
 from lamella.engine.journal import Journal
 from lamella.engine.opening import EngineSettings, ModelSource, Opening, Openings, first_context
 from lamella.engine.preview import Preview, preview
@@ -139,11 +140,31 @@ class TurnEngine:
             documents=found.documents,
         )
         runs = tuple(
-            Run(one.run, StateContainer(self._services.counter), one.line, error=refusal)
+            Run(
+                one.run,
+                StateContainer(self._services.counter),
+                one.line,
+                error=refusal,
+                instead=self._instead(turn_input, one, openings),
+            )
             for one, refusal in zip(openings, refusals, strict=True)
         )
         self._acting[new.id] = Acting(runs[0].id)
         return Begun(turn_input, runs)
+
+    def _instead(self, turn: TurnInput, opening: Opening, openings: Sequence[Opening]) -> FindInstead:
+        """Finds the model in whose place another answers: none that answers the turn anyway."""
+        taken = {one.run.model.facts.name for one in openings}
+
+        async def find() -> Instead | None:
+            other = await self.openings.instead(turn.caller, opening)
+            if other is None or other.run.model.facts.name in taken:
+                return None
+            found = other.found
+            same = replace(turn, history=found.path, summaries=found.summaries, documents=found.documents)
+            return Instead(same, other.run, other.line)
+
+        return find
 
     def _refusals(
         self, openings: Sequence[Opening], turn: Turn, *, can_compact: bool

@@ -185,6 +185,7 @@ class NewAgent(Body):
     model: Id | None = None
     layout: Id | None = None
     thinking_effort: Effort | None = None
+    fallback_model: Id | None = None
 
     def given(self) -> Json:
         """The fields, as `Agent` has them."""
@@ -202,6 +203,7 @@ class AgentPatch(Body):
     model: Id | None = None
     layout: Id | None = None
     thinking_effort: Effort | None = None
+    fallback_model: Id | None = None
 
     def given(self) -> Json:
         """The fields that were sent, as `Agent` has them."""
@@ -426,6 +428,7 @@ def agent_json(stored: StoredAgent) -> Json:
         "model": agent.model,
         "layout": agent.layout,
         "thinking_effort": agent.thinking_effort,
+        "fallback_model": agent.fallback_model,
         "revision": agent.revision,
         "created_at": stored.created_at.isoformat(),
         "updated_at": stored.updated_at.isoformat(),

@@ -303,6 +303,7 @@ def agent_row(agent: Agent) -> Row:
         "model": agent.model,
         "layout": agent.layout,
         "thinking_effort": agent.thinking_effort,
+        "fallback_model": agent.fallback_model,
         "revision": agent.revision,
     }
 
@@ -320,6 +321,7 @@ def agent_of(row: RowMapping) -> StoredAgent:
         layout=row["layout"],
         revision=row["revision"],
         thinking_effort=row["thinking_effort"],
+        fallback_model=row["fallback_model"],
     )
     return StoredAgent(agent, datetime.fromisoformat(row["created_at"]), datetime.fromisoformat(row["updated_at"]))
 

@@ -67,6 +67,7 @@ agents = Table(
     Column("model", String),
     Column("layout", String),
     Column("thinking_effort", String),
+    Column("fallback_model", String),
     Column("revision", Integer, nullable=False),
     Column("created_at", String, nullable=False),
     Column("updated_at", String, nullable=False),

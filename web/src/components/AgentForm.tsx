@@ -10,7 +10,7 @@ import { FormActions } from './FormActions.tsx'
 import form from './form.module.css'
 import { ToolsField } from './ToolsField.tsx'
 
-const FIELDS = ['name', 'prompt', 'reminder', 'replaces_system', 'tools', 'model', 'layout'] as const
+const FIELDS = ['name', 'prompt', 'reminder', 'replaces_system', 'tools', 'model', 'layout', 'fallback_model'] as const
 
 const blank: AgentValue = {
   name: '',
@@ -20,6 +20,7 @@ const blank: AgentValue = {
   tools: null,
   model: null,
   layout: null,
+  fallback_model: null,
 }
 
 export function valueOf(agent: Agent | null): AgentValue {
@@ -129,6 +130,21 @@ function Defaults({ value, error, onChange }: DefaultsProps) {
           <select {...control} name="layout" value={value.layout ?? ''} onChange={(event) => onChange({ layout: event.target.value || null })}>
             <option value="">The default</option>
             {withCurrent(layouts.map((one) => one.name), value.layout).map((name) => (
+              <option key={name}>{name}</option>
+            ))}
+          </select>
+        )}
+      </Field>
+      <Field label="If it fails" hint="Answers where the model fails before it has said anything." problem={problemAt(error, 'fallback_model')}>
+        {(control) => (
+          <select
+            {...control}
+            name="fallback_model"
+            value={value.fallback_model ?? ''}
+            onChange={(event) => onChange({ fallback_model: event.target.value || null })}
+          >
+            <option value="">As the server is set</option>
+            {withCurrent(models, value.fallback_model).map((name) => (
               <option key={name}>{name}</option>
             ))}
           </select>

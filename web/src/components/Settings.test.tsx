@@ -20,6 +20,7 @@ const agent: Agent = {
   tools: ['search'],
   model: 'model-gone',
   layout: 'onyx',
+  fallback_model: null,
 }
 const project: Project = {
   ...moments,
