@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from lamella.app.app import LOCAL_OWNER, App
+from lamella.core.errors import InvalidRequest
 from lamella.core.records import Caller, Job, JobStatus
+from lamella.core.tokens import Usage
 from lamella.engine.scripted import Gate, ScriptedModel, saying
 
-from .test_compaction import SUMMARY, summarised, talking, texts
+from .test_compaction import MUCH, SUMMARY, summarised, talking, texts
 
 pytestmark = pytest.mark.anyio
 
@@ -71,6 +73,57 @@ async def test_one_that_is_resumed_meanwhile_goes_on_without_a_summary(tmp_path:
         await client.send(conversation, "And?")
         asked = [text.split("\n")[0] for text in texts(model.requests[-1])]
         assert [line for line in asked if line.endswith("?")] == [*(f"Question {n}?" for n in range(4)), "And?"]
+
+
+async def test_one_that_goes_on_and_ends_again_gets_a_summary_of_all_of_it(tmp_path: Path) -> None:
+    """What is said behind the end that was summarised is in the next summary, and in who goes on by it."""
+    model, later = ScriptedModel(), "# Facts\nThe vault is 9933 (msg_2)."
+    async with talking(tmp_path, model, turns=2, resume_token_budget="5000") as (app, client, conversation):
+        first = await current(app, conversation)
+        model.then(saying(SUMMARY))
+        await app.sessions.begin_anew(LOCAL_OWNER, conversation, why="/new")
+        await summarised(app, first)
+        await app.sessions.resume(LOCAL_OWNER, conversation, first, why="/resume")
+        model.then(saying(f"Noted. {MUCH}", usage=Usage(input=9_000, output=10)), saying(later), saying("9933."))
+        await client.send(conversation, "The vault is 9933.")
+        await app.sessions.begin_anew(LOCAL_OWNER, conversation, why="/new")
+        await ended_job(app, first)
+        assert "The vault is 9933." in "\n".join(texts(model.requests[-1]))
+        opened = await app.sessions.resume(LOCAL_OWNER, conversation, first, why="/resume")
+        assert opened.parent_id == first
+        await client.send(conversation, "What is the vault?")
+        assert later in texts(model.requests[-1])[0]
+
+
+async def test_one_that_ends_again_behind_the_same_turn_keeps_its_summary(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    async with talking(tmp_path, model, turns=2) as (app, _, conversation):
+        first = await current(app, conversation)
+        model.then(saying(SUMMARY))
+        await app.sessions.begin_anew(LOCAL_OWNER, conversation, why="/new")
+        await summarised(app, first)
+        await app.sessions.resume(LOCAL_OWNER, conversation, first, why="/resume")
+        await app.sessions.begin_anew(LOCAL_OWNER, conversation, why="/new")
+        assert (await ended_job(app, first)).status is JobStatus.FINISHED
+        assert (await app.store.session(LOCAL_OWNER, first)).summary == SUMMARY
+    assert len(model.requests) == 3
+
+
+async def test_one_whose_summary_is_old_is_not_resumed_by_it(tmp_path: Path) -> None:
+    model, gate = ScriptedModel(), Gate()
+    async with talking(tmp_path, model, turns=2, resume_token_budget="5000") as (app, client, conversation):
+        first = await current(app, conversation)
+        model.then(saying(SUMMARY))
+        await app.sessions.begin_anew(LOCAL_OWNER, conversation, why="/new")
+        await summarised(app, first)
+        await app.sessions.resume(LOCAL_OWNER, conversation, first, why="/resume")
+        model.then(saying(MUCH, usage=Usage(input=9_000, output=10)), [gate, *saying(SUMMARY)])
+        await client.send(conversation, "The vault is 9933.")
+        await app.sessions.begin_anew(LOCAL_OWNER, conversation, why="/new")
+        with pytest.raises(InvalidRequest, match="has no summary of all of it yet"):
+            await app.sessions.resume(LOCAL_OWNER, conversation, first, why="/resume")
+        gate.opened.set()
+        await ended_job(app, first)
 
 
 async def test_one_that_hardly_said_anything_is_its_own_summary(tmp_path: Path) -> None:

@@ -98,6 +98,7 @@ async def test_a_compaction_closes_a_session_and_carries_the_kept_messages_on(
         why="full",
         summary="They met.",
         summary_tokens=9,
+        summary_ends_with="turn_2",
         check={"missing": ["42"]},
         usage={"summary": USAGE},
     )
@@ -245,8 +246,30 @@ async def test_a_closed_session_is_summarised_once(talked: SqlStore, backing: Ba
     found = await talked.session(ANN, FIRST)
     assert (found.summary, found.summary_tokens, found.usage) == ("They met.", 9, {"summary": USAGE})
     assert (found.check, found.ends_with) == ({"missing": ["42"]}, "turn_4")
+    assert (found.summary_ends_with, found.is_summarised) == ("turn_4", True)
     [row] = [row for row in backing.dump()["sessions"] if row["id"] == FIRST]
     assert row["embedding"] == b"\x00\x01"
+
+
+async def test_a_session_that_went_on_is_summarised_again(talked: SqlStore) -> None:
+    await talked.next_session(ANN, session_step(FIRST, "sess_2", "turn_4"))
+    closed = await talked.session(ANN, FIRST)
+    assert await talked.summarise_session(ANN, closed, session_summary("They met."))
+    await talked.return_to_session(ANN, session_return("sess_2", FIRST, "turn_4"))
+    await finished_turn(talked, new_turn("turn_5"), [step("step_5")])
+    left = session_step(FIRST, "sess_3", "turn_5")
+    await talked.next_session(ANN, replace(left, session=replace(left.session, opened_by=SessionCause.NEW)))
+    ended = await talked.session(ANN, FIRST)
+    assert (ended.summary, ended.summary_ends_with, ended.is_summarised) == ("They met.", "turn_4", False)
+    assert await talked.summarise_session(ANN, ended, session_summary("They met and parted."))
+    again = await talked.session(ANN, FIRST)
+    assert (again.summary, again.summary_ends_with) == ("They met and parted.", "turn_5")
+
+
+async def test_a_compaction_summarises_up_to_where_the_next_session_begins(talked: SqlStore) -> None:
+    await talked.next_session(ANN, session_step(FIRST, "sess_2", "turn_2", summary="They met."))
+    compacted = await talked.session(ANN, FIRST)
+    assert (compacted.ends_with, compacted.summary_ends_with, compacted.is_summarised) == ("turn_4", "turn_2", True)
 
 
 async def test_a_session_adds_up_what_was_spent_on_it(talked: SqlStore) -> None:

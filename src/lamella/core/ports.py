@@ -155,7 +155,7 @@ class Store(Protocol):
     async def summarise_session(self, caller: Caller, closed: Session, summary: SessionSummary) -> bool:
         """Give a session that is closed as `closed` is its summary, and add what that cost.
 
-        False when it is open, was closed at another moment, or has a summary; then nothing is stored.
+        False when it is open, was closed at another moment, or has a summary of all of it; then nothing is stored.
         """
         ...
 

@@ -37,8 +37,9 @@ class Session:
     The window holds the turns behind `begins_after`, and the parent's summary if it `inherits` it; a branch's parent is
     the session that it branched from, of which it has what stood before that session and not its own summary. An open
     session has no `closed_at`; `ends_with` is the last turn of the path when a session was closed. `summary` is None
-    until there is one; it is never merged. A session that was reopened gets another one when it ends again. `check`
-    says how the summary compares with what it stands for.
+    until there is one; it stands for the turns up to `summary_ends_with`, and is never merged. A session that was
+    reopened gets another one when it ends again behind another turn. `check` says how the summary compares with what
+    it stands for.
     """
 
     id: str
@@ -55,9 +56,20 @@ class Session:
     why: str = ""
     summary: str | None = None
     summary_tokens: int = 0
+    summary_ends_with: str | None = None
     check: JsonObject = field(default_factory=dict)
     usage: Mapping[str, Usage] = field(default_factory=dict)
     """What was spent, by purpose: `chat`, `summary`, `embedding`."""
+
+    @property
+    def is_summarised(self) -> bool:
+        """Whether the summary stands for all that the session held when it ended.
+
+        What a compaction carried on is in the session that it opened, and not missing here.
+        """
+        if self.summary is None:
+            return False
+        return self.closed_by is SessionCause.COMPACTION or self.summary_ends_with == self.ends_with
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ class EndedSessions:
             closed = await self._services.store.session(job.caller, job.subject)
         except NotFound:
             return None
-        if closed.closed_at is None or closed.summary is not None:
+        if closed.closed_at is None or closed.is_summarised:
             return None
         made = await self._summary(job.caller, closed)
         if made is None:
@@ -53,7 +53,7 @@ class EndedSessions:
         await self._services.store.spend(job.caller, closed.id, "summary", made.usage)
         now = await self._services.store.session(job.caller, closed.id)
         # Resumed, and ended again before this was done: what it holds now is not what was summarised.
-        ended_again = now.closed_at is not None and now.summary is None
+        ended_again = now.closed_at is not None and not now.is_summarised
         return Again("the session was resumed and ended again meanwhile") if ended_again else None
 
     async def _summary(self, caller: Caller, closed: Session) -> SessionSummary | NotCompacted | None:

@@ -334,7 +334,7 @@ class Sessions:
 
         One that is larger than the resume budget goes on by its summary, in a new session: that one is given then.
         Raises `NotFound`, `TurnInProgress`, and `InvalidRequest` for the session that is current, and for one that is
-        too large and has no summary yet.
+        too large and has no summary of all of it yet.
         """
         while True:
             try:
@@ -372,10 +372,10 @@ class Sessions:
         self, caller: Caller, conversation: Conversation, target: Session, size: int, why: str
     ) -> Session:
         """A new session behind the newest message, with the summary of the one that is too large."""
-        if target.summary is None:
+        if not target.is_summarised:
             await self._summarise(caller, target.id, why)
             raise InvalidRequest(
-                f"Session {target.number} is too large to be resumed in full, and has no summary yet.",
+                f"Session {target.number} is too large to be resumed in full, and has no summary of all of it yet.",
                 hint="The summary is being made: send the command again in a moment.",
             )
         session = self._next(target.id, conversation.id, SessionCause.RESUME, conversation.head)

@@ -186,6 +186,7 @@ def session_row(owner: str, session: Session) -> Row:
         "why": session.why,
         "summary": session.summary,
         "summary_tokens": session.summary_tokens,
+        "summary_ends_with": session.summary_ends_with,
         "summary_check": json_text(session.check),
         "usage": json_text(session.usage),
     }
@@ -209,6 +210,7 @@ def session_of(row: RowMapping) -> Session:
         why=row["why"],
         summary=row["summary"],
         summary_tokens=row["summary_tokens"],
+        summary_ends_with=row["summary_ends_with"],
         check=json_of(HEAD, row["summary_check"], what),
         usage=json_of(SPENT, row["usage"], what),
     )

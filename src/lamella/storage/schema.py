@@ -150,14 +150,16 @@ sessions = Table(
     Column("why", Text, nullable=False, server_default=""),
     Column("summary", Text),
     Column("summary_tokens", Integer, nullable=False, server_default="0"),
+    Column("summary_ends_with", String),
     Column("summary_check", Text, nullable=False, server_default="{}"),
     Column("embedding", LargeBinary),
     Column("embedding_model", String),
     Column("usage", Text, nullable=False, server_default="{}"),
     Index("uq_sessions_conversation_id_number", "conversation_id", "number", unique=True),
 )
-"""`begins_after` and `ends_with` are turns of the conversation; `usage` is the JSON object of what was spent, by
-purpose; `embedding`, made by `embedding_model`, and `summary_check`, a JSON object, are those of the summary."""
+"""`begins_after`, `ends_with` and `summary_ends_with` are turns of the conversation; `usage` is the JSON object of what
+was spent, by purpose; `embedding`, made by `embedding_model`, and `summary_check`, a JSON object, are those of the
+summary."""
 
 turns = Table(
     "turns",

@@ -104,10 +104,14 @@ async def _close(
     await connection.execute(update(sessions).where(*_mine(caller, conversation.session_id)).values(values))
 
 
-async def _summarise(connection: AsyncConnection, caller: Caller, session_id: str, summary: SessionSummary) -> None:
+async def _summarise(
+    connection: AsyncConnection, caller: Caller, session_id: str, summary: SessionSummary, ends_with: str | None
+) -> None:
+    """Give a session its summary, which stands for its turns up to `ends_with`."""
     values = {
         "summary": summary.text,
         "summary_tokens": summary.tokens,
+        "summary_ends_with": ends_with,
         "summary_check": json_text(summary.check),
         "embedding": summary.embedding,
     }
@@ -136,7 +140,8 @@ async def _open_again(
     await _close(connection, caller, conversation, back.cause, back.why, back.at)
     opened: dict[str, Any] = {"closed_at": None, "closed_by": None, "ends_with": None, "why": ""}
     if back.forgets_summary:
-        opened |= {"summary": None, "summary_tokens": 0, "summary_check": "{}", "embedding": None}
+        opened |= {"summary": None, "summary_tokens": 0, "summary_ends_with": None, "summary_check": "{}"}
+        opened |= {"embedding": None}
     await connection.execute(update(sessions).where(*_mine(caller, back.session_id)).values(opened))
 
 
@@ -258,7 +263,7 @@ class SessionVerbs(Verbs):
                 await check_lease(connection, job)
             opened = await _open_next(connection, caller, conversation, step)
             if step.summary is not None:
-                await _summarise(connection, caller, step.expected, step.summary)
+                await _summarise(connection, caller, step.expected, step.summary, opened.begins_after)
             await _enter(connection, caller, conversation, opened, conversation.head)
             await decide(connection, self._ids, caller, conversation.id, step.at, step.decisions, conversation.head)
         return opened
@@ -281,12 +286,12 @@ class SessionVerbs(Verbs):
 
     @uninterrupted
     async def summarise_session(self, caller: Caller, closed: Session, summary: SessionSummary) -> bool:
-        """Give a closed session its summary, and add what that cost; False when it is not closed so, or has one."""
+        """Give a closed session its summary, and add what that cost; False when it is not closed so, or has it."""
         async with self._database.writing() as connection:
             session = await find_session(connection, caller, closed.id, lock=True)
-            if session.closed_at is None or session.closed_at != closed.closed_at or session.summary is not None:
+            if session.closed_at is None or session.closed_at != closed.closed_at or session.is_summarised:
                 return False
-            await _summarise(connection, caller, closed.id, summary)
+            await _summarise(connection, caller, closed.id, summary, session.ends_with)
         return True
 
     @uninterrupted
