@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
 import subprocess
 import sys
 from pathlib import Path
+
+from lamella.app.app import LOCAL_OWNER, open_app
+from lamella.core.decisions import Decision
+from lamella.core.effort import SUBJECT
+from lamella.settings import read_settings
 
 LAMELLA = str(Path(sys.executable).with_name("lamella"))
 
@@ -75,3 +81,19 @@ def test_lines_typed_during_an_answer_wait_and_are_answered_in_order(tmp_path: P
     assert said.count("Session 2 begins") == 1
     _, _, after = said.partition("Session 2 begins")
     assert len(after.splitlines()) > 3
+
+
+async def _decisions(data: Path, conversation: str) -> list[Decision]:
+    async with open_app(read_settings(data=data)) as app:
+        return [stored.decision for stored in await app.store.decisions(LOCAL_OWNER, conversation)]
+
+
+def test_an_effort_is_of_the_messages_of_this_sitting(tmp_path: Path) -> None:
+    first = chat(tmp_path, "--json", "--effort", "4096", "Hello there.")
+    conversation = json.loads(first.stdout.splitlines()[0])["conversation_id"]
+    assert chat(tmp_path, "--effort", "off", "-c", conversation, "And now?").returncode == 0
+    changes = [made for made in asyncio.run(_decisions(tmp_path, conversation)) if made.subject == SUBJECT]
+    assert [(made.numbers["before"], made.numbers["after"]) for made in changes] == [(0, 4096), (4096, 0)]
+    wrong = chat(tmp_path, "--effort", "much", "Hello there.")
+    assert wrong.returncode == 2
+    assert "off, low, medium, high or a number of tokens" in wrong.stderr

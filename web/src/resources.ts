@@ -13,6 +13,8 @@ export interface AgentValue {
   layout: string | null
   /** Answers where the model fails before it has said anything; null: the server's. */
   fallback_model: string | null
+  /** Null leaves it to the conversation or the server. */
+  thinking_effort: string | null
 }
 
 export interface Agent extends AgentValue {

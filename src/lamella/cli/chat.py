@@ -15,6 +15,7 @@ from lamella.cli.doors import Door, local_zone, open_door
 from lamella.cli.failures import report
 from lamella.cli.logs import configure_logs
 from lamella.cli.main import DataOption, ModelOption, cli
+from lamella.core.effort import effort_named
 from lamella.core.errors import InvalidRequest, LamellaError
 from lamella.core.packets import (
     AnyPacket,
@@ -48,6 +49,9 @@ def chat_command(
     conversation: Annotated[str | None, typer.Option("-c", "--conversation", help="Go on with this one.")] = None,
     data: DataOption = None,
     model: ModelOption = None,
+    effort: Annotated[
+        str | None, typer.Option(help="How much the model thinks here: off, low, medium, high or a number of tokens.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the packets as JSON lines.")] = False,
 ) -> None:
     """Chat in the terminal."""
@@ -56,15 +60,19 @@ def chat_command(
     message = "\n\n".join(part for part in (text, piped.strip()) if part)
     if not message and not sys.stdin.isatty():
         raise InvalidRequest("The message is empty.", hint="Give it as an argument or through the pipe.")
-    talk = _Talk(read_settings(data=data, model=model), conversation, model, json)
+    wanted = effort_named(effort, "--effort") if effort is not None else None
+    talk = _Talk(read_settings(data=data, model=model), conversation, model, json, wanted)
     sys.exit(asyncio.run(talk.run(message, file or [])))
 
 
 class _Talk:
     """One sitting at the terminal."""
 
-    def __init__(self, settings: Settings, conversation: str | None, model: str | None, json: bool) -> None:
+    def __init__(
+        self, settings: Settings, conversation: str | None, model: str | None, json: bool, effort: str | None
+    ) -> None:
         self._settings = settings
+        self._effort = effort
         self._conversation = conversation
         self._model = model
         self._json = json
@@ -162,7 +170,8 @@ class _Talk:
         self._streams += 1
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._stop_all, door)
         try:
-            async for packet in door.send(conversation, text, file_ids, local_zone(), at_once=taken is None):
+            packets = door.send(conversation, text, file_ids, local_zone(), at_once=taken is None, effort=self._effort)
+            async for packet in packets:
                 if taken is not None:
                     taken.set()
                 if isinstance(packet, TurnStarted):

@@ -18,7 +18,7 @@ from lamella.cli.api import ADDRESS_FILE, Api, Object, refusal, running_server
 from lamella.commands.parse import Typed
 from lamella.core.errors import ConfigurationError, InvalidRequest
 from lamella.core.packets import AnyPacket, decode_packet
-from lamella.core.records import Notice, NoticeKind, PageQuery
+from lamella.core.records import Choices, Notice, NoticeKind, PageQuery
 from lamella.settings import Settings
 
 PIECE = 1 << 16
@@ -50,9 +50,19 @@ class Door(Protocol):
         ...
 
     def send(
-        self, conversation_id: str, text: str, file_ids: tuple[str, ...], zone: str, *, at_once: bool
+        self,
+        conversation_id: str,
+        text: str,
+        file_ids: tuple[str, ...],
+        zone: str,
+        *,
+        at_once: bool,
+        effort: str | None = None,
     ) -> AsyncIterator[AnyPacket]:
-        """Send a message and follow its turn, or a command and hear its answer; `at_once` waits for no more of them."""
+        """Send a message and follow its turn, or a command and hear its answer; `at_once` waits for no more of them.
+
+        `effort` is the thinking effort of this turn, in its one spelling; None leaves it to the conversation.
+        """
         ...
 
     async def flush(self, conversation_id: str) -> None:
@@ -96,11 +106,18 @@ class LocalDoor:
         return Uploaded(file.id, file.name, file.status == "ready", file.reason)
 
     async def send(
-        self, conversation_id: str, text: str, file_ids: tuple[str, ...], zone: str, *, at_once: bool
+        self,
+        conversation_id: str,
+        text: str,
+        file_ids: tuple[str, ...],
+        zone: str,
+        *,
+        at_once: bool,
+        effort: str | None = None,
     ) -> AsyncIterator[AnyPacket]:
         """See `Door`."""
         chat = self._app.chat
-        read = chat.read(Message(text, file_ids, zone))
+        read = chat.read(Message(text, file_ids, zone, choices=Choices(thinking_effort=effort)))
         done: str | Queued | Notice
         if isinstance(read, Typed):
             done = await chat.submit_command(LOCAL_OWNER, conversation_id, read)
@@ -158,10 +175,18 @@ class RemoteDoor:
         return Uploaded(found["id"], found["name"], found["status"] == "ready", found["reason"])
 
     async def send(
-        self, conversation_id: str, text: str, file_ids: tuple[str, ...], zone: str, *, at_once: bool
+        self,
+        conversation_id: str,
+        text: str,
+        file_ids: tuple[str, ...],
+        zone: str,
+        *,
+        at_once: bool,
+        effort: str | None = None,
     ) -> AsyncIterator[AnyPacket]:
         """See `Door`."""
         body = {"text": text, "file_ids": list(file_ids), "timezone": zone} | ({"debounce_ms": 0} if at_once else {})
+        body |= {"thinking_effort": effort} if effort is not None else {}
         path = f"/api/v1/conversations/{conversation_id}/turns"
         async with self._api.client.stream("POST", path, json=body) as answer:
             if answer.is_error:

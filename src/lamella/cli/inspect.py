@@ -71,7 +71,7 @@ async def _found(settings: Settings, what: str | None, preview: str | None) -> O
     async with open_api(settings) as api:
         if what is not None and what.startswith("req_"):
             return await api.get(f"/requests/{what}/map")
-        conversation = what or await _newest(api)
+        conversation = what or await newest(api)
         if preview is not None:
             message = {"conversation_id": conversation, "text": preview, "timezone": local_zone()}
             return await api.post("/context/preview", message)
@@ -91,7 +91,8 @@ async def open_api(settings: Settings) -> AsyncIterator[Api]:
         yield Api(await stack.enter_async_context(client))
 
 
-async def _newest(api: Api) -> str:
+async def newest(api: Api) -> str:
+    """The id of the conversation that was last written in; raises `NotFound`."""
     found = (await api.get("/conversations", limit=1))["data"]
     if not found:
         raise NotFound("There is no conversation yet.", hint="Begin one with lamella chat.")

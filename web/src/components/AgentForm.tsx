@@ -1,4 +1,5 @@
 import { type FormEvent, useState } from 'react'
+import { efforts } from '../choice.ts'
 import { problemAt, problemElsewhere } from '../fields.ts'
 import { useUnsaved } from '../panels.ts'
 import { useModels } from '../queries.ts'
@@ -10,7 +11,7 @@ import { FormActions } from './FormActions.tsx'
 import form from './form.module.css'
 import { ToolsField } from './ToolsField.tsx'
 
-const FIELDS = ['name', 'prompt', 'reminder', 'replaces_system', 'tools', 'model', 'layout', 'fallback_model'] as const
+const FIELDS = ['name', 'prompt', 'reminder', 'replaces_system', 'tools', 'model', 'layout', 'fallback_model', 'thinking_effort'] as const
 
 const blank: AgentValue = {
   name: '',
@@ -21,6 +22,7 @@ const blank: AgentValue = {
   model: null,
   layout: null,
   fallback_model: null,
+  thinking_effort: null,
 }
 
 export function valueOf(agent: Agent | null): AgentValue {
@@ -108,7 +110,7 @@ interface DefaultsProps {
   onChange: (patch: Partial<AgentValue>) => void
 }
 
-/** Model and layout of its conversations. */
+/** Model, layout and thinking effort of its conversations. */
 function Defaults({ value, error, onChange }: DefaultsProps) {
   const models = useModels().data?.map((one) => one.id) ?? []
   const layouts = useLayouts().data ?? []
@@ -145,6 +147,21 @@ function Defaults({ value, error, onChange }: DefaultsProps) {
           >
             <option value="">As the server is set</option>
             {withCurrent(models, value.fallback_model).map((name) => (
+              <option key={name}>{name}</option>
+            ))}
+          </select>
+        )}
+      </Field>
+      <Field label="Thinking" hint="Of its turns, where neither the message nor the conversation says." problem={problemAt(error, 'thinking_effort')}>
+        {(control) => (
+          <select
+            {...control}
+            name="thinking_effort"
+            value={value.thinking_effort ?? ''}
+            onChange={(event) => onChange({ thinking_effort: event.target.value || null })}
+          >
+            <option value="">The default</option>
+            {withCurrent(efforts, value.thinking_effort).map((name) => (
               <option key={name}>{name}</option>
             ))}
           </select>

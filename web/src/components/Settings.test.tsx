@@ -21,6 +21,7 @@ const agent: Agent = {
   model: 'model-gone',
   layout: 'onyx',
   fallback_model: null,
+  thinking_effort: null,
 }
 const project: Project = {
   ...moments,

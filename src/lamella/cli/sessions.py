@@ -1,0 +1,134 @@
+"""`lamella sessions`: the sessions of a conversation, what was said in them, and the way back to one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lamella.cli.api import Api, Object
+from lamella.cli.inspect import newest, open_api
+from lamella.cli.logs import configure_logs
+from lamella.cli.main import DataOption, cli
+from lamella.core.figures import short
+from lamella.core.json import encode_text
+from lamella.settings import read_settings
+
+sessions = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The sessions of a conversation.")
+cli.add_typer(sessions, name="sessions")
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print what the API answers.")]
+SessionArgument = Annotated[str, typer.Argument(metavar="SESSION", help="The id of a session.")]
+
+
+@sessions.command("list")
+def list_command(
+    conversation: Annotated[
+        str | None, typer.Argument(metavar="[CONVERSATION]", help="Default: the newest conversation.")
+    ] = None,
+    data: DataOption = None,
+    json: JsonOption = False,
+) -> None:
+    """List the sessions of a conversation, the oldest first."""
+
+    async def ask(api: Api) -> Object:
+        return await api.get(f"/conversations/{conversation or await newest(api)}/sessions")
+
+    _show(data, ask, json, lambda found: [_session(one) for one in found["data"]])
+
+
+@sessions.command("search")
+def search_command(
+    words: Annotated[list[str], typer.Argument(metavar="WORDS", help="What was said, in these or other words.")],
+    conversation: Annotated[
+        str | None, typer.Option("-c", "--conversation", help="Search this one. Default: all.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=100, help="Passages at most.")] = 20,
+    data: DataOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Find what was said, by words and by meaning."""
+    query = {"q": " ".join(words), "limit": limit} | ({"conversation_id": conversation} if conversation else {})
+
+    async def ask(api: Api) -> Object:
+        return await api.get("/sessions/search", **query)
+
+    _show(data, ask, json, _hits)
+
+
+@sessions.command("resume")
+def resume_command(session: SessionArgument, data: DataOption = None, json: JsonOption = False) -> None:
+    """Go on from an earlier session, as /resume does."""
+
+    async def ask(api: Api) -> Object:
+        return await api.post(f"/sessions/{session}/resume", {})
+
+    _show(data, ask, json, _resumed)
+
+
+@sessions.command("undo")
+def undo_command(session: SessionArgument, data: DataOption = None, json: JsonOption = False) -> None:
+    """Take the newest compaction back: name the session that it ended or began."""
+
+    async def ask(api: Api) -> Object:
+        return await api.post(f"/sessions/{session}/undo", {})
+
+    _show(data, ask, json, lambda opened: [f"The compaction is undone: session {opened['number']} goes on, in full."])
+
+
+def _show(
+    data: Path | None,
+    ask: Callable[[Api], Coroutine[Any, Any, Object]],
+    json: bool,
+    lines: Callable[[Object], list[str]],
+) -> None:
+    """Ask the server of the data folder, or the app itself, and print the answer."""
+    configure_logs()
+
+    async def found() -> Object:
+        async with open_api(read_settings(data=data)) as api:
+            return await ask(api)
+
+    answer = asyncio.run(found())
+    typer.echo(encode_text(answer) if json else "\n".join(lines(answer)))
+
+
+def _session(one: Object) -> str:
+    """`* 2 · sess_… · 2026-11-22 05:30 · compaction · 4 messages · 3.3k → 1.2k tokens`; * is the current one."""
+    numbers = one["numbers"]
+    parts = [
+        f"{'*' if one['current'] else ' '} {one['number']}",
+        one["id"],
+        _moment(one["opened_at"]),
+        one["opened_by"],
+        "1 message" if one["messages"] == 1 else f"{one['messages']} messages",
+    ]
+    if "before" in numbers and "after" in numbers:
+        parts.append(f"{short(numbers['before'])} → {short(numbers['after'])} tokens")
+    if one["why"]:
+        parts.append(f"ended: {one['why']}")
+    return " · ".join(parts)
+
+
+def _hits(found: Object) -> list[str]:
+    numbers = {session["id"]: session["number"] for session in found["sessions"]}
+    lines = []
+    for hit in found["data"]:
+        number = f"session {numbers[hit['session_id']]} " if hit["session_id"] in numbers else ""
+        where = f"{number}({hit['session_id']}) of {hit['conversation_id']}"
+        lines += [f"{where} · {hit['role']} · {_moment(hit['at'])}", f"  {' '.join(hit['snippet']['text'].split())}"]
+    return lines or ["Nothing was found."]
+
+
+def _resumed(answer: Object) -> list[str]:
+    if answer["object"] == "queued_message":
+        return [f"It waits in the queue, at place {answer['place']}: the conversation answers."]
+    return [str(answer["answer"])]
+
+
+def _moment(at: str) -> str:
+    return f"{datetime.fromisoformat(at):%Y-%m-%d %H:%M}"
