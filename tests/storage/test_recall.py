@@ -25,7 +25,18 @@ from lamella.storage import SqlStore, open_store
 from lamella.storage.recall import SqlRecallIndex
 
 from .conftest import Backing, SqliteBacking
-from .examples import ANN, BOB, NOON, conversation, minutes, new_turn, session_step, session_summary, turn_end
+from .examples import (
+    ANN,
+    BOB,
+    NOON,
+    conversation,
+    minutes,
+    new_turn,
+    session_return,
+    session_step,
+    session_summary,
+    turn_end,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -253,6 +264,23 @@ async def test_sessions_are_ranked_by_their_messages_and_their_summaries(
     assert [hit.source.speaker for hit in by_summary.hits if hit.source.speaker is Speaker.SUMMARY] == []
     cooking = await find(index, "cooking")
     assert cooking.sessions[0].session_id == "sess_b"
+
+
+async def test_a_summary_that_is_taken_back_is_not_found(store: SqlStore, index: SqlRecallIndex) -> None:
+    await store.create_conversation(ANN, conversation())
+    await say(store, index, 1, "Let us talk.", "Gladly.")
+    [first] = await store.sessions(ANN, "conv_1")
+    step = session_step(first.id, "sess_2", "turn_conv_1_1")
+    await store.next_session(ANN, replace(step, summary=session_summary("The zeppelin is called Quagga.")))
+    [summary] = await index.unembedded_summaries(ANN, "conv_1", SPACE.model)
+    [vector] = LEXICAL.vectors([summary.content])
+    passages = [passage(first.id, summary.content, speaker=Speaker.SUMMARY)]
+    assert await index.index_summary(ANN, summary, vector, passages, SPACE.model)
+    assert [one.session_id for one in (await find(index, "zeppelin quagga")).sessions] == [first.id]
+    back = session_return("sess_2", first.id, "turn_conv_1_1")
+    await store.return_to_session(ANN, replace(back, forgets_summary=True))
+    assert await find(index, "zeppelin quagga") == Found((), ())
+    assert await index.unembedded_summaries(ANN, "conv_1", SPACE.model) == ()
 
 
 async def test_something_is_read_by_message_by_call_and_by_both(store: SqlStore, index: SqlRecallIndex) -> None:

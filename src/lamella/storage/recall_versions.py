@@ -27,6 +27,13 @@ async def touch_recall(connection: AsyncConnection, caller: Caller) -> None:
     )
 
 
+async def forget_source(connection: AsyncConnection, caller: Caller, source_id: str) -> None:
+    """Remove the passages of a message or a summary that is no longer what it was."""
+    mine = (recall_entries.c.owner == caller.user_id, recall_entries.c.source_id == source_id)
+    await connection.execute(delete(recall_entries).where(*mine))
+    await touch_recall(connection, caller)
+
+
 async def forget_recall(connection: AsyncConnection, caller: Caller, conversation_id: str) -> None:
     """Remove the passages of a conversation that is removed."""
     mine = (recall_entries.c.owner == caller.user_id, recall_entries.c.conversation_id == conversation_id)

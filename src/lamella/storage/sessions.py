@@ -23,7 +23,7 @@ from lamella.storage.decided import decide
 from lamella.storage.jobs import check_lease
 from lamella.storage.lines import line_of
 from lamella.storage.mapping import session_of, session_row
-from lamella.storage.recall_versions import touch_recall
+from lamella.storage.recall_versions import forget_source, touch_recall
 from lamella.storage.schema import conversations, decisions, messages, runs, sessions, turns
 
 _SESSION = [column for column in sessions.c if column.name not in ("embedding", "embedding_model")]
@@ -142,6 +142,7 @@ async def _open_again(
     if back.forgets_summary:
         opened |= {"summary": None, "summary_tokens": 0, "summary_ends_with": None, "summary_check": "{}"}
         opened |= {"embedding": None}
+        await forget_source(connection, caller, back.session_id)
     await connection.execute(update(sessions).where(*_mine(caller, back.session_id)).values(opened))
 
 
