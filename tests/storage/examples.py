@@ -92,9 +92,9 @@ def session_step(
     return SessionStep(expected, opened, "full", at, made, [began(id, after)])
 
 
-def session_summary(text: str, embedding: bytes | None = None) -> SessionSummary:
+def session_summary(text: str) -> SessionSummary:
     """A summary with what it cost."""
-    return SessionSummary(text, len(text), USAGE, {"missing": ["42"]}, embedding)
+    return SessionSummary(text, len(text), USAGE, {"missing": ["42"]})
 
 
 def session_return(expected: str, id: str, head: str | None, after: str | None = None) -> SessionReturn:

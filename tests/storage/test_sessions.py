@@ -17,6 +17,7 @@ from lamella.core.records import RequestEnd
 from lamella.core.sessions import Session, SessionCause
 from lamella.core.tokens import Usage
 from lamella.storage import SqlStore
+from lamella.storage.recall import SqlRecallIndex
 
 from .conftest import Backing, SqliteBacking
 from .examples import (
@@ -203,12 +204,17 @@ async def test_a_reopened_session_is_closed_with_a_new_summary_that_needs_a_new_
 ) -> None:
     await talked.next_session(ANN, session_step(FIRST, "sess_2", "turn_4"))
     closed = await talked.session(ANN, FIRST)
-    assert await talked.summarise_session(ANN, closed, session_summary("Old.", b"\x01\x02"))
+    assert await talked.summarise_session(ANN, closed, session_summary("Old."))
+    index = SqlRecallIndex(talked.database)
+    [old] = await index.unembedded_summaries(ANN, "conv_1", "m-vectors")
+    assert await index.index_summary(ANN, old, b"\x01\x02", [], "m-vectors")
     await talked.return_to_session(ANN, session_return("sess_2", FIRST, "turn_4"))
     await talked.next_session(ANN, session_step(FIRST, "sess_3", "turn_4", summary="All."))
     assert (await talked.session(ANN, FIRST)).summary == "All."
     [row] = [row for row in backing.dump()["sessions"] if row["id"] == FIRST]
-    assert row["embedding"] is None
+    assert (row["embedding"], row["embedding_model"]) == (None, None)
+    [new] = await index.unembedded_summaries(ANN, "conv_1", "m-vectors")
+    assert (old.content, new.content) == ("Old.", "All.")
 
 
 async def test_nobody_goes_back_while_a_turn_runs(talked: SqlStore, backing: Backing) -> None:
@@ -234,21 +240,19 @@ async def test_nobody_goes_back_to_a_head_outside_the_session(
     assert backing.dump() == before
 
 
-async def test_a_closed_session_is_summarised_once(talked: SqlStore, backing: Backing) -> None:
+async def test_a_closed_session_is_summarised_once(talked: SqlStore) -> None:
     opened = await talked.session(ANN, FIRST)
     assert not await talked.summarise_session(ANN, opened, session_summary("Too early."))
     await talked.next_session(ANN, session_step(FIRST, "sess_2", "turn_4"))
     closed = await talked.session(ANN, FIRST)
     earlier = replace(closed, closed_at=minutes(-1))
     assert not await talked.summarise_session(ANN, earlier, session_summary("For another end."))
-    assert await talked.summarise_session(ANN, closed, session_summary("They met.", b"\x00\x01"))
+    assert await talked.summarise_session(ANN, closed, session_summary("They met."))
     assert not await talked.summarise_session(ANN, closed, session_summary("Again."))
     found = await talked.session(ANN, FIRST)
     assert (found.summary, found.summary_tokens, found.usage) == ("They met.", 9, {"summary": USAGE})
     assert (found.check, found.ends_with) == ({"missing": ["42"]}, "turn_4")
     assert (found.summary_ends_with, found.is_summarised) == ("turn_4", True)
-    [row] = [row for row in backing.dump()["sessions"] if row["id"] == FIRST]
-    assert row["embedding"] == b"\x00\x01"
 
 
 async def test_a_session_that_went_on_is_summarised_again(talked: SqlStore) -> None:

@@ -74,13 +74,12 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class SessionSummary:
-    """A summary that was made: its local tokens, what making it cost, how it compares with its source, its vector."""
+    """A summary that was made: its local tokens, what making it cost, how it compares with its source."""
 
     text: str
     tokens: int
     usage: Usage = field(default_factory=Usage)
     check: JsonObject = field(default_factory=dict)
-    embedding: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,8 @@ from lamella.storage.mapping import session_of, session_row
 from lamella.storage.recall_versions import forget_source, touch_recall
 from lamella.storage.schema import conversations, decisions, messages, runs, sessions, turns
 
-_SESSION = [column for column in sessions.c if column.name not in ("embedding", "embedding_model")]
+_NO_VECTOR = {"embedding": None, "embedding_model": None}
+_SESSION = [column for column in sessions.c if column.name not in _NO_VECTOR]
 
 
 async def find_session(connection: AsyncConnection, caller: Caller, session_id: str, *, lock: bool = False) -> Session:
@@ -113,7 +114,7 @@ async def _summarise(
         "summary_tokens": summary.tokens,
         "summary_ends_with": ends_with,
         "summary_check": json_text(summary.check),
-        "embedding": summary.embedding,
+        **_NO_VECTOR,
     }
     await connection.execute(update(sessions).where(*_mine(caller, session_id)).values(values))
     await spend(connection, caller, session_id, {"summary": summary.usage})
@@ -141,7 +142,7 @@ async def _open_again(
     opened: dict[str, Any] = {"closed_at": None, "closed_by": None, "ends_with": None, "why": ""}
     if back.forgets_summary:
         opened |= {"summary": None, "summary_tokens": 0, "summary_ends_with": None, "summary_check": "{}"}
-        opened |= {"embedding": None}
+        opened |= _NO_VECTOR
         await forget_source(connection, caller, back.session_id)
     await connection.execute(update(sessions).where(*_mine(caller, back.session_id)).values(opened))
 
