@@ -22,6 +22,7 @@ from .examples import (
     new_job,
     new_request,
     new_turn,
+    notice,
     queued_message,
     record,
     step,
@@ -109,12 +110,15 @@ async def test_deleting_leaves_nothing_of_it(store: SqlStore, backing: Backing) 
     await store.claim_key(ANN, "key", "POST conversations", "f", "conv_1", minutes(0))
     await store.claim_key(ANN, "other", "POST conversations", "f", "conv_2", minutes(0))
     await store.change_conversation(ANN, "conv_1", ConversationChange(decisions=[admission()]), minutes(5))
-    await store.queue_message(ANN, queued_message())
-    await store.claim_key(ANN, "key_queued", "POST turns", "f", "queued_1", minutes(5))
+    for name in ("message", "order"):
+        await store.queue_message(ANN, queued_message(f"queued_{name}"))
+    await store.add_notice(ANN, notice("note_done", "turn_0"))
+    for result in ("turn_message", "note_order", "note_done"):
+        await store.claim_key(ANN, f"key_{result}", "commands", "f", result, minutes(5))
     [session] = await store.sessions(ANN, "conv_1")
     for subject in ("conv_1", session.id, "turn_2", "conv_2"):
         await store.enqueue(ANN, new_job(subject=subject), minutes(5))
-    assert len(backing.dump()) == 15
+    assert len(backing.dump()) == 16
 
     await store.delete_conversation(ANN, "conv_1")
     left = backing.dump()

@@ -25,11 +25,12 @@ from lamella.storage.columns import json_text, moment_text
 from lamella.storage.database import Verbs, uninterrupted
 from lamella.storage.decided import decide, find_decisions
 from lamella.storage.jobs import forget_jobs
+from lamella.storage.keys import forget_conversation_keys
 from lamella.storage.mapping import conversation_of, conversation_row, session_row
 from lamella.storage.pages import page
 from lamella.storage.projects import find_project
 from lamella.storage.recall_versions import forget_recall
-from lamella.storage.schema import conversations, idempotency_keys, jobs, queued_messages, sessions, turns
+from lamella.storage.schema import conversations, jobs, sessions, turns
 
 
 def turn_in_progress(turn_id: str) -> TurnInProgress:
@@ -150,21 +151,11 @@ class ConversationVerbs(Verbs):
         """Remove it with everything that belongs to it; raises `TurnInProgress` while it answers."""
         own_turns = select(turns.c.id).where(turns.c.conversation_id == conversation_id)
         own_sessions = select(sessions.c.id).where(sessions.c.conversation_id == conversation_id)
-        waiting = select(queued_messages.c.id).where(queued_messages.c.conversation_id == conversation_id)
         async with self._database.writing() as connection:
             conversation = await find_conversation(connection, caller, conversation_id, lock=True)
             if conversation.running_turn is not None:
                 raise turn_in_progress(conversation.running_turn)
-            await connection.execute(
-                delete(idempotency_keys).where(
-                    idempotency_keys.c.owner == caller.user_id,
-                    or_(
-                        idempotency_keys.c.result_id == conversation_id,
-                        idempotency_keys.c.result_id.in_(own_turns),
-                        idempotency_keys.c.result_id.in_(waiting),
-                    ),
-                )
-            )
+            await forget_conversation_keys(connection, caller, conversation_id)
             subject = jobs.c.subject
             await forget_jobs(
                 connection,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, func, literal, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lamella.core.errors import IdempotencyMismatch
@@ -12,12 +12,28 @@ from lamella.core.records import Caller
 from lamella.storage.columns import moment_text
 from lamella.storage.database import Verbs, insert_missing, uninterrupted
 from lamella.storage.schema import idempotency_keys as keys
+from lamella.storage.schema import notices, queued_messages, turns
 
 
 async def forget_keys(connection: AsyncConnection, caller: Caller, result_id: str) -> None:
     """Forget the keys of something that is removed: asked for again, it is made anew."""
     mine = (keys.c.owner == caller.user_id, keys.c.result_id == result_id)
     await connection.execute(delete(keys).where(*mine))
+
+
+async def forget_conversation_keys(connection: AsyncConnection, caller: Caller, conversation_id: str) -> None:
+    """Forget the keys of a conversation that is removed, of its turns and its commands, those that wait included."""
+    waits = queued_messages.c.conversation_id == conversation_id
+    # What waits is stored as queued_x for a message whose turn will be turn_x, or a command answered by note_x.
+    behind = func.substr(queued_messages.c.id, len("queued_") + 1)
+    made = (
+        select(turns.c.id).where(turns.c.conversation_id == conversation_id),
+        select(notices.c.id).where(notices.c.conversation_id == conversation_id),
+        select(literal("turn_") + behind).where(waits),
+        select(literal("note_") + behind).where(waits),
+    )
+    of = or_(keys.c.result_id == conversation_id, *(keys.c.result_id.in_(ids) for ids in made))
+    await connection.execute(delete(keys).where(keys.c.owner == caller.user_id, of))
 
 
 class KeyVerbs(Verbs):
