@@ -1,10 +1,11 @@
 """Messages, commands, stops and crashes at every await of a compaction, in orders that seeds choose.
 
-    python bench/schedules.py [--schedules 2000] [--first 0] [--seed N] [--faulty NAME]
+    python bench/schedules.py [--schedules 2000] [--first 0] [--seed N] [--queue] [--faulty NAME]
 
 Runs the real chat, engine, sessions and storage over a file on an event loop whose outside is chosen step by step
 (`scheduling/loop.py`), and checks after each schedule that nothing was lost, doubled, misplaced or left stuck
-(`scheduling/laws.py`). --seed runs one schedule alone and prints its operations; --faulty runs over a store with a
+(`scheduling/laws.py`). With --queue clients send through the queue, with debounce, and change, take out and flush what
+waits there. --seed runs one schedule alone and prints its operations; --faulty runs over a store with a
 deliberate fault, and some of its schedules have to break a law. The exit code says whether every law held.
 """
 
@@ -13,10 +14,14 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable
 
 from lamella.storage.store import SqlStore
 from scheduling.faulty import FAULTY
+from scheduling.plan import Plan
 from scheduling.suite import Outcome, Suite, suite
+
+PlanOf = Callable[[int], Plan]
 
 
 def show(outcome: Outcome) -> None:
@@ -27,18 +32,18 @@ def show(outcome: Outcome) -> None:
         print(f"  {law}")
 
 
-def alone(schedules: Suite, seed: int, store: type[SqlStore]) -> bool:
+def alone(schedules: Suite, seed: int, store: type[SqlStore], plan: PlanOf) -> bool:
     """One schedule with all its operations; gives whether every law held."""
-    [outcome] = schedules.seeds([seed], store)
+    [outcome] = schedules.seeds([seed], store, plan)
     print("\n".join(outcome.told.operations))
     show(outcome)
     return not outcome.broken
 
 
-def many(schedules: Suite, seeds: range, store: type[SqlStore]) -> bool:
+def many(schedules: Suite, seeds: range, store: type[SqlStore], plan: PlanOf) -> bool:
     """Many schedules; gives whether every law held."""
     begun, operations, crashes, broken = time.monotonic(), 0, 0, 0
-    for outcome in schedules.seeds(seeds, store):
+    for outcome in schedules.seeds(seeds, store, plan):
         operations += len(outcome.told.operations)
         crashes += outcome.told.crashes
         if outcome.broken:
@@ -57,14 +62,16 @@ def main() -> None:
     parser.add_argument("--schedules", type=int, default=2_000, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--seed", type=int, help="this one alone, with all its operations")
+    parser.add_argument("--queue", action="store_true", help="clients send through the queue")
     parser.add_argument("--faulty", choices=stores, help="over a store with this fault")
     options = parser.parse_args()
     store = stores.get(options.faulty, SqlStore)
+    plan = Plan.of_queue if options.queue else Plan.of
     with suite() as schedules:
         if options.seed is not None:
-            held = alone(schedules, options.seed, store)
+            held = alone(schedules, options.seed, store, plan)
         else:
-            held = many(schedules, range(options.first, options.first + options.schedules), store)
+            held = many(schedules, range(options.first, options.first + options.schedules), store, plan)
     sys.exit(not held)
 
 

@@ -107,9 +107,10 @@ class Disk:
         return self._count("SELECT count(*) FROM decisions WHERE kind = 'session'")
 
     def work_left(self) -> int:
-        """Jobs that wait or run, and turns that do."""
+        """Jobs that wait or run, and turns that do, and what waits in the queue."""
         jobs = self._count("SELECT count(*) FROM jobs WHERE status IN ('waiting', 'running')")
-        return jobs + self._count("SELECT count(*) FROM turns WHERE status = 'running'")
+        queued = self._count("SELECT count(*) FROM queued_messages WHERE status = 'queued'")
+        return jobs + queued + self._count("SELECT count(*) FROM turns WHERE status = 'running'")
 
     def _count(self, query: str) -> int:
         with closing(self.look()) as connection:

@@ -8,11 +8,12 @@ from datetime import datetime
 
 from sqlalchemy import text
 
-from lamella.core.records import Caller, Job, TurnEnd, UnfinishedTurn
+from lamella.core.json import JsonObject
+from lamella.core.records import Caller, Job, QueuedMessage, TurnEnd, UnfinishedTurn
 from lamella.core.sessions import Session, SessionStep
 from lamella.storage.store import SqlStore
 from scheduling.model import Faults
-from scheduling.story import Plan
+from scheduling.plan import Plan
 
 
 class NoComparison(SqlStore):
@@ -100,7 +101,49 @@ class TwoOpen(SqlStore):
         return opened
 
 
+class ForgetsWaiting(SqlStore):
+    """Does not say what waited when the process ended."""
+
+    async def all_queued(self) -> tuple[tuple[Caller, QueuedMessage], ...]:
+        """See `Store.all_queued`."""
+        return ()
+
+
+class ForgetsEdits(SqlStore):
+    """Changes nothing of what waits."""
+
+    async def change_queued(
+        self, caller: Caller, message_id: str, *, text: str | None = None, payload: JsonObject | None = None
+    ) -> QueuedMessage:
+        """See `Store.change_queued`."""
+        return await self.queued_message(caller, message_id)
+
+
+class AnswersCancelled(SqlStore):
+    """Says that a message was taken out, and leaves it."""
+
+    async def cancel_queued(self, caller: Caller, message_id: str) -> QueuedMessage:
+        """See `Store.cancel_queued`."""
+        return await self.queued_message(caller, message_id)
+
+
+class NewestFirst(SqlStore):
+    """Gives what waits in the wrong order."""
+
+    async def queued(self, caller: Caller, conversation_id: str) -> tuple[QueuedMessage, ...]:
+        """See `Store.queued`."""
+        return (await super().queued(caller, conversation_id))[::-1]
+
+
 _SLOW = Faults(slow=0.98)
+
+
+_FOUR = ("message",) * 4
+
+
+def _queued(seed: int, *clients: tuple[str, ...], restart: bool = False) -> Plan:
+    return Plan(seed, clients, restart=restart, queued=True)
+
 
 FAULTY: Mapping[type[SqlStore], Sequence[Plan]] = {
     NoComparison: [Plan(seed, (("/compact", "/new", "message"),), faults=_SLOW) for seed in range(8)],
@@ -108,8 +151,16 @@ FAULTY: Mapping[type[SqlStore], Sequence[Plan]] = {
     MovesTwice: [Plan(0, (("/compact",),))],
     OldLabel: [Plan(0, (("/new", "message"),))],
     LeasesForever: [Plan(seed, (("/compact",),), crash_at=60 + 10 * seed) for seed in range(8)],
-    NoKeys: [Plan(seed, (("message",),), crash_at=30 + 6 * seed) for seed in range(16)],
+    NoKeys: [
+        Plan(seed, (("message", "message"), ("message",)), crash_at=at, queued=True)
+        for at in (52, *range(44, 64))
+        for seed in (0, 2, 7)
+    ],
     NoRecovery: [Plan(seed, (("message",),), crash_at=40 + 10 * seed) for seed in range(8)],
     TwoOpen: [Plan(0, (("/new",),))],
+    ForgetsWaiting: [_queued(seed, _FOUR, restart=True) for seed in range(12)],
+    ForgetsEdits: [_queued(seed, _FOUR, ("message", "edit", "edit")) for seed in range(6)],
+    AnswersCancelled: [_queued(seed, _FOUR, ("message", "drop", "drop")) for seed in range(6)],
+    NewestFirst: [_queued(seed, _FOUR) for seed in range(6)],
 }
 """Each fault with the schedules that show it."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import pairwise
 
-from scheduling.model import QUESTION, SUMMARY, Asked
-from scheduling.story import CONVERSATION, Told
-
-Row = sqlite3.Row
+from scheduling.model import SUMMARY, Asked
+from scheduling.plan import CONVERSATION, Told
+from scheduling.queue_laws import QUEUE_LAWS, commands_done
+from scheduling.stored import Row, Stored, said
 
 MAY_FAIL = ("TurnInProgress", "InvalidRequest", "ServerStopping")
 """How a command may be refused. Somebody else's compaction is no reason: `/new` and `/resume` win (SPEC L3)."""
@@ -27,64 +26,11 @@ EXPECTED_LOG = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """Everything that the laws read, in the order in which it was stored."""
-
-    conversation: Row
-    sessions: Sequence[Row]
-    turns: Sequence[Row]
-    messages: Sequence[Row]
-    decisions: Sequence[Row]
-    jobs: Sequence[Row]
-    commands: Sequence[Row]
-
-    @classmethod
-    def of(cls, connection: sqlite3.Connection) -> Stored:
-        """What is in the file."""
-
-        def rows(query: str) -> Sequence[Row]:
-            return connection.execute(query).fetchall()
-
-        [conversation] = rows("SELECT * FROM conversations")
-        return cls(
-            conversation,
-            rows("SELECT * FROM sessions ORDER BY number"),
-            rows("SELECT * FROM turns ORDER BY rowid"),
-            rows("SELECT rowid, * FROM messages ORDER BY rowid"),
-            rows("SELECT * FROM decisions WHERE kind = 'session' ORDER BY rowid"),
-            rows("SELECT * FROM jobs"),
-            rows("SELECT * FROM notices WHERE kind = 'command'"),
-        )
-
-    def questions(self) -> list[tuple[str, str]]:
-        """Each question's name and its turn."""
-        return [(_question(row), row["turn_id"]) for row in self.messages if row["role"] == "user"]
-
-    def path(self) -> list[str]:
-        """The turns to the head, the oldest first."""
-        parents = {row["id"]: row["parent_id"] for row in self.turns}
-        found, turn = [], self.conversation["head"]
-        while turn is not None:
-            found.append(turn)
-            turn = parents[turn]
-        return found[::-1]
-
-    def session(self, id: str) -> Row:
-        """A session."""
-        return next(row for row in self.sessions if row["id"] == id)
-
-
-def _question(row: Row) -> str:
-    found = QUESTION.search(row["parts"])
-    return found.group() if found else f"message {row['id']} without a question"
-
-
 def broken_laws(told: Told, connection: sqlite3.Connection) -> list[str]:
     """Every law that does not hold, in words; none is what is wanted."""
     connection.row_factory = sqlite3.Row
     stored = Stored.of(connection)
-    laws = (_messages, _answers, _order, _sessions, _labels, _commits, _jobs, _commands, _window, _log)
+    laws = (_messages, _answers, _order, _sessions, _labels, _commits, _jobs, _commands, _window, _log, *QUEUE_LAWS)
     found = list(told.broken)
     for law in laws:
         found += law(told, stored)
@@ -96,30 +42,30 @@ def _messages(told: Told, stored: Stored) -> Iterator[str]:
     count = Counter(name for name, _ in stored.questions())
     for sent in told.sent:
         least, most = {"stored": (1, 1), "refused": (0, 0), "asked": (0, 1)}[sent.heard]
+        if sent.dropped is not None:
+            least, most = 0, int(sent.dropped == "asked")
         if not least <= count[sent.name] <= most:
             yield f"{sent.name} was {sent.heard} and is stored {count[sent.name]} times"
     for name in count.keys() - {sent.name for sent in told.sent}:
         yield f"{name} is stored, and nobody sent it"
-    turns = Counter(turn for _, turn in stored.questions())
+    turns = Counter(row["turn_id"] for row in stored.messages if row["role"] == "user")
     for turn in stored.turns:
         if turns[turn["id"]] != 1:
-            yield f"turn {turn['id']} has {turns[turn['id']]} questions"
+            yield f"turn {turn['id']} has {turns[turn['id']]} messages of a user"
 
 
 def _answers(told: Told, stored: Stored) -> Iterator[str]:
-    """Every turn has ended, with its own answer, once."""
-    question = {turn: name for name, turn in stored.questions()}
-    said = Counter(row["turn_id"] for row in stored.messages if row["role"] != "user")
+    """Every turn has ended, with its own answer, once, given to whoever saw its questions as the newest."""
+    question = {turn: ", ".join(names) for turn, names in stored.asked().items()}
+    answers = Counter(row["turn_id"] for row in stored.messages if row["role"] != "user")
     for row in stored.messages:
-        if row["role"] != "user":
-            text = "".join(part.get("text", "") for part in json.loads(row["parts"]))
-            if not f"An answer to {question[row['turn_id']]}.".startswith(text):
-                yield f"{question[row['turn_id']]} is answered with “{text}”"
+        if row["role"] != "user" and not f"An answer to {question[row['turn_id']]}.".startswith(said(row)):
+            yield f"{question[row['turn_id']]} is answered with “{said(row)}”"
     for turn in stored.turns:
         if turn["status"] not in ("finished", "stopped", "interrupted"):
             yield f"{question[turn['id']]} is {turn['status']}"
-        if said[turn["id"]] > 1 or (turn["status"] == "finished" and said[turn["id"]] != 1):
-            yield f"{question[turn['id']]} has {said[turn['id']]} answers"
+        if answers[turn["id"]] > 1 or (turn["status"] == "finished" and answers[turn["id"]] != 1):
+            yield f"{question[turn['id']]} has {answers[turn['id']]} answers"
     if stored.conversation["running_turn"] is not None:
         yield "a turn is still marked as running"
 
@@ -204,7 +150,8 @@ def _jobs(told: Told, stored: Stored) -> Iterator[str]:
 
 def _commands(told: Told, stored: Stored) -> Iterator[str]:
     """A command that was answered is stored once, and is refused only for its own reasons."""
-    answered = Counter(c.typed for c in told.commanded if c.failed == "")
+    answered = Counter(c.typed for c in told.commanded if c.failed == "" and not c.waits)
+    answered += Counter(commands_done(stored))
     unheard = Counter(c.typed for c in told.commanded if c.failed is None)
     kept = Counter((row["name"], row["argument"]) for row in stored.commands)
     for typed in answered | unheard:
@@ -226,22 +173,21 @@ def _window(told: Told, stored: Stored) -> Iterator[str]:
     seen = set(last.questions)
     if lost := wanted - seen:
         yield f"the last window has lost {sorted(lost)}"
-    name = {turn: name for name, turn in stored.questions()}
+    on_path = {name for turn in stored.path() for name in stored.asked()[turn]}
     if told.sent[-1].name not in seen:
         yield "the last question was not asked"
-    if foreign := seen - {name[turn] for turn in stored.path()}:
+    if foreign := seen - on_path:
         yield f"the last window shows {sorted(foreign)}, which is not on its path"
 
 
 def _in_window(stored: Stored, last: Asked) -> set[str]:
     """The questions between the last `/new` and the last question on the path."""
-    name = {turn: name for name, turn in stored.questions()}
-    path = stored.path()
+    path, asked = stored.path(), stored.asked()
     session = _current_at(stored, last)
     while session["inherits"] and session["parent_id"] is not None:
         session = stored.session(session["parent_id"])
     start = path.index(session["begins_after"]) + 1 if session["begins_after"] in path else 0
-    return {name[turn] for turn in path[start:]}
+    return {name for turn in path[start:] for name in asked[turn]}
 
 
 def _current_at(stored: Stored, last: Asked) -> Row:

@@ -82,8 +82,8 @@ class ScheduledModel(ScriptedModel):
 
     def _answer(self, purpose: str, number: int, texts: list[str], seen: list[str]) -> str:
         if purpose == "chat":
-            newest = next(name for text in reversed(texts) for name in QUESTION.findall(text))
-            return f"An answer to {newest}."
+            newest = next(names for text in reversed(texts) if (names := QUESTION.findall(text)))
+            return f"An answer to {', '.join(newest)}."
         drawn = self._lanes.random.random()
         if drawn < self._faults.failing:
             raise ProviderOverloaded("too much to do")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -15,25 +15,18 @@ from typing import Any
 import structlog
 
 from lamella.app.app import Core, build_core, build_services
-from lamella.chat import Message
-from lamella.commands.parse import Typed
 from lamella.core.amounts import Threshold
-from lamella.core.errors import LamellaError, ServerStopping, TurnInProgress
 from lamella.core.ids import CountingIds
-from lamella.core.records import Caller, Conversation
+from lamella.core.records import Conversation
 from lamella.engine.opening import EngineSettings, OpenModel
 from lamella.sessions.settings import SessionSettings
 from lamella.storage.store import SqlStore, open_store
 from lamella.tools.tool import Registry
+from scheduling.clients import Client, QueueClient
 from scheduling.database import Disk
 from scheduling.loop import BEGUN, PROCESS, Lanes, LoopClock, ScheduleLoop
 from scheduling.model import PURPOSE, Faults, ScheduledModel, Witness
-
-ANN = Caller("user_ann")
-CONVERSATION = "conv_1"
-FILLER = "They spoke of ships and of harbours, of tides and of winds. " * 12
-FIRST = 4
-"""Turns that a conversation has before its schedule begins."""
+from scheduling.plan import ANN, CONVERSATION, FIRST, Plan, Sent, Told
 
 SETTINGS = SessionSettings(keep_recent=400, compaction=Threshold(tokens=1_000))
 """Every answer of these conversations is over the threshold; the newest turns stay."""
@@ -43,85 +36,6 @@ QUIET = 900.0
 
 LOOK = 45.0
 """Seconds between two looks at the jobs."""
-
-PATIENCE = 40
-"""How often a client tries again while an answer runs."""
-
-
-@dataclass(slots=True)
-class Sent:
-    """A message of a client, and what it heard of it: `asked`, then `stored` or `refused`."""
-
-    name: str
-    client: int
-    key: str | None
-    heard: str = "asked"
-    turn_id: str | None = None
-
-
-@dataclass(slots=True)
-class Commanded:
-    """A command of a client: None while nobody has answered, then the error or an empty string."""
-
-    typed: Typed
-    failed: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a seed chose. `actions` are those of each client; `crash_at` counts operations; `restart` closes well."""
-
-    seed: int
-    actions: tuple[tuple[str, ...], ...]
-    crash_at: int | None = None
-    restart: bool = False
-    others: bool = False
-    """Whether another process works on the same jobs, and processes stand still."""
-    faults: Faults = field(default_factory=Faults)
-
-    @classmethod
-    def of(cls, seed: int) -> Plan:
-        """The plan of a seed."""
-        random = Random(seed)
-        weights = {
-            "message": 6,
-            "/compact": 3,
-            "/new": 2,
-            "/resume": 3,
-            "/prune": 1,
-            "/abort": 1,
-            "/status": 0.5,
-            "stop": 1,
-            "pause": 1,
-        }
-        clients = [
-            tuple(random.choices(list(weights), list(weights.values()), k=random.randint(1, 4)))
-            for _ in range(random.randint(1, 3))
-        ]
-        ends = random.random()
-        return cls(
-            seed=seed,
-            actions=tuple(clients),
-            crash_at=random.randrange(400) if ends < 0.5 else None,
-            restart=0.5 <= ends < 0.6,
-            others=random.random() < 0.2,
-            faults=Faults(*random.choice(((0.0, 0.0), (0.0, 0.0), (0.15, 0.1))), random.choice((0.0, 0.5, 0.95))),
-        )
-
-
-@dataclass(slots=True)
-class Told:
-    """What a schedule leaves behind for the laws."""
-
-    plan: Plan
-    witness: Witness
-    sent: list[Sent] = field(default_factory=list)
-    commanded: list[Commanded] = field(default_factory=list)
-    operations: list[str] = field(default_factory=list)
-    log: list[dict[str, Any]] = field(default_factory=list)
-    crashes: int = 0
-    broken: list[str] = field(default_factory=list)
-    """Laws that only the running process can see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +148,7 @@ class Story:
                 lanes.stalling = True
             await asyncio.gather(
                 *(
-                    _Client(self, core, lanes, number).act(actions)
+                    self._client(core, lanes, number).act(actions)
                     for number, actions in enumerate(self._plan.actions, 1)
                 )
             )
@@ -246,9 +160,13 @@ class Story:
     async def _second_life(self, lanes: Lanes) -> None:
         """After a crash or an end: clients send again what nobody answered, and go on."""
         async with self._process(lanes, Faults()) as core:
-            clients = [_Client(self, core, lanes, number) for number, _ in enumerate(self._plan.actions, 1)]
+            clients = [self._client(core, lanes, number) for number, _ in enumerate(self._plan.actions, 1)]
             await asyncio.gather(*(client.again() for client in clients))
             await self._settle(core, lanes)
+
+    def _client(self, core: Core, lanes: Lanes, number: int) -> Client:
+        kind = QueueClient if self._plan.queued else Client
+        return kind(self, core, lanes, number)
 
     async def _settle(self, core: Core, lanes: Lanes) -> None:
         """Wait until no job is left to do and no answer runs."""
@@ -265,7 +183,7 @@ class Story:
     async def _last_life(self, lanes: Lanes) -> None:
         """A question at the end: whatever happened, it is answered."""
         async with self._process(lanes, Faults()) as core:
-            client = _Client(self, core, lanes, 0)
+            client = Client(self, core, lanes, 0)
             await client.message()
             if self.told.sent[-1].heard != "stored":
                 self.told.broken.append("the last question is not answered")
@@ -287,80 +205,6 @@ class Story:
 async def _begin_other(core: Core) -> None:
     PROCESS.set("second")
     core.sessions.start()
-
-
-class _Client:
-    """Somebody who writes, one thing after another."""
-
-    def __init__(self, story: Story, core: Core, lanes: Lanes, number: int) -> None:
-        self._story = story
-        self._core = core
-        self._lanes = lanes
-        self._number = number
-        self._last_turn: str | None = None
-
-    async def act(self, actions: Sequence[str]) -> None:
-        """Do all this."""
-        for action in actions:
-            await self._lanes.step(self, f"client {self._number}: {action}")
-            match action:
-                case "message":
-                    await self.message()
-                case "stop":
-                    await self._stop()
-                case "pause":
-                    await asyncio.sleep(5 + 60 * self._story.draw())
-                case _:
-                    await self._command(action[1:])
-
-    async def again(self) -> None:
-        """Send once more what has a key and was not answered; then one message more."""
-        for sent in self._story.told.sent:
-            if sent.client == self._number and sent.heard == "asked" and sent.key is not None:
-                await self._lanes.step(self, f"client {self._number}: {sent.name} again")
-                await self._send(sent)
-        await self._lanes.step(self, f"client {self._number}: message")
-        await self.message()
-
-    async def message(self) -> None:
-        """Ask the next question; while an answer runs, try again a little later."""
-        await self._send(self._story.question(self._number))
-
-    async def _send(self, sent: Sent) -> None:
-        message = Message(f"{sent.name}: {FILLER}", key=sent.key)
-        for _ in range(PATIENCE):
-            try:
-                sent.turn_id = self._last_turn = await self._core.chat.send(ANN, CONVERSATION, message)
-            except TurnInProgress:
-                sent.heard = "refused"
-                await asyncio.sleep(1.0)
-                continue
-            except ServerStopping:
-                sent.heard = "refused"
-                return
-            except LamellaError as error:
-                sent.heard = "refused"
-                self._story.told.broken.append(f"{sent.name} can't be sent: {error.message}")
-                return
-            sent.heard = "stored"
-            if self._story.draw() < 0.7 or self._number == 0:
-                async for _batch in self._core.chat.stream(ANN, sent.turn_id):
-                    pass
-            return
-
-    async def _stop(self) -> None:
-        if self._last_turn is not None:
-            await self._core.chat.stop(ANN, self._last_turn)
-
-    async def _command(self, name: str) -> None:
-        argument = str(1 + int(4 * self._story.draw() ** 2)) if name == "resume" else ""
-        commanded = Commanded(Typed(name, argument))
-        self._story.told.commanded.append(commanded)
-        try:
-            await self._core.chat.command(ANN, CONVERSATION, commanded.typed)
-            commanded.failed = ""
-        except LamellaError as error:
-            commanded.failed = f"{type(error).__name__}: {error.message}"
 
 
 def begin(disk: Disk) -> Beginning:
@@ -402,7 +246,7 @@ async def _fill(story: Story, lanes: Lanes) -> None:
     quiet = SessionSettings(compaction=Threshold(share=1.0))
     core = build_core(services, _Models(model), settings, sessions=quiet, jobs=store)
     await core.chat.start()
-    client = _Client(story, core, lanes, 0)
+    client = Client(story, core, lanes, 0)
     for _ in range(FIRST):
         await client.message()
     await core.chat.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,8 @@ from lamella.storage.store import SqlStore
 from scheduling.database import Disk
 from scheduling.laws import broken_laws
 from scheduling.loop import Stuck
-from scheduling.story import Plan, Story, Told, begin
+from scheduling.plan import Plan, Told
+from scheduling.story import Story, begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +42,12 @@ class Suite:
         with closing(self._disk.look()) as connection:
             return Outcome(plan.seed, told, broken_laws(told, connection))
 
-    def seeds(self, seeds: Iterable[int], store: type[SqlStore] = SqlStore) -> Iterator[Outcome]:
+    def seeds(
+        self, seeds: Iterable[int], store: type[SqlStore] = SqlStore, plan: Callable[[int], Plan] = Plan.of
+    ) -> Iterator[Outcome]:
         """The schedules of some seeds."""
         for seed in seeds:
-            yield self.run(Plan.of(seed), store)
+            yield self.run(plan(seed), store)
 
 
 @contextmanager

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
 from lamella.storage.store import SqlStore
 from scheduling.faulty import FAULTY
-from scheduling.story import Plan
+from scheduling.plan import Plan
 from scheduling.suite import Suite, suite
 
-SAMPLE = range(10_000, 10_100)
-SECONDS = 45.0
-"""After this many the sample ends early, on a machine that is busy."""
+SAMPLE = range(10_000, 10_060)
+SECONDS = 15.0
+"""After this many a sample ends early, on a machine that is busy."""
+
+PLANS: Sequence[Callable[[int], Plan]] = (Plan.of, Plan.of_queue)
 
 
 @pytest.fixture(scope="module")
@@ -23,10 +25,12 @@ def schedules() -> Iterator[Suite]:
         yield made
 
 
-def test_every_law_holds_in_a_sample(schedules: Suite) -> None:
+@pytest.mark.parametrize("plan", PLANS, ids=["sessions", "queue"])
+def test_every_law_holds_in_a_sample(schedules: Suite, plan: Callable[[int], Plan]) -> None:
     ends = time.monotonic() + SECONDS
-    for outcome in schedules.seeds(SAMPLE):
-        assert outcome.broken == [], f"python bench/schedules.py --seed {outcome.seed}"
+    for outcome in schedules.seeds(SAMPLE, plan=plan):
+        queue = " --queue" if outcome.told.plan.queued else ""
+        assert outcome.broken == [], f"python bench/schedules.py{queue} --seed {outcome.seed}"
         if time.monotonic() > ends:
             break
 

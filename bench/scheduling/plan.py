@@ -1,0 +1,155 @@
+"""What a seed chooses, and what a schedule leaves behind for the laws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from lamella.commands.parse import Typed
+from lamella.core.records import Caller
+from scheduling.model import Faults, Witness
+
+ANN = Caller("user_ann")
+CONVERSATION = "conv_1"
+FILLER = "They spoke of ships and of harbours, of tides and of winds. " * 12
+FIRST = 4
+"""Turns that a conversation has before its schedule begins."""
+
+PATIENCE = 40
+"""How often a client tries again while an answer runs."""
+
+
+@dataclass(slots=True)
+class Edit:
+    """Another text for a message that waits: the number in it, when it was asked for, and when it was answered."""
+
+    number: int
+    asked_at: int
+    heard: str = "asked"
+    heard_at: int = 0
+
+
+@dataclass(slots=True)
+class Sent:
+    """A message of a client, and what it heard of it: `asked`, then `stored` or `refused`.
+
+    `dropped` is what was heard of taking it out of the queue: `asked`, then `done`, or None again: too late.
+    """
+
+    name: str
+    client: int
+    key: str | None
+    heard: str = "asked"
+    turn_id: str | None = None
+    edits: list[Edit] = field(default_factory=list)
+    dropped: str | None = None
+
+
+@dataclass(slots=True)
+class Commanded:
+    """A command of a client: None while nobody has answered, then the error or an empty string.
+
+    `waits`: it went into the queue, whose row says what became of it.
+    """
+
+    typed: Typed
+    failed: str | None = None
+    waits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a seed chose. `actions` are those of each client; `crash_at` counts operations; `restart` closes well."""
+
+    seed: int
+    actions: tuple[tuple[str, ...], ...]
+    crash_at: int | None = None
+    restart: bool = False
+    others: bool = False
+    """Whether another process works on the same jobs, and processes stand still."""
+    faults: Faults = field(default_factory=Faults)
+    queued: bool = False
+    """Whether clients send by the queue, and change what waits in it."""
+
+    @classmethod
+    def of(cls, seed: int) -> Plan:
+        """The plan of a seed."""
+        random = Random(seed)
+        weights = {
+            "message": 6,
+            "/compact": 3,
+            "/new": 2,
+            "/resume": 3,
+            "/prune": 1,
+            "/abort": 1,
+            "/status": 0.5,
+            "stop": 1,
+            "pause": 1,
+        }
+        clients = [
+            tuple(random.choices(list(weights), list(weights.values()), k=random.randint(1, 4)))
+            for _ in range(random.randint(1, 3))
+        ]
+        ends = random.random()
+        return cls(
+            seed=seed,
+            actions=tuple(clients),
+            crash_at=random.randrange(400) if ends < 0.5 else None,
+            restart=0.5 <= ends < 0.6,
+            others=random.random() < 0.2,
+            faults=Faults(*random.choice(((0.0, 0.0), (0.0, 0.0), (0.15, 0.1))), random.choice((0.0, 0.5, 0.95))),
+        )
+
+    @classmethod
+    def of_queue(cls, seed: int) -> Plan:
+        """The plan of a seed for clients that send by the queue."""
+        random = Random(seed)
+        weights = {
+            "message": 8,
+            "edit": 3,
+            "drop": 2,
+            "flush": 1,
+            "breath": 3,
+            "/compact": 1.5,
+            "/new": 1.5,
+            "/resume": 1,
+            "/prune": 1,
+            "/abort": 1,
+            "/status": 0.5,
+            "stop": 1,
+            "pause": 0.5,
+        }
+        clients = [
+            tuple(random.choices(list(weights), list(weights.values()), k=random.randint(2, 7)))
+            for _ in range(random.randint(1, 3))
+        ]
+        ends = random.random()
+        return cls(
+            seed=seed,
+            actions=tuple(clients),
+            crash_at=random.randrange(500) if ends < 0.5 else None,
+            restart=0.5 <= ends < 0.65,
+            queued=True,
+        )
+
+
+@dataclass(slots=True)
+class Told:
+    """What a schedule leaves behind for the laws."""
+
+    plan: Plan
+    witness: Witness
+    sent: list[Sent] = field(default_factory=list)
+    commanded: list[Commanded] = field(default_factory=list)
+    operations: list[str] = field(default_factory=list)
+    log: list[dict[str, Any]] = field(default_factory=list)
+    crashes: int = 0
+    broken: list[str] = field(default_factory=list)
+    """Laws that only the running process can see."""
+    ticks: int = 0
+
+    def tick(self) -> int:
+        """A number for each moment that clients tell apart."""
+        self.ticks += 1
+        return self.ticks
