@@ -172,3 +172,27 @@ def test_a_pause_is_a_number_of_seconds_behind_an_entry() -> None:
     for wrong in ({"pause": -1}, {"pause": "soon"}, {"pause": 1, "at": "2026-03-01T10:00:00+00:00"}):
         with pytest.raises(InvalidRequest, match="Entry 4 of `turns`: `pause` can't be used like this"):
             parsed(museum({"user": "Hm?", "steps": [{"text": "Hm."}], **wrong}))
+
+
+@pytest.mark.parametrize("layout", ["lamella", "onyx"])
+async def test_a_huge_turn_of_a_model_that_binds_thinking_is_answered(ground: ReplayGround, layout: str) -> None:
+    """The provider checks each request: thinking behind a stub is left out, and everything else is as it was."""
+    text = " ".join(f"word{number}" for number in range(900))
+    steps: list[Raw] = [
+        {
+            "text": "I look.",
+            "reasoning": f"Hm {number}.",
+            "tool_calls": [{"id": f"c{number}", "name": "search", "arguments": {"query": "x"}, "result": text}],
+        }
+        for number in range(40)
+    ]
+    trace = museum(context_budget=16_000, max_output=2_000) | {
+        "layout": layout,
+        "model": "claude-opus-5-5",
+        "tools": [SEARCH],
+    }
+    trace["turns"] = [trace["turns"][0] | {"user": "Go", "steps": [*steps, {"text": "Done."}]}, asked("And?")]
+    report = await run(trace, ground)
+    assert [request.record.error for request in report.requests] == [None] * 42
+    assert report.requests[40].record.letters.endswith("TC TR R" if layout == "onyx" else "TC TR")
+    assert report.requests[40].record.letters.count("tr") > 25

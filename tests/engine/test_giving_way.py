@@ -218,3 +218,37 @@ async def test_queries_that_a_call_shows_are_counted(tmp_path: Path) -> None:
         record = await app.store.request(LOCAL_OWNER, last)
         (called,) = [segment for segment in record.segments if segment.letters == "TC TR"]
         assert called.tokens > 250
+
+
+async def test_a_turn_of_forty_large_steps_gives_way_step_by_step(tmp_path: Path) -> None:
+    """Old results of its own steps become stubs, oldest first; the newest is whole, and no call lacks its result."""
+    model = ScriptedModel([*(calling(words(f"c{n}", 900)) for n in range(40)), saying("Done."), saying("More.")])
+    async with talking(tmp_path, model, Words(), context_budget=12_000, step_limit=50) as (app, client, conversation):
+        packets = await client.send(conversation, "Go")
+        assert packets[-1]["status"] == "finished"
+        assert len(model.requests) == 41
+        for number, request in enumerate(model.requests):
+            shown = list(results(request).values())
+            roles = [block.role for block in request.blocks if block.level == "messages"]
+            stubs = [text == "words" for text in shown]
+            assert len(shown) == number
+            assert stubs == sorted(stubs, reverse=True)
+            assert number == 0 or shown[-1].endswith("word899")
+            assert roles[0] == "user"
+        stored = await app.store.requests(LOCAL_OWNER, next(p["turn_id"] for p in packets if p["turn_id"]))
+        assert all(record.estimate * 1.05 <= record.budget for record in stored)
+        assert (await client.send(conversation, "And?"))[-1]["status"] == "finished"
+
+
+async def test_a_turn_whose_calls_alone_are_too_large_ends_with_what_to_do(tmp_path: Path) -> None:
+    script = [calling(words(f"c{n}", 1, ',"note":"' + f"note{n} " * 500 + '"')) for n in range(40)]
+    model = ScriptedModel(script)
+    async with talking(tmp_path, model, Words(), context_budget=12_000, step_limit=50) as (_, client, conversation):
+        packets = await client.send(conversation, "Go")
+        assert packets[-1]["status"] == "failed"
+        (error,) = [packet["error"] for packet in packets if packet["type"] == "error"]
+        assert error["code"] == "context_length_exceeded"
+        assert "steps of this answer have" in error["message"]
+        assert error["hint"].startswith("Ask for less at once")
+        model.then(saying("Here."))
+        assert (await client.send(conversation, "/compact"))[-1]["type"] != "error"

@@ -295,6 +295,11 @@ def _too_long(context: ContextInput, window: _Window) -> ContextLengthExceeded:
             param, hint = _ADVICE[kind]
             of_it = int(segment.tokens * context.calibration)
             return ContextLengthExceeded(f"{message} {label} has {of_it:,} of them.", hint=hint, param=param or None)
+    done = sum(segment.tokens for segment in window.rendered[-1].segments if segment.kind is Kind.STEP)
+    if done * 2 > usable(context):
+        steps = f"{len(context.turn.steps)} steps of this answer have {int(done * context.calibration):,} of them."
+        hint = "Ask for less at once, or in several messages, or choose a model with a larger window."
+        return ContextLengthExceeded(f"{message} The {steps}", hint=hint)
     if context.history:
         hint = "Start a new conversation, or choose a model with a larger window."
     else:

@@ -1,7 +1,7 @@
 """What gives way when a window is too large, in the order of law 7. Each step is a recorded decision.
 
-old tool results → this step's results, cut → compaction, if there is any → results that their tools keep until then →
-documents listed instead of included
+old tool results → this turn's, where thinking is bound to them and the newest would have no room → this step's results,
+cut → compaction, if there is any → results that their tools keep until then → documents listed instead of included
 """
 
 from __future__ import annotations
@@ -22,6 +22,12 @@ from lamella.core.errors import NeedsCompaction
 from lamella.core.messages import Attachment, Reasoning, Step, ToolResult
 
 NOTHING: Mapping[str, float] = {}
+
+LEAST_ROOM = 0.1
+"""The share of the window that the newest results get before results that thinking is bound to give way for them."""
+
+BOUND_SHARE = 0.5
+"""How much of the window such results give way together: each time, the thinking behind them is lost."""
 
 SLACK = 0.05
 """How much of the window is freed beyond what is needed, so that the next step does not edit it again."""
@@ -66,6 +72,24 @@ def stub_old_results(context: ContextInput, layout: Layout, need: Need) -> tuple
     return _stubbed(context, old, need, kept)
 
 
+def stub_bound_results(context: ContextInput, layout: Layout, need: Need) -> tuple[Decision, ...]:
+    """Stubs in the running turn where the model's thinking is bound to its results, and nothing is left for the newest.
+
+    The thinking behind the first stub goes with it, as it would be refused. So this waits until the newest results
+    would have next to no room, and then frees much at once.
+    """
+    if context.keeps_results or need.over <= 0 or not _binds(context):
+        return ()
+    newest = sum(_shown_sizes(context).values())
+    room = newest - need.over - _slack(context)
+    if room >= min(newest, int(usable(context) * LEAST_ROOM)):
+        return ()
+    kept = kept_names(context.tools)
+    old = [step for step in _stubbable(context, layout, bound=True) if any(r.name not in kept for r in step.results)]
+    much = max(need.over, int(usable(context) * BOUND_SHARE))
+    return _stubbed(context, old, Need(much, 0), kept)
+
+
 def _stubbed(
     context: ContextInput,
     old: Sequence[Step],
@@ -98,20 +122,24 @@ def _stubbed(
 
 
 def empty_old_results(context: ContextInput, layout: Layout, need: Need) -> tuple[Decision, ...]:
-    """Stubs even for results that were to stay until a compaction: there was none, or it did not help (SPEC L9)."""
+    """Stubs even for results that were to stay until a compaction, in the running turn too: there was none, or it did
+    not help (SPEC L9)."""
     kept = kept_names(context.tools)
     if need.over <= 0 or not (kept or context.keeps_results):
         return ()
-    return _stubbed(context, list(_stubbable(context, layout, kept_too=True)), need, (), {ALL: 1})
+    return _stubbed(context, list(_stubbable(context, layout, kept_too=True, bound=True)), need, (), {ALL: 1})
 
 
-def _stubbable(context: ContextInput, layout: Layout, *, kept_too: bool = False) -> Iterator[Step]:
-    """The steps behind the boundary whose results are shown and may give way, oldest first."""
+def _stubbable(context: ContextInput, layout: Layout, *, kept_too: bool = False, bound: bool = False) -> Iterator[Step]:
+    """The steps behind the boundary whose results are shown and may give way, oldest first.
+
+    Those of the running turn that thinking is bound to are among them where they are `bound` to give way, too.
+    """
     known, path = Known(context.model.name, context.decisions), (*context.history, context.turn)
     boundary = known.emptied(path) if kept_too else known.boundary(path)
     history = () if layout.old_results is OldResults.NOTICE else context.history
     steps = [step for turn in history for step in turn.steps]
-    if not _binds(context):
+    if bound or not _binds(context):
         steps += context.turn.steps[:-1]
     ids = [step.id for step in steps]
     start = ids.index(boundary) + 1 if boundary in ids else 0
@@ -246,6 +274,7 @@ def _included(context: ContextInput, known: Known) -> Iterator[tuple[Attachment,
 
 STAGES: tuple[Stage, ...] = (
     stub_old_results,
+    stub_bound_results,
     cut_new_results,
     ask_for_compaction,
     empty_old_results,
