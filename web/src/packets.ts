@@ -7,6 +7,8 @@ export interface UsageBody {
   fresh: number
   output: number
   reasoning: number
+  /** The provider did not say it, or not all of it. */
+  estimated?: boolean
 }
 
 export interface ApiErrorBody {

@@ -13,6 +13,8 @@ from lamella.sessions.notifications import parts_data
 from lamella.sessions.why import newest_request
 from lamella.sessions.window import Standing
 
+_PARTLY = " (in part an estimate: a provider does not say what an answer cost that was stopped)"
+
 
 class Status:
     """`/status`: the model, the session, how full the window is, what it cost."""
@@ -35,7 +37,7 @@ class Status:
             f"Session {now.session.number} ({now.session.id}) · {_messages(now.messages)} in the window",
             f"Context {_fill(now)}",
             f"Cache of the last request: {_cache(now)}",
-            f"Cost of the conversation: ${totals.cost:.4f}",
+            f"Cost of the conversation: ${totals.cost:.4f}{_PARTLY if totals.estimated else ''}",
         ]
         waiting = len(await self._reach.store.queued(asked.caller, asked.conversation.id))
         if compacting:
@@ -54,6 +56,7 @@ class Status:
             "cache_read": now.last.cache_read if now.last else 0,
             "cache_write": now.last.cache_write if now.last else 0,
             "cost": totals.cost,
+            "cost_estimated": totals.estimated,
             "compacting": compacting,
             "queued": waiting,
         }

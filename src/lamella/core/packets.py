@@ -170,7 +170,10 @@ class CitationPacket(Packet, frozen=True, kw_only=True, tag="citation"):
 
 
 class UsageBody(msgspec.Struct, frozen=True, kw_only=True):
-    """`Usage` as clients see it; `input` is the whole prompt."""
+    """`Usage` as clients see it; `input` is the whole prompt.
+
+    `estimated`: the provider did not say it, or not all of it.
+    """
 
     input: int
     cache_read: int
@@ -178,6 +181,7 @@ class UsageBody(msgspec.Struct, frozen=True, kw_only=True):
     fresh: int
     output: int
     reasoning: int
+    estimated: bool = False
 
     @classmethod
     def of(cls, usage: Usage) -> UsageBody:
@@ -189,6 +193,7 @@ class UsageBody(msgspec.Struct, frozen=True, kw_only=True):
             fresh=usage.fresh,
             output=usage.output,
             reasoning=usage.reasoning,
+            estimated=usage.estimated,
         )
 
 

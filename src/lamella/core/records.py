@@ -654,10 +654,14 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a conversation came to: its cost in US dollars, and its stored messages by session id."""
+    """What a conversation came to: its cost in US dollars, and its stored messages by session id.
+
+    `estimated`: the providers did not say what some of its requests were billed.
+    """
 
     cost: float
     messages: Mapping[str, int]
+    estimated: bool = False
 
 
 ItemT = TypeVar("ItemT")

@@ -1,4 +1,4 @@
-"""Two kinds of token figures that never mix: `Usage`, measured by a provider, and `Estimate`, counted here."""
+"""Two kinds of token figures that never mix: `Usage`, what a provider billed, and `Estimate`, counted here."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Protocol
 class Usage:
     """What a provider billed for one request, in tokens; `input` is the whole prompt, cached parts included (SPEC L5).
 
+    `estimated`: the provider did not say it, or not of all of what is added up here; never a basis for other figures.
+
     Anthropic reports the uncached rest as input, OpenAI the whole: the adapters put that right.
     """
 
@@ -19,6 +21,7 @@ class Usage:
     cache_write_1h: int = 0
     output: int = 0
     reasoning: int = 0
+    estimated: bool = False
 
     @property
     def cache_write(self) -> int:
@@ -38,6 +41,7 @@ class Usage:
             self.cache_write_1h + other.cache_write_1h,
             self.output + other.output,
             self.reasoning + other.reasoning,
+            self.estimated or other.estimated,
         )
 
 

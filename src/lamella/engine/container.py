@@ -30,7 +30,11 @@ class _Block:
 
 @dataclass(frozen=True, slots=True)
 class StepBirth:
-    """What is known of a step before its first delta; `taken` are the call ids of the path so far."""
+    """What is known of a step before its first delta; `taken` are the call ids of the path so far.
+
+    `estimate` is what its request is thought to be billed as input, `factor` what the provider counts for a local
+    token.
+    """
 
     id: str
     request_id: str
@@ -38,6 +42,8 @@ class StepBirth:
     made_after: str
     reminder: str
     taken: frozenset[str] = frozenset()
+    estimate: Usage = field(default_factory=Usage)
+    factor: float = 1.0
 
 
 class OpenStep:
@@ -46,6 +52,7 @@ class OpenStep:
     def __init__(self, birth: StepBirth) -> None:
         self.birth = birth
         self.usage = Usage()
+        self.began = False
         self.provider_request_id: str | None = None
         self.stop_reason: StopReason | None = None
         self.results: dict[str, ToolResult] = {}
@@ -59,7 +66,7 @@ class OpenStep:
         """Add what arrived."""
         match delta:
             case deltas.Opened(provider_request_id, _):
-                self.provider_request_id = provider_request_id
+                self.provider_request_id, self.began = provider_request_id, True
             case deltas.TextDelta(block, text):
                 self._block(block, "text").text.append(text)
             case deltas.ReasoningDelta(block, text):
@@ -161,17 +168,18 @@ class StateContainer:
         opened = self._open
         if opened is None:
             return
+        step = build_step(opened, opened.parts(), self._counter)
+        usage = _spent(opened, step)
         self._ends.append(
             RequestEnd(
                 opened.birth.request_id,
-                opened.usage,
-                cost(opened.usage),
+                usage,
+                cost(usage),
                 opened.provider_request_id,
                 opened.error,
                 opened.dropped_thinking,
             )
         )
-        step = build_step(opened, opened.parts(), self._counter)
         if step.parts:
             self._steps.append(replace(step, stop_reason=reason))
         self._open = None
@@ -185,6 +193,18 @@ class StateContainer:
     def ends(self) -> tuple[RequestEnd, ...]:
         """What became of every request."""
         return tuple(self._ends)
+
+
+def _spent(opened: OpenStep, step: Step) -> Usage:
+    """What a step that was broken off is billed: what the provider said until then.
+
+    Where it says nothing before the end (OpenAI), what was sent and what came, as estimated here.
+    """
+    if opened.usage != Usage() or not opened.began:
+        return opened.usage
+    birth = opened.birth
+    output = Usage(output=int(step.tokens * birth.factor), estimated=True)
+    return birth.estimate + output
 
 
 def with_digests(step: Step, digests: Mapping[str, str]) -> Step:

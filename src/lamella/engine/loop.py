@@ -23,7 +23,8 @@ from lamella.core.packets import (
     UsagePacket,
 )
 from lamella.core.prompt import Sampling
-from lamella.core.records import ConversationChange, NewRequest, RequestEnd
+from lamella.core.records import ConversationChange, NewRequest, RequestEnd, RequestRecord
+from lamella.core.tokens import Usage
 from lamella.engine.approvals import TurnApprovals
 from lamella.engine.citations import CitationWatch
 from lamella.engine.container import OpenStep, StateContainer, StepBirth, build_step
@@ -67,6 +68,11 @@ class Asked:
     stored: NewRequest
     opened: OpenStep
     places: Mapping[int, int]
+
+
+def _estimate(record: RequestRecord) -> Usage:
+    """What a request is thought to be billed as input."""
+    return Usage(input=record.estimate, cache_read=min(record.predicted_read, record.estimate))
 
 
 class Loop:
@@ -185,6 +191,8 @@ class Loop:
                 model=self._run.model.facts.name,
                 made_after=prepared.assembled.report.durable,
                 reminder=asking.reminder,
+                estimate=_estimate(stored.record),
+                factor=self.calibration,
                 taken=self._turn.call_ids | {call.id for step in self._steps for call in step.calls},
             )
         )

@@ -119,6 +119,7 @@ def _usage(body: UsageBody) -> Usage:
         cache_write_5m=body.cache_write,
         output=body.output,
         reasoning=body.reasoning,
+        estimated=body.estimated,
     )
 
 

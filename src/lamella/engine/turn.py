@@ -307,7 +307,8 @@ def _finished(begun: Begun, preferred: str | None) -> Finished:
     choice = begun.runs[first_choice([run.status for run in begun.runs])]
     run = next((run for run in begun.runs if run.id == preferred), choice)
     whole = replace(turn.turn, steps=run.container.steps, status=run.status)
-    billed = [end.usage.input for end in run.container.ends if end.error is None and end.usage.input]
+    # An estimate starts nothing: what follows a turn goes by what was measured.
+    billed = [end.usage.input for end in run.container.ends if end.error is None and not end.usage.estimated]
     return Finished(
         caller=turn.caller,
         conversation=turn.conversation,

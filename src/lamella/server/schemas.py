@@ -492,7 +492,7 @@ def layout_json(layout: Layout) -> Json:
 
 
 def usage_json(usage: Usage) -> Json:
-    """Measured tokens; `input` is the whole prompt."""
+    """Tokens, measured unless they are marked as `estimated`; `input` is the whole prompt."""
     body: Json = msgspec.to_builtins(UsageBody.of(usage))
     return body
 

@@ -17,7 +17,8 @@ async def resumed_size(
     """
     opening = await openings.closed(caller, target)
     requests = await services.store.requests(caller, last) if last is not None else ()
-    billed = [r.usage for r in requests if r.purpose == "chat" and r.usage is not None and r.usage.input]
+    billed = [r.usage for r in requests if r.purpose == "chat" and r.usage is not None and not r.usage.estimated]
+    billed = [usage for usage in billed if usage.input]
     if billed:
         return billed[-1].input + billed[-1].output, opening.run.budget
     turns = opening.found.path

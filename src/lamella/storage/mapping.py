@@ -90,16 +90,17 @@ class Contents:
 # Usage and errors
 
 _USAGE = ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output", "reasoning")
-USAGE_COLUMNS = tuple(f"{name}_tokens" for name in _USAGE)
+USAGE_COLUMNS = (*(f"{name}_tokens" for name in _USAGE), "usage_estimated")
 
 
 def _usage_row(usage: Usage) -> Row:
-    return {f"{name}_tokens": getattr(usage, name) for name in _USAGE}
+    return {**{f"{name}_tokens": getattr(usage, name) for name in _USAGE}, "usage_estimated": usage.estimated}
 
 
 def usage_of(row: RowMapping) -> Usage:
     """The usage of a row that has one."""
-    return Usage(*(row[column] for column in USAGE_COLUMNS))
+    figures = {name: row[f"{name}_tokens"] for name in _USAGE}
+    return Usage(**figures, estimated=bool(row["usage_estimated"]))
 
 
 def error_text(error: Mapping[str, str | None] | None) -> str | None:

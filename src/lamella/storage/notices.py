@@ -90,6 +90,11 @@ class NoticeVerbs(Verbs):
         cost = select(func.coalesce(func.sum(requests.c.cost), 0.0)).where(
             requests.c.conversation_id == conversation_id, requests.c.owner == caller.user_id
         )
+        guessed = select(requests.c.id).where(
+            requests.c.conversation_id == conversation_id,
+            requests.c.owner == caller.user_id,
+            requests.c.usage_estimated.is_(True),
+        )
         counts = (
             select(messages.c.session_id, func.count())
             .join(sessions, sessions.c.id == messages.c.session_id)
@@ -100,4 +105,5 @@ class NoticeVerbs(Verbs):
             await find_conversation(connection, caller, conversation_id)
             spent = (await connection.execute(cost)).scalar_one()
             rows = (await connection.execute(counts)).all()
-        return Totals(float(spent), dict(rows))
+            estimated = (await connection.execute(guessed.limit(1))).first() is not None
+        return Totals(float(spent), dict(rows), estimated)

@@ -6,6 +6,8 @@ sort; only `sent_at` keeps the offset of the sender's zone.
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     DDL,
     BigInteger,
@@ -47,11 +49,13 @@ def _part_of(name: str, target: str, *, index: bool = True) -> Column[str]:
     return Column(name, String, ForeignKey(target, ondelete="CASCADE"), nullable=False, index=index)
 
 
-def _usage(*, nullable: bool) -> list[Column[int]]:
-    """The six figures of `core.tokens.Usage`."""
+def _usage(*, nullable: bool) -> list[Column[Any]]:
+    """The six figures of `core.tokens.Usage`, and whether they are estimated."""
     names = ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output", "reasoning")
     default = None if nullable else "0"
-    return [Column(f"{name}_tokens", Integer, nullable=nullable, server_default=default) for name in names]
+    figures = [Column(f"{name}_tokens", Integer, nullable=nullable, server_default=default) for name in names]
+    estimated = Column("usage_estimated", Boolean, nullable=nullable, server_default=None if nullable else text("0"))
+    return [*figures, estimated]
 
 
 agents = Table(
