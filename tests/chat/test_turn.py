@@ -45,6 +45,7 @@ async def test_what_is_stored_is_what_was_sent_and_billed(stage: Stage) -> None:
         "fresh": billed["input_tokens"],
         "output": billed["output_tokens"],
         "reasoning": billed["output_tokens_details"]["thinking_tokens"],
+        "estimated": False,
     }
     turn = await stage.client.get(f"/turns/{turn_id}")
     assert (turn["status"], turn["answer"], turn["error"], turn["usage"]) == ("finished", "Hello there.", None, usage)
