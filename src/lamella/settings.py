@@ -151,7 +151,9 @@ class Settings(BaseSettings):
         description="Whether a model writes the titles of conversations: that of the summaries, else their own; "
         "otherwise, and for the demonstration, a title is the first words.",
     )
-    compaction_notify: bool = Field(True, description="Whether users are told of prunings and compactions.")
+    compaction_notify: bool = Field(
+        True, description="Whether users are told of prunings and compactions that they did not ask for."
+    )
     tool_prune_threshold: Tokens = Field(8_000, ge=0, description="Tokens of tool results that start a pruning.")
     tool_keep_threshold: Tokens = Field(2_000, ge=0, description="Tokens of the newest tool results that stay.")
     tool_summarization_policy: Literal["auto", "keep_all", "keep_none"] = Field(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lamella.app.app import App
+from lamella.app.app import LOCAL_OWNER, App
 from lamella.core import deltas
 from lamella.core.messages import StopReason
 from lamella.core.tokens import Usage
@@ -174,6 +174,22 @@ async def test_new_empties_the_window_and_resume_goes_back(tmp_path: Path) -> No
         assert (status, error["message"]) == (400, "This conversation has no session 7.")
 
 
+async def test_resume_by_a_number_that_was_said(tmp_path: Path) -> None:
+    model = ScriptedModel([saying("Noted.")])
+    async with opened(tmp_path, model) as (_, client, conversation):
+        await client.send(conversation, "The invoice is 20931.")
+        await command(client, conversation, "/new")
+        async with asyncio.timeout(10):
+            while True:
+                answer = await client.call(
+                    "POST", f"/conversations/{conversation}/commands", json={"text": "/resume 20931"}
+                )
+                if answer.status_code == 200:
+                    break
+                await asyncio.sleep(0.01)
+        assert answer.json()["data"]["number"] == 1
+
+
 async def test_compact_answers_at_once_and_tells_when_it_is_done(tmp_path: Path) -> None:
     model, gate = ScriptedModel(), Gate()
     async with opened(tmp_path, model, context_budget=20_000) as (app, client, conversation):
@@ -239,10 +255,20 @@ async def test_notifications_can_be_switched_off(tmp_path: Path) -> None:
     async with opened(tmp_path, model, compaction_notify=False) as (app, client, conversation):
         await talk(client, conversation, model)
         model.then(saying(SUMMARY))
+        await app.sessions.compact(LOCAL_OWNER, conversation, who="engine", why="the window is full")
+        assert await listed(client, conversation) == []
+        assert len((await client.get(f"/conversations/{conversation}/sessions"))["data"]) == 2
+
+
+@pytest.mark.parametrize(("answer", "outcome"), [(SUMMARY, "compacted"), (" ", "not_compacted")])
+async def test_who_asks_for_a_compaction_is_told_of_it_in_any_case(tmp_path: Path, answer: str, outcome: str) -> None:
+    model = ScriptedModel()
+    async with opened(tmp_path, model, compaction_notify=False) as (app, client, conversation):
+        await talk(client, conversation, model)
+        model.then(saying(answer))
         await command(client, conversation, "/compact")
         await app.sessions.settled(conversation)
-        assert [one["name"] for one in await listed(client, conversation)] == ["compact"]
-        assert len((await client.get(f"/conversations/{conversation}/sessions"))["data"]) == 2
+        assert [one["name"] for one in await listed(client, conversation)] == ["compact", outcome]
 
 
 async def reading(client: Client, conversation: str, model: ScriptedModel) -> None:

@@ -10,6 +10,7 @@ import pytest
 from lamella.app.app import LOCAL_OWNER, build_core, build_services
 from lamella.commands.parse import Typed
 from lamella.core.clock import SystemClock
+from lamella.core.errors import StoreFailed
 from lamella.core.ids import RandomIds
 from lamella.core.records import Caller, Job
 from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep
@@ -63,6 +64,31 @@ class QuickCompactor(SqlStore):
             other = Session("sess_other", conversation_id, 0, now.updated_at, SessionCause.COMPACTION, now.session_id)
             step = SessionStep(now.session_id, other, "a compaction", now.updated_at)
             await super().next_session(caller, step)
+
+
+class Unwritable(SqlStore):
+    """A store that can't open another session."""
+
+    async def next_session(self, caller: Caller, step: SessionStep, job: Job | None = None) -> Session:
+        raise StoreFailed("The disk is full.")
+
+
+async def test_a_summary_that_can_not_be_committed_is_paid_for_all_the_same(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    async with talking(tmp_path, model) as (_, _, conversation):
+        pass
+    opened, clock = await open_store(tmp_path / "lamella.db"), SystemClock()
+    model.then(saying(SUMMARY))
+    async with Unwritable(opened._database, opened._ids) as store:
+        services = build_services(store, Registry(()), clock, RandomIds(clock))
+        settings = SessionSettings(keep_recent=1_200)
+        core = build_core(services, ScriptedModels(model), EngineSettings(), sessions=settings, jobs=store)
+        core.sessions.start()
+        asked = core.sessions.compact(LOCAL_OWNER, conversation, who="user_local", why="asked for")
+        assert isinstance(await asyncio.wait_for(asked, 10), NotCompacted)
+        [only] = await store.sessions(LOCAL_OWNER, conversation)
+        assert (only.summary, only.usage["summary"].output) == (None, 10)
+        await core.sessions.close()
 
 
 async def overtaken(folder: Path) -> tuple[Sessions, QuickCompactor, str]:

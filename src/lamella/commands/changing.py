@@ -66,8 +66,10 @@ class Compact:
     async def run(self, asked: Asked) -> Answer:
         """See `Command`."""
         sessions, conversation_id = self._reach.sessions, asked.conversation.id
-        if sessions.is_compacting(conversation_id):
-            return Answer("A compaction runs already.", {"started": False, "why": "running"})
+        if await sessions.compacts(asked.caller, conversation_id):
+            later = f" To have one with most room for “{asked.argument}”, ask again when it has ended."
+            text = f"A compaction runs already.{later if asked.argument else ''}"
+            return Answer(text, {"started": False, "why": "running"})
         ahead = await sessions.ahead(asked.caller, conversation_id)
         if isinstance(ahead, NotCompacted):
             return Answer(f"Nothing to compact: {ahead.why}.", {"started": False, "why": ahead.why})
@@ -139,6 +141,8 @@ class Resume:
         found = await recall.search(asked.caller, asked.argument, asked.conversation.id)
         by_id = {session.id: session for session in view.sessions if session.id != view.current.id}
         hits = [hit for hit in found.sessions if hit.session_id in by_id][:PICKED]
+        if not hits and asked.argument.isdecimal():
+            raise _no_session(asked.argument)
         if not hits:
             raise InvalidRequest(
                 f"No earlier session speaks of “{asked.argument[:60]}”.", hint="/resume lists them.", param="argument"
@@ -150,14 +154,14 @@ class Resume:
 
 
 def _named(view: SessionView, argument: str) -> Session | None:
-    """The session that was named by its id or its number; None for words.
+    """The session that was named by its id or its number; None for words, of which a number of no session is one.
 
-    Raises `InvalidRequest` for what looks like an id or a number and is none of this conversation.
+    Raises `InvalidRequest` for what looks like an id and is none of this conversation.
     """
     for session in view.sessions:
         if argument in (session.id, str(session.number)):
             return session
-    if argument.isdecimal() or re.fullmatch(r"sess_\w+", argument):
+    if re.fullmatch(r"sess_\w+", argument):
         raise _no_session(argument)
     return None
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import structlog
+
 from lamella.context.assemble import Assembled, assemble
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.errors import ContextLengthExceeded, SessionMoved
+from lamella.core.errors import ContextLengthExceeded, LamellaError, LeaseLost, NotFound, SessionMoved, StoreFailed
 from lamella.core.json import JsonObject
 from lamella.core.messages import Turn, TurnStatus
 from lamella.core.records import Caller, Job
@@ -25,6 +27,8 @@ from lamella.sessions.split import turns_kept
 from lamella.sessions.summariser import SILENT, NotCompacted, Source, Summariser
 from lamella.sessions.summary import instruction
 from lamella.sessions.triggers import Gain, Trigger
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +141,19 @@ class Compactor:
         step, compacted = self._step(plan, summary, asked)
         try:
             opened = await self._services.store.next_session(caller, step, asked.job)
-        except SessionMoved:
-            await self._services.store.spend(caller, step.expected, "summary", summary.usage)
-            return NotCompacted("another session was opened meanwhile", code=SILENT)
+        except (SessionMoved, LeaseLost, NotFound, StoreFailed) as error:
+            await self._spent_in_vain(caller, step.expected, summary)
+            if isinstance(error, SessionMoved):
+                return NotCompacted("another session was opened meanwhile", code=SILENT)
+            raise
         return replace(compacted, session=opened)
+
+    async def _spent_in_vain(self, caller: Caller, session_id: str, summary: SessionSummary) -> None:
+        """Record what a summary cost that was not committed, where there is still something to record it on."""
+        try:
+            await self._services.store.spend(caller, session_id, "summary", summary.usage)
+        except LamellaError as error:
+            log.error("the tokens of a summary are not recorded", session=session_id, error=error.message)
 
     async def ahead(self, caller: Caller, conversation_id: str) -> Ahead | NotCompacted:
         """What a compaction would summarise now; no model is asked. Raises `NotFound` and `StoreFailed`."""

@@ -38,9 +38,9 @@ class Notifications:
         except LamellaError as error:
             log.error("a pruning could not be told", conversation_id=conversation_id, error=error.message)
 
-    async def compacted(self, caller: Caller, conversation_id: str, done: Compacted) -> None:
-        """A session ended with a summary, and another one began."""
-        if not self._on:
+    async def compacted(self, caller: Caller, conversation_id: str, done: Compacted, *, asked_for: bool) -> None:
+        """A session ended with a summary, and another one began; who asked for that is told in any case."""
+        if not (self._on or asked_for):
             return
         try:
             now = await standing(self._openings, self._services, caller, conversation_id)
@@ -54,15 +54,15 @@ class Notifications:
         except LamellaError as error:
             log.error("a compaction could not be told", conversation_id=conversation_id, error=error.message)
 
-    async def not_compacted(self, caller: Caller, conversation_id: str, done: NotCompacted, *, once: bool) -> None:
-        """A compaction did not come about; `once`: not if that was the last that was said of compactions."""
-        if not self._on or (once and done.code == SILENT):
+    async def not_compacted(self, caller: Caller, conversation_id: str, done: NotCompacted, *, asked_for: bool) -> None:
+        """A compaction did not come about; who did not ask is not told again what was the last said of compactions."""
+        if not asked_for and (not self._on or done.code == SILENT):
             return
         try:
-            if once and await self._was_told(caller, conversation_id, done):
+            if not asked_for and await self._was_told(caller, conversation_id, done):
                 return
             text = f"Not compacted: {done.why}. Nothing has changed."
-            data: JsonObject = {"why": done.why, "code": done.code, "asked_for": not once}
+            data: JsonObject = {"why": done.why, "code": done.code, "asked_for": asked_for}
             await self._store(caller, conversation_id, NoticeKind.NOT_COMPACTED, text, data)
         except LamellaError as error:
             log.error("a compaction could not be told", conversation_id=conversation_id, error=error.message)
