@@ -61,6 +61,11 @@ async def compact(app: App, conversation: str, focus: str = "") -> Compacted | N
     return await app.sessions.compact(LOCAL_OWNER, conversation, who="user_local", why="asked for", focus=focus)
 
 
+async def told(client: Client, conversation: str) -> list[str]:
+    listed = (await client.get(f"/conversations/{conversation}/commands"))["data"]
+    return [one["name"] for one in listed]
+
+
 async def test_what_is_old_becomes_a_summary_and_what_is_recent_stays(tmp_path: Path) -> None:
     model = ScriptedModel()
     async with talking(tmp_path, model, keep_recent_tokens=1_200) as (app, client, conversation):
@@ -236,10 +241,64 @@ async def test_a_failed_summary_backs_off(tmp_path: Path) -> None:
     async with talking(tmp_path, model, keep_recent_tokens=1_200) as (app, _, conversation):
         model.then(saying(" "), saying(SUMMARY))
         assert await compact(app, conversation) == NotCompacted("the summary is empty", again=True, code="no_summary")
-        found = await compact(app, conversation)
+        found = await app.sessions.compact(LOCAL_OWNER, conversation, who="engine", why="the window is full")
         assert isinstance(found, NotCompacted)
         assert "did not work out a moment ago" in found.why
-    assert len(model.requests) == 5
+        assert len(model.requests) == 5
+
+
+async def test_a_user_who_asks_after_a_failure_does_not_wait_and_is_heard(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    async with talking(tmp_path, model, keep_recent_tokens=1_200) as (app, client, conversation):
+        model.then(saying(" "))
+        await app.sessions.compact(LOCAL_OWNER, conversation, who="engine", why="the window is full")
+        model.then(saying(SUMMARY))
+        answer = await client.post(f"/conversations/{conversation}/compact", {"focus": "the harbour"})
+        assert answer["data"]["started"]
+        await app.sessions.settled(conversation)
+        assert "Give most room to this: the harbour" in texts(model.requests[-1])[-1]
+        first, second = await app.store.sessions(LOCAL_OWNER, conversation)
+        assert (first.why, second.opened_by) == ("/compact the harbour", SessionCause.COMPACTION)
+
+
+async def test_an_answer_that_read_the_window_before_a_compaction_starts_no_other(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"keep_recent_tokens": 1_200, "compaction_threshold": "3000", "context_budget": 10_000}
+    model, gate = ScriptedModel(), Gate()
+    async with talking(tmp_path, model, **settings) as (app, client, conversation):
+        await app.sessions.settled(conversation)
+        model.then([gate, *saying("Slow. " * 300, usage=Usage(input=4_300, output=10))])
+        answering = asyncio.create_task(client.send(conversation, "Slow?"))
+        await asyncio.wait_for(gate.reached.wait(), 10)
+        model.then(saying(SUMMARY))
+        assert isinstance(await compact(app, conversation), Compacted)
+        asked = len(model.requests)
+        gate.opened.set()
+        model.then(saying("Small."))
+        await answering
+        await client.send(conversation, "And now?")
+        await app.sessions.settled(conversation)
+        assert len(model.requests) == asked + 1
+        assert len(await app.store.sessions(LOCAL_OWNER, conversation)) == 2
+        assert await told(client, conversation) == ["compacted"]
+
+
+async def test_a_session_that_ended_with_nothing_is_resumed_with_nothing(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    async with talking(tmp_path, model, turns=0) as (app, client, conversation):
+        first = (await app.sessions.view(LOCAL_OWNER, conversation)).current
+        await app.sessions.begin_anew(LOCAL_OWNER, conversation, why="/new")
+        model.then(saying("An apple."), saying("A pear."), saying("Fresh."), saying("Back."))
+        await client.send(conversation, "One?")
+        second = (await app.sessions.view(LOCAL_OWNER, conversation)).current
+        await app.sessions.resume(LOCAL_OWNER, conversation, first.id, why="/resume")
+        view = await app.sessions.view(LOCAL_OWNER, conversation)
+        assert (view.current.id, view.messages) == (first.id, {second.id: 2})
+        await client.send(conversation, "Fresh?")
+        assert [text.split("\n")[0] for text in texts(model.requests[-1])] == ["Fresh?"]
+        await app.sessions.resume(LOCAL_OWNER, conversation, second.id, why="/resume")
+        await client.send(conversation, "Two?")
+        asked = [text.split("\n")[0] for text in texts(model.requests[-1])]
+        assert [line for line in asked if line.endswith("?")] == ["One?", "Two?"]
 
 
 async def test_a_conversation_that_no_longer_fits_is_compacted_first_and_then_answered(tmp_path: Path) -> None:

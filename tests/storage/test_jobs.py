@@ -66,6 +66,17 @@ async def test_the_same_work_is_queued_once_until_it_has_ended(store: SqlStore, 
     assert len(backing.dump()["jobs"]) == 4
 
 
+async def test_one_that_waits_after_a_failure_is_taken_over_and_one_that_runs_is_not(store: SqlStore) -> None:
+    first = await store.enqueue(ANN, new_job(), minutes(0))
+    running = await claimed(store)
+    asked = replace(new_job(), cause="asked", payload={"focus": "ships"}, not_before=minutes(1), takes_over=True)
+    assert await store.enqueue(ANN, asked, minutes(1)) == running
+    await store.fail(running, BROKEN, minutes(1), minutes(9))
+    taken = await store.enqueue(ANN, asked, minutes(2))
+    assert (taken.id, taken.cause, taken.payload) == (first.id, "asked", {"focus": "ships"})
+    assert (taken.due_at, taken.attempts, taken.token) == (minutes(1), 0, running.token)
+
+
 @pytest.mark.parametrize("fails", [False, True])
 async def test_what_is_asked_for_while_it_runs_is_done_once_more(store: SqlStore, fails: bool) -> None:
     following = replace(new_job(), follows=True)

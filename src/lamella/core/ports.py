@@ -498,7 +498,8 @@ class Jobs(Protocol):
     async def enqueue(self, caller: Caller, job: NewJob, at: datetime) -> Job:
         """Store work to do, or give the job of the same kind and subject that waits or runs already, as it is.
 
-        With `job.follows`, one that runs is due once more when it has ended, as if it were new.
+        With `job.follows`, one that runs is due once more when it has ended, as if it were new. With `job.takes_over`,
+        one that waits gets the payload and the cause of this one, and is due when this one is, as if it were new.
         """
         ...
 

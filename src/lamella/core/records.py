@@ -548,6 +548,7 @@ class NewJob:
     """Work to do in the background: what (`kind`), for whom (`subject`, an id), why, and from when on.
 
     `follows`: a job for the same that runs already may have looked too early, so it is due once more when it has ended.
+    `takes_over`: one that waits is done as this one says instead, from `not_before` on and as if it were new.
     """
 
     kind: str
@@ -556,6 +557,7 @@ class NewJob:
     not_before: datetime
     payload: JsonObject = field(default_factory=dict)
     follows: bool = False
+    takes_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)

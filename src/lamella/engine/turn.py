@@ -20,6 +20,7 @@ from lamella.core.messages import Attachment, StopReason, Turn, TurnStatus
 from lamella.core.packets import ErrorPacket, Packet, TurnFinished, TurnStarted, TurnStopped, UsageBody
 from lamella.core.ports import StreamBus
 from lamella.core.records import Caller, Conversation, Footing, NewTurn, Place, RunEnd, TurnEnd, first_choice
+from lamella.core.sessions import SessionReturn, SessionStep
 from lamella.core.tokens import Usage
 from lamella.engine.container import StateContainer
 from lamella.engine.inputs import Services, TurnInput
@@ -128,7 +129,7 @@ class TurnEngine:
             raise
         turn_input = TurnInput(
             caller=caller,
-            conversation=setting.conversation,
+            conversation=replace(setting.conversation, session_id=_session_of(footing, found.conversation)),
             history=found.path,
             turn=turn,
             layout=setting.layout,
@@ -299,6 +300,17 @@ class TurnEngine:
 
     def _emit(self, turn: TurnInput, packet: Packet) -> None:
         self._journal.append(turn.turn.id, packet)
+
+
+def _session_of(footing: Footing, conversation: Conversation) -> str:
+    """The session in which a turn is stored."""
+    match footing.session:
+        case None:
+            return conversation.session_id
+        case SessionStep(session=opened):
+            return opened.id
+        case SessionReturn(session_id=id):
+            return id
 
 
 def _finished(begun: Begun, preferred: str | None) -> Finished:

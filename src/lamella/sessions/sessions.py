@@ -107,10 +107,14 @@ class Sessions:
     async def after(self, finished: Finished) -> Pruning | None:
         """Hop 12: prune what is old, then compact in the background where the last answer read too much (L6, L8).
 
-        What was said is indexed in the background, and titled after the first answer.
+        What was said is indexed in the background, and titled after the first answer. An answer beside which the
+        conversation went on to another session read a window that is gone: it says nothing of the one that stands.
         """
         await self._follow(finished.caller, finished.conversation.id)
         await self._title(finished)
+        now = await self._services.store.conversation(finished.caller, finished.conversation.id)
+        if now.session_id != finished.conversation.session_id:
+            return None
         pruning = self._pruning(finished) or self._emptying(finished)
         if pruning is not None:
             await self._record(finished.caller, finished.conversation.id, pruning.decision)
@@ -162,12 +166,15 @@ class Sessions:
     def compact(
         self, caller: Caller, conversation_id: str, *, who: str, why: str, focus: str = "", if_it_pays: bool = False
     ) -> asyncio.Task[Outcome]:
-        """Compact in the background; a compaction that runs already is the one that is given."""
+        """Compact in the background; a compaction that runs already is the one that is given.
+
+        One that waits to be tried again goes on waiting, unless a user asks: then it is done now, as the user wants it.
+        """
         asked = self._asked.get(conversation_id)
         if asked is None:
             payload: JsonObject = {"who": who, "focus": focus, "if_it_pays": if_it_pays}
             now = self._services.clock.now()
-            job = NewJob(COMPACT, conversation_id, why, now, payload)
+            job = NewJob(COMPACT, conversation_id, why, now, payload, takes_over=who != ENGINE)
             asked = self._asked[conversation_id] = asyncio.create_task(self._ask(caller, job))
         return asked
 
@@ -178,11 +185,9 @@ class Sessions:
         try:
             stored = await self._worker.enqueue(caller, job)
             if stored.status is JobStatus.WAITING and stored.due_at > self._services.clock.now():
-                later = NotCompacted(
+                return NotCompacted(
                     f"it did not work out a moment ago, and is tried again at {stored.due_at:%H:%M}", code=SILENT
                 )
-                await self._tell(caller, job.subject, str(job.payload.get("who")), later)
-                return later
             return await self._heard(caller, stored, outcome)
         except StoreFailed as error:
             return NotCompacted(error.message)
@@ -230,9 +235,9 @@ class Sessions:
         """Notify of a compaction; of one that nobody asked for and that did not work out once for each reason."""
         match outcome:
             case Compacted():
-                await self._notifications.compacted(caller, conversation_id, outcome)
+                await self._notifications.compacted(caller, conversation_id, outcome, asked_for=who != ENGINE)
             case NotCompacted():
-                await self._notifications.not_compacted(caller, conversation_id, outcome, once=who == ENGINE)
+                await self._notifications.not_compacted(caller, conversation_id, outcome, asked_for=who != ENGINE)
 
     async def ahead(self, caller: Caller, conversation_id: str) -> Ahead | NotCompacted:
         """What a compaction would summarise now; no model is asked."""
@@ -271,6 +276,13 @@ class Sessions:
     def is_compacting(self, conversation_id: str) -> bool:
         """Whether a compaction of this conversation is about to run, or runs, in this process."""
         return conversation_id in self._asked or conversation_id in self._doing
+
+    async def compacts(self, caller: Caller, conversation_id: str) -> bool:
+        """Whether a compaction of this conversation is about to run, or runs, in whatever process."""
+        if self.is_compacting(conversation_id):
+            return True
+        job = await self._worker.job(caller, COMPACT, conversation_id)
+        return job is not None and job.status is JobStatus.RUNNING and job.due_at > self._services.clock.now()
 
     async def settled(self, conversation_id: str) -> None:
         """Come back when no compaction of this conversation that was asked for here runs."""
@@ -360,7 +372,7 @@ class Sessions:
         back = SessionReturn(
             expected=conversation.session_id,
             session_id=target.id,
-            head=following or conversation.head,
+            head=following or target.begins_after,
             cause=SessionCause.RESUME,
             why=why,
             at=self._services.clock.now(),
@@ -387,7 +399,10 @@ class Sessions:
         return await self._services.store.next_session(caller, step)
 
     async def _after(self, caller: Caller, target: Session) -> str | None:
-        """The last turn that a session had when it ended, the tail that a compaction carried on included."""
+        """The last turn that a session had when it ended, the tail that a compaction carried on included.
+
+        None where it ended with nothing in a conversation that had said nothing.
+        """
         sessions = await self._services.store.sessions(caller, target.conversation_id)
         children = [s for s in sessions if s.parent_id == target.id or s.number == target.number + 1]
         if target.ends_with is not None:

@@ -60,6 +60,10 @@ class JobVerbs(Verbs):
             if job.follows:
                 runs = jobs.c.status == JobStatus.RUNNING.value
                 await connection.execute(update(jobs).where(this, runs).values(again=True))
+            if job.takes_over:
+                waits = jobs.c.status == JobStatus.WAITING.value
+                asked = {name: row[name] for name in ("payload", "cause", "due_at", "attempts")}
+                await connection.execute(update(jobs).where(this, waits).values(**asked))
             return job_of((await connection.execute(select(jobs).where(this))).mappings().one())
 
     @uninterrupted
