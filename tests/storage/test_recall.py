@@ -22,7 +22,8 @@ from lamella.core.records import Caller
 from lamella.search.lexical import LexicalEmbedder
 from lamella.search.terms import query_terms, terms_of
 from lamella.storage import SqlStore, open_store
-from lamella.storage.recall import SqlRecallIndex
+from lamella.storage.recall import SqlRecallIndex, add_passages
+from measures import loop_pauses
 
 from .conftest import Backing, SqliteBacking
 from .examples import (
@@ -264,6 +265,33 @@ async def test_sessions_are_ranked_by_their_messages_and_their_summaries(
     assert [hit.source.speaker for hit in by_summary.hits if hit.source.speaker is Speaker.SUMMARY] == []
     cooking = await find(index, "cooking")
     assert cooking.sessions[0].session_id == "sess_b"
+
+
+async def test_a_search_of_much_keeps_nobody_waiting(store: SqlStore, index: SqlRecallIndex) -> None:
+    await store.create_conversation(ANN, conversation())
+    await say(store, index, 1, "Ships and harbours.", "Tides.")
+    one = passage("msg_conv_1_1", "ships and tides")
+    async with store.database.writing() as connection:
+        many = [replace(one, start=at, end=at + 9) for at in range(1_000, 7_000)]
+        await add_passages(connection, ANN, "conv_1", many, SPACE.model)
+    for _ in range(2):
+        async with loop_pauses() as pauses:
+            found = await find(index, "ships and harbours")
+        assert found.hits[0].source.id == "msg_conv_1_1"
+        # Alone on a machine some milliseconds: reading and ranking all of them on the loop takes far longer.
+        assert max(pauses) < 0.03
+
+
+async def test_vectors_that_come_later_are_compared(store: SqlStore, index: SqlRecallIndex) -> None:
+    await store.create_conversation(ANN, conversation())
+    await say(store, index, 1, "Gardens", "Indeed.")
+    await say(store, index, 2, "Photosynthesis", "Yes.", vectors=False)
+    await say(store, index, 3, "Something else", "Well.")
+    assert "msg_conv_1_2" not in ids(await find(index, "Photosyntesis"))
+    waiting = await index.unembedded(ANN, "conv_1", SPACE.model, 9)
+    made = LEXICAL.vectors([one.text for one in waiting])
+    await index.embed(ANN, SPACE.model, dict(zip([one.entry for one in waiting], made, strict=True)))
+    assert ids(await find(index, "Photosyntesis"))[0] == "msg_conv_1_2"
 
 
 async def test_a_summary_that_is_taken_back_is_not_found(store: SqlStore, index: SqlRecallIndex) -> None:

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 ROWS_AT_ONCE = 8_192
 """Rows that are widened to float32 at a time: what is kept in memory stays at half the size."""
 
+JOINED_AT_ONCE = 256
+"""Stored vectors that are copied at a time: other threads wait for no more than these."""
+
 
 def packed(vector: Sequence[float] | NDArray[np.float32]) -> bytes:
     """A vector of any length, as it is stored; one of zeros stays that."""
@@ -25,10 +28,11 @@ def unpacked(data: bytes) -> NDArray[np.float32]:
 
 def matrix_of(rows: Sequence[bytes | None], dimension: int) -> NDArray[np.float16]:
     """Stored vectors one below the other; zeros for what is missing or of another dimension."""
-    made = np.zeros((len(rows), dimension), dtype="<f2")
-    for index, row in enumerate(rows):
-        if row is not None and len(row) == 2 * dimension:
-            made[index] = np.frombuffer(row, dtype="<f2")
+    made, nothing = np.zeros((len(rows), dimension), dtype="<f2"), bytes(2 * dimension)
+    for start in range(0, len(rows), JOINED_AT_ONCE):
+        part = rows[start : start + JOINED_AT_ONCE]
+        joined = b"".join(row if row is not None and len(row) == len(nothing) else nothing for row in part)
+        made[start : start + len(part)] = np.frombuffer(joined, dtype="<f2").reshape(len(part), dimension)
     return made
 
 

@@ -13,8 +13,19 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import Any
 
-import numpy as np
-from sqlalchemy import ColumnElement, RowMapping, Select, and_, delete, func, insert, or_, select, text, update
+from sqlalchemy import (
+    ColumnElement,
+    RowMapping,
+    Select,
+    and_,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lamella.core.errors import NotFound
@@ -34,13 +45,16 @@ from lamella.core.records import Caller
 from lamella.storage.columns import local_moment_text, parts_of, word_of
 from lamella.storage.conversations import find_conversation
 from lamella.storage.database import Database, insert_missing, uninterrupted
-from lamella.storage.recall_scope import MOST_BYTES, Row, Scope, ScopeCache
+from lamella.storage.recall_scope import MOST_BYTES, Part, Scope, ScopeCache, choose, grown, part_of
 from lamella.storage.recall_versions import recall_version, touch_recall
 from lamella.storage.schema import messages, recall_entries, recall_turns, recall_vectors, sessions, turns
 
-_POSTINGS = text("SELECT doc FROM recall_postings WHERE term = :term")
+_POSTINGS = text("SELECT group_concat(doc) FROM recall_postings WHERE term = :term")
+"""The entries that hold a term, as often as they do, in one text: read apart from the event loop."""
+
 _ADD_WORDS = text("INSERT INTO recall_words (rowid, terms) VALUES (:id, :terms)")
 _SESSIONS_SHOWN = 20
+_ROWS_AT_ONCE = 1_000
 
 
 def tagged(owner: str, term: str) -> str:
@@ -133,7 +147,7 @@ class SqlRecallIndex:
             if conversation_id is None:
                 return False
             await insert_missing(connection, recall_turns, [{"turn_id": turn_id, "owner": caller.user_id}])
-            await _add(connection, caller, conversation_id, passages, model)
+            await add_passages(connection, caller, conversation_id, passages, model)
         return True
 
     @uninterrupted
@@ -164,7 +178,6 @@ class SqlRecallIndex:
             rows = [_vector_row(caller.user_id, entry, model, vectors[entry]) for entry in there]
             if rows:
                 await connection.execute(insert(recall_vectors), rows)
-                await touch_recall(connection, caller)
 
     @uninterrupted
     async def unembedded_summaries(self, caller: Caller, conversation_id: str, model: str) -> tuple[Source, ...]:
@@ -190,9 +203,10 @@ class SqlRecallIndex:
             )
             if result.rowcount == 0:
                 return False
-            await connection.execute(delete(recall_entries).where(*old))
-            await _add(connection, caller, summary.conversation_id, passages, model)
-            await touch_recall(connection, caller)
+            replaced = await connection.execute(delete(recall_entries).where(*old))
+            await add_passages(connection, caller, summary.conversation_id, passages, model)
+            if replaced.rowcount > 0:
+                await touch_recall(connection, caller)
         return True
 
     @uninterrupted
@@ -204,16 +218,10 @@ class SqlRecallIndex:
                 await find_conversation(connection, caller, query.conversation_id)
             scope = await self._scope(connection, caller, query, dimension)
             terms = [tagged(caller.user_id, term) for term in query.terms]
-            found = [list((await connection.execute(_POSTINGS, {"term": term})).scalars()) for term in terms]
-        made = await asyncio.to_thread(scope.ranking, found, query.vector, query.space)
-        best = np.argsort(-made.scores, kind="stable")
-        best = best[made.scores[best] > 0]
-        first: dict[int, int] = {}
-        for place in best:
-            first.setdefault(int(scope.of_session[place]), int(place))
-        ranked = [int(s) for s in np.argsort(-made.sessions, kind="stable")[:_SESSIONS_SHOWN] if made.sessions[s] > 0]
-        shown = [int(place) for place in best[: query.limit]]
-        wanted = {*shown, *(first[session] for session in ranked if session in first)}
+            found = [(await connection.execute(_POSTINGS, {"term": term})).scalar_one() or "" for term in terms]
+        chosen = await asyncio.to_thread(choose, scope, found, query.vector, query.space, query.limit, _SESSIONS_SHOWN)
+        made, first = chosen.made, chosen.best_of
+        wanted = {*chosen.passages, *(first[session] for session in chosen.sessions if session in first)}
         async with self._database.reading() as connection:
             sources = await _sources(connection, caller, [int(scope.entries[place]) for place in wanted])
         hits = {
@@ -222,12 +230,12 @@ class SqlRecallIndex:
             if (entry := int(scope.entries[place])) in sources
         }
         return Found(
-            tuple(hits[place] for place in shown if place in hits),
+            tuple(hits[place] for place in chosen.passages if place in hits),
             tuple(
                 SessionHit(
                     scope.sessions[s], float(made.sessions[s]), float(made.covers[s]), hits.get(first.get(s, -1))
                 )
-                for s in ranked
+                for s in chosen.sessions
             ),
         )
 
@@ -235,9 +243,11 @@ class SqlRecallIndex:
         """What is kept, with what was added since; read anew when something else changed."""
         key = (caller.user_id, query.conversation_id, query.space.model, dimension)
         kept = self._scopes.find(key, await recall_version(connection, caller))
-        rows = await connection.execute(_rows(caller, query, kept.last, with_vectors=dimension > 0))
-        scope = kept.with_rows([Row(*row) for row in rows])
-        self._scopes.keep(key, scope)
+        parts = await _read(connection, caller, query, kept.last, dimension)
+        if not parts:
+            return kept
+        scope, stays = await asyncio.to_thread(grown, kept, parts)
+        self._scopes.keep(key, stays)
         return scope
 
     @uninterrupted
@@ -282,13 +292,27 @@ _MESSAGES = (
 )
 
 
+async def _read(
+    connection: AsyncConnection, caller: Caller, query: RecallQuery, after: int, dimension: int
+) -> list[Part]:
+    """The passages behind entry `after`, some at a time: whatever else waits goes on in between."""
+    found: list[Part] = []
+    while True:
+        rows = (await connection.execute(_rows(caller, query, after, with_vectors=dimension > 0))).all()
+        if rows:
+            found.append(await asyncio.to_thread(part_of, rows, dimension))
+            after = rows[-1][0]
+        if len(rows) < _ROWS_AT_ONCE:
+            return found
+
+
 def _mine(caller: Caller, conversation_id: str | None) -> ColumnElement[bool]:
     owned = recall_entries.c.owner == caller.user_id
     return owned if conversation_id is None else and_(owned, recall_entries.c.conversation_id == conversation_id)
 
 
 def _rows(caller: Caller, query: RecallQuery, after: int, *, with_vectors: bool) -> Select[Any]:
-    """The passages behind entry `after`, as `Row` has them."""
+    """The first passages behind entry `after`, as `Row` has them."""
     of_space = and_(recall_vectors.c.entry_id == recall_entries.c.id, recall_vectors.c.model == query.space.model)
     summary = recall_entries.c.speaker == Speaker.SUMMARY.value
     made = (
@@ -304,10 +328,11 @@ def _rows(caller: Caller, query: RecallQuery, after: int, *, with_vectors: bool)
     )
     if with_vectors:
         made = made.outerjoin(recall_vectors, of_space)
-    return made.where(_mine(caller, query.conversation_id), recall_entries.c.id > after).order_by(recall_entries.c.id)
+    made = made.where(_mine(caller, query.conversation_id), recall_entries.c.id > after)
+    return made.order_by(recall_entries.c.id).limit(_ROWS_AT_ONCE)
 
 
-async def _add(
+async def add_passages(
     connection: AsyncConnection, caller: Caller, conversation_id: str, passages: Sequence[Passage], model: str
 ) -> None:
     """Store passages with their words, and the vectors that they bring."""

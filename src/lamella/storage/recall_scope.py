@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +21,7 @@ _OVERHEAD = 64
 """Bytes of a passage beside its vector, about."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One passage, as it is read: `vector` None where it has none of this space."""
 
     entry: int
@@ -29,6 +29,31 @@ class Row:
     length: int
     is_message: bool
     vector: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some passages as they were read; `waiting` is the first that has no vector."""
+
+    entries: Ints
+    sessions: Sequence[str]
+    lengths: Floats
+    messages: NDArray[np.bool_]
+    vectors: NDArray[np.float16]
+    waiting: int | None
+
+
+def part_of(rows: Sequence[Sequence[Any]], dimension: int) -> Part:
+    """The passages of some rows."""
+    read = [Row(*row) for row in rows]
+    return Part(
+        entries=np.array([row.entry for row in read], np.int64),
+        sessions=[row.session_id for row in read],
+        lengths=np.array([row.length for row in read], np.float64),
+        messages=np.array([row.is_message for row in read], np.bool_),
+        vectors=matrix_of([row.vector for row in read], dimension),
+        waiting=next((row.entry for row in read if row.vector is None), None),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,26 +80,37 @@ class Scope:
         """Bytes, about."""
         return int(self.vectors.nbytes) + _OVERHEAD * len(self.entries)
 
-    def with_rows(self, rows: Sequence[Row]) -> Scope:
+    def with_parts(self, parts: Sequence[Part]) -> Scope:
         """With newer passages behind those that are here."""
-        if not rows:
-            return self
         numbers = {session: number for number, session in enumerate(self.sessions)}
-        new = [numbers.setdefault(row.session_id, len(numbers)) for row in rows]
+        new = [numbers.setdefault(session, len(numbers)) for part in parts for session in part.sessions]
         of_session = np.concatenate([self.of_session, np.array(new, np.int64)])
         return Scope(
             version=self.version,
             dimension=self.dimension,
-            entries=np.concatenate([self.entries, np.array([row.entry for row in rows], np.int64)]),
+            entries=np.concatenate([self.entries, *(part.entries for part in parts)]),
             sessions=tuple(numbers),
             of_session=of_session,
-            lengths=np.concatenate([self.lengths, np.array([row.length for row in rows], np.float64)]),
-            messages=np.concatenate([self.messages, np.array([row.is_message for row in rows], np.bool_)]),
-            vectors=np.concatenate([self.vectors, matrix_of([row.vector for row in rows], self.dimension)]),
+            lengths=np.concatenate([self.lengths, *(part.lengths for part in parts)]),
+            messages=np.concatenate([self.messages, *(part.messages for part in parts)]),
+            vectors=np.concatenate([self.vectors, *(part.vectors for part in parts)]),
             order=np.argsort(of_session, kind="stable"),
         )
 
-    def ranking(self, found: Sequence[Sequence[int]], vector: bytes | None, space: Space) -> Ranking:
+    def without(self, entry: int) -> Scope:
+        """With the passages before this one alone."""
+        count = int(np.searchsorted(self.entries, entry))
+        return replace(
+            self,
+            entries=self.entries[:count],
+            of_session=self.of_session[:count],
+            lengths=self.lengths[:count],
+            messages=self.messages[:count],
+            vectors=self.vectors[:count],
+            order=np.argsort(self.of_session[:count], kind="stable"),
+        )
+
+    def ranking(self, found: Sequence[Ints], vector: bytes | None, space: Space) -> Ranking:
         """The ranking of all passages, by entry; `found` has for each term the entries that hold it, as often."""
         place = np.empty_like(self.order)
         place[self.order] = np.arange(len(self.order))
@@ -87,13 +123,53 @@ class Scope:
         made = rank(corpus, postings, similar, space.weight)
         return Ranking(made.scores[place] * self.messages, made.sessions, made.covers)
 
-    def _places(self, entries: Sequence[int]) -> tuple[Ints, Ints]:
+    def _places(self, entries: Ints) -> tuple[Ints, Ints]:
         """The places of the entries that are in this scope, each once, and how often it was named."""
-        named, times = np.unique(np.array(entries, np.int64), return_counts=True)
+        named, times = np.unique(entries, return_counts=True)
         at = np.searchsorted(self.entries, named)
         here = at < len(self.entries)
         here[here] = self.entries[at[here]] == named[here]
         return at[here], times[here]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What of a scope is shown, best first, as places in it, with all scores.
+
+    `best_of` has the best passage of each session that has one.
+    """
+
+    made: Ranking
+    passages: tuple[int, ...]
+    sessions: tuple[int, ...]
+    best_of: Mapping[int, int]
+
+
+def choose(
+    scope: Scope, found: Sequence[str], vector: bytes | None, space: Space, passages: int, sessions: int
+) -> Chosen:
+    """The best of a scope, so many passages and sessions at most.
+
+    `found` has for each term the entries that hold it, as often, with commas between.
+    """
+    made = scope.ranking([np.fromstring(entries, np.int64, sep=",") for entries in found], vector, space)
+    best = np.argsort(-made.scores, kind="stable")
+    best = best[made.scores[best] > 0]
+    named, first = np.unique(scope.of_session[best], return_index=True)
+    ranked = np.argsort(-made.sessions, kind="stable")[:sessions]
+    return Chosen(
+        made,
+        tuple(map(int, best[:passages])),
+        tuple(int(session) for session in ranked if made.sessions[session] > 0),
+        dict(zip(named.tolist(), best[first].tolist(), strict=True)),
+    )
+
+
+def grown(kept: Scope, parts: Sequence[Part]) -> tuple[Scope, Scope]:
+    """A scope with newer passages, and as much of it as stays right: up to the first that may still get a vector."""
+    scope = kept.with_parts(parts)
+    waiting = next((part.waiting for part in parts if part.waiting is not None), None) if scope.dimension else None
+    return scope, scope if waiting is None else scope.without(waiting)
 
 
 def empty_scope(version: int, dimension: int) -> Scope:
@@ -132,7 +208,10 @@ class ScopeCache:
         return kept
 
     def keep(self, key: Key, scope: Scope) -> None:
-        """Keep a scope; those that were not used for longest make room."""
+        """Keep a scope, unless a newer one is kept; those that were not used for longest make room."""
+        known = self._kept.get(key)
+        if known is not None and (known.version, known.last) > (scope.version, scope.last):
+            return
         self._kept[key] = scope
         self._kept.move_to_end(key)
         while self._kept and self.size > self._most:
