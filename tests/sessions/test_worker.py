@@ -10,7 +10,7 @@ import pytest
 
 from lamella.core.clock import VirtualClock
 from lamella.core.records import Caller, Job, JobStatus, NewJob
-from lamella.sessions.worker import BACKOFF_SECONDS, Again, Worker
+from lamella.sessions.worker import BACKOFF_SECONDS, MOST, Again, Worker
 from lamella.storage import SqlStore, open_store
 
 pytestmark = pytest.mark.anyio
@@ -60,6 +60,31 @@ async def test_a_job_is_done_once(tmp_path: Path) -> None:
         seen = await doing.next()
         assert (seen.subject, seen.cause, seen.payload, seen.caller) == ("conv_1", "to see", {"n": 1}, ANN)
         await ended(store, JobStatus.FINISHED)
+        await worker.close()
+
+
+async def test_slow_jobs_of_one_kind_hold_up_their_own_alone(tmp_path: Path) -> None:
+    clock, doing, begun = VirtualClock(NOON), Doing(None), asyncio.Semaphore(0)
+
+    async def forever(job: Job) -> Again | None:
+        begun.release()
+        await asyncio.Event().wait()
+        return None
+
+    async with await open_store(tmp_path / "a.db") as store:
+        worker = Worker(store, clock, {"slow": forever, "look": doing})
+        worker.start()
+        for number in range(MOST + 1):
+            await worker.enqueue(ANN, NewJob("slow", f"sess_{number}", "to see", clock.now()))
+        async with asyncio.timeout(10):
+            for _ in range(MOST):
+                await begun.acquire()
+        await worker.enqueue(ANN, job(clock))
+        assert (await doing.next()).subject == "conv_1"
+        await ended(store, JobStatus.FINISHED)
+        waiting = await store.job(ANN, "slow", f"sess_{MOST}")
+        assert waiting is not None
+        assert waiting.status is JobStatus.WAITING
         await worker.close()
 
 

@@ -6,6 +6,7 @@ A process that dies keeps nothing: its lease ends, and whoever claims the job ne
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ IDLE_SECONDS = 20.0
 """How often a worker looks for work that nobody told it of: jobs that are due again, or left by another process."""
 
 MOST = 4
-"""Jobs at once."""
+"""Jobs of one kind at once: slow ones of another kind hold up none of it."""
 
 BACKOFF_SECONDS = (30.0, 300.0)
 """After a failure, before each further attempt; behind the last one the job has failed."""
@@ -52,7 +53,7 @@ class Worker:
         self._clock = clock
         self._handlers = handlers
         self._woken = asyncio.Event()
-        self._doing: set[asyncio.Task[None]] = set()
+        self._doing: dict[asyncio.Task[None], str] = {}
         self._held: dict[str, Job] = {}
         self._loop: asyncio.Task[None] | None = None
 
@@ -98,16 +99,21 @@ class Worker:
                     await self._woken.wait()
 
     async def _take_all(self) -> None:
-        while len(self._doing) < MOST:
-            job = await self._jobs.claim(tuple(self._handlers), self._clock.now(), LEASE_SECONDS)
+        while free := self._free():
+            job = await self._jobs.claim(free, self._clock.now(), LEASE_SECONDS)
             if job is None:
                 return
             task = asyncio.create_task(self._do(job))
-            self._doing.add(task)
+            self._doing[task] = job.kind
             task.add_done_callback(self._done)
 
+    def _free(self) -> tuple[str, ...]:
+        """The kinds of which one more can be done."""
+        doing = Counter(self._doing.values())
+        return tuple(kind for kind in self._handlers if doing[kind] < MOST)
+
     def _done(self, task: asyncio.Task[None]) -> None:
-        self._doing.discard(task)
+        del self._doing[task]
         self._woken.set()
 
     async def _do(self, job: Job) -> None:
