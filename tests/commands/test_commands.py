@@ -104,6 +104,7 @@ async def test_a_command_in_the_place_of_a_message(tmp_path: Path) -> None:
             "compact",
             "prune",
             "resume",
+            "undo",
             "abort",
             "queue",
             "help",

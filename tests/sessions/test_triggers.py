@@ -12,7 +12,7 @@ from lamella.app.app import LOCAL_OWNER, App
 from lamella.core.amounts import Threshold
 from lamella.core.errors import ProviderUnreachable
 from lamella.core.tokens import Usage
-from lamella.engine.scripted import ScriptedModel, saying
+from lamella.engine.scripted import Gate, ScriptedModel, saying
 from lamella.server.testing import Client, Object
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.triggers import Fill, Gain, ThresholdTrigger
@@ -94,7 +94,11 @@ async def test_a_compaction_is_undone_with_all_that_was_said_since(tmp_path: Pat
         await client.send(conversation, "And later?")
         assert (await client.get(f"/conversations/{conversation}/context"))["estimate"] is False
         first = made.session.parent_id
-        opened = await client.post(f"/sessions/{made.session.id}/undo")
+        key = {"Idempotency-Key": "undo"}
+        answer = await client.post(f"/sessions/{made.session.id}/undo", headers=key)
+        assert (answer["name"], answer["data"]["session_id"]) == ("undo", first)
+        assert await client.post(f"/sessions/{made.session.id}/undo", headers=key) == answer
+        opened = await client.get(f"/sessions/{first}")
         assert (opened["id"], opened["current"], opened["summary"], opened["check"]) == (first, True, None, {})
         model.then(saying("All.", usage=LARGE))
         await client.send(conversation, "And all?")
@@ -108,6 +112,25 @@ async def test_a_compaction_is_undone_with_all_that_was_said_since(tmp_path: Pat
         again = await client.call("POST", f"/sessions/{made.session.id}/undo")
         assert (again.status_code, again.json()["error"]["code"]) == (400, "invalid_request")
         assert (await client.call("POST", "/sessions/sess_9/undo")).status_code == 404
+
+
+async def test_an_undo_waits_for_the_answer_that_runs(tmp_path: Path) -> None:
+    model, gate = ScriptedModel(), Gate()
+    async with talking(tmp_path, model, keep_recent_tokens=1_200) as (app, client, conversation):
+        model.then(saying(SUMMARY))
+        made = await compact(app, conversation)
+        assert isinstance(made, Compacted)
+        model.then([gate, *saying("Slow.")])
+        answering = asyncio.create_task(client.send(conversation, "Slow?"))
+        await asyncio.wait_for(gate.reached.wait(), 10)
+        waits = await client.call("POST", f"/sessions/{made.session.id}/undo")
+        assert waits.status_code == 202
+        gate.opened.set()
+        await answering
+        model.then(saying("All."))
+        await client.send(conversation, "And all?")
+        assert (await app.store.conversation(LOCAL_OWNER, conversation)).session_id == made.session.parent_id
+        assert any(text.startswith("Question 0?") for text in texts(model.requests[-1]))
 
 
 async def test_after_five_compactions_a_fact_of_the_first_session_is_still_there(tmp_path: Path) -> None:

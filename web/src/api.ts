@@ -389,7 +389,7 @@ export const api = {
   search: async (id: string, q: string) =>
     items(await json<Hit[] | ListOf<Hit>>(`/sessions/search${query({ q, conversation_id: id })}`)),
   resume: (session: string) => json<Told>(`/sessions/${session}/resume`, withKey({ method: 'POST' }, newKey())),
-  undo: (session: string) => json<Session>(`/sessions/${session}/undo`, { method: 'POST' }),
+  undo: (session: string) => json<Told>(`/sessions/${session}/undo`, withKey({ method: 'POST' }, newKey())),
   sessions: async (id: string) => items(await json<ListOf<Session>>(`/conversations/${id}/sessions`)),
   requests: async (turn: string) =>
     items(await json<RequestSummary[] | ListOf<RequestSummary>>(`/turns/${turn}/requests`)),

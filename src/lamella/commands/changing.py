@@ -1,4 +1,4 @@
-"""Commands about a conversation's past: `/new`, `/clear`, `/compact`, `/prune`, `/resume`."""
+"""Commands about a conversation's past: `/new`, `/clear`, `/compact`, `/prune`, `/resume`, `/undo`."""
 
 from __future__ import annotations
 
@@ -151,6 +151,28 @@ class Resume:
         if hits[0].covers >= COVERED and rest <= CLEAR * hits[0].score:
             return by_id[hits[0].session_id]
         return _choice(asked.argument, [(by_id[hit.session_id], hit) for hit in hits])
+
+
+class Undo:
+    """`/undo`: take the newest compaction back."""
+
+    name = "undo"
+    usage = "/undo [ID]"
+    summary = "take the newest compaction back; what was said since stays"
+    at_once = False
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+
+    async def run(self, asked: Asked) -> Answer:
+        """See `Command`. The id is that of the session that the compaction ended or began, of this conversation."""
+        session_id = asked.argument or asked.conversation.session_id
+        view = await self._reach.sessions.view(asked.caller, asked.conversation.id)
+        if session_id not in {session.id for session in view.sessions}:
+            raise _no_session(session_id)
+        opened = await self._reach.sessions.undo(asked.caller, session_id)
+        text = f"The compaction is taken back: session {opened.number} goes on, with all that was said since."
+        return Answer(text, {"session_id": opened.id, "number": opened.number, "undone": asked.conversation.session_id})
 
 
 def _named(view: SessionView, argument: str) -> Session | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from lamella.commands.abort import Abort
-from lamella.commands.changing import Compact, New, Prune, Resume
+from lamella.commands.changing import Compact, New, Prune, Resume, Undo
 from lamella.commands.command import Asked, Command, Reach
 from lamella.commands.looking import Context, Help, Status, WhyCommand
 from lamella.commands.parse import Typed
@@ -30,6 +30,7 @@ class Commands:
             Compact(reach),
             Prune(reach),
             Resume(reach),
+            Undo(reach),
             Abort(reach),
             Queue(reach),
             Help(lambda: tuple(self._commands.values())),

@@ -91,10 +91,10 @@ async def new(conversation_id: str, app: TheApp, caller: TheCaller, key: Idempot
 
 
 @router.post("/sessions/{session_id}/undo")
-async def undo(session_id: str, app: TheApp, caller: TheCaller) -> Json:
-    """Take the newest compaction back, named by the session that it ended or began; gives the session that goes on."""
-    opened = await app.sessions.undo(caller, session_id)
-    return session_json(opened, await app.sessions.view(caller, opened.conversation_id))
+async def undo(session_id: str, app: TheApp, caller: TheCaller, key: IdempotencyKey = None) -> Response:
+    """`/undo ID`."""
+    found = await app.store.session(caller, session_id)
+    return await _run(app, caller, found.conversation_id, Typed("undo", found.id), key)
 
 
 @router.post("/sessions/{session_id}/resume")
