@@ -154,6 +154,14 @@ async def test_the_user_is_asked_where_the_file_says_so(tmp_path: Path) -> None:
         assert results(packets)["c1"] == (False, "3")
 
 
+async def test_the_file_says_what_becomes_of_old_results(tmp_path: Path) -> None:
+    async with with_servers(tmp_path, ScriptedModel(), toy=toy(when_old={"add": "summarize"})) as (app, client):
+        conversation = await app.store.conversation(LOCAL_OWNER, await client.conversation())
+        said = {tool.name: tool.when_old for tool in conversation.tools if tool.name.startswith("toy__")}
+        assert {name for name, when in said.items() if when != "prune"} == {"toy__add"}
+        assert said["toy__add"] == "summarize"
+
+
 async def test_a_changed_list_is_announced_and_taken_only_when_it_is_asked_for(tmp_path: Path) -> None:
     model = ScriptedModel([calling(call("grow", "toy__grow")), saying("Done."), saying("Again.")])
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from lamella.core.errors import ConfigurationError
+from lamella.core.prompt import WhenOld
 
 SETTING = "LAMELLA_MCP_SERVERS"
 _NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9-]|_(?!_)){0,30}")
@@ -22,7 +23,7 @@ class ServerConfig:
 
     `env` is all that the process gets beside what finds programs and the home folder. `tools` are those that are
     offered, None for all; `approval` those that the user is asked about, True for all; `timeout` is in seconds of one
-    call.
+    call. `when_old` says what becomes of a tool's results once they are old, where that is not pruning.
     """
 
     name: str
@@ -35,6 +36,7 @@ class ServerConfig:
     timeout: float = 60.0
     tools: frozenset[str] | None = None
     approval: bool | frozenset[str] = False
+    when_old: Mapping[str, WhenOld] = field(default_factory=dict)
 
     @property
     def transport(self) -> str:
@@ -52,6 +54,7 @@ class _Server(msgspec.Struct, forbid_unknown_fields=True):
     timeout: float = 60.0
     tools: frozenset[str] | None = None
     approval: bool | frozenset[str] = False
+    when_old: dict[str, WhenOld] = {}
     type: str = ""
     disabled: bool = False
 
@@ -117,4 +120,5 @@ def _config(name: str, server: _Server, environment: Mapping[str, str], path: Pa
         timeout=server.timeout,
         tools=server.tools,
         approval=server.approval,
+        when_old=server.when_old,
     )

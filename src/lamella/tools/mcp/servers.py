@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 from lamella.core.errors import ToolFailed
 from lamella.core.prompt import ToolSpec
@@ -24,7 +25,7 @@ class McpTool:
     kind = ToolKind.OTHER
 
     def __init__(self, tool: ListedTool, connection: Connection) -> None:
-        self.spec = tool.spec
+        self.spec = replace(tool.spec, when_old=connection.config.when_old.get(tool.original, tool.spec.when_old))
         self.timeout = connection.config.timeout
         approval = connection.config.approval
         self.needs_approval = approval if isinstance(approval, bool) else tool.original in approval
