@@ -101,6 +101,14 @@ class TwoOpen(SqlStore):
         return opened
 
 
+class ForgetsSummary(SqlStore):
+    """Enqueues nothing for the session that ends."""
+
+    async def next_session(self, caller: Caller, step: SessionStep, job: Job | None = None) -> Session:
+        """See `Store.next_session`."""
+        return await super().next_session(caller, replace(step, then=None), job)
+
+
 class ForgetsWaiting(SqlStore):
     """Does not say what waited when the process ended."""
 
@@ -158,6 +166,7 @@ FAULTY: Mapping[type[SqlStore], Sequence[Plan]] = {
     ],
     NoRecovery: [Plan(seed, (("message",),), crash_at=40 + 10 * seed) for seed in range(8)],
     TwoOpen: [Plan(0, (("/new",),))],
+    ForgetsSummary: [Plan(0, (("/new",),))],
     ForgetsWaiting: [_queued(seed, _FOUR, restart=True) for seed in range(12)],
     ForgetsEdits: [_queued(seed, _FOUR, ("message", "edit", "edit")) for seed in range(6)],
     AnswersCancelled: [_queued(seed, _FOUR, ("message", "drop", "drop")) for seed in range(6)],

@@ -30,7 +30,8 @@ def broken_laws(told: Told, connection: sqlite3.Connection) -> list[str]:
     """Every law that does not hold, in words; none is what is wanted."""
     connection.row_factory = sqlite3.Row
     stored = Stored.of(connection)
-    laws = (_messages, _answers, _order, _sessions, _labels, _commits, _jobs, _commands, _window, _log, *QUEUE_LAWS)
+    sessions = (_sessions, _labels, _commits, _jobs, _summaries)
+    laws = (_messages, _answers, _order, *sessions, _commands, _window, _log, *QUEUE_LAWS)
     found = list(told.broken)
     for law in laws:
         found += law(told, stored)
@@ -146,6 +147,15 @@ def _jobs(told: Told, stored: Stored) -> Iterator[str]:
     for job in stored.jobs:
         if job["status"] not in ("finished", "failed"):
             yield f"the job {job['kind']} is {job['status']} ({job['attempts']} attempts, due {job['due_at']})"
+
+
+def _summaries(told: Told, stored: Stored) -> Iterator[str]:
+    """A session that was left for another one has its summary, or was tried: no crash forgets it."""
+    tried = {job["subject"] for job in stored.jobs if job["kind"] == "summarise"}
+    for row in stored.sessions:
+        left = row["closed_by"] in ("new", "resume") and row["ends_with"] != row["begins_after"]
+        if left and row["summary"] is None and row["id"] not in tried:
+            yield f"session {row['number']} has no summary, and nobody was asked for one"
 
 
 def _commands(told: Told, stored: Stored) -> Iterator[str]:

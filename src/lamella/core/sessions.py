@@ -89,7 +89,8 @@ class SessionStep:
     `expected` has to be the conversation's session still, else nothing changes. `summary` closes it; None leaves it
     without one. Messages behind `session.begins_after` on the path are the new session's from then on. `changes` is how
     often the conversation had changed its session when this was planned: one that left `expected` and came back since
-    has moved too; None where that does not matter.
+    has moved too; None where that does not matter. `then` is the kind of job that is enqueued with it for the session
+    that ends, where something was said in it.
     """
 
     expected: str
@@ -99,13 +100,14 @@ class SessionStep:
     summary: SessionSummary | None = None
     decisions: Sequence[Decision] = ()
     changes: int | None = None
+    then: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SessionReturn:
     """Back to an earlier session, in one transaction: it is open again and the conversation goes on from `head`.
 
-    `expected` as in `SessionStep`. Nothing is removed: what came after is another branch. `forgets_summary`: the
+    `expected`, `then`: see `SessionStep`. Nothing is removed: what came after is another branch. `forgets_summary`: the
     session goes on as if it had not ended, without the summary that it got then.
     """
 
@@ -117,6 +119,7 @@ class SessionReturn:
     at: datetime
     decisions: Sequence[Decision] = ()
     forgets_summary: bool = False
+    then: str | None = None
 
 
 MOST_SUMMARIES = 8

@@ -18,7 +18,7 @@ from lamella.context.choices import Known
 from lamella.context.layout import OldResults
 from lamella.context.results import kept_names
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.errors import InvalidRequest, LamellaError, NotFound, SessionMoved, StoreFailed
+from lamella.core.errors import InvalidRequest, NotFound, SessionMoved, StoreFailed
 from lamella.core.json import JsonObject
 from lamella.core.messages import TurnStatus
 from lamella.core.ports import Jobs
@@ -324,22 +324,21 @@ class Sessions:
             boundary = conversation.head or ""
             session = self._next(conversation.session_id, conversation_id, SessionCause.NEW, conversation.head)
             decision = Decision(DecisionKind.SESSION, session.id, boundary, caller.user_id, why)
-            step = SessionStep(conversation.session_id, session, why, session.opened_at, decisions=(decision,))
+            step = SessionStep(
+                conversation.session_id, session, why, session.opened_at, decisions=(decision,), then=SUMMARISE
+            )
             try:
                 opened = await self._services.store.next_session(caller, step)
             except SessionMoved:
                 continue  # a compaction was quicker: the command wins all the same (SPEC L3)
-            await self._summarise(caller, conversation.session_id, why)
+            self._worker.wake()
             return opened
 
     async def _summarise(self, caller: Caller, session_id: str, why: str) -> None:
-        """Have a session summarised that has just ended. The session that began is not held up by a failure."""
-        try:
-            ended = await self._services.store.session(caller, session_id)
-            if ended.closed_at is not None and ended.ends_with != ended.begins_after:
-                await self._worker.enqueue(caller, summarise_job(ended, why))
-        except LamellaError as error:
-            log.error("an ended session can't be summarised", session=session_id, error=error.message)
+        """Have a session summarised that ended long ago, without a summary."""
+        ended = await self._services.store.session(caller, session_id)
+        if ended.closed_at is not None and ended.ends_with != ended.begins_after:
+            await self._worker.enqueue(caller, summarise_job(ended, why))
 
     async def resume(self, caller: Caller, conversation_id: str, session_id: str, *, why: str) -> Session:
         """`/resume ID`: go on from an earlier session, in full. What came after stays, as another branch.
@@ -350,14 +349,14 @@ class Sessions:
         """
         while True:
             try:
-                before, opened = await self._resume(caller, conversation_id, session_id, why)
+                opened = await self._resume(caller, conversation_id, session_id, why)
             except SessionMoved:
                 continue  # as above
-            await self._summarise(caller, before, why)
+            self._worker.wake()
             return opened
 
-    async def _resume(self, caller: Caller, conversation_id: str, session_id: str, why: str) -> tuple[str, Session]:
-        """Go back once; gives the id of the session that was left, and the one that goes on."""
+    async def _resume(self, caller: Caller, conversation_id: str, session_id: str, why: str) -> Session:
+        """Go back once; gives the session that goes on."""
         conversation = await self._services.store.conversation(caller, conversation_id)
         target = await self._services.store.session(caller, session_id)
         if target.conversation_id != conversation_id:
@@ -367,7 +366,7 @@ class Sessions:
         following = await self._after(caller, target)
         size, budget = await resumed_size(self._openings, self._services, caller, target, following)
         if size > self.settings.resume.in_tokens(budget):
-            return conversation.session_id, await self._resume_by_summary(caller, conversation, target, size, why)
+            return await self._resume_by_summary(caller, conversation, target, size, why)
         decision = Decision(DecisionKind.SESSION, target.id, target.begins_after or "", caller.user_id, why)
         back = SessionReturn(
             expected=conversation.session_id,
@@ -377,8 +376,9 @@ class Sessions:
             why=why,
             at=self._services.clock.now(),
             decisions=(decision,),
+            then=SUMMARISE,
         )
-        return conversation.session_id, await self._services.store.return_to_session(caller, back)
+        return await self._services.store.return_to_session(caller, back)
 
     async def _resume_by_summary(
         self, caller: Caller, conversation: Conversation, target: Session, size: int, why: str
@@ -395,7 +395,9 @@ class Sessions:
         boundary = conversation.head or ""
         decision = Decision(DecisionKind.SESSION, session.id, boundary, caller.user_id, why, numbers)
         session = replace(session, inherits=True)
-        step = SessionStep(conversation.session_id, session, why, session.opened_at, decisions=(decision,))
+        step = SessionStep(
+            conversation.session_id, session, why, session.opened_at, decisions=(decision,), then=SUMMARISE
+        )
         return await self._services.store.next_session(caller, step)
 
     async def _after(self, caller: Caller, target: Session) -> str | None:

@@ -41,6 +41,21 @@ def _lost(job: Job) -> LeaseLost:
     )
 
 
+async def enqueue_job(connection: AsyncConnection, caller: Caller, id: str, job: NewJob, at: datetime) -> None:
+    """Store work to do, unless a job for the same waits or runs already."""
+    this = _newest(caller, job.kind, job.subject)
+    await connection.execute(delete(jobs).where(this, jobs.c.status.not_in(_OPEN)))
+    row = job_row(caller.user_id, id, job, at)
+    await insert_missing(connection, jobs, [row])
+    if job.follows:
+        runs = jobs.c.status == JobStatus.RUNNING.value
+        await connection.execute(update(jobs).where(this, runs).values(again=True))
+    if job.takes_over:
+        waits = jobs.c.status == JobStatus.WAITING.value
+        asked = {name: row[name] for name in ("payload", "cause", "due_at", "attempts")}
+        await connection.execute(update(jobs).where(this, waits).values(**asked))
+
+
 async def forget_jobs(connection: AsyncConnection, caller: Caller, subjects: ColumnElement[bool]) -> None:
     """Remove the jobs of something that is removed."""
     await connection.execute(delete(jobs).where(jobs.c.owner == caller.user_id, subjects))
@@ -53,17 +68,9 @@ class JobVerbs(Verbs):
     async def enqueue(self, caller: Caller, job: NewJob, at: datetime) -> Job:
         """Store work to do, or give the job for the same that waits or runs already."""
         this = _newest(caller, job.kind, job.subject)
-        row = job_row(caller.user_id, self._ids.new("job"), job, at)
+        id = self._ids.new("job")
         async with self._database.writing() as connection:
-            await connection.execute(delete(jobs).where(this, jobs.c.status.not_in(_OPEN)))
-            await insert_missing(connection, jobs, [row])
-            if job.follows:
-                runs = jobs.c.status == JobStatus.RUNNING.value
-                await connection.execute(update(jobs).where(this, runs).values(again=True))
-            if job.takes_over:
-                waits = jobs.c.status == JobStatus.WAITING.value
-                asked = {name: row[name] for name in ("payload", "cause", "due_at", "attempts")}
-                await connection.execute(update(jobs).where(this, waits).values(**asked))
+            await enqueue_job(connection, caller, id, job, at)
             return job_of((await connection.execute(select(jobs).where(this))).mappings().one())
 
     @uninterrupted

@@ -13,14 +13,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from lamella.core.decisions import DecisionKind
 from lamella.core.errors import NotFound, SessionMoved
 from lamella.core.messages import TurnStatus
-from lamella.core.records import Caller, Conversation, Job, Place, first_choice
+from lamella.core.records import Caller, Conversation, Job, NewJob, Place, first_choice
 from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep, SessionSummary
 from lamella.core.tokens import Usage
 from lamella.storage.columns import json_text, moment_text
 from lamella.storage.conversations import find_conversation, turn_in_progress
 from lamella.storage.database import Verbs, uninterrupted
 from lamella.storage.decided import decide
-from lamella.storage.jobs import check_lease
+from lamella.storage.jobs import check_lease, enqueue_job
 from lamella.storage.lines import line_of
 from lamella.storage.mapping import session_of, session_row
 from lamella.storage.recall_versions import forget_source, touch_recall
@@ -266,6 +266,7 @@ class SessionVerbs(Verbs):
             opened = await _open_next(connection, caller, conversation, step)
             if step.summary is not None:
                 await _summarise(connection, caller, step.expected, step.summary, opened.begins_after)
+            await self._then(connection, caller, conversation, step)
             await _enter(connection, caller, conversation, opened, conversation.head)
             await decide(connection, self._ids, caller, conversation.id, step.at, step.decisions, conversation.head)
         return opened
@@ -281,6 +282,7 @@ class SessionVerbs(Verbs):
                 raise turn_in_progress(conversation.running_turn)
             if back.head is not None:
                 await _check_turn(connection, caller, conversation.id, back.head)
+            await self._then(connection, caller, conversation, back)
             await _open_again(connection, caller, conversation, back)
             await _enter(connection, caller, conversation, found, back.head)
             await decide(connection, self._ids, caller, conversation.id, back.at, back.decisions, back.head)
@@ -302,3 +304,14 @@ class SessionVerbs(Verbs):
         async with self._database.writing() as connection:
             await find_session(connection, caller, session_id)
             await spend(connection, caller, session_id, {purpose: usage})
+
+    async def _then(
+        self, connection: AsyncConnection, caller: Caller, conversation: Conversation, step: SessionStep | SessionReturn
+    ) -> None:
+        """Enqueue what follows for the session that ends: a crash behind this transaction does not lose it."""
+        if step.then is None:
+            return
+        ended = await find_session(connection, caller, step.expected)
+        if ended.begins_after != conversation.head:
+            job = NewJob(step.then, ended.id, step.why, step.at)
+            await enqueue_job(connection, caller, self._ids.new("job"), job, step.at)
