@@ -37,7 +37,7 @@ async def all_done(server: Server, path: str) -> list[Object]:
             await asyncio.sleep(0.05)
 
 
-async def send(server: Server, path: str, headers: dict[str, str] = JSON, **body: object) -> Object:
+async def send(server: Server, path: str, body: Object, headers: dict[str, str] = JSON) -> Object:
     """Send what has to wait; gives its row."""
     answer = await server.client.call("POST", f"{path}/turns", json=body, headers=headers)
     assert answer.status_code == 202
@@ -47,14 +47,14 @@ async def send(server: Server, path: str, headers: dict[str, str] = JSON, **body
 
 async def fill(server: Server, path: str) -> str:
     """Messages of all kinds and a command, behind an answer that runs; gives the command's id."""
-    await send(server, path, text="Second", **TOGETHER)
-    await send(server, path, KEYED, text="Third", **TOGETHER)
-    command = await send(server, path, text="/new")
-    never = await send(server, path, text="Never")
+    await send(server, path, {"text": "Second", **TOGETHER})
+    await send(server, path, {"text": "Third", **TOGETHER}, KEYED)
+    command = await send(server, path, {"text": "/new"})
+    never = await send(server, path, {"text": "Never"})
     await server.client.call("DELETE", f"{path}/queue/{never['id']}")
-    wrong = await send(server, path, text="Fuorth")
+    wrong = await send(server, path, {"text": "Fuorth"})
     await server.client.call("PATCH", f"{path}/queue/{wrong['id']}", json={"text": "Fourth"})
-    await send(server, path, text="Last")
+    await send(server, path, {"text": "Last"})
     waiting = (await server.client.get(f"{path}/queue"))["data"]
     assert [one["text"] for one in waiting] == ["Second", "Third", "/new", "Fourth", "Last"]
     return str(command["id"])
