@@ -61,6 +61,9 @@ export interface Conversation {
   created_at: string
   updated_at: string
   running_turn: string | null
+  /** The turn that the next message follows, and the answer of it. */
+  head: string | null
+  head_run_id: string | null
 }
 
 /** What a conversation may be told; what is left out stays as it is, or is chosen by the server. */
@@ -92,8 +95,22 @@ export interface Effort {
   cache_lost: CacheLost | null
 }
 
+/** One model's answer, in short. */
+export interface Run {
+  id: string
+  model: string
+}
+
 export interface Turn {
   id: string
+  /** What it follows; null at the beginning. */
+  parent_id: string | null
+  parent_run_id: string | null
+  runs: Run[]
+  /** The answer that is followed. */
+  run_id: string | null
+  /** The turns that follow the same answer as it does, itself among them, the oldest first. */
+  siblings: string[]
   status: 'running' | 'finished' | 'stopped' | 'failed' | 'interrupted'
   model: string
   text: string
@@ -286,6 +303,20 @@ export interface PreviewValue {
   timezone: string
 }
 
+/** What a turn is asked with: words of its own, or those of another turn once more. */
+export interface NewTurn {
+  text?: string
+  file_ids?: string[]
+  timezone: string
+  /** Left out: the conversation's. */
+  models?: string[]
+  /** A run's id, null for the beginning; left out: where the conversation stands. */
+  parent_message_id?: string | null
+  regenerate?: string
+  queue?: boolean
+  debounce_ms?: number
+}
+
 /** Lists come as an array or as a page object: take the items of either. */
 export function items<Item>(list: Item[] | ListOf<Item>): Item[] {
   return Array.isArray(list) ? list : list.data
@@ -366,7 +397,7 @@ export const api = {
   turns: (id: string, after?: string) =>
     json<ListOf<Turn>>(`/conversations/${id}/turns${query({ order: 'desc', limit: 50, after })}`),
   turn: (id: string) => json<Turn>(`/turns/${id}`),
-  begin: (id: string, key: string, value: { text: string; file_ids: string[]; timezone: string }) =>
+  begin: (id: string, key: string, value: NewTurn) =>
     send(`/conversations/${id}/turns`, withKey(streaming(body('POST', value)), key)),
   events: (turn: string, after: number, signal?: AbortSignal) =>
     send(`/turns/${turn}/events?after=${after}`, {
@@ -376,6 +407,9 @@ export const api = {
   approve: (turn: string, call: string, approved: boolean, reason: string) =>
     json<null>(`/turns/${turn}/calls/${call}/approval`, body('POST', { approved, reason })),
   stop: (turn: string) => send(`/turns/${turn}/stop`, { method: 'POST' }),
+  stopRun: (run: string) => send(`/runs/${run}/stop`, { method: 'POST' }),
+  prefer: (turn: string, value: { run_id?: string; latest?: boolean }) =>
+    json<Conversation>(`/turns/${turn}/prefer`, body('POST', value)),
   queue: async (id: string) => items(await json<ListOf<QueuedMessage>>(`/conversations/${id}/queue`)),
   flush: (id: string) => json<ListOf<QueuedMessage>>(`/conversations/${id}/queue/flush`, { method: 'POST' }),
   rewrite: (id: string, message: string, text: string) =>

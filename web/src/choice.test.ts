@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { asked, inForce, noChoice } from './choice.ts'
+import { asked, inForce, noChoice, severalModels } from './choice.ts'
 import type { Agent, Layout } from './resources.ts'
 
 const agent = { id: 'agent_1', name: 'Reviewer', model: 'model-b', layout: 'onyx' } as Agent
@@ -31,5 +31,15 @@ describe('what a new conversation is sent with', () => {
 
   it('is shown although the lists are not there yet', () => {
     expect(inForce(noChoice, [], [], null)).toMatchObject({ layout: 'lamella', model: null, marker_policy: null })
+  })
+})
+
+describe('the models of a message', () => {
+  it('are named only where there are several', () => {
+    expect(severalModels('a', [])).toEqual({})
+    expect(severalModels('a', ['a'])).toEqual({})
+    expect(severalModels(null, ['b', 'c'])).toEqual({})
+    expect(severalModels('a', ['b', 'a', 'c'])).toEqual({ models: ['a', 'b', 'c'] })
+    expect(severalModels('a', ['b', 'c', 'd'])).toEqual({ models: ['a', 'b', 'c'] })
   })
 })

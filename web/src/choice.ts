@@ -58,3 +58,12 @@ export function choiceOf(conversation: Conversation): Choice {
   const { agent_id, project_id, model, layout, marker_policy, thinking_effort } = conversation
   return { agent_id, project_id, model, layout, marker_policy, thinking_effort }
 }
+
+/** The most models that answer a message. */
+export const MOST_MODELS = 3
+
+/** The models of a message where there are several; nothing where the conversation's answers alone. */
+export function severalModels(model: string | null, others: readonly string[]): { models?: string[] } {
+  const models = [...new Set([...(model === null ? [] : [model]), ...others])].slice(0, MOST_MODELS)
+  return model !== null && models.length > 1 ? { models } : {}
+}

@@ -1,8 +1,8 @@
 /** What is being written, one draft per conversation: text, files on their way, and the sending itself. */
 
 import { useSyncExternalStore } from 'react'
-import { api, ApiError, explain, newKey, type Upload, type UploadedFile } from './api.ts'
-import { asked, type Choice, noChoice } from './choice.ts'
+import { api, ApiError, explain, newKey, type NewTurn, type Upload, type UploadedFile } from './api.ts'
+import { asked, type Choice, noChoice, severalModels } from './choice.ts'
 import type { Packet } from './packets.ts'
 import { pause, type Taken, turns } from './turns.ts'
 import { type DraftFile, entryOf, start } from './uploads.ts'
@@ -18,9 +18,20 @@ export interface Draft {
   created: string | null
   /** What a conversation that does not exist yet shall begin with. */
   choice: Choice
+  /** The models that answer beside the conversation's. They stay for the next message. */
+  others: readonly string[]
 }
 
-const empty: Draft = { text: '', files: [], sending: false, problem: null, key: null, created: null, choice: noChoice }
+const empty: Draft = {
+  text: '',
+  files: [],
+  sending: false,
+  problem: null,
+  key: null,
+  created: null,
+  choice: noChoice,
+  others: [],
+}
 const NEW = 'new'
 const ATTEMPTS = 3
 
@@ -69,6 +80,11 @@ export function forgetProblem(conversation: string | null): void {
 /** Choose for the new conversation. */
 export function choose(patch: Partial<Choice>): void {
   change(null, (draft) => ({ choice: { ...draft.choice, ...patch }, key: null, problem: null }))
+}
+
+/** Let other models answer beside the conversation's. */
+export function compareWith(conversation: string | null, others: readonly string[]): void {
+  change(conversation, () => ({ others, key: null, problem: null }))
 }
 
 /** Let go of an agent or project that was removed. */
@@ -131,10 +147,11 @@ export interface Answered {
   command: string
 }
 
-/** Send the draft, once `saved` says that what was chosen before it is stored.
+/** Send the draft, once `saved` says that what was chosen before it is stored. `model` is the conversation's.
  *  On failure it stays as it was, with the problem in it, and null comes back. */
 export async function submit(
   conversation: string | null,
+  model: string | null,
   saved: Promise<boolean>,
   later: (conversation: string) => void,
 ): Promise<Sent | Answered | Waits | null> {
@@ -154,8 +171,15 @@ export async function submit(
       return null
     }
     const target = conversation ?? (await begun())
-    const started = await begin(target, key, draft, () => later(target))
+    const value: NewTurn = {
+      text: draft.text,
+      file_ids: filesOf(draft).map((file) => file.id),
+      timezone: timezone(),
+      ...severalModels(model, draft.others),
+    }
+    const started = await begin(target, key, value, () => later(target))
     drafts.delete(conversation ?? NEW)
+    if (draft.others.length > 0) drafts.set(target, { ...empty, others: draft.others })
     for (const listener of listeners) listener()
     if (started.type === 'command') return { conversation: target, command: started.name }
     if (started.type === 'turn.queued') return { conversation: target, queued: started.message_id }
@@ -207,12 +231,13 @@ export function filesOf(draft: Draft): UploadedFile[] {
   return draft.files.flatMap(({ file }) => (file ? [file] : []))
 }
 
-async function begin(conversation: string, key: string, draft: Draft, later: () => void): Promise<Taken> {
-  const value = {
-    text: draft.text,
-    file_ids: filesOf(draft).map((file) => file.id),
-    timezone: timezone(),
-  }
+/** Begin a turn, and ask again with the same key while nobody answers. */
+export async function begin(
+  conversation: string,
+  key: string,
+  value: NewTurn,
+  later: () => void = () => undefined,
+): Promise<Taken> {
   for (let attempt = 1; ; attempt += 1) {
     try {
       return await turns.adopt(await api.begin(conversation, key, value), later)

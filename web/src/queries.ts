@@ -236,6 +236,11 @@ export function addTurn(client: QueryClient, sent: Sent): void {
   const { started } = sent
   const turn: Turn = {
     id: started.turn_id,
+    parent_id: null,
+    parent_run_id: null,
+    runs: [],
+    run_id: null,
+    siblings: [started.turn_id],
     status: 'running',
     model: '',
     text: sent.text,

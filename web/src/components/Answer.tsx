@@ -1,24 +1,26 @@
 import type { Turn } from '../api.ts'
 import { dollars, exact, percent, tokens } from '../format.ts'
 import { usePanels } from '../panels.ts'
-import type { Block, RunView, TurnView } from '../turn.ts'
+import type { TurnView } from '../turn.ts'
 import { type Entry, turns } from '../turns.ts'
+import { useBranches } from '../branching.ts'
 import styles from './Answer.module.css'
+import { Blocks, textOf } from './Blocks.tsx'
+import { Columns } from './Columns.tsx'
 import { CopyButton } from './CopyButton.tsx'
 import controls from './controls.module.css'
 import { ErrorNote } from './ErrorNote.tsx'
-import { LayersIcon } from './icons.tsx'
-import { Markdown } from './Markdown.tsx'
-import { Reasoning } from './Reasoning.tsx'
-import { ToolCall } from './ToolCall.tsx'
+import { AgainIcon, LayersIcon } from './icons.tsx'
+import { Plates } from './Plates.tsx'
 
 interface Props {
   turn: Turn
   entry: Entry | undefined
+  newest: boolean
 }
 
 /** The answer of a turn, from its packets; what happened to it, and what it cost. */
-export function Answer({ turn, entry }: Props) {
+export function Answer({ turn, entry, newest }: Props) {
   if (!entry || (entry.view.last === 0 && !entry.problem)) {
     return (
       <section className={styles.answer} aria-label="Answer" data-testid="message-assistant" data-status="loading">
@@ -37,37 +39,20 @@ export function Answer({ turn, entry }: Props) {
       data-status={view.ended ? view.outcome : 'running'}
     >
       {view.degraded.length > 0 && <Degraded view={view} />}
-      {view.runs.map((run) => (
-        <Run key={run.index} run={run} view={view} named={several} />
-      ))}
-      {!view.ended && <Waiting view={view} link={entry.link} />}
-      <Ending turn={turn} entry={entry} />
+      {several ? (
+        <Columns turn={turn} view={view} newest={newest} />
+      ) : (
+        view.runs.map((run) => (
+          <div key={run.index} className={styles.run}>
+            <Blocks run={run} view={view} />
+          </div>
+        ))
+      )}
+      {!view.ended && (!several || entry.link === 'reconnecting') && <Waiting view={view} link={entry.link} />}
+      <Ending turn={turn} entry={entry} several={several} />
       {view.ended && <Footer turn={turn} view={view} />}
     </section>
   )
-}
-
-function Run({ run, view, named }: { run: RunView; view: TurnView; named: boolean }) {
-  const live = !view.ended && !run.finished
-  return (
-    <div className={styles.run}>
-      {named && <p className={styles.model}>{run.model}</p>}
-      {run.blocks.map((block, index) => (
-        <BlockView key={block.key} block={block} view={view} growing={live && index === run.blocks.length - 1} />
-      ))}
-    </div>
-  )
-}
-
-function BlockView({ block, view, growing }: { block: Block; view: TurnView; growing: boolean }) {
-  switch (block.kind) {
-    case 'reasoning':
-      return <Reasoning text={block.text} growing={growing} />
-    case 'tool':
-      return <ToolCall block={block} ended={view.ended} />
-    case 'text':
-      return <Markdown text={block.text} citations={block.citations} sources={view.sources} growing={growing} />
-  }
 }
 
 /** Something moves as long as the answer is not complete, and says what is being waited for. */
@@ -79,18 +64,14 @@ function Waiting({ view, link }: { view: TurnView; link: Entry['link'] }) {
   const what = view.outcome !== 'running' ? null : !last ? 'Waiting for the model' : null
   return (
     <p className={styles.waiting}>
-      <span className={styles.plates} aria-hidden="true">
-        <i />
-        <i />
-        <i />
-      </span>
+      <Plates />
       {what}
     </p>
   )
 }
 
-function Ending({ turn, entry }: Props) {
-  if (!entry) return null
+/** How the turn ended; of several answers each says that for itself. */
+function Ending({ turn, entry, several }: { turn: Turn; entry: Entry; several: boolean }) {
   const { view, problem } = entry
   if (problem) {
     return (
@@ -102,6 +83,7 @@ function Ending({ turn, entry }: Props) {
     )
   }
   if (!view.ended && view.error) return <ErrorNote problem={view.error} />
+  if (several) return null
   if (view.outcome === 'failed') {
     const error = view.runs.find((run) => run.error)?.error ?? view.error ?? turn.error ?? { message: 'The answer failed.' }
     return <ErrorNote problem={{ message: error.message, hint: error.hint ?? null }} />
@@ -128,14 +110,12 @@ function Footer({ turn, view }: { turn: Turn; view: TurnView }) {
   const panels = usePanels()
   const usage = view.usage ?? turn.usage
   const cost = view.cost ?? turn.cost
-  const model = view.runs[0]?.model || turn.model
-  const answer = view.runs
-    .flatMap((run) => run.blocks)
-    .flatMap((block) => (block.kind === 'text' ? [block.text] : []))
-    .join('\n\n')
+  const { busy, again } = useBranches()
+  const [run, ...others] = view.runs
+  const answer = run && others.length === 0 ? textOf(run) : ''
   return (
     <footer className={styles.foot}>
-      <span>{model}</span>
+      <span>{others.length > 0 ? `${view.runs.length} models together` : run?.model || turn.model}</span>
       {usage && usage.input > 0 && (
         <span title={`${exact(usage.input)} in, of which ${exact(usage.cache_read)} from the cache; ${exact(usage.output)} out`}>
           {tokens(usage.input)} in, {percent(usage.cache_read / usage.input)} cached · {tokens(usage.output)} out
@@ -143,6 +123,19 @@ function Footer({ turn, view }: { turn: Turn; view: TurnView }) {
       )}
       {cost !== null && cost > 0 && <span>{dollars(cost)}</span>}
       <span className={styles.tools}>
+        {turn.finished_at !== null && (
+          <button
+            type="button"
+            className={controls.icon}
+            disabled={busy}
+            onClick={() => again(turn)}
+            aria-label="Answer again"
+            title="Answer again, with what is chosen below: this answer is kept in its own branch"
+            data-testid="regenerate"
+          >
+            <AgainIcon />
+          </button>
+        )}
         {view.requests.length > 0 && (
           <button
             type="button"

@@ -1,13 +1,17 @@
 import { useQueryClient } from '@tanstack/react-query'
 import { type DragEvent, useCallback, useEffect, useMemo, useRef, useState } from 'react'
 import { ApiError, api, explain } from '../api.ts'
-import { attach, submit } from '../drafts.ts'
+import { BranchingContext, useBranching } from '../branching.ts'
+import { inForce } from '../choice.ts'
+import { attach, submit, useDraft } from '../drafts.ts'
 import { addTurn, changesSaved, inOrder, keys, refreshQueue, useConversation, useStatus, useTurnList } from '../queries.ts'
+import { useAgents } from '../resourceQueries.ts'
 import { go } from '../route.ts'
 import { useTurn } from '../turns.ts'
 import styles from './Chat.module.css'
 import { ChatHeader } from './ChatHeader.tsx'
 import { ChoiceLine } from './ChoiceLine.tsx'
+import { ComparePick } from './ComparePick.tsx'
 import { Composer } from './Composer.tsx'
 import { ContextBar } from './ContextBar.tsx'
 import controls from './controls.module.css'
@@ -32,11 +36,14 @@ export function Chat({ conversation, onToggleList }: Props) {
   const newest = stored.at(-1)
   const running = useRunning(newest?.id ?? null, newest?.status === 'running')
   const stop = useStop(running)
+  const model = useModel(conversation, details.data?.model ?? null, status.data?.model ?? null)
+  const { branching, problem, forget, stands } = useBranching(conversation, model, stored, running !== null)
   const drop = useDrop(conversation, status.data?.max_upload_bytes)
   const error = details.error ?? list.error
 
   const onSubmit = useCallback(async () => {
-    const sent = await submit(conversation, changesSaved(client), (where) => refreshQueue(client, where))
+    const ready = changesSaved(client).then(async (saved) => saved && (await stands()))
+    const sent = await submit(conversation, model, ready, (where) => refreshQueue(client, where))
     if (!sent) {
       // Perhaps another window is ahead of this one.
       if (conversation !== null) void client.invalidateQueries({ queryKey: keys.turns(conversation) })
@@ -46,7 +53,7 @@ export function Chat({ conversation, onToggleList }: Props) {
     else if ('command' in sent) refreshQueue(client, sent.conversation)
     else addTurn(client, sent)
     if (conversation === null) go(sent.conversation, true)
-  }, [client, conversation])
+  }, [client, conversation, model, stands])
 
   return (
     <main className={styles.chat} {...drop.handlers}>
@@ -81,18 +88,28 @@ export function Chat({ conversation, onToggleList }: Props) {
           </QueryError>
         </div>
       ) : (
-        <Thread
-          conversation={conversation}
-          turns={stored}
-          loading={list.isLoading}
-          earlier={list.hasNextPage ? () => list.fetchNextPage() : null}
-          running={running}
-        />
+        <BranchingContext value={branching}>
+          <Thread
+            conversation={conversation}
+            turns={stored}
+            loading={list.isLoading}
+            earlier={list.hasNextPage ? () => list.fetchNextPage() : null}
+            running={running}
+          />
+        </BranchingContext>
       )}
       <div className={styles.foot}>
         <div className={styles.column}>
           {stop.problem && <ErrorNote problem={stop.problem} />}
+          {problem && (
+            <ErrorNote problem={problem}>
+              <button type="button" className={controls.link} onClick={forget}>
+                Dismiss
+              </button>
+            </ErrorNote>
+          )}
           {!error && <ChoiceLine conversation={details.data ?? null} started={conversation !== null} />}
+          {!error && <ComparePick conversation={conversation} model={model} />}
           {conversation !== null && <Queue conversation={conversation} running={running !== null} />}
           <Composer
             conversation={conversation}
@@ -108,6 +125,13 @@ export function Chat({ conversation, onToggleList }: Props) {
       {drop.over && <div className={styles.drop}>Drop the files to attach them</div>}
     </main>
   )
+}
+
+/** The model that answers next; null until it is known. */
+function useModel(conversation: string | null, chosen: string | null, usual: string | null): string | null {
+  const { choice } = useDraft(null)
+  const agents = useAgents()
+  return conversation === null ? inForce(choice, agents.data ?? [], [], usual).model : chosen
 }
 
 /** The id of the running turn. The packets decide; before they are there, the list does. */

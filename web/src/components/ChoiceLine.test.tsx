@@ -20,6 +20,8 @@ const conversation: Conversation = {
   created_at: '2026-11-21T12:00:00Z',
   updated_at: '2026-11-21T12:00:00Z',
   running_turn: null,
+  head: null,
+  head_run_id: null,
   titled_by: 'words',
 }
 

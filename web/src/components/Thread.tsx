@@ -48,8 +48,8 @@ export function Thread({ conversation, turns, loading, earlier, running }: Props
           {empty && <p className={styles.quiet}>No messages yet.</p>}
           {!earlier && <Beside standing={standing.get('')} sessions={sessions} turns={turns} />}
           {turns.map((turn) => (
-            <Fragment key={turn.id}>
-              <TurnItem turn={turn} />
+            <Fragment key={turn.siblings[0] ?? turn.id}>
+              <TurnItem turn={turn} newest={turn === turns.at(-1)} />
               <Beside standing={standing.get(turn.id)} sessions={sessions} turns={turns} />
             </Fragment>
           ))}

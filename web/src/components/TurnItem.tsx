@@ -1,13 +1,13 @@
 import { memo } from 'react'
 import type { Turn } from '../api.ts'
-import { fullMoment, moment } from '../format.ts'
 import { useTurn } from '../turns.ts'
 import { Answer } from './Answer.tsx'
 import { DocumentChip } from './FileChip.tsx'
+import { Question } from './Question.tsx'
 import styles from './TurnItem.module.css'
 
 /** A question and what came of it. */
-export const TurnItem = memo(function TurnItem({ turn }: { turn: Turn }) {
+export const TurnItem = memo(function TurnItem({ turn, newest }: { turn: Turn; newest: boolean }) {
   const entry = useTurn(turn.id)
   const { documents } = turn
   return (
@@ -20,12 +20,9 @@ export const TurnItem = memo(function TurnItem({ turn }: { turn: Turn }) {
             ))}
           </ul>
         )}
-        <div className={styles.text}>{turn.text}</div>
-        <time className={styles.time} dateTime={turn.sent_at} title={fullMoment(turn.sent_at)}>
-          {moment(turn.sent_at)}
-        </time>
+        <Question turn={turn} />
       </section>
-      <Answer turn={turn} entry={entry} />
+      <Answer turn={turn} entry={entry} newest={newest} />
     </article>
   )
 })

@@ -43,6 +43,8 @@ export const EyeIcon = icon(
   <path d="M1.8 8s2.3-4.2 6.2-4.2S14.2 8 14.2 8s-2.3 4.2-6.2 4.2S1.8 8 1.8 8zM8 6.3a1.7 1.7 0 1 1 0 3.4 1.7 1.7 0 0 1 0-3.4z" />,
 )
 export const HistoryIcon = icon(<path d="M2.6 8a5.4 5.4 0 1 0 1.7-3.9M2.5 2.5v3h3M8 5v3.2l2.2 1.4" />)
+export const BackIcon = icon(<path d="M10 4L6 8l4 4" />)
+export const AgainIcon = icon(<path d="M13.2 8a5.2 5.2 0 1 1-1.6-3.8M13.4 2.4v3h-3" />)
 export const ChevronIcon = icon(<path d="M6 4l4 4-4 4" />)
 
 /** The mark: thin plates, one above the other. */

@@ -1,0 +1,116 @@
+import type { Turn } from '../api.ts'
+import { useBranches } from '../branching.ts'
+import { dollars, exact, tokens } from '../format.ts'
+import { outcomeOf, type RunView, type TurnView } from '../turn.ts'
+import answer from './Answer.module.css'
+import { Blocks, textOf } from './Blocks.tsx'
+import styles from './Columns.module.css'
+import { CopyButton } from './CopyButton.tsx'
+import controls from './controls.module.css'
+import { ErrorNote } from './ErrorNote.tsx'
+import { StopIcon } from './icons.tsx'
+import { Plates } from './Plates.tsx'
+
+interface Props {
+  turn: Turn
+  view: TurnView
+  newest: boolean
+}
+
+/** Several models' answers side by side; one below the other on a narrow screen. */
+export function Columns({ turn, view, newest }: Props) {
+  return (
+    <div className={styles.columns} data-count={view.runs.length} data-testid="runs">
+      {view.runs.map((run) => (
+        <Column key={run.index} turn={turn} view={view} run={run} newest={newest} />
+      ))}
+    </div>
+  )
+}
+
+function Column({ turn, view, run, newest }: Props & { run: RunView }) {
+  const outcome = outcomeOf(view, run)
+  const kept = run.id !== '' && turn.run_id === run.id
+  const text = textOf(run)
+  return (
+    <section
+      className={styles.column}
+      aria-label={`Answer of ${run.model}`}
+      aria-busy={outcome === 'running'}
+      data-testid="run"
+      data-model={run.model}
+      data-status={outcome}
+      data-kept={kept}
+    >
+      <header className={styles.head}>
+        <h3 className={styles.name}>{run.model}</h3>
+        {outcome === 'running' && <StopRun run={run} />}
+      </header>
+      <Blocks run={run} view={view} />
+      {outcome === 'running' && (
+        <p className={answer.waiting}>
+          <Plates />
+          {run.blocks.length === 0 && 'Waiting for the model'}
+        </p>
+      )}
+      {outcome === 'failed' && <Failure run={run} view={view} />}
+      {outcome === 'stopped' && <p className={answer.mark}>Stopped</p>}
+      {outcome === 'interrupted' && <p className={answer.mark}>Interrupted: the server ended while answering.</p>}
+      <footer className={styles.foot}>
+        <Keep turn={turn} view={view} run={run} kept={kept} newest={newest} />
+        {run.usage && run.usage.input > 0 && (
+          <span title={`${exact(run.usage.input)} in, ${exact(run.usage.cache_read)} from the cache; ${exact(run.usage.output)} out`}>
+            {tokens(run.usage.input)} in · {tokens(run.usage.output)} out
+          </span>
+        )}
+        {run.cost !== null && run.cost > 0 && <span>{dollars(run.cost)}</span>}
+        {run.finished && text && <CopyButton text={text} label={`Copy the answer of ${run.model}`} />}
+      </footer>
+    </section>
+  )
+}
+
+function StopRun({ run }: { run: RunView }) {
+  const { stop } = useBranches()
+  if (run.id === '') return null
+  return (
+    <button
+      type="button"
+      className={`${controls.link} ${styles.stop}`}
+      onClick={() => stop(run.id)}
+      aria-label={`Stop the answer of ${run.model}`}
+      data-testid="run-stop"
+    >
+      <StopIcon size={12} />
+      Stop
+    </button>
+  )
+}
+
+function Failure({ run, view }: { run: RunView; view: TurnView }) {
+  const error = run.error ?? view.error ?? { message: 'This answer failed.' }
+  const hint = error.hint ?? 'The others go on. The question can be asked again, with this model or without it.'
+  return <ErrorNote problem={{ message: error.message, hint }} />
+}
+
+/** The next message has the answer that is kept alone in its window. One that failed can't be kept: nothing is in it. */
+function Keep({ turn, view, run, kept, newest }: Props & { run: RunView; kept: boolean }) {
+  const { busy, go } = useBranches()
+  if (kept) return <span className={styles.kept}>{newest ? 'The next message goes on from this one' : 'Kept'}</span>
+  if (run.id === '' || (view.ended && run.blocks.length === 0)) return null
+  return (
+    <button
+      type="button"
+      className={controls.plain}
+      // While this turn runs it can be chosen already; while another does, it can't.
+      disabled={busy && view.ended}
+      onClick={() => go(turn.id, run.id)}
+      title={
+        newest ? 'Go on from this answer' : 'Go on from this answer: what follows the other one is kept in its own branch'
+      }
+      data-testid="run-keep"
+    >
+      Keep this one
+    </button>
+  )
+}
