@@ -6,6 +6,8 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +16,7 @@ import typer
 from lamella.cli.doors import Door, local_zone, open_door
 from lamella.cli.failures import report
 from lamella.cli.logs import configure_logs
-from lamella.cli.main import DataOption, ModelOption, cli
+from lamella.cli.main import DataOption, cli
 from lamella.core.effort import effort_named
 from lamella.core.errors import InvalidRequest, LamellaError
 from lamella.core.packets import (
@@ -25,6 +27,8 @@ from lamella.core.packets import (
     ErrorPacket,
     ModelFallback,
     ReasoningPacket,
+    RunFinished,
+    RunStarted,
     SourcePacket,
     TextPacket,
     ToolCallPacket,
@@ -40,6 +44,7 @@ from lamella.settings import Settings, read_settings
 
 DIM, PLAIN = "\033[2m", "\033[0m"
 SHOWN_PASSAGE = 160
+MOST_MODELS = 3
 
 
 @cli.command("chat")
@@ -48,7 +53,10 @@ def chat_command(
     file: Annotated[list[Path] | None, typer.Option("-f", "--file", help="A file to send along; may repeat.")] = None,
     conversation: Annotated[str | None, typer.Option("-c", "--conversation", help="Go on with this one.")] = None,
     data: DataOption = None,
-    model: ModelOption = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="The model that answers; repeated, up to three answer. Default: LAMELLA_MODEL."),
+    ] = None,
     effort: Annotated[
         str | None, typer.Option(help="How much the model thinks here: off, low, medium, high or a number of tokens.")
     ] = None,
@@ -61,7 +69,11 @@ def chat_command(
     if not message and not sys.stdin.isatty():
         raise InvalidRequest("The message is empty.", hint="Give it as an argument or through the pipe.")
     wanted = effort_named(effort, "--effort") if effort is not None else None
-    talk = _Talk(read_settings(data=data, model=model), conversation, model, json, wanted)
+    models = tuple(model or ())
+    if len(models) > MOST_MODELS:
+        raise InvalidRequest(f"{len(models)} models are too many.", hint="Name one to three.", param="--model")
+    settings = read_settings(data=data, model=models[0] if models else None)
+    talk = _Talk(settings, conversation, models, json, wanted)
     sys.exit(asyncio.run(talk.run(message, file or [])))
 
 
@@ -69,12 +81,12 @@ class _Talk:
     """One sitting at the terminal."""
 
     def __init__(
-        self, settings: Settings, conversation: str | None, model: str | None, json: bool, effort: str | None
+        self, settings: Settings, conversation: str | None, models: tuple[str, ...], json: bool, effort: str | None
     ) -> None:
         self._settings = settings
         self._effort = effort
         self._conversation = conversation
-        self._model = model
+        self._models = models
         self._json = json
         self._told: str | None = None
         self._printed: set[str] = set()
@@ -87,7 +99,7 @@ class _Talk:
         async with open_door(self._settings) as door:
             if door.notice:
                 sys.stderr.write(f"{self._dim(door.notice)}\n")
-            conversation = await door.conversation(self._conversation, self._model)
+            conversation = await door.conversation(self._conversation, self._models[0] if self._models else None)
             file_ids = await self._upload(door, files)
             self._told, _ = await door.notifications(conversation, None)
             if message:
@@ -116,7 +128,9 @@ class _Talk:
         return tuple(ids)
 
     async def _at_prompt(self, door: Door, conversation: str, file_ids: tuple[str, ...]) -> int:
-        sys.stderr.write(self._dim(f"{conversation} · {door.model} · /help lists commands, Ctrl-D ends") + "\n")
+        sys.stderr.write(
+            self._dim(f"{conversation} · {self._answering(door)} · /help lists commands, Ctrl-D ends") + "\n"
+        )
         talking: set[asyncio.Task[None]] = set()
         while True:
             try:
@@ -165,12 +179,21 @@ class _Talk:
 
         `taken` is set with the first packet; without it nobody types meanwhile, and no more messages are waited for.
         """
-        shown = _Shown(self._color)
+        shown, order = _Shown(self._color, len(self._models) > 1), _InOrder()
+        models = self._models if len(self._models) > 1 else ()
         mine = ""
         self._streams += 1
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._stop_all, door)
         try:
-            packets = door.send(conversation, text, file_ids, local_zone(), at_once=taken is None, effort=self._effort)
+            packets = door.send(
+                conversation,
+                text,
+                file_ids,
+                local_zone(),
+                at_once=taken is None,
+                effort=self._effort,
+                models=models,
+            )
             async for packet in packets:
                 if taken is not None:
                     taken.set()
@@ -183,7 +206,8 @@ class _Talk:
                 if self._json:
                     sys.stdout.write(encode_packet(packet).decode() + "\n")
                 else:
-                    await shown.show(packet, door)
+                    for next_one in order.next(packet):
+                        await shown.show(next_one, door)
                 sys.stdout.flush()
         finally:
             self._running.discard(mine)
@@ -191,6 +215,9 @@ class _Talk:
             if self._streams == 0:
                 asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
         return 1 if shown.failed else 0
+
+    def _answering(self, door: Door) -> str:
+        return " and ".join(self._models) if len(self._models) > 1 else door.model
 
     def _stop_all(self, door: Door) -> None:
         for turn_id in self._running:
@@ -200,11 +227,38 @@ class _Talk:
         return f"{DIM}{text}{PLAIN}" if self._color else text
 
 
-class _Shown:
-    """What of a turn is on the screen."""
+class _InOrder:
+    """Puts the answers of several models one behind the other: the first that goes on is told as it comes."""
 
-    def __init__(self, color: bool) -> None:
+    def __init__(self) -> None:
+        self._held: dict[int, list[AnyPacket]] = {}
+
+    def next(self, packet: AnyPacket) -> Iterator[AnyPacket]:
+        """What can be told now that this packet came."""
+        if isinstance(packet, RunStarted):
+            self._held[packet.model_index] = []
+        if isinstance(packet, TurnStopped | TurnFinished):
+            yield from chain.from_iterable(self._held.values())
+            self._held.clear()
+        if packet.model_index not in self._held:
+            yield packet
+            return
+        self._held[packet.model_index].append(packet)
+        while self._held:
+            index, waiting = next(iter(self._held.items()))
+            yield from waiting
+            if not (waiting and isinstance(waiting[-1], RunFinished)):
+                waiting.clear()
+                return
+            del self._held[index]
+
+
+class _Shown:
+    """What of a turn is on the screen; of `several` models each with its name."""
+
+    def __init__(self, color: bool, several: bool) -> None:
         self._color = color
+        self._several = several
         self._citations: dict[int, CitationPacket] = {}
         self._titles: dict[int, str] = {}
         self._block: int | None = None
@@ -241,6 +295,12 @@ class _Shown:
                 self._citations.setdefault(document, packet)
             case UsagePacket():
                 self._usage = packet
+            case RunStarted(model=model) if self._several:
+                self._block = None
+                self._write(f"\n{model}\n")
+            case RunFinished() if self._several:
+                self._write("\n" + ("[stopped]\n" if packet.status == "user_cancelled" else ""))
+                self._write(_bill(packet), dim=True)
             case ModelFallback(asked=asked, model=model, error=error):
                 sys.stderr.write(f"{asked} failed: {error['message']} {model} answers.\n")
             case ContextDegraded(why=why):
@@ -256,7 +316,9 @@ class _Shown:
                 report(LamellaError(str(error["message"]), hint=error["hint"]))
             case TurnStopped(reason=reason):
                 self._write("\n[stopped]" if reason == "user_cancelled" else "\n[interrupted]", dim=True)
-            case TurnFinished():
+            case TurnFinished(status=status):
+                # One of several may fail, and what could not be saved at once may be saved since.
+                self.failed = status == "failed"
                 self._write("\n")
                 await self._show_sources(door)
                 self._write(self._summary(), dim=True)
@@ -276,8 +338,15 @@ class _Shown:
             self._write("\n")
 
     def _summary(self) -> str:
-        if self._usage is None:
+        if self._usage is None or self._several:
             return ""
         usage = self._usage.usage
         share = f" · {usage.cache_read / usage.input:.0%} cached" if usage.input else ""
         return f"\n{usage.input:,} / {self._usage.budget:,} tokens{share} · ${self._usage.cost:.4f}\n"
+
+
+def _bill(run: RunFinished) -> str:
+    if run.usage is None or not run.usage.input:
+        return ""
+    share = run.usage.cache_read / run.usage.input
+    return f"{run.usage.input:,} tokens · {share:.0%} cached · ${run.cost:.4f}\n"

@@ -58,6 +58,7 @@ class Door(Protocol):
         *,
         at_once: bool,
         effort: str | None = None,
+        models: tuple[str, ...] = (),
     ) -> AsyncIterator[AnyPacket]:
         """Send a message and follow its turn, or a command and hear its answer; `at_once` waits for no more of them.
 
@@ -114,10 +115,11 @@ class LocalDoor:
         *,
         at_once: bool,
         effort: str | None = None,
+        models: tuple[str, ...] = (),
     ) -> AsyncIterator[AnyPacket]:
         """See `Door`."""
         chat = self._app.chat
-        read = chat.read(Message(text, file_ids, zone, choices=Choices(thinking_effort=effort)))
+        read = chat.read(Message(text, file_ids, zone, models, choices=Choices(thinking_effort=effort)))
         done: str | Queued | Notice
         if isinstance(read, Typed):
             done = await chat.submit_command(LOCAL_OWNER, conversation_id, read)
@@ -183,10 +185,12 @@ class RemoteDoor:
         *,
         at_once: bool,
         effort: str | None = None,
+        models: tuple[str, ...] = (),
     ) -> AsyncIterator[AnyPacket]:
         """See `Door`."""
         body = {"text": text, "file_ids": list(file_ids), "timezone": zone} | ({"debounce_ms": 0} if at_once else {})
         body |= {"thinking_effort": effort} if effort is not None else {}
+        body |= {"models": list(models)} if models else {}
         path = f"/api/v1/conversations/{conversation_id}/turns"
         async with self._api.client.stream("POST", path, json=body) as answer:
             if answer.is_error:
