@@ -66,7 +66,7 @@ async def turns(speaking: Client, conversation: str) -> list[Any]:
         ({"text": "a", "models": []}, "models", True),
         ({"text": "a", "models": ["scripted", "scripted"]}, "models", True),
         ({"text": "a", "temperature": 1}, "temperature", True),
-        ({"text": "a", "queue": False}, "queue", True),
+        ({"text": "a", "queue": "no"}, "queue", True),
     ],
 )
 async def test_a_message_that_cannot_be_sent_is_refused(

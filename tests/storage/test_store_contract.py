@@ -70,6 +70,7 @@ BY_ID: dict[str, Call] = {
     "change_conversation": lambda store, caller: store.change_conversation(
         caller, "conv_1", ConversationChange(title="Mine now"), NOON
     ),
+    "title_conversation": lambda store, caller: store.title_conversation(caller, "conv_1", "Mine now"),
     "delete_conversation": lambda store, caller: store.delete_conversation(caller, "conv_1"),
     "session": lambda store, caller: store.session(caller, SESSION),
     "sessions": lambda store, caller: store.sessions(caller, "conv_1"),
