@@ -201,7 +201,10 @@ async def test_a_tool_that_an_agent_may_not_use_does_not_run(client: Client, mod
     model.then(calling(ToolCall("c1", "read_file", f'{{"file_id":"{file["id"]}"}}')), saying("I can't."))
     packets = await client.send(conversation, "Read it", file_ids=[file["id"]])
     [result] = [packet for packet in packets if packet["type"] == "tool.result"]
-    assert (result["content"], result["is_error"]) == ("There is no tool named read_file.", True)
+    assert (result["content"], result["is_error"]) == (
+        "There is no tool named read_file. No tool can be called here.",
+        True,
+    )
     assert packets[-1]["status"] == "finished"
 
 
