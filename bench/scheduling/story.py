@@ -98,11 +98,13 @@ class Story:
             task = loop.create_task(work)
             task.add_done_callback(lambda _: loop.stop())
             loop.run_forever()
+            ended = loop.now
             if loop.crashed:
+                # Tasks are let go in no order; how long that takes is not the schedule's.
                 self._die(loop)
             else:
                 task.result()
-            return loop.now
+            return ended
         finally:
             self.disk.power_off()
             asyncio.set_event_loop(None)

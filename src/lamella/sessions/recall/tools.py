@@ -50,9 +50,8 @@ _SEARCH = (
     "matters. Each passage has an id."
 )
 _READ = (
-    "Read an earlier message or the result of an earlier call in full, by its id: of a passage that "
-    "search_conversation found, or named where a result was left out or cut. When next_offset is in the result, there "
-    "is more: read on from there."
+    "Read an earlier message or the result of an earlier call in full, by the id of a passage that search_conversation "
+    "found. When next_offset is in the result, there is more: read on from there."
 )
 _READ_SCHEMA: dict[str, Json] = {
     "type": "object",
