@@ -68,6 +68,8 @@ class RunInput:
     """Extra headers for a request, by purpose and number; a replay tells the simulator time and script by them."""
     keeps_results: bool = False
     """Old results of tools give way only when nothing else does."""
+    effort_before: str | None = None
+    """The thinking effort before this turn, where it is another now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,6 @@ from lamella.engine.emitter import Emitter
 from lamella.engine.inputs import RunInput, Services, TurnInput
 from lamella.engine.reminders import ReminderView, merged, searched
 from lamella.engine.request import Identity, Line, Prepared, new_request, next_line, prepare, tool_choice_is_free
-from lamella.engine.setting import effort_before
 from lamella.engine.step import ShownBlocks, run_step
 from lamella.tools.runner import ToolRunner
 from lamella.tools.tool import ToolScope
@@ -100,6 +99,7 @@ class Loop:
         self.decisions = run.decisions
         self.calibration = run.calibration
         self._unstored: tuple[Decision, ...] = ()
+        self._effort_before = run.effort_before
         self._citations = CitationWatch(turn.attachments)
         self._documents = KeptDocuments(services.store, services.clock, services.counter, turn)
         self.line = line
@@ -235,7 +235,8 @@ class Loop:
         stored = new_request(prepared, identity, turn.policy, self.line)
         stored = replace(stored, decisions=(*self._unstored, *stored.decisions))
         await self._services.store.record_request(turn.caller, stored)
-        self._warn(prepared, effort_before(self._unstored))
+        self._warn(prepared, self._effort_before)
+        self._effort_before = None
         self._unstored = ()
         self.decisions += prepared.assembled.decisions
         self.line = next_line(prepared, stored, self.line)

@@ -22,7 +22,7 @@ from lamella.core.sessions import Session
 from lamella.engine.inputs import RunInput, Services
 from lamella.engine.reminders import ReminderView, merged
 from lamella.engine.request import Line, tool_choice_is_free
-from lamella.engine.setting import TurnSetting, changes, lost_id, offered, setting_of, with_agent
+from lamella.engine.setting import TurnSetting, changes, effort_before, lost_id, offered, setting_of, with_agent
 from lamella.tools.tool import Registry
 
 LINES_KEPT = 64
@@ -288,6 +288,7 @@ class Openings:
             decisions=(*(stored.decision for stored in found.decisions), *begun),
             step_limit=self._settings.step_limit,
             keeps_results=self._settings.keeps_results,
+            effort_before=effort_before(begun),
             ttl=self._settings.cache_ttl,
             headers=lambda purpose, number: self._settings.headers(turn_id, purpose, number),
         )
