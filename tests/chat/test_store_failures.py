@@ -40,7 +40,8 @@ async def test_a_turn_that_cannot_be_saved_says_so_and_is_saved_later(
         assert "saved as soon as" in error["hint"]
         turn_id = seen[0]["turn_id"]
         assert (await client.get(f"/turns/{turn_id}"))["status"] == "running"
-        refused = await client.call("POST", f"/conversations/{conversation}/turns", json={"text": "And now?"})
+        message = {"text": "And now?", "queue": False}
+        refused = await client.call("POST", f"/conversations/{conversation}/turns", json=message)
         assert refused.json()["error"]["code"] == "turn_in_progress"
         await change(tmp_path, HEALED)
         rest = [event.packet async for event in events if event.n is not None]

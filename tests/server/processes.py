@@ -41,11 +41,13 @@ class Server:
 
 @asynccontextmanager
 async def started(*command: str, **environment: str) -> AsyncIterator[Server]:
-    """Run a server, and wait for its address on the first line of its output."""
+    """Run a server that answers a message at once, and wait for its address on the first line of its output."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("LAMELLA", "ANTHROPIC", "OPENAI"))
     }
-    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, env={**kept, **environment})
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=PIPE, env={**kept, "LAMELLA_DEBOUNCE_MS": "0", **environment}
+    )
     try:
         assert process.stdout is not None
         async with asyncio.timeout(START):
@@ -60,7 +62,7 @@ async def started(*command: str, **environment: str) -> AsyncIterator[Server]:
 
 def lamella(data: Path, provider: str | None = None) -> tuple[tuple[str, ...], dict[str, str]]:
     """Command and environment of `lamella serve` on a data folder, with a provider's address or offline."""
-    environment = {"LAMELLA_DEBOUNCE_MS": "0", "LAMELLA_TITLES": "false"}
+    environment = {"LAMELLA_TITLES": "false"}
     if provider is not None:
         environment |= {"ANTHROPIC_BASE_URL": provider, "ANTHROPIC_API_KEY": "key"}
     return (LAMELLA, "serve", "--port", "0", "--data", str(data)), environment

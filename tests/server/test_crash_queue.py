@@ -16,7 +16,6 @@ pytestmark = pytest.mark.anyio
 JSON = {"accept": "application/json"}
 KEYED = {**JSON, "Idempotency-Key": "third"}
 TOGETHER = {"debounce_ms": 60_000}
-ENVIRONMENT = {"LAMELLA_DEBOUNCE_MS": "0"}
 PATIENCE = 60.0
 """The most seconds for what takes a moment on a machine that has little to do."""
 
@@ -61,7 +60,7 @@ async def fill(server: Server, path: str) -> str:
 
 
 async def test_what_waited_in_a_killed_server_is_done_once_and_in_order(tmp_path: Path) -> None:
-    async with started(*stuck(tmp_path), **ENVIRONMENT) as server:
+    async with started(*stuck(tmp_path)) as server:
         conversation = await server.client.conversation()
         path = f"/conversations/{conversation}"
         async with server.client.sending(conversation, "First") as events:
@@ -69,7 +68,7 @@ async def test_what_waited_in_a_killed_server_is_done_once_and_in_order(tmp_path
             command_id = await fill(server, path)
             server.kill()
 
-    async with started(*stuck(tmp_path, "It goes on."), **ENVIRONMENT) as server:
+    async with started(*stuck(tmp_path, "It goes on.")) as server:
         again = await server.client.call("POST", f"{path}/turns", json={"text": "Third", **TOGETHER}, headers=KEYED)
         assert again.status_code in (200, 202)
         found = await all_done(server, path)

@@ -67,7 +67,7 @@ def resume_command(session: SessionArgument, data: DataOption = None, json: Json
     async def ask(api: Api) -> Object:
         return await api.post(f"/sessions/{session}/resume", {})
 
-    _show(data, ask, json, _resumed)
+    _show(data, ask, json, _answered)
 
 
 @sessions.command("undo")
@@ -77,7 +77,7 @@ def undo_command(session: SessionArgument, data: DataOption = None, json: JsonOp
     async def ask(api: Api) -> Object:
         return await api.post(f"/sessions/{session}/undo", {})
 
-    _show(data, ask, json, lambda opened: [f"The compaction is undone: session {opened['number']} goes on, in full."])
+    _show(data, ask, json, _answered)
 
 
 def _show(
@@ -124,7 +124,7 @@ def _hits(found: Object) -> list[str]:
     return lines or ["Nothing was found."]
 
 
-def _resumed(answer: Object) -> list[str]:
+def _answered(answer: Object) -> list[str]:
     if answer["object"] == "queued_message":
         return [f"It waits in the queue, at place {answer['place']}: the conversation answers."]
     return [str(answer["answer"])]

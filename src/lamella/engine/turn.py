@@ -37,8 +37,8 @@ log = structlog.get_logger()
 SAVE_ATTEMPTS = 2
 """How often saving a turn is tried again before its followers are told."""
 
-SAVE_PAUSE = 2.0
-"""The most seconds between two attempts."""
+SAVE_PAUSES = (0.1, 0.3, 0.9, 2.0)
+"""Seconds after each attempt; the last one after all that follow."""
 
 StopCause = Literal["user_cancelled", "interrupted"]
 
@@ -296,7 +296,7 @@ class TurnEngine:
                 if attempt == SAVE_ATTEMPTS:
                     log.error("a turn can't be saved yet", turn_id=end.turn_id, error=error.message)
                     self._emit(turn, ErrorPacket(error=_unsaved(error).as_dict()))
-            await self._services.clock.sleep(min(0.1 * 3**attempt, SAVE_PAUSE))
+            await self._services.clock.sleep(SAVE_PAUSES[min(attempt, len(SAVE_PAUSES) - 1)])
 
     def _emit(self, turn: TurnInput, packet: Packet) -> None:
         self._journal.append(turn.turn.id, packet)
