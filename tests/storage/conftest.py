@@ -12,6 +12,7 @@ from typing import Protocol
 import pytest
 from sqlalchemy import insert
 
+from lamella.core.access import LOCAL_USER
 from lamella.core.ids import CountingIds
 from lamella.storage import SqlStore, open_store
 from lamella.storage.migrate import migrate
@@ -29,7 +30,7 @@ class Backing(Protocol):
         ...
 
     def dump(self) -> dict[str, list[dict[str, object]]]:
-        """The rows of every table that has any."""
+        """The rows of every table that has any, but for the user that every database begins with."""
         ...
 
     async def fill(self, turns: int) -> None:
@@ -58,6 +59,7 @@ class SqliteBacking:
                 name: [dict(row) for row in connection.execute(f'SELECT * FROM "{name}"')] for name in metadata.tables
             }
         connection.close()
+        tables["users"] = [row for row in tables["users"] if row["id"] != LOCAL_USER]
         return {name: rows for name, rows in tables.items() if rows}
 
     async def fill(self, turns: int) -> None:

@@ -18,7 +18,6 @@ from sqlalchemy import (
     Index,
     Integer,
     LargeBinary,
-    MetaData,
     String,
     Table,
     Text,
@@ -26,27 +25,23 @@ from sqlalchemy import (
     text,
 )
 
-metadata = MetaData(
-    naming_convention={
-        "pk": "pk_%(table_name)s",
-        "fk": "fk_%(table_name)s_%(column_0_name)s",
-        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-    }
+from lamella.storage.access_tables import (
+    api_keys,
+    grant_changes,
+    grants,
+    group_members,
+    groups,
+    knowledge_bases,
+    set_ups,
+    users,
 )
+from lamella.storage.table_parts import metadata as metadata
+from lamella.storage.table_parts import owner as _owner
+from lamella.storage.table_parts import part_of as _part_of
+from lamella.storage.table_parts import row_id as _id
 
-
-def _id() -> Column[str]:
-    return Column("id", String, primary_key=True)
-
-
-def _owner(*, index: bool = False) -> Column[str]:
-    return Column("owner", String, nullable=False, index=index)
-
-
-def _part_of(name: str, target: str, *, index: bool = True) -> Column[str]:
-    """A reference to the row that this one belongs to and goes with."""
-    return Column(name, String, ForeignKey(target, ondelete="CASCADE"), nullable=False, index=index)
+ACCESS = (users, set_ups, groups, group_members, api_keys, knowledge_bases, grants, grant_changes)
+"""The tables of callers, which are made with the others."""
 
 
 def _usage(*, nullable: bool) -> list[Column[Any]]:

@@ -1,22 +1,26 @@
-"""`SqlStore`: every verb of the ports `Store` and `Jobs` over one database."""
+"""`SqlStore`: every verb of the ports `Store`, `Jobs`, `Directory` and `Access` over one database."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from types import TracebackType
 
+from lamella.core.access_ports import Access, Directory
 from lamella.core.clock import SystemClock
 from lamella.core.ids import Ids, RandomIds
 from lamella.core.ports import Jobs, Store
 from lamella.storage.agents import AgentVerbs
+from lamella.storage.api_keys import ApiKeyVerbs
 from lamella.storage.beginnings import BeginningVerbs
 from lamella.storage.branches import BranchVerbs
 from lamella.storage.conversations import ConversationVerbs
 from lamella.storage.documents import DocumentVerbs
 from lamella.storage.files import FileVerbs
+from lamella.storage.groups import GroupVerbs
 from lamella.storage.jobs import JobVerbs
 from lamella.storage.journal import JournalVerbs
 from lamella.storage.keys import KeyVerbs
+from lamella.storage.knowledge_bases import KnowledgeBaseVerbs
 from lamella.storage.migrate import migrate
 from lamella.storage.notices import NoticeVerbs
 from lamella.storage.projects import ProjectVerbs
@@ -27,6 +31,7 @@ from lamella.storage.sqlite import sqlite_database, sqlite_url
 from lamella.storage.surroundings import SurroundingsVerbs
 from lamella.storage.system_prompts import SystemPromptVerbs
 from lamella.storage.turns import TurnVerbs
+from lamella.storage.users import UserVerbs
 
 
 class SqlStore(
@@ -47,6 +52,10 @@ class SqlStore(
     JournalVerbs,
     KeyVerbs,
     JobVerbs,
+    UserVerbs,
+    ApiKeyVerbs,
+    GroupVerbs,
+    KnowledgeBaseVerbs,
 ):
     """The store; `ids` names what it makes itself. Closing it, or leaving its block, closes the database."""
 
@@ -69,4 +78,4 @@ async def open_store(url_or_path: str | Path, ids: Ids | None = None) -> SqlStor
     return SqlStore(sqlite_database(url), ids or RandomIds(SystemClock()))
 
 
-_: tuple[type[Store], type[Jobs]] = (SqlStore, SqlStore)
+_: tuple[type[Store], type[Jobs], type[Directory], type[Access]] = (SqlStore, SqlStore, SqlStore, SqlStore)

@@ -1,0 +1,223 @@
+"""Users, groups, keys, and who may read which knowledge base: the nouns, and the one decision about a level."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal
+
+from lamella.core.records import Caller
+
+LOCAL_USER = "user_local"
+"""The person at this machine: the only user until accounts are set up, and then the first admin."""
+
+
+class Role(StrEnum):
+    """What a user is to the server. A role opens nobody else's conversations, files or bases."""
+
+    ADMIN = "admin"
+    """Keeps users, groups and their keys."""
+
+    MEMBER = "member"
+
+
+class Scope(StrEnum):
+    """What a key may be used for, at most: its user may do no more by it than without it."""
+
+    READ = "read"
+    """Look at what is one's own."""
+
+    WRITE = "write"
+    """Change it, and talk to models."""
+
+    MANAGE = "manage"
+    """Make and revoke keys, grant access to bases, and as an admin keep users and groups."""
+
+
+EVERY_SCOPE = frozenset(Scope)
+
+
+class GrantLevel(StrEnum):
+    """How much of a knowledge base somebody may read."""
+
+    NONE = "none"
+    RESTRICTED = "restricted"
+    """Only what a second model and the guard let through."""
+
+    FULL = "full"
+
+
+_RANK = {GrantLevel.NONE: 0, GrantLevel.RESTRICTED: 1, GrantLevel.FULL: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Somebody who may ask. One that is `disabled` may not, and reads nothing."""
+
+    id: str
+    name: str
+    role: Role
+    created_at: datetime
+    disabled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UserChange:
+    """What to change of a user; None leaves it."""
+
+    name: str | None = None
+    role: Role | None = None
+    disabled: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Users who are granted access together; `members` in the order of their ids."""
+
+    id: str
+    name: str
+    created_at: datetime
+    members: tuple[User, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An API key as it is kept: `prefix` finds it, `digest` is the SHA-256 of the whole key, which is kept nowhere.
+
+    `issued_by` is the user who made it. A key that a page logged in by has a `parent`, and ends with it.
+    """
+
+    id: str
+    user_id: str
+    name: str
+    prefix: str
+    digest: bytes = field(repr=False)
+    scopes: frozenset[Scope]
+    issued_by: str
+    created_at: datetime
+    expires_at: datetime | None = None
+    parent_id: str | None = None
+    last_used_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+    def is_open(self, now: datetime) -> bool:
+        """Whether it opens anything at this moment; its parent is looked at apart."""
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who asks, with what the key of this request may be used for. Without a key it is the person at this machine."""
+
+    caller: Caller
+    name: str
+    role: Role
+    scopes: frozenset[Scope] = EVERY_SCOPE
+    key_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BaseContent:
+    """What an owner says of a knowledge base.
+
+    `visible`: members without a grant see its name and description, so that they can ask for access.
+    """
+
+    name: str
+    description: str = ""
+    visible: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeBase:
+    """A knowledge base as its caller may see it, with the caller's `level`."""
+
+    id: str
+    owner: str
+    content: BaseContent
+    level: GrantLevel
+    created_at: datetime
+    updated_at: datetime
+
+
+SubjectKind = Literal["user", "group"]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Who a grant is for."""
+
+    kind: SubjectKind
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What was granted to whom, by whom; `name` is that of the user or group."""
+
+    subject: Subject
+    name: str
+    level: GrantLevel
+    by: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class GrantChange:
+    """A change of a grant, kept for good: from which level to which, None for no grant. `name` is as it was then."""
+
+    id: str
+    subject: Subject
+    name: str
+    by: str
+    at: datetime
+    before: GrantLevel | None
+    after: GrantLevel | None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is known about a user and a base when a level is decided; words are as they are stored, unchecked.
+
+    `role` is None for an unknown user, `owner` for an unknown base, `direct` where the user has no grant of their own.
+    `groups` are the levels that the user's groups have, None where they could not be read.
+    """
+
+    user_id: str
+    role: str | None
+    disabled: bool
+    owner: str | None
+    direct: str | None
+    groups: tuple[str, ...] | None
+
+
+def level_of(standing: Standing) -> GrantLevel:
+    """How much of a base a user may read (docs/access.md). Whatever is unknown, missing or doubtful is `none`.
+
+    The owner reads all of it. Of the user's own grant and those of their groups the highest holds, but a `none` that
+    names the user wins over every group.
+    """
+    if standing.disabled or not _is_word(Role, standing.role) or standing.owner is None or standing.groups is None:
+        return GrantLevel.NONE
+    if standing.owner == standing.user_id:
+        return GrantLevel.FULL
+    words = standing.groups if standing.direct is None else (standing.direct, *standing.groups)
+    if standing.direct == GrantLevel.NONE or not all(_is_word(GrantLevel, word) for word in words):
+        return GrantLevel.NONE
+    return max(map(GrantLevel, words), key=_RANK.__getitem__, default=GrantLevel.NONE)
+
+
+def can_see(standing: Standing, *, visible: bool) -> bool:
+    """Whether a base's name and description are shown to a user: by a level, or because it is `visible` to members.
+
+    A grant that names the user and gives no level hides a visible base too.
+    """
+    if level_of(standing) is not GrantLevel.NONE:
+        return True
+    is_known = not standing.disabled and _is_word(Role, standing.role) and standing.groups is not None
+    return visible and is_known and standing.owner is not None and standing.direct is None
+
+
+def _is_word(kind: type[StrEnum], word: str | None) -> bool:
+    return word in {member.value for member in kind}

@@ -1,0 +1,240 @@
+"""Users, groups, bases and grants as rows: what is shown to whom, and what is kept of every change."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+
+from lamella.core.access import (
+    EVERY_SCOPE,
+    LOCAL_USER,
+    BaseContent,
+    GrantLevel,
+    Group,
+    Key,
+    Role,
+    Subject,
+    User,
+    UserChange,
+)
+from lamella.core.errors import InvalidRequest, NotFound, PermissionDenied
+from lamella.core.records import Caller, PageQuery
+from lamella.storage import SqlStore
+
+from .conftest import Backing, SqliteBacking
+from .examples import ANN, BOB, NOON, minutes
+
+pytestmark = pytest.mark.anyio
+
+FULL, RESTRICTED, NONE = GrantLevel.FULL, GrantLevel.RESTRICTED, GrantLevel.NONE
+CARL = Caller("user_carl")
+BOBS, STAFF = Subject("user", "user_bob"), Subject("group", "group_staff")
+OLDEST_FIRST = PageQuery(100, None, "asc")
+
+
+async def people(store: SqlStore) -> None:
+    """Ann, Bob and Carl, of whom Bob is staff."""
+    for name in ("ann", "bob", "carl"):
+        await store.add_user(User(f"user_{name}", name.title(), Role.MEMBER, NOON))
+    await store.add_group(Group("group_staff", "Staff", NOON))
+    await store.add_member("group_staff", "user_bob")
+
+
+async def library(store: SqlStore, **content: bool) -> str:
+    """A base of Ann's."""
+    await people(store)
+    return (await store.add_base(ANN, "kb_1", BaseContent("Prices", "What things cost.", **content), NOON)).id
+
+
+def key(key_id: str = "key_1", user_id: str = "user_ann", **rest: object) -> Key:
+    """A key of Ann's."""
+    made = Key(key_id, user_id, "laptop", "abcd", b"\x01" * 32, EVERY_SCOPE, user_id, NOON)
+    return replace(made, **rest)  # type: ignore[arg-type]  # the fields of a key
+
+
+async def test_a_new_database_has_the_local_user_as_its_admin(store: SqlStore) -> None:
+    [local] = (await store.users(PageQuery())).data
+    assert (local.id, local.role, local.disabled) == (LOCAL_USER, Role.ADMIN, False)
+    assert await store.set_up_at() is None
+
+
+async def test_accounts_are_set_up_once(store: SqlStore) -> None:
+    admin = await store.set_up("Ann", key(user_id=LOCAL_USER), minutes(1))
+    assert (admin.id, admin.name, admin.role, await store.set_up_at()) == (LOCAL_USER, "Ann", Role.ADMIN, minutes(1))
+    with pytest.raises(PermissionDenied):
+        await store.set_up("Bob", key("key_2", LOCAL_USER), minutes(2))
+    assert [key.id for key in (await store.keys(LOCAL_USER, PageQuery())).data] == ["key_1"]
+
+
+async def test_names_are_taken_whatever_their_case_and_an_admin_stays(store: SqlStore) -> None:
+    await people(store)
+    with pytest.raises(InvalidRequest, match="user “ANN” already"):
+        await store.add_user(User("user_2", "ANN", Role.MEMBER, NOON))
+    with pytest.raises(InvalidRequest, match="already"):
+        await store.change_user("user_bob", UserChange(name="carl"))
+    with pytest.raises(InvalidRequest, match="group “staff” already"):
+        await store.add_group(Group("group_2", "staff", NOON))
+    for change in (UserChange(role=Role.MEMBER), UserChange(disabled=True)):
+        with pytest.raises(InvalidRequest, match="only admin"):
+            await store.change_user(LOCAL_USER, change)
+    assert (await store.user(LOCAL_USER)).role is Role.ADMIN
+    changed = await store.change_user("user_bob", UserChange("Bobby", Role.ADMIN))
+    assert (changed.name, changed.role) == ("Bobby", Role.ADMIN)
+    assert (await store.change_user(LOCAL_USER, UserChange(disabled=True))).disabled
+
+
+async def test_members_come_and_go(store: SqlStore) -> None:
+    await people(store)
+    assert [user.id for user in (await store.add_member("group_staff", "user_carl")).members] == [
+        "user_bob",
+        "user_carl",
+    ]
+    assert len((await store.add_member("group_staff", "user_carl")).members) == 2
+    assert [user.id for user in (await store.remove_member("group_staff", "user_bob")).members] == ["user_carl"]
+    for wrong in (store.remove_member("group_staff", "user_bob"), store.add_member("group_staff", "user_none")):
+        with pytest.raises(NotFound):
+            await wrong
+    assert (await store.rename_group("group_staff", "Crew")).name == "Crew"
+    assert [group.name for group in (await store.groups(PageQuery())).data] == ["Crew"]
+
+
+async def test_a_key_comes_back_and_ends_with_the_logins_by_it(store: SqlStore) -> None:
+    await people(store)
+    await store.add_key(key(expires_at=minutes(60)))
+    await store.add_key(key("key_2", prefix="efgh", parent_id="key_1"))
+    assert [found.id for found in (await store.keys("user_ann", PageQuery())).data] == ["key_1"]
+    [(found, parent, user)] = await store.keys_by_prefix("efgh")
+    assert (found.id, parent and parent.id, user.name) == ("key_2", "key_1", "Ann")
+    await store.use_key("key_1", minutes(1))
+    assert (await store.key("user_ann", "key_1")).last_used_at == minutes(1)
+    ended = await store.revoke_key("user_ann", "key_1", minutes(2))
+    again = await store.revoke_key("user_ann", "key_1", minutes(3))
+    assert ended == again
+    assert (ended.revoked_at, (await store.key("user_ann", "key_2")).revoked_at) == (minutes(2), minutes(2))
+    for verb in (store.key("user_bob", "key_1"), store.revoke_key("user_bob", "key_1", NOON)):
+        with pytest.raises(NotFound):
+            await verb
+    assert "\\x01" not in repr(ended)
+
+
+async def test_a_base_is_there_for_who_may_see_it(store: SqlStore) -> None:
+    base = await library(store)
+    assert (await store.base(ANN, base)).level is FULL
+    assert (await store.bases(BOB, PageQuery())).data == ()
+    with pytest.raises(NotFound) as foreign:
+        await store.base(BOB, base)
+    with pytest.raises(NotFound) as missing:
+        await store.base(BOB, "kb_9")
+    assert foreign.value.message.replace(base, "kb_9") == missing.value.message
+    await store.set_grant(ANN, base, STAFF, RESTRICTED, NOON)
+    assert [(seen.id, seen.level) for seen in (await store.bases(BOB, PageQuery())).data] == [(base, RESTRICTED)]
+    assert (await store.bases(CARL, PageQuery())).data == ()
+    await store.change_base(ANN, base, lambda now: replace(now, visible=True), minutes(1))
+    assert [(seen.id, seen.level) for seen in (await store.bases(CARL, PageQuery())).data] == [(base, NONE)]
+    assert [(seen.id, seen.level) for seen in (await store.bases(BOB, PageQuery())).data] == [(base, RESTRICTED)]
+    await store.set_grant(ANN, base, BOBS, NONE, NOON)
+    assert (await store.bases(BOB, PageQuery())).data == ()
+    assert await store.level(BOB, base) is NONE
+
+
+async def test_only_the_owner_changes_a_base(store: SqlStore) -> None:
+    base = await library(store)
+    verbs: list[Callable[[], Awaitable[object]]] = [
+        lambda: store.change_base(BOB, base, lambda now: now, NOON),
+        lambda: store.delete_base(BOB, base, NOON),
+        lambda: store.grants(BOB, base),
+        lambda: store.set_grant(BOB, base, Subject("user", "user_carl"), FULL, NOON),
+        lambda: store.grant_changes(BOB, base, PageQuery()),
+    ]
+    for verb in verbs:
+        with pytest.raises(NotFound):
+            await verb()
+    await store.set_grant(ANN, base, BOBS, FULL, NOON)
+    for verb in verbs:
+        with pytest.raises(PermissionDenied):
+            await verb()
+    assert await store.level(CARL, base) is NONE
+
+
+async def test_every_change_of_a_grant_is_kept(store: SqlStore) -> None:
+    base = await library(store)
+    for minute, (subject, level) in enumerate(
+        [(BOBS, FULL), (BOBS, FULL), (BOBS, RESTRICTED), (STAFF, FULL), (BOBS, None), (BOBS, None)]
+    ):
+        await store.set_grant(ANN, base, subject, level, minutes(minute))
+    await store.delete_group("group_staff", "user_admin", minutes(9))
+    kept = (await store.grant_changes(ANN, base, OLDEST_FIRST)).data
+    assert [(one.name, one.before, one.after, one.by, one.at) for one in kept] == [
+        ("Bob", None, FULL, "user_ann", minutes(0)),
+        ("Bob", FULL, RESTRICTED, "user_ann", minutes(2)),
+        ("Staff", None, FULL, "user_ann", minutes(3)),
+        ("Bob", RESTRICTED, None, "user_ann", minutes(4)),
+        ("Staff", FULL, None, "user_admin", minutes(9)),
+    ]
+    assert await store.grants(ANN, base) == ()
+    assert await store.level(BOB, base) is NONE
+
+
+async def test_who_is_granted_has_to_be_there_and_not_the_owner(store: SqlStore) -> None:
+    base = await library(store)
+    for subject in (Subject("user", "user_none"), Subject("group", "user_bob"), Subject("user", "group_staff")):
+        with pytest.raises(NotFound):
+            await store.set_grant(ANN, base, subject, FULL, NOON)
+    with pytest.raises(InvalidRequest, match="owner"):
+        await store.set_grant(ANN, base, Subject("user", "user_ann"), NONE, NOON)
+    assert (await store.grant_changes(ANN, base, PageQuery())).data == ()
+
+
+async def test_a_base_that_is_gone_leaves_what_was_granted_in_the_record(store: SqlStore, backing: Backing) -> None:
+    base = await library(store)
+    await store.set_grant(ANN, base, BOBS, FULL, NOON)
+    await store.delete_base(ANN, base, minutes(1))
+    assert await store.level(BOB, base) is NONE
+    rows = backing.dump()
+    assert "grants" not in rows
+    assert [(row["before"], row["after"]) for row in rows["grant_changes"]] == [(None, "full"), ("full", None)]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE grants SET level = 'everything'",
+        "UPDATE users SET role = 'root' WHERE id = 'user_bob'",
+        "UPDATE users SET disabled = 1 WHERE id = 'user_bob'",
+        "UPDATE grants SET subject_kind = 'team'",
+    ],
+)
+async def test_a_row_that_makes_no_sense_opens_nothing(store: SqlStore, backing: Backing, damage: str) -> None:
+    assert isinstance(backing, SqliteBacking)
+    base = await library(store, visible=True)
+    await store.set_grant(ANN, base, BOBS, FULL, NOON)
+    assert await store.level(BOB, base) is FULL
+    with sqlite3.connect(backing.path) as connection:
+        connection.execute(damage)
+    connection.close()
+    assert await store.level(BOB, base) is NONE
+
+
+async def test_a_caller_without_a_user_sees_and_makes_nothing(store: SqlStore) -> None:
+    base = await library(store, visible=True)
+    nobody = Caller("user_nobody")
+    assert await store.level(nobody, base) is NONE
+    assert (await store.bases(nobody, PageQuery())).data == ()
+    for verb in (store.base(nobody, base), store.add_base(nobody, "kb_2", BaseContent("Mine"), NOON)):
+        with pytest.raises(NotFound):
+            await verb
+
+
+async def test_bases_are_paged_over_those_that_are_hidden(store: SqlStore) -> None:
+    await library(store, visible=True)
+    for number in range(2, 9):
+        await store.add_base(ANN, f"kb_{number}", BaseContent(f"Base {number}", visible=True), NOON)
+        if number % 2:
+            await store.set_grant(ANN, f"kb_{number}", BOBS, NONE, NOON)
+    first = await store.bases(BOB, PageQuery(3, None, "asc"))
+    assert ([base.id for base in first.data], first.has_more) == (["kb_1", "kb_2", "kb_4"], True)
+    rest = await store.bases(BOB, PageQuery(3, "kb_4", "asc"))
+    assert ([base.id for base in rest.data], rest.has_more) == (["kb_6", "kb_8"], False)
