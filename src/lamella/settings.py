@@ -90,6 +90,9 @@ class Settings(BaseSettings):
 
     data: Path = Field(default_factory=default_data_folder, description="The data folder: database and uploads.")
     model: str | None = Field(None, description="The model that answers; default: by the key that is set.")
+    models: Path | None = Field(
+        None, description="A JSON file of models whose prices, windows and cache rules go before the shipped table's."
+    )
     fallback_model: str | None = Field(
         None, description="The model that answers a turn whose own model fails before it has said anything."
     )

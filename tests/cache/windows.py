@@ -12,9 +12,18 @@ from lamella.core.models import Markers, ModelFacts, Price
 from lamella.core.prompt import Kind, Level, Lifetime, Marker, Segment, Ttl, WireBlock, Zone
 
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
-CLAUDE = ModelFacts("claude", "anthropic", 1_000_000, 8_000, 512, Price(4, 20, 0.05, 1.25, 2), Markers.ANTHROPIC)
-GPT = replace(CLAUDE, name="gpt", provider="openai", markers=Markers.OPENAI)
-FREE = replace(CLAUDE, name="free", provider="openai", markers=Markers.NONE)
+CLAUDE = ModelFacts(
+    name="claude",
+    provider="anthropic",
+    window=1_000_000,
+    max_output=8_000,
+    min_cacheable=512,
+    price=Price(4, 20, 0.05, 1.25, 2),
+    markers=Markers.ANTHROPIC,
+    lives=(Ttl.FIVE_MINUTES, Ttl.ONE_HOUR),
+)
+GPT = replace(CLAUDE, name="gpt", provider="openai", markers=Markers.OPENAI, lives=(Ttl.THIRTY_MINUTES,))
+FREE = replace(CLAUDE, name="free", provider="openai", markers=Markers.NONE, lives=(Ttl.FIVE_MINUTES,))
 TOKENS = 1_000
 """Of every block."""
 

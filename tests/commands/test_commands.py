@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from lamella.app.app import LOCAL_OWNER, App
 from lamella.core import deltas
 from lamella.core.messages import StopReason
 from lamella.core.tokens import Usage
-from lamella.engine.scripted import Gate, ScriptedModel, ScriptedModels, saying
+from lamella.engine.scripted import FACTS, Gate, ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings
 
@@ -78,6 +79,16 @@ async def test_status_of_a_conversation_that_has_said_nothing(tmp_path: Path) ->
     assert "Context about" in found["answer"]
     assert "nothing was asked yet" in found["answer"]
     assert found["turn_id"] is None
+
+
+async def test_status_and_the_list_say_that_a_model_is_unknown(tmp_path: Path) -> None:
+    model = ScriptedModel(facts=replace(FACTS, known=False))
+    async with opened(tmp_path, model) as (_, client, conversation):
+        found = await command(client, conversation, "/status")
+        [listed_model] = (await client.get("/models"))["data"]
+    assert "The model table does not know “scripted”" in found["answer"]
+    assert listed_model["caution"] == found["data"]["caution"]
+    assert "LAMELLA_MODELS" in listed_model["caution"]
 
 
 async def test_a_command_in_the_place_of_a_message(tmp_path: Path) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
+from lamella.core.errors import ConfigurationError
 from lamella.core.models import Markers, ModelFacts, Thinking
+from lamella.llm.model_table import ModelTable
 
 from .provider import TABLE
 
@@ -117,3 +120,70 @@ def test_what_is_inferred_says_how_and_of_which_rule() -> None:
     table = json.loads(files("lamella.llm").joinpath("models.json").read_bytes())
     assert set(table["inferred"]) <= {field.name for field in fields(ModelFacts)}
     assert all(rule["source"] for rule in table["image_rules"].values())
+
+
+@pytest.mark.parametrize("name", PRICES)
+def test_lives(name: str) -> None:
+    facts = facts_of(name)
+    lives = {Markers.ANTHROPIC: ("5m", "1h"), Markers.OPENAI: ("30m",)}.get(facts.markers)
+    assert facts.lives == (lives or {"gpt-5.5": ("30m",), "gpt-5.4": ("5m",)}[name])
+    assert [facts.write_price(life) for life in facts.lives] == [facts.price.write_5m, facts.price.write_1h][
+        : len(facts.lives)
+    ]
+
+
+def own(folder: Path, *models: object, **more: object) -> Path:
+    path = folder / "models.json"
+    path.write_bytes(json.dumps({"models": models, **more}).encode())
+    return path
+
+
+def test_a_file_goes_before_the_shipped_table(tmp_path: Path) -> None:
+    dearer = {"name": OPUS, "price": {"read": 0.2}, "min_cacheable": 2_000}
+    table = ModelTable.read(own(tmp_path, dearer, version="ours 7"))
+    facts, shipped = table.facts(OPUS, "anthropic"), facts_of(OPUS)
+    assert facts == replace(shipped, min_cacheable=2_000, price=replace(shipped.price, read=0.2))
+    assert table.facts(SONNET, "anthropic") == facts_of(SONNET)
+    assert table.version == f"{TABLE.version} with ours 7"
+
+
+def test_a_file_brings_models_that_nobody_ships(tmp_path: Path) -> None:
+    ours = {"name": "ours", "provider": "openai", "window": 64_000, "price": {"input": 0.2}, "markers": "openai"}
+    facts = ModelTable.read(own(tmp_path, ours)).facts("ours", "openai")
+    assert (facts.known, facts.caution, facts.window, facts.lives) == (True, None, 64_000, ("30m",))
+    assert (facts.price.input, facts.price.write_5m) == (0.2, 1)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"provider": "openai"}, "row 1 has no name"),
+        ({"name": "ours"}, "the model “ours”: its provider is one of anthropic, openai"),
+        ({"name": OPUS, "windwo": 1}, "windwo"),
+        ({"name": OPUS, "window": "large"}, "Expected `int`"),
+        ({"name": OPUS, "window": 1_000}, "leaves nothing of the window"),
+        ({"name": OPUS, "price": {"input": -1}}, "no price is below 0"),
+        ({"name": OPUS, "lives": ["1h", "5m"]}, "the shortest first"),
+        ({"name": OPUS, "images": "huge"}, "images is one of claude"),
+    ],
+)
+def test_a_row_that_can_not_be_says_where_and_why(tmp_path: Path, row: object, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"models\.json") as raised:
+        ModelTable.read(own(tmp_path, row))
+    assert said in raised.value.message
+    assert raised.value.param == "LAMELLA_MODELS"
+
+
+def test_a_file_that_is_none_says_so(tmp_path: Path) -> None:
+    (tmp_path / "list.json").write_text("[]")
+    for path in (tmp_path / "nowhere.json", tmp_path / "list.json"):
+        with pytest.raises(ConfigurationError, match=path.name):
+            ModelTable.read(path)
+
+
+def test_an_unknown_name_is_said_to_be_unknown() -> None:
+    said = TABLE.facts("somebody", "openai").caution
+    assert said is not None
+    assert "“somebody”" in said
+    assert "LAMELLA_MODELS" in said
+    assert facts_of(OPUS).caution is None

@@ -42,6 +42,8 @@ export interface Model {
   provider: string
   window: number
   known: boolean
+  /** What is not known of it; null where the model table has it. */
+  caution: string | null
 }
 
 export interface Conversation {

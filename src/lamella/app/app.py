@@ -27,6 +27,7 @@ from lamella.core.clock import Clock, SystemClock
 from lamella.core.counting import ApproximateCounter
 from lamella.core.errors import ConfigurationError, InvalidRequest, LamellaError
 from lamella.core.ids import Ids, RandomIds
+from lamella.core.models import ModelFacts
 from lamella.core.ports import FileStore, Jobs, Store
 from lamella.core.prompt import Ttl
 from lamella.core.records import Caller
@@ -220,9 +221,10 @@ async def open_app(
         clock = clock or SystemClock()
         ids = RandomIds(clock)
         store = await stack.enter_async_context(await open_store(database_path(settings.data)))
-        models = models or Providers(settings, ModelTable.shipped())
+        table = ModelTable.read(settings.models)
+        models = models or Providers(settings, table)
         stack.push_async_callback(models.close)
-        models.facts(models.default)
+        _warn_of(models.facts(models.default))
         _check_fallback(settings.fallback_model, models)
         engine = engine_settings(settings, headers)
         recall = Recall(store, SqlRecallIndex(store.database), embedder_of(settings), store, clock)
@@ -230,7 +232,7 @@ async def open_app(
         mcp = McpServers(configs)
         registry = Registry((*offered, *web_tools(settings)), (mcp,) if configs else ())
         services = build_services(store, registry, clock, ids)
-        second = second_of(settings, models, ModelTable.shipped())
+        second = second_of(settings, models, table)
         if second is not None:
             stack.push_async_callback(second.close)
         sizes = session_settings(settings, demonstration=models.is_demonstration), queue_settings(settings)
@@ -280,9 +282,14 @@ def _check_fallback(name: str | None, models: Models) -> None:
     if name is None:
         return
     try:
-        models.facts(name)
+        _warn_of(models.facts(name))
     except InvalidRequest as error:
         raise ConfigurationError(error.message, hint=error.hint, param="LAMELLA_FALLBACK_MODEL") from None
+
+
+def _warn_of(facts: ModelFacts) -> None:
+    if facts.caution is not None:
+        log.warning(facts.caution, model=facts.name)
 
 
 async def _warm(models: Models) -> None:

@@ -87,15 +87,9 @@ def _reach(model: ModelFacts) -> int:
 
 
 def _life(facts: Facts) -> Ttl:
-    """What was asked for, else the shortest life that the provider sells; without markers, how long it keeps an idle
-    prefix at least."""
-    match facts.model.markers:
-        case Markers.ANTHROPIC:
-            return facts.ttl or Ttl.FIVE_MINUTES
-        case Markers.OPENAI:
-            return Ttl.THIRTY_MINUTES
-        case Markers.NONE:
-            return Ttl.FIVE_MINUTES
+    """What was asked for where the provider sells it, else the shortest life that it sells."""
+    lives = facts.model.lives
+    return facts.ttl if facts.ttl in lives else lives[0]
 
 
 def _tail(chain: Chain, facts: Facts) -> tuple[Marker, ...]:

@@ -9,7 +9,7 @@ from datetime import datetime
 from lamella.cache.chain import Chain, chain
 from lamella.cache.ledger import Entry, Ledger
 from lamella.core.models import ModelFacts
-from lamella.core.prompt import Level, Ttl
+from lamella.core.prompt import Level
 
 LEVELS: tuple[Level, ...] = ("tools", "system", "messages")
 """In the order of a prefix: what changes one changes all behind it."""
@@ -42,7 +42,7 @@ def unread(of: Chain, before: Mapping[Level, str], ledger: Ledger, now: datetime
     tokens = max(0, there.tokens - (still.tokens if still is not None else 0))
     price = model.price
     tier = price.tier_factor if price.tier_above and there.tokens > price.tier_above else 1.0
-    write = price.write_1h if there.ttl is Ttl.ONE_HOUR else price.write_5m
+    write = model.write_price(there.ttl)
     return Unread(level, tokens, tier * tokens * (write - price.read) * price.input / 1_000_000)
 
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.effort import SUBJECT as EFFORT
 from lamella.core.figures import short
-from lamella.core.models import Markers, ModelFacts
+from lamella.core.models import ModelFacts
 from lamella.core.prompt import Ttl
 from lamella.core.records import RequestRecord, StoredDecision, StoredSegment
 
@@ -181,9 +181,7 @@ def _nothing_cached(evidence: Evidence) -> str:
 def _life(before: RequestRecord, facts: ModelFacts | None) -> timedelta:
     """How long what the request before marked lives, from its start."""
     marked = [Ttl(marker.ttl).seconds for marker in before.markers]
-    idle = Ttl.FIVE_MINUTES.seconds
-    if facts is not None and facts.markers is Markers.OPENAI:
-        idle = Ttl.THIRTY_MINUTES.seconds
+    idle = facts.lives[0].seconds if facts is not None else Ttl.FIVE_MINUTES.seconds
     return timedelta(seconds=max(marked, default=idle))
 
 

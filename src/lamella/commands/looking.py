@@ -39,6 +39,8 @@ class Status:
             f"Cache of the last request: {_cache(now)}",
             f"Cost of the conversation: ${totals.cost:.4f}{_PARTLY if totals.estimated else ''}",
         ]
+        if now.caution is not None:
+            lines.append(now.caution)
         waiting = len(await self._reach.store.queued(asked.caller, asked.conversation.id))
         if compacting:
             lines.append("A compaction runs.")
@@ -46,6 +48,7 @@ class Status:
             lines.append("1 message waits." if waiting == 1 else f"{waiting} messages wait.")
         data: JsonObject = {
             "model": now.model,
+            "caution": now.caution,
             "effort": now.effort,
             "effort_note": now.asked.note or None,
             "session": {"id": now.session.id, "number": now.session.number},

@@ -7,6 +7,7 @@ from enum import StrEnum
 from math import ceil
 
 from lamella.core.tokens import Usage
+from lamella.core.ttl import Ttl
 
 
 class Thinking(StrEnum):
@@ -90,6 +91,8 @@ class ModelFacts:
     `efforts` are the levels of thinking that it takes, where it takes levels; `default_effort` is the one that is the
     same as none given.
     `images` says how pictures are counted; None for a model that sees none.
+    `lives` are those that the provider sells for what is marked, the shortest first; of a provider without markers, how
+    long it keeps an idle prefix at least.
     `protocol` is the best of those that its vendor serves it by.
     `known` is False for a name that the table does not have: its facts are cautious defaults.
     """
@@ -112,7 +115,28 @@ class ModelFacts:
     efforts: tuple[str, ...] = ("low", "medium", "high")
     default_effort: str = "high"
     protocol: WireProtocol = WireProtocol.MESSAGES
+    lives: tuple[Ttl, ...] = (Ttl.FIVE_MINUTES,)
     known: bool = True
+
+    @property
+    def caution(self) -> str | None:
+        """What whoever uses the model should know that the table does not have; None where it has it."""
+        if self.known:
+            return None
+        price = f"${self.price.input:g} for a million tokens" if self.price.input else "no price"
+        return (
+            f"The model table does not know “{self.name}”: it is taken to have a window of {self.window} tokens and "
+            f"{price}. A file that LAMELLA_MODELS names says what it really has."
+        )
+
+    @property
+    def write(self) -> float:
+        """What the shortest life costs to write, as a multiple of the price of input."""
+        return self.write_price(self.lives[0])
+
+    def write_price(self, life: Ttl) -> float:
+        """What this life costs to write, as a multiple of the price of input."""
+        return self.price.write_1h if life is Ttl.ONE_HOUR else self.price.write_5m
 
     def cost(self, usage: Usage) -> float:
         """US dollars of one request."""

@@ -9,6 +9,7 @@ from typing import Literal
 from lamella.core.effort import OFF
 from lamella.core.json import JsonObject, digest, encode
 from lamella.core.messages import Part
+from lamella.core.ttl import Ttl as Ttl
 
 
 class Kind(StrEnum):
@@ -162,19 +163,6 @@ class Wired:
     segments: tuple[Segment, ...]
     groups: tuple[tuple[WireBlock, ...], ...]
     blocks: tuple[WireBlock, ...]
-
-
-class Ttl(StrEnum):
-    """How long a cache entry lives."""
-
-    FIVE_MINUTES = "5m"
-    THIRTY_MINUTES = "30m"
-    ONE_HOUR = "1h"
-
-    @property
-    def seconds(self) -> int:
-        """The life time in seconds."""
-        return {"5m": 300, "30m": 1800, "1h": 3600}[self.value]
 
 
 @dataclass(frozen=True, slots=True)

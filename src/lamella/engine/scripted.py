@@ -15,6 +15,7 @@ from lamella.core.messages import StopReason, ToolCall
 from lamella.core.models import Markers, ModelFacts, Price
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
+from lamella.core.ttl import Ttl
 from lamella.engine.opening import OpenModel
 from lamella.llm.anthropic_wire import blocks_of, body_of
 from lamella.llm.wiring import wire_segments
@@ -27,6 +28,7 @@ FACTS = ModelFacts(
     min_cacheable=1024,
     price=Price(input=1, output=5, read=0.1, write_5m=1.25, write_1h=2),
     markers=Markers.ANTHROPIC,
+    lives=(Ttl.FIVE_MINUTES, Ttl.ONE_HOUR),
 )
 
 

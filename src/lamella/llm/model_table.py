@@ -1,22 +1,35 @@
-"""The model table: `models.json` as `ModelFacts`, with cautious facts for names that it does not have."""
+"""The model table: `models.json` as `ModelFacts`, with cautious facts for names that it does not have.
+
+A deployment's own file goes before it: rows in the same form, of which only what differs need be said.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.resources import files
+from pathlib import Path
 
 import msgspec
 
+from lamella.core.errors import ConfigurationError
 from lamella.core.models import ImageRule, Markers, ModelFacts, Price, Thinking, WireProtocol
+from lamella.core.ttl import Ttl
+
+SETTING = "LAMELLA_MODELS"
+
+_HINT = 'Write {"models": [{"name": "…", "provider": "openai", "window": 32768, "price": {"input": 0.2}}]}.'
+
+_Row = dict[str, object]
 
 
-class _Row(msgspec.Struct, forbid_unknown_fields=True):
+class _Facts(msgspec.Struct, forbid_unknown_fields=True):
     window: int
     max_output: int
     min_cacheable: int
     price: Price
     markers: Markers
+    lives: tuple[Ttl, ...]
     name: str = ""
     provider: str = ""
     thinking: Thinking = Thinking.NONE
@@ -32,15 +45,18 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True):
     responses: bool = False
     """Whether the vendor serves it on the Responses API, where reasoning is kept between steps."""
 
-    def facts(self, name: str, provider: str, rules: Mapping[str, ImageRule], *, known: bool) -> ModelFacts:
+    def facts(self, rules: Mapping[str, ImageRule], *, known: bool) -> ModelFacts:
+        """Raises `ValueError` that says what can't be."""
+        self._check(rules)
         return ModelFacts(
-            name=name,
-            provider=provider,
+            name=self.name,
+            provider=self.provider,
             window=self.window,
             max_output=self.max_output,
             min_cacheable=self.min_cacheable,
             price=self.price,
             markers=self.markers,
+            lives=self.lives,
             thinking=self.thinking,
             binds_thinking=self.binds_thinking,
             images=rules[self.images] if self.images else None,
@@ -51,14 +67,27 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True):
             token_factor=self.token_factor,
             efforts=self.efforts,
             default_effort=self.default_effort,
-            protocol=self._protocol(provider),
+            protocol=self._protocol(),
             known=known,
         )
 
-    def _protocol(self, provider: str) -> WireProtocol:
-        if provider == "anthropic":
+    def _protocol(self) -> WireProtocol:
+        if self.provider == "anthropic":
             return WireProtocol.MESSAGES
         return WireProtocol.RESPONSES if self.responses else WireProtocol.CHAT
+
+    def _check(self, rules: Mapping[str, ImageRule]) -> None:
+        if min(self.window, self.max_output) <= 0 or self.min_cacheable < 0 or self.token_factor <= 0:
+            raise ValueError("window, max_output and token_factor are above 0, min_cacheable is not below it")
+        if self.max_output >= self.window:
+            raise ValueError(f"max_output ({self.max_output}) leaves nothing of the window ({self.window})")
+        price = self.price
+        if min(price.input, price.output, price.read, price.write_5m, price.write_1h, price.tier_factor) < 0:
+            raise ValueError("no price is below 0")
+        if not self.lives or list(self.lives) != sorted(self.lives, key=lambda life: life.seconds):
+            raise ValueError("lives has at least one life, the shortest first")
+        if self.images is not None and self.images not in rules:
+            raise ValueError(f"images is one of {', '.join(rules)}, or null")
 
 
 class _Table(msgspec.Struct):
@@ -71,21 +100,47 @@ class _Table(msgspec.Struct):
     unknown: dict[str, _Row]
 
 
+class _Own(msgspec.Struct, forbid_unknown_fields=True):
+    models: list[_Row]
+    version: str = ""
+
+
 class ModelTable:
     """Facts by name. A dated name (`claude-opus-5-20260801`) has the facts of the longest name it begins with."""
 
-    def __init__(self, known: Mapping[str, ModelFacts], unknown: Mapping[str, ModelFacts]) -> None:
+    def __init__(self, known: Mapping[str, ModelFacts], unknown: Mapping[str, ModelFacts], version: str) -> None:
         self._known = known
         self._unknown = unknown
+        self.version = version
 
     @classmethod
     def shipped(cls) -> ModelTable:
         """The table that comes with the package."""
+        return cls.read(None)
+
+    @classmethod
+    def read(cls, own: Path | None) -> ModelTable:
+        """The shipped table, with the rows of `own` before it. Raises `ConfigurationError` that names the row.
+
+        A row of a name that is shipped changes what it says; of another name it goes on from the cautious facts of its
+        provider. `price` may be said in part.
+        """
         table = msgspec.json.decode(files("lamella.llm").joinpath("models.json").read_bytes(), type=_Table)
         rules = table.image_rules
-        known = {row.name: row.facts(row.name, row.provider, rules, known=True) for row in table.models}
-        unknown = {provider: row.facts("", provider, rules, known=False) for provider, row in table.unknown.items()}
-        return cls(known, unknown)
+        unknown = {
+            provider: _facts({**row, "provider": provider}).facts(rules, known=False)
+            for provider, row in table.unknown.items()
+        }
+        rows = {str(row["name"]): row for row in table.models}
+        known = {name: _facts(row).facts(rules, known=True) for name, row in rows.items()}
+        version = table.version
+        if own is not None:
+            file = _read_own(own)
+            version = f"{version} with {file.version or own.name}"
+            for number, row in enumerate(file.models, 1):
+                facts = _own_facts(own, number, row, rows, table)
+                known[facts.name] = facts
+        return cls(known, unknown, version)
 
     def names(self) -> tuple[str, ...]:
         """The names in the table."""
@@ -100,3 +155,47 @@ class ModelTable:
         if begins:
             return replace(self._known[max(begins, key=len)], name=name)
         return replace(self._unknown[provider], name=name)
+
+
+def _facts(row: _Row) -> _Facts:
+    return msgspec.convert(row, _Facts)
+
+
+def _read_own(path: Path) -> _Own:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Own)
+    except OSError as error:
+        raise ConfigurationError(f"{path} can't be read: {error.strerror}.", hint=_HINT, param=SETTING) from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ConfigurationError(f"{path}: {error}.", hint=_HINT, param=SETTING) from None
+
+
+def _own_facts(path: Path, number: int, row: _Row, shipped: Mapping[str, _Row], table: _Table) -> ModelFacts:
+    name = row.get("name")
+    if not isinstance(name, str) or not name:
+        raise ConfigurationError(f"{path}: row {number} has no name.", hint=_HINT, param=SETTING)
+
+    def wrong(what: str) -> ConfigurationError:
+        return ConfigurationError(f"{path}: the model “{name}”: {what}.", hint=_HINT, param=SETTING)
+
+    base = shipped.get(name)
+    provider = row.get("provider", base["provider"] if base is not None else None)
+    if provider not in table.unknown:
+        raise wrong(f"its provider is one of {', '.join(table.unknown)}")
+    if base is None or base["provider"] != provider:
+        base = table.unknown[str(provider)]
+    try:
+        return _facts(_over(base, {**row, "provider": provider})).facts(table.image_rules, known=True)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise wrong(str(error)) from None
+
+
+def _over(base: _Row, row: _Row) -> _Row:
+    """`row` over `base`; a price that is said in part keeps the rest. Other markers have lives of their own."""
+    made = {**base, **row}
+    old, new = base.get("price"), row.get("price")
+    if isinstance(old, dict) and isinstance(new, dict):
+        made["price"] = {**old, **new}
+    if "markers" in row and "lives" not in row and row["markers"] != base.get("markers"):
+        made["lives"] = {"anthropic": ["5m", "1h"], "openai": ["30m"]}.get(str(row["markers"]), ["5m"])
+    return made

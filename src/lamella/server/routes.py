@@ -70,7 +70,14 @@ async def models(app: TheApp) -> Json:
     for name in app.models.names():
         facts = app.models.facts(name)
         data.append(
-            {"id": name, "object": "model", "provider": facts.provider, "window": facts.window, "known": facts.known}
+            {
+                "id": name,
+                "object": "model",
+                "provider": facts.provider,
+                "window": facts.window,
+                "known": facts.known,
+                "caution": facts.caution,
+            }
         )
     return whole_list_json(data)
 

@@ -40,6 +40,8 @@ class Standing:
     last: Usage | None
     parts: Breakdown | None
     problem: str = ""
+    caution: str | None = None
+    """What is not known of the model."""
 
 
 async def standing(openings: Openings, services: Services, caller: Caller, conversation_id: str) -> Standing:
@@ -62,6 +64,7 @@ async def standing(openings: Openings, services: Services, caller: Caller, conve
         last=bill.usage if bill is not None else None,
         parts=parts,
         problem=problem,
+        caution=facts.caution,
     )
 
 

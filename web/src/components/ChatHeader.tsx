@@ -26,6 +26,7 @@ export function ChatHeader({ conversation, started, onToggleList }: Props) {
   const fresh = inForce(choice, agents.data ?? [], [], status.data?.model ?? null).model
   const current = started ? (conversation?.model ?? null) : fresh
   const known = models.data?.map((one) => one.id) ?? []
+  const caution = models.data?.find((one) => one.id === current)?.caution ?? null
   const choices = current !== null && !known.includes(current) ? [current, ...known] : known
 
   const choose = (id: string) => {
@@ -64,11 +65,13 @@ export function ChatHeader({ conversation, started, onToggleList }: Props) {
               value={current}
               onChange={(event) => choose(event.target.value)}
               disabled={change.isPending || (started && conversation === null)}
+              title={caution ?? undefined}
               data-testid="model"
             >
               {choices.map((id) => (
                 <option key={id} value={id}>
                   {id}
+                  {models.data?.some((one) => one.id === id && !one.known) ? ' (not in the model table)' : ''}
                 </option>
               ))}
             </select>
