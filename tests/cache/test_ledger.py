@@ -77,3 +77,39 @@ def test_what_is_written_is_known_for_another_conversation_of_the_account() -> N
     send(shared, ledger)
     made = send([*shared, *history(1, start=9)], ledger, minutes=1)
     assert (made.hit, made.read, made.written) == (1, 2_000, 1_000)
+
+
+def test_a_clock_that_was_set_back_makes_nothing_live_for_longer() -> None:
+    """What was used a moment ahead is a difference of clocks; an hour ahead, nobody knows how long it still lives."""
+    ledger = Ledger()
+    ledger.write(Entry("key", 1_000, Ttl.FIVE_MINUTES, START, exact=True))
+    assert ledger.live("key", START - timedelta(seconds=59))
+    assert ledger.live("key", START - timedelta(hours=1)) is None
+    window, back = history(3), Ledger()
+    send(window, back, minutes=60)
+    assert send(window, back).hit is None
+    assert send(window, back, minutes=1).hit == 2
+
+
+def test_what_was_noted_is_taken_once_and_can_be_given_back() -> None:
+    heard: list[str] = []
+    ledger = Ledger(changed=lambda: heard.append("changed"))
+    old = Entry("old", 1_000, Ttl.FIVE_MINUTES, START, exact=False)
+    new = Entry("new", 2_000, Ttl.ONE_HOUR, START, exact=True)
+    ledger.write(old)
+    ledger.write(new)
+    ledger.forget("old")
+    ledger.renew("nobody", START)
+    assert len(heard) == 3
+    changes = ledger.take()
+    assert (changes.entries, changes.forgotten) == ((new,), ("old",))
+    assert ledger.take() == type(changes)((), ())
+    ledger.give_back(changes)
+    assert ledger.take() == changes
+
+
+def test_a_ledger_begins_with_what_was_known() -> None:
+    known = Entry("key", 1_000, Ttl.ONE_HOUR, START, exact=True)
+    ledger = Ledger([known])
+    assert ledger.live("key", START) == known
+    assert ledger.take().entries == ()

@@ -13,6 +13,7 @@ import structlog
 
 from lamella.app.conversations import Conversations
 from lamella.app.embedding import embedder_of
+from lamella.app.kept_ledger import kept_ledger
 from lamella.app.library import Library
 from lamella.app.once import Once
 from lamella.app.providers import Models, Providers
@@ -46,6 +47,7 @@ from lamella.sessions.sessions import Sessions
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import SecondSource
 from lamella.settings import Settings, environment
+from lamella.storage.cached import SqlCacheEntries
 from lamella.storage.folder import FolderFileStore
 from lamella.storage.lock import FolderLock
 from lamella.storage.recall import SqlRecallIndex
@@ -182,9 +184,9 @@ def build_core(
     return Core(Chat(engine, services, journal, bus, kept, queue or QueueSettings()), services, kept)
 
 
-def build_services(store: Store, registry: Registry, clock: Clock, ids: Ids) -> Services:
-    """What the engine needs, with a ledger of its own."""
-    return Services(store, clock, ids, ApproximateCounter(), registry, Ledger(), StoredSurroundings(store))
+def build_services(store: Store, registry: Registry, clock: Clock, ids: Ids, ledger: Ledger | None = None) -> Services:
+    """What the engine needs; without a ledger, with a new one."""
+    return Services(store, clock, ids, ApproximateCounter(), registry, ledger or Ledger(), StoredSurroundings(store))
 
 
 def database_path(data: Path) -> Path:
@@ -231,7 +233,8 @@ async def open_app(
         offered = shipped_tools(store, recall, settings) if tools is None else tools
         mcp = McpServers(configs)
         registry = Registry((*offered, *web_tools(settings)), (mcp,) if configs else ())
-        services = build_services(store, registry, clock, ids)
+        ledger = await stack.enter_async_context(kept_ledger(SqlCacheEntries(store.database), clock))
+        services = build_services(store, registry, clock, ids, ledger)
         second = second_of(settings, models, table)
         if second is not None:
             stack.push_async_callback(second.close)

@@ -2,43 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from lamella.core.prompt import Ttl
+from lamella.core.caching import CacheEntry
+
+Entry = CacheEntry
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One cached prefix. `tokens` is exact when the provider billed it, else estimated; the life runs from the start
-    of the request that wrote or read it last (PROVIDERS 1.1)."""
+class Changes:
+    """What of a ledger is not as it was: entries that are new or others, and keys that are not there any more."""
 
-    key: str
-    tokens: int
-    ttl: Ttl
-    used_at: datetime
-    exact: bool
+    entries: tuple[CacheEntry, ...]
+    forgotten: tuple[str, ...]
 
-    def live(self, now: datetime) -> bool:
-        """Whether a request that starts at `now` can read it."""
-        return now < self.used_at + timedelta(seconds=self.ttl.seconds)
+
+def _unheard() -> None:
+    """Nobody keeps it."""
 
 
 class Ledger:
-    """Entries by chain key. Shared by all conversations of an account; the key holds account, model and salts."""
+    """Entries by chain key. Shared by all conversations of an account; the key holds account, model and salts.
 
-    def __init__(self) -> None:
-        self._entries: dict[str, Entry] = {}
-        self._sweep_at = 1024
+    It lives in memory. `changed` is called whenever something is noted, for whoever keeps it; `take` gives them what.
+    """
 
-    def live(self, key: str, now: datetime) -> Entry | None:
+    def __init__(self, entries: Iterable[CacheEntry] = (), changed: Callable[[], None] = _unheard) -> None:
+        self._entries = {entry.key: entry for entry in entries}
+        self._sweep_at = max(1024, 2 * len(self._entries))
+        self._fresh: set[str] = set()
+        self._changed = changed
+
+    def live(self, key: str, now: datetime) -> CacheEntry | None:
         """The entry of this prefix, if it can be read now."""
         entry = self._entries.get(key)
         return entry if entry is not None and entry.live(now) else None
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: CacheEntry) -> None:
         """Note that a response began which wrote this prefix."""
         self._entries[entry.key] = entry
+        self._note(entry.key)
         if len(self._entries) > self._sweep_at:
             self._entries = {key: e for key, e in self._entries.items() if e.live(entry.used_at)}
             self._sweep_at = max(1024, 2 * len(self._entries))
@@ -48,7 +53,23 @@ class Ledger:
         entry = self._entries.get(key)
         if entry is not None:
             self._entries[key] = replace(entry, used_at=now)
+            self._note(key)
 
     def forget(self, key: str) -> None:
         """Note that this prefix is not cached after all."""
-        self._entries.pop(key, None)
+        if self._entries.pop(key, None) is not None:
+            self._note(key)
+
+    def take(self) -> Changes:
+        """What has changed since the last time."""
+        fresh, self._fresh = self._fresh, set()
+        there = tuple(self._entries[key] for key in sorted(fresh) if key in self._entries)
+        return Changes(there, tuple(sorted(key for key in fresh if key not in self._entries)))
+
+    def give_back(self, changes: Changes) -> None:
+        """Note that what was taken could not be kept."""
+        self._fresh |= {entry.key for entry in changes.entries} | set(changes.forgotten)
+
+    def _note(self, key: str) -> None:
+        self._fresh.add(key)
+        self._changed()

@@ -241,10 +241,11 @@ def note_written(made: Plan, ledger: Ledger, facts: Facts) -> None:
 def note_billed(made: Plan, usage: Usage, ledger: Ledger, facts: Facts) -> None:
     """The bill came: it corrects the sizes that `note_written` noted, and takes back what was too short to be cached.
 
-    The billed count is exact at the last place; places before it get their share of it.
+    The billed count is exact at the last place; places before it get their share of it. A bill that nobody sent, an
+    estimate, and figures that do not add up correct nothing.
     """
     places = _places(made, facts)
-    if not places:
+    if not places or usage.estimated or not usage.input or usage.fresh < 0:
         return
     last, billed = places[-1].index, usage.cache_read + usage.cache_write
     if facts.model.markers is Markers.NONE:

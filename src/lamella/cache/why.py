@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from lamella.core.caching import SKEW
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.effort import SUBJECT as EFFORT
 from lamella.core.figures import short
@@ -30,10 +31,15 @@ class Cause(StrEnum):
     NOTHING_CACHED = "nothing_cached"
     MODEL = "model"
     EXPIRED = "expired"
+    CLOCK = "clock"
+    COUNTERS = "counters"
     EFFORT = "effort"
     DECIDED = "decided"
     MOVED = "moved"
     MISSED = "missed"
+
+
+_NOT_LOST = (Cause.FIRST, Cause.READ, Cause.COUNTERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +82,7 @@ def why(evidence: Evidence) -> Why:
         f"{short(usage.fresh)} paid in full{cost}"
     )
     cause, because, segment = _cause(evidence, usage.cache_read)
-    lost = max(0, _cached(evidence) - usage.cache_read) if cause not in (Cause.FIRST, Cause.READ) else 0
+    lost = max(0, _cached(evidence) - usage.cache_read) if cause not in _NOT_LOST else 0
     lost_cost = _cost(evidence.facts, request, lost)
     price = f", ${lost_cost:.4f} more than reading them" if lost_cost else ""
     amount = f"{short(lost)} cached tokens were not read{price}: " if lost else ""
@@ -95,6 +101,14 @@ def _cause(evidence: Evidence, read: int) -> tuple[Cause, str, StoredSegment | N
     if before is None:
         shared = " beyond what other conversations share with it" if read else ""
         return Cause.FIRST, f"it is the first request of its conversation: nothing was cached yet{shared}", None
+    usage = request.usage
+    if usage is not None and (usage.fresh < 0 or min(usage.cache_read, usage.cache_write) < 0):
+        return (
+            Cause.COUNTERS,
+            f"the provider's figures do not add up: of {usage.input} tokens it says that {usage.cache_read} were read "
+            f"and {usage.cache_write} written, so nothing is concluded from them",
+            None,
+        )
     cached = _cached(evidence)
     if not cached:
         return Cause.NOTHING_CACHED, _nothing_cached(evidence), None
@@ -104,6 +118,13 @@ def _cause(evidence: Evidence, read: int) -> tuple[Cause, str, StoredSegment | N
         return (
             Cause.MODEL,
             f"the model was changed from {before.model} to {request.model}, which has another cache",
+            None,
+        )
+    if before.at - request.at > SKEW:
+        return (
+            Cause.CLOCK,
+            f"the clock was set back by {_gap(before.at - request.at)} since the request before, so nobody knew what "
+            "was still cached",
             None,
         )
     life = _life(before, evidence.facts)

@@ -415,6 +415,19 @@ idempotency_keys = Table(
     Column("at", String, nullable=False),
 )
 
+cache_entries = Table(
+    "cache_entries",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("tokens", Integer, nullable=False),
+    Column("ttl", String, nullable=False),
+    Column("used_at", String, nullable=False),
+    Column("ends_at", String, nullable=False, index=True),
+    Column("exact", Boolean, nullable=False),
+)
+"""What providers have cached: `key` is the hash of account, model, salts and blocks. It has no owner: conversations of
+one account share it, and nothing of theirs can be read from it."""
+
 jobs = Table(
     "jobs",
     metadata,

@@ -1,0 +1,130 @@
+"""The ledger across restarts: what a provider has cached is known again, and figures that can't be break no turn."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from lamella.app.kept_ledger import kept_ledger
+from lamella.cache.ledger import Entry
+from lamella.core.clock import VirtualClock
+from lamella.core.errors import StoreFailed
+from lamella.core.prompt import Ttl
+from lamella.core.tokens import Usage
+from lamella.engine.scripted import ScriptedModel, ScriptedModels, saying
+from lamella.server.testing import Client, served
+from lamella.settings import read_settings
+from lamella.storage.cached import SqlCacheEntries
+from lamella.storage.store import open_store
+
+pytestmark = pytest.mark.anyio
+
+START = datetime(2026, 3, 1, 9, tzinfo=UTC)
+TEXT = "a long question about the harbour " * 300
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def entry(key: str, life: Ttl = Ttl.FIVE_MINUTES, minutes: float = 0) -> Entry:
+    return Entry(key, 1_000, life, START + timedelta(minutes=minutes), exact=True)
+
+
+async def test_entries_are_known_after_a_restart_until_they_end(tmp_path: Path) -> None:
+    clock = VirtualClock(START)
+    async with await open_store(tmp_path / "lamella.db") as store:
+        kept = SqlCacheEntries(store.database)
+        async with kept_ledger(kept, clock) as ledger:
+            for one in (entry("short"), entry("long", Ttl.ONE_HOUR), entry("gone")):
+                ledger.write(one)
+            ledger.forget("gone")
+        clock.set(START + timedelta(minutes=10))
+        async with kept_ledger(kept, clock) as ledger:
+            assert ledger.live("long", clock.now()) == entry("long", Ttl.ONE_HOUR)
+            assert ledger.live("short", clock.now()) is None
+            ledger.renew("long", clock.now())
+        assert list(await kept.live(START)) == [entry("long", Ttl.ONE_HOUR, minutes=10)]
+
+
+class Unwilling:
+    """Entries in memory; the first times that it is asked to keep some it fails. `asked` is set each time."""
+
+    def __init__(self, times: int = 0) -> None:
+        self.times = times
+        self.kept: list[str] = []
+        self.asked = anyio.Event()
+
+    async def live(self, now: datetime) -> list[Entry]:
+        return []
+
+    async def keep(self, entries: Any, forgotten: Any, now: datetime) -> None:
+        self.asked.set()
+        if self.times:
+            self.times -= 1
+            raise StoreFailed("The disk is full.")
+        self.kept += [one.key for one in entries]
+
+
+async def test_it_is_stored_while_it_runs() -> None:
+    """A crash loses no more than a moment."""
+    store = Unwilling()
+    async with kept_ledger(store, VirtualClock(START)) as ledger:
+        ledger.write(entry("key"))
+        with anyio.fail_after(30):
+            await store.asked.wait()
+        assert store.kept == ["key"]
+
+
+async def test_what_could_not_be_stored_is_stored_with_what_comes_next() -> None:
+    store = Unwilling(1)
+    async with kept_ledger(store, VirtualClock(START)) as ledger:
+        ledger.write(entry("first"))
+        with anyio.fail_after(30):
+            await store.asked.wait()
+        ledger.write(entry("second"))
+    assert sorted(store.kept) == ["first", "second"]
+
+
+def answering(*bills: Usage) -> ScriptedModels:
+    model = ScriptedModel()
+    for number, usage in enumerate(bills):
+        model.then(saying(f"Answer {number}.", usage=usage))
+    return ScriptedModels(model)
+
+
+def bill(read: int, written: int, whole: int = 6_000) -> Usage:
+    return Usage(input=whole, cache_read=read, cache_write_5m=written, output=10)
+
+
+async def predicted(client: Client, conversation: str, text: str) -> int:
+    """What was predicted to be read by the one request that a message makes."""
+    packets = await client.send(conversation, text)
+    [began] = [packet for packet in packets if packet["type"] == "request.started"]
+    return int(began["predicted_read"])
+
+
+async def test_the_first_prediction_after_a_restart_knows_what_is_cached(tmp_path: Path) -> None:
+    settings = read_settings(data=tmp_path, debounce_ms=0)
+    async with served(settings, models=answering(bill(0, 5_900))) as (_, client):
+        conversation = (await client.post("/conversations", {}))["id"]
+        assert await predicted(client, conversation, TEXT) == 0
+    async with served(settings, models=answering(bill(5_900, 90))) as (_, client):
+        assert await predicted(client, conversation, "And then?") == 5_900
+
+
+async def test_figures_that_do_not_add_up_are_said_and_break_nothing(tmp_path: Path) -> None:
+    models = answering(bill(0, 5_900), bill(9_000, 500), bill(5_900, 90))
+    async with served(read_settings(data=tmp_path, debounce_ms=0), models=models) as (_, client):
+        conversation = (await client.post("/conversations", {}))["id"]
+        await client.send(conversation, TEXT)
+        assert (await client.send(conversation, "And then?"))[-1]["status"] == "finished"
+        said = await client.post(f"/conversations/{conversation}/commands", {"text": "/why"})
+        assert said["data"]["cause"] == "counters"
+        assert "do not add up" in said["answer"]
+        assert (await client.send(conversation, "And now?"))[-1]["status"] == "finished"
