@@ -22,7 +22,7 @@ REFUSALS = ("429", "500", "504", "529", "drop_before")
 """Before anything came."""
 BREAKS = ("drop_after", "stream_error", "500")
 """In the middle."""
-ENDS = ("truncated_tool_json", "max_tokens", "refusal", "empty")
+ENDS = ("truncated_tool_json", "max_tokens", "refusal", "content_filter", "empty")
 """The answer itself is odd."""
 PEOPLE = ("stop", "leave")
 """The user stops the turn, or only goes away."""
@@ -51,7 +51,7 @@ class Case:
         rng = random.Random(seed)
         kind = rng.choice((*REFUSALS, *BREAKS, *ENDS, *PEOPLE, *DISK))
         step = rng.randrange(2)
-        in_stream = kind in (*BREAKS, *PEOPLE, "max_tokens", "refusal", "truncated_tool_json")
+        in_stream = kind in (*BREAKS, *PEOPLE, "max_tokens", "refusal", "content_filter", "truncated_tool_json")
         place = rng.choice(PLACES[1:]) if in_stream else "before"
         if place == "arguments" and step == 1:
             place = "text"
@@ -94,11 +94,26 @@ class Case:
         return fault
 
     @property
+    def says_nothing(self) -> bool:
+        """Whether the odd answer is none at all: OpenAI's refusals are a text, and who said nothing is asked again."""
+        match self.kind:
+            case "empty":
+                return self.times > RETRIES
+            case "refusal":
+                return self.place == "reasoning" and self.model.startswith("claude")
+            case "max_tokens" | "content_filter":
+                return self.place == "reasoning"
+            case _:
+                return False
+
+    @property
     def statuses(self) -> frozenset[str]:
         """How the turn may end."""
         if self.kind == "stop":
             return frozenset({"stopped", "finished"})
-        if self.kind in (*PEOPLE, *DISK, *ENDS):
+        if self.kind in ENDS:
+            return frozenset({"failed" if self.says_nothing else "finished"})
+        if self.kind in (*PEOPLE, *DISK):
             return frozenset({"finished"})
         if self.kind in REFUSALS and self.place == "before":
             return frozenset({"finished" if self.times <= RETRIES else "failed"})

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import msgspec
 import pytest
 
@@ -79,3 +80,17 @@ def test_too_many_and_twice_the_same_are_refused(provider: dict[str, str], tmp_p
     twice = chat(provider, tmp_path, FIRST, FIRST)
     assert twice.returncode == 2
     assert "Traceback" not in twice.stderr
+
+
+def test_an_answer_that_is_not_whole_says_so_and_what_to_do(provider: dict[str, str], tmp_path: Path) -> None:
+    simulator = provider["ANTHROPIC_BASE_URL"]
+    cut = {"cut": {"text": "It opens at nine.", "fault": {"kind": "max_tokens", "when": 8}}}
+    httpx2.post(f"{simulator}/_sim/replies", json=cut, trust_env=False).raise_for_status()
+    httpx2.post(f"{simulator}/_sim/settings", json={"default_reply": "cut"}, trust_env=False).raise_for_status()
+    try:
+        done = chat(provider, tmp_path, FIRST)
+    finally:
+        httpx2.post(f"{simulator}/_sim/settings", json={"default_reply": None}, trust_env=False)
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "It opens")
+    assert "The answer is not whole" in done.stderr
+    assert "Ask it to go on" in done.stderr

@@ -15,6 +15,9 @@ from .windows import answer, call, made, messages, request, result, the, turn
 from .wires import WIRES, body
 
 STOPPED = "<system-reminder>\nThe user stopped the answer above before it was finished.\n</system-reminder>"
+CUT_AT_LIMIT = (
+    "<system-reminder>\nThe answer above reached the limit of its length before it was finished.\n</system-reminder>"
+)
 CUT = "<system-reminder>\nThe answer above was cut off before it was finished.\n</system-reminder>"
 
 
@@ -31,14 +34,18 @@ def ended(number: int, reason: StopReason, status: TurnStatus, *, calls: bool = 
         (StopReason.USER_CANCELLED, STOPPED),
         (StopReason.INTERRUPTED, CUT),
         (StopReason.ERROR, CUT),
-        (StopReason.MAX_TOKENS, None),
+        (StopReason.MAX_TOKENS, CUT_AT_LIMIT),
         (StopReason.REFUSAL, None),
     ],
 )
 def test_the_note_stands_behind_what_was_cut_off(
     reason: StopReason, note: str | None, calls: bool, layout: str
 ) -> None:
-    """In a message of its own, so that it is not in the model's mouth; the letters stay those of the answer."""
+    """In a message of its own, so that it is not in the model's mouth; the letters stay those of the answer.
+
+    A call that the limit broke off needs none: its result says so, and the model goes on.
+    """
+    note = None if calls and reason is StopReason.MAX_TOKENS else note
     window = made(request(ended(1, reason, TurnStatus.STOPPED, calls=calls), turn(2, text="Go on.")), layout)
     segment = the(window, "step_1")
     roles = [message.role for message in segment.messages]

@@ -151,7 +151,7 @@ async def test_arguments_that_are_no_json_are_told_to_the_model(tmp_path: Path) 
         deltas.ToolCallOpened(0, "c1", "wait"),
         deltas.ToolArgsDelta(0, '{"ms": 1'),
         deltas.UsageReported(Usage(input=1, output=1)),
-        deltas.Closed(StopReason.MAX_TOKENS),
+        deltas.Closed(StopReason.TOOL_CALLS),
     ]
     model = ScriptedModel([broken, saying("I see.")])
     async with talking(tmp_path, model) as (_, client, conversation):

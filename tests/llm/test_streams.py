@@ -17,6 +17,8 @@ from lamella.core.messages import Reasoning, Step, StopReason, Text, ToolCall, T
 from lamella.core.ports import ChatModel
 from lamella.core.prompt import Marker, Ttl
 from lamella.core.tokens import Usage
+from lamella.llm.openai_client import FILTERED
+from lamella.simulator.drafting import REFUSAL
 
 from .provider import NOON, VENDORS, Heard, Json, Provider, ask, context, listen, made_after, request_of
 
@@ -88,6 +90,9 @@ async def test_reasoning_comes_before_text_in_its_own_block(provider: Provider, 
         ({"text": "All said."}, StopReason.END_TURN),
         ({"text": "0123456789", "fault": {"kind": "max_tokens", "when": 4}}, StopReason.MAX_TOKENS),
         ({"text": "0123456789", "fault": {"kind": "refusal", "when": 4}}, StopReason.REFUSAL),
+        ({"text": "0123456789", "fault": {"kind": "refusal"}}, StopReason.REFUSAL),
+        ({"text": "0123456789", "fault": {"kind": "content_filter", "when": 4}}, StopReason.REFUSAL),
+        ({"text": "0123456789", "fault": {"kind": "content_filter"}}, StopReason.REFUSAL),
         ({"text": "x", "tool_calls": CALLS[:1]}, StopReason.TOOL_CALLS),
         ({"text": "x", "fault": {"kind": "empty"}}, StopReason.END_TURN),
     ],
@@ -96,7 +101,29 @@ async def test_why_an_answer_ended(provider: Provider, vendor: str, reply: dict[
     provider.script(r=reply)
     heard = await ask(provider.model(vendor))
     assert heard.error is None
-    assert heard.of(deltas.Closed) == [deltas.Closed(stop)]
+    [closed] = heard.of(deltas.Closed)
+    assert closed.stop_reason is stop
+
+
+@pytest.mark.parametrize(
+    ("vendor", "kind", "text", "why"),
+    [
+        ("anthropic", "refusal", "0123", REFUSAL),
+        ("anthropic", "content_filter", "0123", ""),
+        ("openai", "refusal", f"0123{REFUSAL}", ""),
+        ("openai", "content_filter", "0123", FILTERED),
+        ("responses", "refusal", f"0123{REFUSAL}", ""),
+        ("responses", "content_filter", "0123", FILTERED),
+    ],
+)
+async def test_what_a_provider_says_of_a_refusal(
+    provider: Provider, vendor: str, kind: str, text: str, why: str
+) -> None:
+    """Anthropic gives its reason apart; OpenAI's models say it in the answer, and its filter says nothing."""
+    provider.script(r={"text": "0123456789", "fault": {"kind": kind, "when": 4}})
+    heard = await ask(provider.model(vendor))
+    assert heard.of(deltas.Closed) == [deltas.Closed(StopReason.REFUSAL, why)]
+    assert heard.text() == text
 
 
 @pytest.mark.parametrize("vendor", VENDORS)

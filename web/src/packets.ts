@@ -150,6 +150,14 @@ export interface UsagePacket extends Placement {
   budget: number
 }
 
+/** The answer of a run is not whole: what came is kept. */
+export interface PartialPacket extends Placement {
+  type: 'answer.partial'
+  reason: 'max_tokens' | 'refusal' | 'step_limit'
+  message: string
+  hint: string
+}
+
 export interface ErrorPacket extends Placement {
   type: 'error'
   error: ApiErrorBody
@@ -213,6 +221,7 @@ export type Packet =
   | SourceNamed
   | CitationPacket
   | UsagePacket
+  | PartialPacket
   | ErrorPacket
   | RunFinished
   | TurnStopped

@@ -48,6 +48,8 @@ export interface RunView {
   /** Why it ended; null while it runs, and where the turn was cut off. */
   status: string | null
   error: ApiErrorBody | null
+  /** Why its answer is not whole, and what to do; null where it is. */
+  partial: { message: string; hint: string } | null
   usage: UsageBody | null
   cost: number | null
   blocks: Block[]
@@ -101,6 +103,7 @@ const emptyRun: RunView = {
   finished: false,
   status: null,
   error: null,
+  partial: null,
   usage: null,
   cost: null,
   blocks: [],
@@ -156,6 +159,10 @@ function apply(view: TurnView, packet: Packet): TurnView {
       const { usage, cost, budget } = packet
       const requests = view.requests.map((one) => (one.id === packet.request_id ? { ...one, usage, cost, budget } : one))
       return { ...view, requests }
+    }
+    case 'answer.partial': {
+      const { message, hint } = packet
+      return onRun(view, packet.model_index, (run) => ({ ...run, partial: { message, hint } }))
     }
     case 'error':
       return failed(view, packet.model_index, packet.error)

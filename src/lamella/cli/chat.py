@@ -26,6 +26,7 @@ from lamella.core.packets import (
     ContextDegraded,
     ErrorPacket,
     ModelFallback,
+    PartialPacket,
     ReasoningPacket,
     RunFinished,
     RunStarted,
@@ -305,6 +306,10 @@ class _Shown:
                 sys.stderr.write(f"{asked} failed: {error['message']} {model} answers.\n")
             case ContextDegraded(why=why):
                 sys.stderr.write(f"{why}\n")
+            case PartialPacket(message=message, hint=hint):
+                self._write("\n")
+                sys.stdout.flush()
+                sys.stderr.write(f"{message} {hint}\n")
             case _:
                 await self._show_end(packet, door)
 

@@ -33,6 +33,7 @@ CUT_OFF = {
     StopReason.USER_CANCELLED: "The user stopped the answer above before it was finished.",
     StopReason.INTERRUPTED: "The answer above was cut off before it was finished.",
     StopReason.ERROR: "The answer above was cut off before it was finished.",
+    StopReason.MAX_TOKENS: "The answer above reached the limit of its length before it was finished.",
 }
 """What stands behind an answer that its model did not end, so that it takes the end for nobody's words (SPEC O15)."""
 SUMMARY_OPEN, SUMMARY_CLOSE = "<conversation-summary>", "</conversation-summary>"
@@ -294,7 +295,9 @@ def step_segment(
     calls = step.calls
     messages = [PromptMessage("assistant", parts)]
     tokens = MESSAGE_TOKENS + step.tokens
-    cut_off = CUT_OFF.get(step.stop_reason)
+    # What the limit broke off in the middle of a call goes on: the call's result says so.
+    goes_on = calls and step.stop_reason is StopReason.MAX_TOKENS
+    cut_off = CUT_OFF.get(step.stop_reason) if not goes_on else None
     if calls:
         shown = instead if instead is not None else cut_results(step, cuts) if cuts else results_of(step)
         messages.append(PromptMessage("tool", shown))

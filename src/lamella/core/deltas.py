@@ -67,9 +67,10 @@ class UsageReported:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The inference ended by itself."""
+    """The inference ended by itself; `why` is what the provider says of a refusal, "" where it says nothing."""
 
     stop_reason: StopReason
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,9 @@ LamellaError
 │   ├── ProviderContextOverflow     context_length_exceeded
 │   ├── ProviderUnreachable         provider_error
 │   ├── ProviderStreamBroken        provider_error
+│   ├── ProviderAnsweredNothing     provider_error
+│   ├── ProviderRefusedAnswer       provider_error
+│   ├── OutputLimitReached          provider_error
 │   ├── ProviderRateLimited         rate_limit_exceeded
 │   ├── ProviderOverloaded          overloaded
 │   └── ProviderTimeout             provider_timeout
@@ -184,6 +187,18 @@ class ProviderStreamBroken(ProviderError):
     """The answer began and then broke off or made no sense."""
 
     retryable = True
+
+
+class ProviderAnsweredNothing(ProviderError):
+    """The model ended its answer without a word and without a call."""
+
+
+class ProviderRefusedAnswer(ProviderError):
+    """The model, or a filter of its provider, refused to answer before anything of an answer came."""
+
+
+class OutputLimitReached(ProviderError):
+    """The tokens of an answer were used up before there was one: by thinking, or by a call that does not fit them."""
 
 
 class ProviderRateLimited(ProviderError):

@@ -8,6 +8,8 @@ import msgspec
 
 from lamella.core.tokens import Usage
 
+PartialReason = Literal["max_tokens", "refusal", "step_limit"]
+
 
 class Packet(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=False):
     """The placement that every packet carries.
@@ -206,6 +208,18 @@ class UsagePacket(Packet, frozen=True, kw_only=True, tag="usage"):
     budget: int
 
 
+class PartialPacket(Packet, frozen=True, kw_only=True, tag="answer.partial"):
+    """The run `model_index` ended before its answer was whole; what came is kept. `hint` says what to do.
+
+    `reason`: `max_tokens` for the limit of the output, `refusal` of the model or of its provider, `step_limit` where
+    the model called tools to the last step.
+    """
+
+    reason: PartialReason
+    message: str
+    hint: str
+
+
 class ErrorPacket(Packet, frozen=True, kw_only=True, tag="error"):
     """The run `model_index` failed, or the turn can't be stored yet and goes on trying.
 
@@ -270,6 +284,7 @@ AnyPacket = (
     | SourcePacket
     | CitationPacket
     | UsagePacket
+    | PartialPacket
     | ErrorPacket
     | RunFinished
     | TurnStopped

@@ -47,14 +47,16 @@ class StepBirth:
 
 
 class OpenStep:
-    """A step while it streams."""
+    """A step while it streams; `drained` once its stream has come to its end."""
 
     def __init__(self, birth: StepBirth) -> None:
         self.birth = birth
         self.usage = Usage()
         self.began = False
+        self.drained = False
         self.provider_request_id: str | None = None
         self.stop_reason: StopReason | None = None
+        self.why = ""
         self.results: dict[str, ToolResult] = {}
         self.malformed: dict[str, str] = {}
         self.call_ids: dict[int, str] = {}
@@ -83,8 +85,18 @@ class OpenStep:
                 self.usage = usage
             case deltas.ThinkingDropped(count):
                 self.dropped_thinking = count
-            case deltas.Closed(stop_reason):
-                self.stop_reason = stop_reason
+            case deltas.Closed(stop_reason, why):
+                self.stop_reason, self.why = stop_reason, why
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether anything of an answer came."""
+        return bool(self._blocks)
+
+    @property
+    def cut_calls(self) -> frozenset[str]:
+        """The calls that the limit of the output broke off; known once the parts are made."""
+        return frozenset(self.malformed) if self.stop_reason is StopReason.MAX_TOKENS else frozenset()
 
     def _block(self, index: int, kind: str) -> _Block:
         return self._blocks.setdefault(index, _Block(kind))
@@ -96,7 +108,10 @@ class OpenStep:
         return f"{id or 'call'}_{self.birth.id}_{block}"
 
     def parts(self) -> tuple[AnswerPart, ...]:
-        """What came, in the provider's order. A call whose arguments are no JSON counts only if the step ended."""
+        """What came, in the provider's order. A call whose arguments are no JSON counts only if the step ended.
+
+        One without arguments is whole, unless the limit of the output cut the answer off right behind its name.
+        """
         made: list[AnswerPart] = []
         for index in sorted(self._blocks):
             block = self._blocks[index]
@@ -107,7 +122,8 @@ class OpenStep:
                     made.append(Reasoning(block.joined, block.signature, block.redacted))
                 case "call":
                     call_id = self.call_ids[index]
-                    arguments = self._arguments(call_id, block.joined.strip() or "{}")
+                    whole = index < max(self._blocks) or self.stop_reason is not StopReason.MAX_TOKENS
+                    arguments = self._arguments(call_id, block.joined.strip() or ("{}" if whole else ""))
                     if arguments is not None:
                         made.append(ToolCall(call_id, block.name, arguments))
                 case _:
@@ -200,7 +216,7 @@ def _spent(opened: OpenStep, step: Step) -> Usage:
 
     Where it says nothing before the end (OpenAI), what was sent and what came, as estimated here.
     """
-    if opened.usage != Usage() or not opened.began:
+    if opened.usage != Usage() or not opened.began or opened.drained:
         return opened.usage
     birth = opened.birth
     output = Usage(output=int(step.tokens * birth.factor), estimated=True)

@@ -1,45 +1,28 @@
-"""The loop of a run: build the window, infer, run the tools, again, until there is an answer (SPEC O11, hop 6)."""
+"""The loop of a run: infer, run the tools, again, until there is an answer (SPEC O11, hops 6 and 9)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
-from lamella.cache.plan import note_billed, note_written
-from lamella.cache.unread import unread
 from lamella.context.choices import Known
-from lamella.context.input import ContextInput
 from lamella.context.render import pruned_steps
-from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.effort import SUBJECT
-from lamella.core.errors import ContextLengthExceeded, LamellaError, ProviderContextOverflow
+from lamella.core.decisions import Decision
 from lamella.core.messages import Step, StopReason, ToolCall, ToolResult
-from lamella.core.packets import (
-    CacheLost,
-    ContextDegraded,
-    RequestStarted,
-    ToolResultPacket,
-    UsageBody,
-    UsagePacket,
-)
-from lamella.core.prompt import Sampling
-from lamella.core.records import ConversationChange, NewRequest, RequestEnd, RequestRecord
-from lamella.core.tokens import Usage
+from lamella.core.packets import ToolResultPacket
+from lamella.core.records import RequestEnd
 from lamella.engine.approvals import TurnApprovals
+from lamella.engine.asking import Asked, Asker, Asking
 from lamella.engine.citations import CitationWatch
-from lamella.engine.container import OpenStep, StateContainer, StepBirth, build_step
+from lamella.engine.container import OpenStep, StateContainer, build_step
 from lamella.engine.digests import DigestAsking, digestible, digests_of
 from lamella.engine.documents import KeptDocuments
 from lamella.engine.emitter import Emitter
+from lamella.engine.endings import CUT_CALL, REFUSED_CALL, no_room_for_calls, partial_of
 from lamella.engine.inputs import RunInput, Services, TurnInput
-from lamella.engine.reminders import ReminderView, merged, searched
-from lamella.engine.request import Identity, Line, Prepared, new_request, next_line, prepare, tool_choice_is_free
-from lamella.engine.step import ShownBlocks, run_step
+from lamella.engine.request import Line, tool_choice_is_free
 from lamella.tools.runner import ToolRunner
 from lamella.tools.tool import ToolScope
-
-MOST_FACTOR = 8.0
-"""What a provider may count for a local token: a refusal that would mean more has another reason than the window."""
 
 NOT_ACTING = (
     "This call did not run: several models answer this message, and only one of them may change anything. "
@@ -50,28 +33,12 @@ LIMIT_REACHED = "The limit of steps for this turn is reached; this call did not 
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """One step before it is asked: its number, its reminder, and whether it is the last that is permitted."""
+class Taken:
+    """A step that is whole: what its provider said of its end, and the calls that the limit of its output broke off."""
 
-    index: int
-    reminder: str
-    sampling: Sampling
-    last: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """One inference that came to its end; `places` are the shown blocks of the provider's blocks."""
-
-    prepared: Prepared
-    stored: NewRequest
-    opened: OpenStep
-    places: Mapping[int, int]
-
-
-def _estimate(record: RequestRecord) -> Usage:
-    """What a request is thought to be billed as input."""
-    return Usage(input=record.estimate, cache_read=min(record.predicted_read, record.estimate))
+    step: Step
+    why: str
+    cut: Collection[str]
 
 
 class Loop:
@@ -94,32 +61,53 @@ class Loop:
         self._services = services
         self._emitter = emitter
         self._container = container
-        self._shown = ShownBlocks()
         self._steps: tuple[Step, ...] = ()
-        self.decisions = run.decisions
-        self.calibration = run.calibration
-        self._unstored: tuple[Decision, ...] = ()
-        self._effort_before = run.effort_before
         self._citations = CitationWatch(turn.attachments)
         self._documents = KeptDocuments(services.store, services.clock, services.counter, turn)
-        self.line = line
+        self._asker = Asker(turn, run, services, emitter, container, self._citations, line)
+
+    @property
+    def line(self) -> Line | None:
+        """What the last request left behind."""
+        return self._asker.line
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """All that hold for the window by now."""
+        return self._asker.decisions
+
+    @property
+    def calibration(self) -> float:
+        """What the provider counts for a local token, by what is known now."""
+        return self._asker.calibration
 
     @property
     def has_shown(self) -> bool:
         """Whether anything of an answer has reached a client."""
-        return self._shown.any
+        return self._asker.has_shown
 
     async def run(self) -> StopReason:
-        """Go on until the model answers without a call. Raises `ContextLengthExceeded` or a `ProviderError`."""
-        limit = self._run.step_limit
+        """Go on until the model answers without a call, and tell where that answer is not whole.
+
+        Raises `ContextLengthExceeded` or a `ProviderError`.
+        """
+        limit, most = self._run.step_limit, self._run.sampling.max_output
+        cut_before = False
         for index in range(limit + 1):
-            last = index >= limit - 1
-            step = await self._step(index, last=last, forced=index == limit)
-            self._steps += (step,)
-            if not step.calls:
+            taken = await self._step(index, last=index >= limit - 1, forced=index == limit)
+            self._steps += (taken.step,)
+            if taken.cut and cut_before:
+                raise no_room_for_calls(taken.step, taken.cut, self._run.model.facts.name, most)
+            cut_before = bool(taken.cut)
+            is_over = not taken.step.calls or taken.step.stop_reason is StopReason.REFUSAL
+            if is_over:
                 await self._digest()
-                return step.stop_reason
-        return StopReason.END_TURN
+            if is_over or index == limit:
+                partial = partial_of(taken.step, taken.why, most)
+                if partial is not None:
+                    self._emitter.emit(partial)
+                return taken.step.stop_reason if is_over else StopReason.END_TURN
+        raise AssertionError("the last step ends the loop")
 
     async def _digest(self) -> None:
         """What may stand in place of results once they are old, where their tools ask for it (SPEC O9).
@@ -134,183 +122,22 @@ class Loop:
             asking = DigestAsking(self._turn, self._run, self._services, self._container)
             self._container.digested(await digests_of(wanted, asking))
 
-    async def _step(self, index: int, *, last: bool, forced: bool) -> Step:
-        turn, run = self._turn, self._run
-        view = ReminderView(self._steps, self._services.registry, turn.agent, turn.layout, turn.reminders, last)
+    async def _step(self, index: int, *, last: bool, forced: bool) -> Taken:
+        run = self._run
         forbids = forced or (last and tool_choice_is_free(run.model, run.sampling))
         sampling = replace(run.sampling, tool_choice="none") if forbids else run.sampling
-        asked = await self._ask(Asking(index, merged(view), sampling, last))
-        self._bill(asked)
-        return await self._finish(asked.opened, asked.places, refuse_calls=last)
+        asked = await self._asker.ask(Asking(index, self._steps, sampling, last))
+        return await self._finish(asked, last=last)
 
-    async def _ask(self, asking: Asking) -> Asked:
-        """One inference. A window that the provider finds too large is made anew, once, by what it counts (law 7)."""
-        try:
-            return await self._try(asking)
-        except ProviderContextOverflow as error:
-            opened, local = self._container.opened, self.line.assembled.report.local if self.line else 0
-            if opened is None or self._factor(local) > MOST_FACTOR:
-                raise
-            self._container.refused(RequestEnd(opened.birth.request_id, opened.usage, 0.0, error=error.as_dict()))
-            self._recalibrate(local)
-            refusal = error
-        try:
-            return await self._try(asking)
-        except ContextLengthExceeded:
-            await self._keep_learnt()
-            raise refusal from None  # nothing could give way: what the provider said is the better reason
-
-    async def _keep_learnt(self) -> None:
-        """Store what was decided without a request to store it with: the next turn begins with it."""
-        now = self._services.clock.now()
-        change = ConversationChange(decisions=self._unstored)
-        await self._services.store.change_conversation(self._turn.caller, self._turn.conversation.id, change, now)
-        self._unstored = ()
-
-    def _factor(self, local: int) -> float:
-        """What the provider counts for a local token, at least, if it finds a window of so many too large."""
-        return max(self.calibration * 1.1, self._run.budget / max(local, 1) * 1.05)
-
-    def _recalibrate(self, local: int) -> None:
-        """The provider counts more for a local token than was thought: at least as much as fills the window."""
-        facts, factor = self._run.model.facts, self._factor(local)
-        why = f"{facts.name} refused a request of {local} local tokens as too large"
-        numbers = {"local": local, "before": self.calibration}
-        learnt = Decision(DecisionKind.CALIBRATION, facts.name, f"{factor:.4f}", "engine", why, numbers)
-        self.calibration = factor
-        self.decisions += (learnt,)
-        self._unstored += (learnt,)
-        self._emitter.emit(ContextDegraded(subject=facts.name, why=f"{why}; it is made smaller and sent again"))
-
-    async def _try(self, asking: Asking) -> Asked:
-        prepared, stored = await self._prepare(asking)
-        opened = self._container.open(
-            StepBirth(
-                id=self._services.ids.new("step"),
-                request_id=stored.record.id,
-                model=self._run.model.facts.name,
-                made_after=prepared.assembled.report.durable,
-                reminder=asking.reminder,
-                estimate=_estimate(stored.record),
-                factor=self.calibration,
-                taken=self._turn.call_ids | {call.id for step in self._steps for call in step.calls},
-            )
-        )
-        return Asked(prepared, stored, opened, await self._infer(asking.index, prepared, opened))
-
-    async def _prepare(self, asking: Asking) -> tuple[Prepared, NewRequest]:
-        """Hop 7: the window, its markers, and its row, stored before anything is sent."""
-        turn, run = self._turn, self._run
-        context = ContextInput(
-            model=run.model.facts,
-            budget=run.budget,
-            sampling=asking.sampling,
-            system=turn.conversation.system_prompt,
-            tools=turn.conversation.tools,
-            history=turn.history,
-            turn=replace(turn.turn, steps=self._steps),
-            reminder=asking.reminder,
-            decisions=self.decisions,
-            calibration=self.calibration,
-            agent=turn.agent,
-            project=turn.project,
-            summaries=turn.summaries,
-            searched=searched(self._steps, self._services.registry),
-            last_step=asking.last,
-            keeps_results=run.keeps_results,
-        )
-        now = self._services.clock.now()
-        prepared = prepare(
-            context, turn.layout, turn.policy, run.model, run.account, self._services.ledger, now, self.line, run.ttl
-        )
-        identity = Identity(
-            id=self._services.ids.new("req"),
-            conversation_id=turn.conversation.id,
-            turn_id=turn.turn.id,
-            run_id=run.id,
-            step=asking.index,
-            purpose="chat",
-            at=now,
-        )
-        stored = new_request(prepared, identity, turn.policy, self.line)
-        stored = replace(stored, decisions=(*self._unstored, *stored.decisions))
-        await self._services.store.record_request(turn.caller, stored)
-        self._warn(prepared, self._effort_before)
-        self._effort_before = None
-        self._unstored = ()
-        self.decisions += prepared.assembled.decisions
-        self.line = next_line(prepared, stored, self.line)
-        self._announce(prepared, stored)
-        return prepared, stored
-
-    def _warn(self, prepared: Prepared, before: str | None) -> None:
-        """Before it is sent: what another effort than `before` keeps this request from reading."""
-        if before is None:
-            return
-        sampling = prepared.assembled.prompt.sampling
-        salts = self._run.model.salts(replace(sampling, thinking_effort=before))
-        plan, facts, ledger = prepared.plan, prepared.facts, self._services.ledger
-        lost = unread(plan.chain, salts, ledger, facts.now, facts.model)
-        if lost is not None and lost.tokens:
-            why = f"the thinking effort was changed from {before} to {sampling.thinking_effort}"
-            self._emitter.emit(
-                CacheLost(subject=SUBJECT, level=lost.level, tokens=lost.tokens, cost=lost.cost, why=why)
-            )
-
-    def _announce(self, prepared: Prepared, stored: NewRequest) -> None:
-        for decision in prepared.assembled.decisions:
-            if decision.outcome != "included":
-                self._emitter.emit(ContextDegraded(subject=decision.subject, why=decision.why))
-        record = stored.record
-        self._emitter.emit(
-            RequestStarted(
-                request_id=record.id,
-                step=record.step,
-                purpose=record.purpose,
-                letters=record.letters,
-                estimate=record.estimate,
-                budget=record.budget,
-                predicted_read=record.predicted_read,
-            )
-        )
-
-    async def _infer(self, index: int, prepared: Prepared, opened: OpenStep) -> dict[int, int]:
-        stream = self._run.model.stream(prepared.request, dict(self._run.headers("chat", index)))
-        try:
-            return await run_step(
-                stream,
-                opened,
-                self._emitter,
-                self._shown,
-                self._citations,
-                lambda: note_written(prepared.plan, self._services.ledger, prepared.facts),
-            )
-        except LamellaError as error:
-            opened.error = error.as_dict()
-            raise
-
-    def _bill(self, asked: Asked) -> None:
-        usage, dropped = asked.opened.usage, asked.opened.dropped_thinking
-        if dropped:
-            why = f"the provider left out {dropped} block{'s' if dropped > 1 else ''} of earlier thinking"
-            self._emitter.emit(ContextDegraded(subject="thinking", why=f"{why}: what stood before changed"))
-        note_billed(asked.prepared.plan, usage, self._services.ledger, asked.prepared.facts)
-        self._emitter.emit(
-            UsagePacket(
-                request_id=asked.stored.record.id,
-                usage=UsageBody.of(usage),
-                cost=self._run.model.facts.cost(usage),
-                budget=self._run.budget,
-            )
-        )
-
-    async def _finish(self, opened: OpenStep, places: Mapping[int, int], *, refuse_calls: bool) -> Step:
+    async def _finish(self, asked: Asked, *, last: bool) -> Taken:
         """Hop 9: run the calls, if any, and close the step."""
+        opened = asked.opened
         parts = opened.parts()
         calls = [part for part in parts if isinstance(part, ToolCall)]
         if calls:
-            block_of = {opened.call_ids[block]: shown for block, shown in places.items() if block in opened.call_ids}
-            await self._call(opened, calls, block_of, refuse=refuse_calls)
+            places = asked.places.items()
+            block_of = {opened.call_ids[block]: shown for block, shown in places if block in opened.call_ids}
+            await self._call(opened, calls, block_of, last=last)
         step = build_step(opened, parts, self._services.counter)
         end = RequestEnd(
             opened.birth.request_id,
@@ -320,11 +147,9 @@ class Loop:
             dropped_thinking=opened.dropped_thinking,
         )
         self._container.close(step, end)
-        return step
+        return Taken(step, opened.why, opened.cut_calls)
 
-    async def _call(
-        self, opened: OpenStep, calls: list[ToolCall], block_of: Mapping[str, int], *, refuse: bool
-    ) -> None:
+    async def _call(self, opened: OpenStep, calls: list[ToolCall], block_of: Mapping[str, int], *, last: bool) -> None:
         def done(result: ToolResult, seconds: float | None = None) -> None:
             opened.results[result.call_id] = result
             self._emitter.emit(
@@ -338,11 +163,15 @@ class Loop:
                 block_of[result.call_id],
             )
 
-        if refuse:
-            for call in calls:
-                done(ToolResult(call.id, call.name, LIMIT_REACHED, is_error=True))
+        running = []
+        for call in calls:
+            refusal = self._refusal(call, opened, last=last)
+            if refusal is None:
+                running.append(call)
+            else:
+                done(ToolResult(call.id, call.name, refusal, is_error=True))
+        if not running:
             return
-        calls = self._held_back(calls, done)
         attachments = (*self._turn.attachments, *self._documents.kept)
         turns = (*self._turn.history, replace(self._turn.turn, steps=self._steps))
         asker = TurnApprovals(self._services.approvals, self._turn.turn.id, self._emitter, block_of)
@@ -350,14 +179,20 @@ class Loop:
             self._turn.caller, self._turn.conversation.id, attachments, self._documents, turns, approvals=asker
         )
         registry = self._services.registry.only(self._turn.conversation.tools)
-        await ToolRunner(registry).run(calls, scope, opened.malformed, done)
+        await ToolRunner(registry).run(running, scope, opened.malformed, done)
         self._citations.know(self._documents.kept)
 
-    def _held_back(self, calls: list[ToolCall], done: Callable[[ToolResult], None]) -> list[ToolCall]:
-        """The calls that may run: where several models answer, one of them alone may change something outside."""
-        if self._may_act():
-            return calls
-        held = [call for call in calls if self._services.registry.has_side_effects(call.name)]
-        for call in held:
-            done(ToolResult(call.id, call.name, NOT_ACTING, is_error=True))
-        return [call for call in calls if call not in held]
+    def _refusal(self, call: ToolCall, opened: OpenStep, *, last: bool) -> str | None:
+        """Why a call does not run; None where it does.
+
+        Where several models answer, one of them alone may change something outside.
+        """
+        if opened.stop_reason is StopReason.REFUSAL:
+            return REFUSED_CALL
+        if last:
+            return LIMIT_REACHED
+        if call.id in opened.cut_calls:
+            return CUT_CALL.format(most=f"{self._run.sampling.max_output:,}")
+        if not self._may_act() and self._services.registry.has_side_effects(call.name):
+            return NOT_ACTING
+        return None

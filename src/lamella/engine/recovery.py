@@ -51,6 +51,7 @@ class _Rebuild:
     container: StateContainer
     model: str = ""
     opened: OpenStep | None = None
+    step: int = -1
     cost: float = 0.0
 
     def take(self, packet: AnyPacket) -> None:
@@ -59,8 +60,9 @@ class _Rebuild:
                 self.model = model
             case RunFinished(status=status):
                 self._end(status)
-            case RequestStarted(request_id=request_id):
-                self._close(StopReason.TOOL_CALLS)
+            case RequestStarted(request_id=request_id, step=step):
+                self._close(StopReason.TOOL_CALLS, whole=step != self.step)
+                self.step = step
                 birth = StepBirth(f"step_{request_id.removeprefix('req_')}", request_id, self.model, "", "")
                 self.opened = self.container.open(birth)
                 self.cost = 0.0
@@ -89,14 +91,16 @@ class _Rebuild:
             case _:
                 pass
 
-    def _close(self, reason: StopReason) -> None:
-        """The step was followed by another: it was whole."""
+    def _close(self, reason: StopReason, *, whole: bool = True) -> None:
+        """The step was followed by another: it was whole. One that was asked again came to nothing."""
         opened = self.opened
         if opened is None:
             return
-        step = replace(build_step(opened, opened.parts(), self.counter), stop_reason=reason)
         end = RequestEnd(opened.birth.request_id, opened.usage, self.cost)
-        self.container.close(step, end)
+        if whole:
+            self.container.close(replace(build_step(opened, opened.parts(), self.counter), stop_reason=reason), end)
+        else:
+            self.container.refused(end)
         self.opened = None
 
     def _end(self, status: str) -> None:

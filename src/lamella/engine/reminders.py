@@ -16,6 +16,7 @@ CITATION = (
     "such as [1] or [2][3]. Cite only documents that you have seen."
 )
 REASSERTION = "The instructions for “{name}” at the beginning of this conversation still apply."
+SAID_NOTHING = "You ended your answer without saying anything. Answer the user now, in words."
 LAST_STEP = "This is the last step of this turn: answer now with what you have. No tool can be called any more."
 
 
@@ -29,6 +30,8 @@ class ReminderView:
     layout: Layout
     configured: Sequence[str]
     last_step: bool
+    said_nothing: bool = False
+    """The model was asked this already and ended without a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,10 @@ def _last_step(view: ReminderView) -> str:
     return LAST_STEP if view.last_step else ""
 
 
+def _said_nothing(view: ReminderView) -> str:
+    return SAID_NOTHING if view.said_nothing else ""
+
+
 def _agent(view: ReminderView) -> str:
     """The agent's own reminder, behind a short re-assertion where its prompt stands far from the end."""
     agent = view.agent
@@ -69,6 +76,7 @@ def _configured(view: ReminderView) -> str:
 REMINDERS: tuple[Reminder, ...] = (
     Reminder("citation", _citation),
     Reminder("last step", _last_step),
+    Reminder("said nothing", _said_nothing),
     Reminder("agent", _agent),
     Reminder("configured", _configured),
 )

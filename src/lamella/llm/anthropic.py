@@ -199,6 +199,13 @@ def _dropped(reported: object) -> Iterator[Delta]:
         yield deltas.ThinkingDropped(count)
 
 
+def _explained(delta: Any) -> str:
+    """What the provider says of a refusal (`stop_details`), its category where it says no more."""
+    details = getattr(delta, "stop_details", None)
+    said = getattr(details, "explanation", None) or getattr(details, "category", None)
+    return plain(said) if isinstance(said, str) else ""
+
+
 class _Events:
     """The provider's stream events as deltas. Usage counters in `message_delta` are cumulative (PROVIDERS 1.7).
 
@@ -223,7 +230,8 @@ class _Events:
                 yield self._report(event.usage)
                 if event.delta.stop_reason:
                     self.ended = True
-                    yield deltas.Closed(_STOPS.get(event.delta.stop_reason, StopReason.END_TURN))
+                    stop = _STOPS.get(event.delta.stop_reason, StopReason.END_TURN)
+                    yield deltas.Closed(stop, _explained(event.delta))
             case _:
                 pass
 

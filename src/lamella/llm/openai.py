@@ -22,7 +22,7 @@ from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wire
 from lamella.core.tokens import Usage
 from lamella.llm.failures import MALFORMED, broken, timed_out
 from lamella.llm.fields import counter, index_of, plain
-from lamella.llm.openai_client import PROVIDER, client_of, failure_of
+from lamella.llm.openai_client import FILTERED, PROVIDER, client_of, failure_of
 from lamella.llm.openai_wire import blocks_of, body_of
 from lamella.llm.wiring import wire_segments
 
@@ -138,7 +138,8 @@ class _Chunks:
                 yield from self._choice(choice.delta)
             if choice.finish_reason:
                 self.ended = True
-                yield deltas.Closed(self._stop(choice.finish_reason))
+                filtered = choice.finish_reason == "content_filter"
+                yield deltas.Closed(self._stop(choice.finish_reason), FILTERED if filtered else "")
         if chunk.usage is not None:
             yield deltas.UsageReported(usage_of(chunk.usage))
 

@@ -10,6 +10,8 @@ from lamella.llm.http_client import http_client
 
 PROVIDER = "OpenAI"
 KEY_VARIABLE = "OPENAI_API_KEY"
+FILTERED = "the provider's content filter stopped it"
+"""What there is to say of a refusal that comes without a text."""
 
 
 def client_of(base_url: str, key: str, timeout: float, retries: int, *, log_bodies: bool = False) -> openai.AsyncOpenAI:

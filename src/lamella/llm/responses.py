@@ -20,7 +20,7 @@ from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wire
 from lamella.core.tokens import Usage
 from lamella.llm.failures import MALFORMED, broken, in_stream, timed_out
 from lamella.llm.fields import counter, index_of, plain
-from lamella.llm.openai_client import PROVIDER, client_of, failure_of
+from lamella.llm.openai_client import FILTERED, PROVIDER, client_of, failure_of
 from lamella.llm.responses_wire import BETWEEN_SUMMARIES, ReasoningSeal, blocks_of, body_of
 from lamella.llm.wiring import wire_segments
 
@@ -209,15 +209,16 @@ class _Events:
             error = response.error
             raise in_stream(PROVIDER, str(getattr(error, "code", "error")), str(getattr(error, "message", "no reason")))
         self.ended = True
-        yield deltas.Closed(self._stop(event))
+        yield self._closed(event)
 
-    def _stop(self, event: Any) -> StopReason:
+    def _closed(self, event: Any) -> Delta:
         if event.type == "response.incomplete":
-            reason = getattr(event.response.incomplete_details, "reason", None)
-            return StopReason.REFUSAL if reason == "content_filter" else StopReason.MAX_TOKENS
+            if getattr(event.response.incomplete_details, "reason", None) == "content_filter":
+                return deltas.Closed(StopReason.REFUSAL, FILTERED)
+            return deltas.Closed(StopReason.MAX_TOKENS)
         if self._calls:
-            return StopReason.TOOL_CALLS
-        return StopReason.REFUSAL if self._refused else StopReason.END_TURN
+            return deltas.Closed(StopReason.TOOL_CALLS)
+        return deltas.Closed(StopReason.REFUSAL if self._refused else StopReason.END_TURN)
 
 
 def usage_of(reported: Any) -> Usage:

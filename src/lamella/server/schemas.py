@@ -498,7 +498,7 @@ def usage_json(usage: Usage) -> Json:
 
 
 def run_json(run: RunRecord) -> Json:
-    """One model's answer; `message_id` is its last message, which a turn can follow."""
+    """One model's answer; `message_id` is its last message, which a turn can follow, `stop_reason` why that ended."""
     return {
         "id": run.id,
         "object": "run",
@@ -507,6 +507,7 @@ def run_json(run: RunRecord) -> Json:
         "status": run.status.value,
         "message_id": run.steps[-1].id if run.steps else None,
         "answer": run.answer,
+        "stop_reason": run.steps[-1].stop_reason.value if run.steps else None,
         "error": dict(run.error) if run.error else None,
         "usage": usage_json(run.usage),
         "cost": run.cost,

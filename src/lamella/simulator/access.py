@@ -10,7 +10,7 @@ from starlette.requests import Request
 from lamella.simulator.clock import format_moment, parse_moment
 from lamella.simulator.errors import ProviderError, invalid
 from lamella.simulator.models import Wire
-from lamella.simulator.replies import HTTP_FAULTS, Fault, Reply
+from lamella.simulator.replies import CONTENT_FAULTS, HTTP_FAULTS, Fault, Reply
 from lamella.simulator.state import Record, Simulator
 from lamella.simulator.stream import Cut, Pace
 
@@ -109,7 +109,7 @@ def cut_of(fault: Fault | None) -> Cut | None:
 
 def content_fault(fault: Fault | None) -> tuple[str | None, int | None]:
     """The faults that change what is said, for `drafting.compose`."""
-    if fault is None or fault.name not in ("refusal", "max_tokens", "empty", "truncated_tool_json"):
+    if fault is None or fault.name not in CONTENT_FAULTS:
         return None, None
     return fault.name, fault.when if isinstance(fault.when, int) else None
 

@@ -35,8 +35,8 @@ def compose(reply: Reply, fault: str | None, when: int | None, limits: Limits, s
         return Draft((), "end_turn", reply.output_tokens or 1)
     sized = list(sized_parts(reply, limits, sign))
     stop = reply.stop_reason or ("tool_use" if reply.tool_calls else "end_turn")
-    if fault == "refusal":
-        return refused(sized, when or 0)
+    if fault in ("refusal", "content_filter"):
+        return refused(sized, when or 0, fault)
     if fault == "max_tokens":
         sized, stop = keep_characters(sized, when if when is not None else shown(sized) // 2), "max_tokens"
     if fault == "truncated_tool_json":
@@ -99,6 +99,8 @@ def truncate_call(sized: list[tuple[Part, int]], when: int | None) -> list[tuple
     return sized
 
 
-def refused(sized: list[tuple[Part, int]], when: int) -> Draft:
+def refused(sized: list[tuple[Part, int]], when: int, fault: str) -> Draft:
+    """What was said before a model refused, with its reason, or before a filter cut it off, which gives none."""
     kept = [(part, tokens) for part, tokens in keep_characters(sized, when) if part.kind == "text"]
-    return Draft(tuple(part for part, _ in kept), "refusal", sum(t for _, t in kept) or 1, refusal=REFUSAL)
+    reason = REFUSAL if fault == "refusal" else ""
+    return Draft(tuple(part for part, _ in kept), fault, sum(t for _, t in kept) or 1, refusal=reason)

@@ -10,9 +10,10 @@ import msgspec
 
 FaultKind = Literal[
     "429", "500", "504", "529", "stream_error", "drop_before", "drop_after", "truncated_tool_json", "slow",
-    "refusal", "max_tokens", "empty",
+    "refusal", "content_filter", "max_tokens", "empty",
 ]  # fmt: skip
 HTTP_FAULTS = ("429", "500", "504", "529")
+CONTENT_FAULTS = ("refusal", "content_filter", "max_tokens", "empty", "truncated_tool_json")
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -73,7 +73,7 @@ class TraceFault(_Part):
 
     kind: (
         Literal["429", "500", "504", "529", "stream_error", "drop_before", "drop_after", "truncated_tool_json", "slow"]
-        | Literal["refusal", "max_tokens", "empty"]
+        | Literal["refusal", "content_filter", "max_tokens", "empty"]
         | Literal[429, 500, 504, 529]
     )
     when: Literal["before"] | Count = "before"

@@ -125,9 +125,11 @@ class MessageEncoder:
         return envelope
 
     def _stop(self) -> Json:
-        stop: Json = {"stop_reason": self.draft.stop, "stop_sequence": None}
-        if self.draft.stop == "refusal":
-            stop["stop_details"] = {"type": "refusal", "category": None, "explanation": self.draft.refusal or None}
+        if self.draft.stop not in ("refusal", "content_filter"):
+            return {"stop_reason": self.draft.stop, "stop_sequence": None}
+        stop: Json = {"stop_reason": "refusal", "stop_sequence": None}
+        if self.draft.refusal:
+            stop["stop_details"] = {"type": "refusal", "category": None, "explanation": self.draft.refusal}
         return stop
 
     def _details(self) -> Json:

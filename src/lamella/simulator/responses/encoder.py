@@ -15,6 +15,9 @@ from lamella.simulator.replies import Draft, Part
 BETWEEN = "\n\n"
 """What parts a reasoning summary in the script."""
 
+INCOMPLETE = {"max_tokens": "max_output_tokens", "content_filter": "content_filter"}
+"""Why a response is incomplete, by the stop of its draft."""
+
 
 def usage_of(outcome: Outcome, draft: Draft, *, writes_shown: bool) -> Json:
     """input_tokens includes what was cached; models with free writes report none (PROVIDERS 2)."""
@@ -183,7 +186,7 @@ class ResponsesEncoder:
                 }
 
     def _cut(self) -> bool:
-        return self.draft.stop == "max_tokens"
+        return self.draft.stop in INCOMPLETE
 
     def _status(self) -> str:
         return "incomplete" if self._cut() else "completed"
@@ -195,7 +198,7 @@ class ResponsesEncoder:
             "created_at": self.created,
             "status": status,
             "error": None,
-            "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
+            "incomplete_details": {"reason": INCOMPLETE[self.draft.stop]} if status == "incomplete" else None,
             "model": self.model,
             "output": output,
             "parallel_tool_calls": True,

@@ -1,0 +1,308 @@
+"""One inference of a run: its window, its request, its bill; asked again where nothing came of it (hops 7 and 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from lamella.cache.plan import note_billed, note_written
+from lamella.cache.unread import unread
+from lamella.context.input import ContextInput
+from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.effort import SUBJECT
+from lamella.core.errors import (
+    ContextLengthExceeded,
+    LamellaError,
+    ProviderAnsweredNothing,
+    ProviderContextOverflow,
+    ProviderError,
+)
+from lamella.core.messages import Step
+from lamella.core.packets import CacheLost, ContextDegraded, RequestStarted, UsageBody, UsagePacket
+from lamella.core.prompt import Sampling
+from lamella.core.records import ConversationChange, NewRequest, RequestEnd, RequestRecord
+from lamella.core.tokens import Usage
+from lamella.engine.citations import CitationWatch
+from lamella.engine.container import OpenStep, StateContainer, StepBirth
+from lamella.engine.emitter import Emitter
+from lamella.engine.endings import may_ask_again, nothing_of
+from lamella.engine.inputs import RunInput, Services, TurnInput
+from lamella.engine.reminders import ReminderView, merged, searched
+from lamella.engine.request import Identity, Line, Prepared, new_request, next_line, prepare
+from lamella.engine.step import ShownBlocks, run_step
+
+MOST_FACTOR = 8.0
+"""What a provider may count for a local token: a refusal that would mean more has another reason than the window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """One step before it is asked: its number, the steps before it, and whether it is the last that is permitted.
+
+    `said_nothing`: the model was asked already, and ended without a word.
+    """
+
+    index: int
+    steps: tuple[Step, ...]
+    sampling: Sampling
+    last: bool
+    said_nothing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One inference that came to its end; `places` are the shown blocks of the provider's blocks."""
+
+    prepared: Prepared
+    stored: NewRequest
+    opened: OpenStep
+    places: Mapping[int, int]
+
+
+class Asker:
+    """Asks one model for the steps of one turn; keeps what its requests decided, and the line that they are on."""
+
+    def __init__(
+        self,
+        turn: TurnInput,
+        run: RunInput,
+        services: Services,
+        emitter: Emitter,
+        container: StateContainer,
+        citations: CitationWatch,
+        line: Line | None,
+    ) -> None:
+        self.decisions = run.decisions
+        self.calibration = run.calibration
+        self.line = line
+        self._turn = turn
+        self._run = run
+        self._services = services
+        self._emitter = emitter
+        self._container = container
+        self._citations = citations
+        self._shown = ShownBlocks()
+        self._unstored: tuple[Decision, ...] = ()
+        self._effort_before = run.effort_before
+
+    @property
+    def has_shown(self) -> bool:
+        """Whether anything of an answer has reached a client."""
+        return self._shown.any
+
+    async def ask(self, asking: Asking) -> Asked:
+        """One inference that brought a text or a call, and its bill. One that brought neither is asked again, once,
+        where that helps.
+
+        Raises `ContextLengthExceeded` or a `ProviderError`; then the container holds what came.
+        """
+        asked = await self._fitting(asking)
+        failure = self._nothing_of(asked)
+        if failure is None:
+            return asked
+        if may_ask_again(failure, asked.opened):
+            self._container.refused(self._end_of(asked, failure))
+            asked = await self._fitting(replace(asking, said_nothing=isinstance(failure, ProviderAnsweredNothing)))
+            failure = self._nothing_of(asked)
+            if failure is None:
+                return asked
+        asked.opened.error = failure.as_dict()
+        raise failure
+
+    def _nothing_of(self, asked: Asked) -> ProviderError | None:
+        return nothing_of(asked.opened, self._run.model.facts.name, self._run.sampling.max_output)
+
+    def _end_of(self, asked: Asked, error: LamellaError) -> RequestEnd:
+        opened = asked.opened
+        cost = self._run.model.facts.cost(opened.usage)
+        return RequestEnd(
+            opened.birth.request_id,
+            opened.usage,
+            cost,
+            opened.provider_request_id,
+            error.as_dict(),
+            opened.dropped_thinking,
+        )
+
+    async def _fitting(self, asking: Asking) -> Asked:
+        """One inference. A window that the provider finds too large is made anew, once, by what it counts (law 7)."""
+        try:
+            return await self._try(asking)
+        except ProviderContextOverflow as error:
+            opened, local = self._container.opened, self.line.assembled.report.local if self.line else 0
+            if opened is None or self._factor(local) > MOST_FACTOR:
+                raise
+            self._container.refused(RequestEnd(opened.birth.request_id, opened.usage, 0.0, error=error.as_dict()))
+            self._recalibrate(local)
+            refusal = error
+        try:
+            return await self._try(asking)
+        except ContextLengthExceeded:
+            await self._keep_learnt()
+            raise refusal from None  # nothing could give way: what the provider said is the better reason
+
+    async def _keep_learnt(self) -> None:
+        """Store what was decided without a request to store it with: the next turn begins with it."""
+        now = self._services.clock.now()
+        change = ConversationChange(decisions=self._unstored)
+        await self._services.store.change_conversation(self._turn.caller, self._turn.conversation.id, change, now)
+        self._unstored = ()
+
+    def _factor(self, local: int) -> float:
+        """What the provider counts for a local token, at least, if it finds a window of so many too large."""
+        return max(self.calibration * 1.1, self._run.budget / max(local, 1) * 1.05)
+
+    def _recalibrate(self, local: int) -> None:
+        """The provider counts more for a local token than was thought: at least as much as fills the window."""
+        facts, factor = self._run.model.facts, self._factor(local)
+        why = f"{facts.name} refused a request of {local} local tokens as too large"
+        numbers = {"local": local, "before": self.calibration}
+        learnt = Decision(DecisionKind.CALIBRATION, facts.name, f"{factor:.4f}", "engine", why, numbers)
+        self.calibration = factor
+        self.decisions += (learnt,)
+        self._unstored += (learnt,)
+        self._emitter.emit(ContextDegraded(subject=facts.name, why=f"{why}; it is made smaller and sent again"))
+
+    async def _try(self, asking: Asking) -> Asked:
+        reminder = merged(self._view(asking))
+        prepared, stored = await self._prepare(asking, reminder)
+        opened = self._container.open(
+            StepBirth(
+                id=self._services.ids.new("step"),
+                request_id=stored.record.id,
+                model=self._run.model.facts.name,
+                made_after=prepared.assembled.report.durable,
+                reminder=reminder,
+                estimate=_estimate(stored.record),
+                factor=self.calibration,
+                taken=self._turn.call_ids | {call.id for step in asking.steps for call in step.calls},
+            )
+        )
+        asked = Asked(prepared, stored, opened, await self._infer(asking.index, prepared, opened))
+        self._bill(asked)
+        return asked
+
+    def _view(self, asking: Asking) -> ReminderView:
+        turn = self._turn
+        return ReminderView(
+            asking.steps,
+            self._services.registry,
+            turn.agent,
+            turn.layout,
+            turn.reminders,
+            asking.last,
+            asking.said_nothing,
+        )
+
+    async def _prepare(self, asking: Asking, reminder: str) -> tuple[Prepared, NewRequest]:
+        """Hop 7: the window, its markers, and its row, stored before anything is sent."""
+        turn, run = self._turn, self._run
+        context = ContextInput(
+            model=run.model.facts,
+            budget=run.budget,
+            sampling=asking.sampling,
+            system=turn.conversation.system_prompt,
+            tools=turn.conversation.tools,
+            history=turn.history,
+            turn=replace(turn.turn, steps=asking.steps),
+            reminder=reminder,
+            decisions=self.decisions,
+            calibration=self.calibration,
+            agent=turn.agent,
+            project=turn.project,
+            summaries=turn.summaries,
+            searched=searched(asking.steps, self._services.registry),
+            last_step=asking.last,
+            keeps_results=run.keeps_results,
+        )
+        now = self._services.clock.now()
+        prepared = prepare(
+            context, turn.layout, turn.policy, run.model, run.account, self._services.ledger, now, self.line, run.ttl
+        )
+        identity = Identity(
+            id=self._services.ids.new("req"),
+            conversation_id=turn.conversation.id,
+            turn_id=turn.turn.id,
+            run_id=run.id,
+            step=asking.index,
+            purpose="chat",
+            at=now,
+        )
+        stored = new_request(prepared, identity, turn.policy, self.line)
+        stored = replace(stored, decisions=(*self._unstored, *stored.decisions))
+        await self._services.store.record_request(turn.caller, stored)
+        self._warn(prepared, self._effort_before)
+        self._effort_before = None
+        self._unstored = ()
+        self.decisions += prepared.assembled.decisions
+        self.line = next_line(prepared, stored, self.line)
+        self._announce(prepared, stored)
+        return prepared, stored
+
+    def _warn(self, prepared: Prepared, before: str | None) -> None:
+        """Before it is sent: what another effort than `before` keeps this request from reading."""
+        if before is None:
+            return
+        sampling = prepared.assembled.prompt.sampling
+        salts = self._run.model.salts(replace(sampling, thinking_effort=before))
+        plan, facts, ledger = prepared.plan, prepared.facts, self._services.ledger
+        lost = unread(plan.chain, salts, ledger, facts.now, facts.model)
+        if lost is not None and lost.tokens:
+            why = f"the thinking effort was changed from {before} to {sampling.thinking_effort}"
+            self._emitter.emit(
+                CacheLost(subject=SUBJECT, level=lost.level, tokens=lost.tokens, cost=lost.cost, why=why)
+            )
+
+    def _announce(self, prepared: Prepared, stored: NewRequest) -> None:
+        for decision in prepared.assembled.decisions:
+            if decision.outcome != "included":
+                self._emitter.emit(ContextDegraded(subject=decision.subject, why=decision.why))
+        record = stored.record
+        self._emitter.emit(
+            RequestStarted(
+                request_id=record.id,
+                step=record.step,
+                purpose=record.purpose,
+                letters=record.letters,
+                estimate=record.estimate,
+                budget=record.budget,
+                predicted_read=record.predicted_read,
+            )
+        )
+
+    async def _infer(self, index: int, prepared: Prepared, opened: OpenStep) -> dict[int, int]:
+        stream = self._run.model.stream(prepared.request, dict(self._run.headers("chat", index)))
+        try:
+            places = await run_step(
+                stream,
+                opened,
+                self._emitter,
+                self._shown,
+                self._citations,
+                lambda: note_written(prepared.plan, self._services.ledger, prepared.facts),
+            )
+        except LamellaError as error:
+            opened.error = error.as_dict()
+            raise
+        opened.drained = True
+        return places
+
+    def _bill(self, asked: Asked) -> None:
+        usage, dropped = asked.opened.usage, asked.opened.dropped_thinking
+        if dropped:
+            why = f"the provider left out {dropped} block{'s' if dropped > 1 else ''} of earlier thinking"
+            self._emitter.emit(ContextDegraded(subject="thinking", why=f"{why}: what stood before changed"))
+        note_billed(asked.prepared.plan, usage, self._services.ledger, asked.prepared.facts)
+        self._emitter.emit(
+            UsagePacket(
+                request_id=asked.stored.record.id,
+                usage=UsageBody.of(usage),
+                cost=self._run.model.facts.cost(usage),
+                budget=self._run.budget,
+            )
+        )
+
+
+def _estimate(record: RequestRecord) -> Usage:
+    """What a request is thought to be billed as input."""
+    return Usage(input=record.estimate, cache_read=min(record.predicted_read, record.estimate))
