@@ -26,8 +26,9 @@ from lamella.commands.parse import Typed, parse
 from lamella.commands.registry import Commands
 from lamella.core.errors import InvalidRequest, LamellaError, NotFound, ServerStopping, TurnInProgress
 from lamella.core.json import digest, encode
+from lamella.core.messages import TurnStatus
 from lamella.core.ports import Batch, StreamBus
-from lamella.core.records import LEAVE, Caller, Conversation, NewRun, NewTurn, Notice, Place, QueuedMessage, TurnRecord
+from lamella.core.records import LEAVE, Caller, Conversation, NewRun, NewTurn, Notice, Place, QueuedMessage
 from lamella.engine.inputs import Services
 from lamella.engine.journal import Journal
 from lamella.engine.preview import Preview
@@ -68,7 +69,7 @@ class Chat:
         self._journal = journal
         self._bus = bus
         self._settings = settings
-        self._turns = Turns(engine, sessions, bus)
+        self._turns = Turns(engine, sessions, journal, bus)
         self.commands = Commands(Reach(services.store, sessions, self), services.clock)
         self._keeper = Keeper(self._turns, services, self.commands)
         self.queue = Queue(self._keeper, services, self._box, self.read)
@@ -374,19 +375,21 @@ class Chat:
             choices=message.choices,
         )
 
-    async def stop(self, caller: Caller, turn_id: str) -> TurnRecord:
-        """Ask a turn to stop; one that has ended stays as it is. Raises `NotFound`."""
-        if self._journal.owner(turn_id) == caller.user_id:
-            self._bus.stop(turn_id)  # at once: the provider's stream is closed before the row is read
-        turn = await self._services.store.turn(caller, turn_id)
-        self._bus.stop(turn_id)
-        return turn
+    async def stop(self, caller: Caller, turn_id: str) -> TurnStatus:
+        """Ask a turn to stop; gives its status. One that has ended stays as it is. Raises `NotFound`.
 
-    async def stop_run(self, caller: Caller, run_id: str) -> TurnRecord:
-        """Ask one model's answer to stop while the others go on; one that has ended stays as it is."""
-        turn = await self._services.store.turn(caller, await self._services.store.turn_of_run(caller, run_id))
-        self._bus.stop(turn.id, run_id)
-        return turn
+        A turn that runs here, or is about to begin, is asked before anything is read: the answer waits for no database.
+        """
+        if self._turns.stop(caller, turn_id):
+            return TurnStatus.RUNNING
+        return (await self._services.store.turn(caller, turn_id)).status
+
+    async def stop_run(self, caller: Caller, run_id: str) -> str:
+        """Ask one model's answer to stop while the others go on; one that has ended stays as it is. Gives its turn."""
+        turn_id = self._engine.turn_of(run_id)
+        if turn_id is None or not self._turns.stop(caller, turn_id, run_id):
+            turn_id = await self._services.store.turn_of_run(caller, run_id)
+        return turn_id
 
     async def again(self, caller: Caller, conversation_id: str, turn_id: str, message: Message) -> Message:
         """The message that asks what a turn asked once more, beside it: its text and files, and all else of `message`.
@@ -424,7 +427,8 @@ class Chat:
         """Ask the turn that runs, or begins, to stop; gives its id. What waits behind it stays."""
         box = self._box(conversation.id)
         if conversation.running_turn is not None:
-            return (await self.stop(caller, conversation.running_turn)).id
+            await self.stop(caller, conversation.running_turn)
+            return conversation.running_turn
         if box.beginning is not None:
             box.aborted = True
         return box.beginning

@@ -13,6 +13,7 @@ from lamella.chat.mailbox import Mailbox
 from lamella.core.errors import LamellaError, NeedsCompaction
 from lamella.core.ports import StreamBus
 from lamella.core.records import Caller, NewTurn
+from lamella.engine.journal import Journal
 from lamella.engine.turn import Begun, TurnEngine
 from lamella.sessions.sessions import Sessions
 
@@ -24,11 +25,14 @@ DoneT = TypeVar("DoneT")
 class Turns:
     """The tasks of one process, and the beginning of turns."""
 
-    def __init__(self, engine: TurnEngine, sessions: Sessions, bus: StreamBus) -> None:
+    def __init__(self, engine: TurnEngine, sessions: Sessions, journal: Journal, bus: StreamBus) -> None:
         self.engine = engine
-        self.bus = bus
         self.closing = False
+        self._journal = journal
+        self._bus = bus
         self._sessions = sessions
+        self._beginning: dict[tuple[str, str], Mailbox] = {}
+        """By owner and turn."""
         self._work: set[asyncio.Task[object]] = set()
 
     def track(self, work: Coroutine[None, None, DoneT]) -> asyncio.Task[DoneT]:
@@ -44,13 +48,28 @@ class Turns:
         Raises as `TurnEngine.begin` does; then nothing is stored, and the floor is still the caller's.
         """
         box.beginning, box.aborted = new.id, False
+        self._beginning[caller.user_id, new.id] = box
         try:
             begun = await self._fitting(caller, new, queued_ids)
         finally:
             box.beginning = box.begins = None
+            del self._beginning[caller.user_id, new.id]
         if box.aborted:
-            self.bus.stop(new.id)
+            self._bus.stop(new.id)
         self.track(self._run(box, begun))
+
+    def stop(self, caller: Caller, turn_id: str, run_id: str | None = None) -> bool:
+        """Ask a turn of this process to stop, or one of its runs, without a look at the store; also one that is about
+        to begin. False where the caller has none of this id here.
+        """
+        box = self._beginning.get((caller.user_id, turn_id))
+        if box is not None and run_id is None:
+            box.aborted = True
+            return True
+        if self._journal.owner(turn_id) != caller.user_id:
+            return False
+        self._bus.stop(turn_id, run_id)
+        return True
 
     async def _fitting(self, caller: Caller, new: NewTurn, queued_ids: Sequence[str]) -> Begun:
         """Begin the turn; a conversation that no longer fits the window is compacted first, and then sent (SPEC L6)."""

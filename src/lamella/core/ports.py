@@ -645,6 +645,12 @@ class StreamBus(Protocol):
         """Ask the turn to stop, or one of its runs."""
         ...
 
+    def is_stopped(self, turn_id: str) -> bool:
+        """Whether the turn was asked to stop already."""
+        ...
+
     async def stop_requested(self, turn_id: str, run_id: str | None = None) -> None:
-        """Come back when the turn, or one of its runs, is asked to stop."""
+        """Come back when the turn, or one of its runs, is asked to stop: at once where that was in this process, within
+        50 ms where it was in another (SPEC O15).
+        """
         ...

@@ -61,6 +61,10 @@ class MemoryBus:
         if live is not None:
             live.stop_of(run_id).set()
 
+    def is_stopped(self, turn_id: str) -> bool:
+        """See `StreamBus.is_stopped`."""
+        return self._turns[turn_id].stop_of(None).is_set()
+
     async def stop_requested(self, turn_id: str, run_id: str | None = None) -> None:
         """See `StreamBus.stop_requested`."""
         await self._turns[turn_id].stop_of(run_id).wait()

@@ -89,6 +89,7 @@ class TurnEngine:
         self._interrupted = asyncio.Event()
         self._acting: dict[str, Acting] = {}
         self._preferred: dict[str, str] = {}
+        self._turn_of: dict[str, str] = {}
 
     async def check(self, caller: Caller, new: NewTurn) -> TurnSetting:
         """The setting of a message that is to wait, if its model, agent, layout and files are there. Stores nothing.
@@ -151,6 +152,7 @@ class TurnEngine:
             for one, refusal in zip(openings, refusals, strict=True)
         )
         self._acting[new.id] = Acting(runs[0].id)
+        self._turn_of |= {run.id: new.id for run in runs}
         return Begun(turn_input, runs)
 
     def _instead(self, turn: TurnInput, opening: Opening, openings: Sequence[Opening]) -> FindInstead:
@@ -211,6 +213,8 @@ class TurnEngine:
         finally:
             self._bus.close(turn_id)
             self._acting.pop(turn_id, None)
+            for run in begun.runs:
+                self._turn_of.pop(run.id, None)
             self._preferred.pop(turn_id, None)
 
     async def go_to(self, caller: Caller, conversation_id: str, place: Place) -> Conversation:
@@ -233,13 +237,19 @@ class TurnEngine:
             self._acting[place.turn_id].run_id = self._preferred[place.turn_id] = place.run_id
         return gone
 
+    def turn_of(self, run_id: str) -> str | None:
+        """The turn of a run that goes on here."""
+        return self._turn_of.get(run_id)
+
     def interrupt(self) -> None:
         """The process is ending: every turn ends as interrupted, saved as far as it came."""
         self._interrupted.set()
 
     async def _until_ended(self, begun: Begun) -> StopCause | None:
-        """Run the models until they are done or somebody stops the turn (SPEC O15)."""
+        """Run the models until they are done or somebody stops the turn; who did already has none begin (SPEC O15)."""
         turn = begun.input
+        if self._bus.is_stopped(turn.turn.id):
+            return "user_cancelled"
         course = Course(
             sink=lambda packet: self._emit(turn, packet),
             stopped=lambda run_id: self._bus.stop_requested(turn.turn.id, run_id),

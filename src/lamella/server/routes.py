@@ -254,8 +254,9 @@ def after_of(after: int | None, last_event_id: str | None) -> int:
 
 @router.post("/turns/{turn_id}/stop", status_code=202)
 async def stop(turn_id: str, app: TheApp, caller: TheCaller) -> Json:
-    """Ask a turn to stop; its stream ends with `turn.stopped`."""
-    return turn_json(await app.chat.stop(caller, turn_id))
+    """Ask a turn to stop; its stream ends with `turn.stopped`. `status` is `running` until it has."""
+    status = await app.chat.stop(caller, turn_id)
+    return {"id": turn_id, "object": "turn", "status": status.value}
 
 
 @router.post("/turns/{turn_id}/prefer")
@@ -266,8 +267,8 @@ async def prefer(turn_id: str, body: PreferBody, app: TheApp, caller: TheCaller)
 
 @router.post("/runs/{run_id}/stop", status_code=202)
 async def stop_run(run_id: str, app: TheApp, caller: TheCaller) -> Json:
-    """Ask one model's answer to stop; the others go on."""
-    return turn_json(await app.chat.stop_run(caller, run_id))
+    """Ask one model's answer to stop; the others go on. Its end is told by the packets of its turn."""
+    return {"id": run_id, "object": "run", "turn_id": await app.chat.stop_run(caller, run_id)}
 
 
 @router.get("/turns/{turn_id}/requests")

@@ -1,0 +1,140 @@
+"""A stop that comes before there is anything to stop: while the turn begins, and before its runs have started."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lamella.app.app import Core, build_core, build_services
+from lamella.chat import Message
+from lamella.core.clock import SystemClock
+from lamella.core.errors import NotFound
+from lamella.core.ids import CountingIds
+from lamella.core.json import decode_object
+from lamella.core.messages import TurnStatus
+from lamella.core.records import Caller, Conversation, NewRun, NewTurn, Surroundings
+from lamella.engine.bus import MemoryBus
+from lamella.engine.journal import Journal
+from lamella.engine.opening import EngineSettings
+from lamella.engine.scripted import Gate, ScriptedModel, ScriptedModels, saying
+from lamella.engine.turn import TurnEngine
+from lamella.storage.store import SqlStore, open_store
+from lamella.tools.tool import Registry
+
+pytestmark = pytest.mark.anyio
+
+ANN, BOB = Caller("user_ann"), Caller("user_bob")
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+CONVERSATION = Conversation("conv_1", "", "scripted", "lamella", "planner", "Be brief.", (), NOON, NOON)
+
+
+class Remembered(CountingIds):
+    """Remembers the ids of turns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns: list[str] = []
+
+    def new(self, prefix: str) -> str:
+        made = super().new(prefix)
+        if prefix == "turn":
+            self.turns.append(made)
+        return made
+
+
+class Slow:
+    """Surroundings that nobody knows before a gate is opened: what holds a turn up that begins."""
+
+    def __init__(self) -> None:
+        self.gate = Gate()
+
+    async def of(self, caller: Caller, conversation: Conversation, *, keep: bool = True) -> Surroundings:
+        await self.gate.passed()
+        return Surroundings()
+
+
+@dataclass(frozen=True)
+class Place:
+    core: Core
+    store: SqlStore
+    ids: Remembered
+    slow: Slow
+    model: ScriptedModel
+
+    async def packets(self, turn_id: str) -> list[dict[str, Any]]:
+        return [decode_object(data) async for batch in self.core.chat.stream(ANN, turn_id) for _, data in batch]
+
+
+@asynccontextmanager
+async def beginning(folder: Path) -> AsyncIterator[Place]:
+    ids, slow, model = Remembered(), Slow(), ScriptedModel([saying("Never.")])
+    async with await open_store(folder / "lamella.db") as store:
+        services = replace(build_services(store, Registry(()), SystemClock(), ids), surroundings=slow)
+        core = build_core(services, ScriptedModels(model), EngineSettings(), jobs=store)
+        await core.chat.start()
+        await store.create_conversation(ANN, CONVERSATION)
+        yield Place(core, store, ids, slow, model)
+        await core.chat.close()
+
+
+async def test_a_stop_while_the_turn_begins_is_taken_at_once_and_asks_no_model(tmp_path: Path) -> None:
+    async with beginning(tmp_path) as place:
+        chat = place.core.chat
+        sending = asyncio.create_task(chat.send(ANN, "conv_1", Message("Hello?")))
+        await place.slow.gate.reached.wait()
+        [turn_id] = place.ids.turns
+        assert [await chat.stop(ANN, turn_id) for _ in range(3)] == [TurnStatus.RUNNING] * 3
+        with pytest.raises(NotFound):
+            await chat.stop(BOB, turn_id)
+        place.slow.gate.opened.set()
+        assert await sending == turn_id
+        packets = await place.packets(turn_id)
+        assert [packet["type"] for packet in packets] == ["turn.started", "turn.stopped", "turn.finished"]
+        record = await place.store.turn(ANN, turn_id)
+        assert (record.status, record.text, record.steps) == (TurnStatus.STOPPED, "Hello?", ())
+        assert place.model.requests == []
+        assert await chat.stop(ANN, turn_id) is TurnStatus.STOPPED
+        # The conversation goes on.
+        next_turn = await chat.send(ANN, "conv_1", Message("And now?"))
+        assert (await place.packets(next_turn))[-1]["status"] == "finished"
+
+
+async def test_a_stop_by_somebody_else_stops_nothing(tmp_path: Path) -> None:
+    async with beginning(tmp_path) as place:
+        chat = place.core.chat
+        sending = asyncio.create_task(chat.send(ANN, "conv_1", Message("Hello?")))
+        await place.slow.gate.reached.wait()
+        for foreign in (place.ids.turns[0], "turn_x"):
+            with pytest.raises(NotFound):
+                await chat.stop(BOB, foreign)
+        place.slow.gate.opened.set()
+        assert (await place.packets(await sending))[-1]["status"] == "finished"
+
+
+NEW = NewTurn("turn_1", "conv_1", "msg_1", (NewRun("run_1", "scripted"),), "Hello?", NOON, "UTC", 2)
+
+
+@pytest.mark.parametrize(("run_id", "requests"), [(None, 0), ("run_1", None)])
+async def test_a_stop_between_a_turn_s_rows_and_its_runs(
+    tmp_path: Path, run_id: str | None, requests: int | None
+) -> None:
+    async with await open_store(tmp_path / "lamella.db") as store:
+        await store.create_conversation(ANN, CONVERSATION)
+        bus, clock, model = MemoryBus(), SystemClock(), ScriptedModel([[Gate()]])
+        services = build_services(store, Registry(()), clock, CountingIds())
+        engine = TurnEngine(services, ScriptedModels(model), Journal(store, bus, clock), bus, EngineSettings())
+        begun = await engine.begin(ANN, NEW)
+        assert (engine.turn_of("run_1"), (await store.turn(ANN, "turn_1")).status) == ("turn_1", TurnStatus.RUNNING)
+        bus.stop("turn_1", run_id)
+        await engine.run(begun)
+        turn = await store.turn(ANN, "turn_1")
+        assert (turn.status, turn.runs[0].status) == (TurnStatus.STOPPED, TurnStatus.STOPPED)
+        assert requests is None or len(model.requests) == requests
+        assert engine.turn_of("run_1") is None
