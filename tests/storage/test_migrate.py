@@ -49,7 +49,7 @@ async def test_the_revisions_make_the_tables_of_the_schema(tmp_path: Path) -> No
 
     def differences(connection: Connection) -> list[object]:
         # The full-text index and its own tables are compared below, by their statements.
-        words = ("recall_words", "recall_postings")
+        words = ("recall_words", "recall_postings", "knowledge_words", "knowledge_postings")
         named = {"compare_type": True, "include_name": lambda name, *_: not str(name).startswith(words)}
         context = MigrationContext.configure(connection, opts=named)
         return list(compare_metadata(context, metadata))

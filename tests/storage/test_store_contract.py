@@ -57,8 +57,8 @@ pytestmark = pytest.mark.anyio
 
 Call = Callable[[SqlStore, Caller], Awaitable[object]]
 FILE = "file_1"
-SESSION = "sess_000001"
-DOCUMENT = "doc_000003"
+SESSION = "sess_000002"
+DOCUMENT = "doc_000004"
 
 
 def mine(agent: Agent) -> Agent:

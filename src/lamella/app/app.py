@@ -14,6 +14,7 @@ import structlog
 from lamella.app.conversations import Conversations
 from lamella.app.embedding import embedder_of
 from lamella.app.kept_ledger import kept_ledger
+from lamella.app.knowledge import Knowledge, knowledge_of
 from lamella.app.library import Library
 from lamella.app.once import Once
 from lamella.app.providers import Models, Providers
@@ -100,6 +101,7 @@ class App:
     mcp: McpServers
     layouts: Mapping[str, Layout]
     library: Library
+    knowledge: Knowledge
     conversations: Conversations
     clock: Clock
     ids: Ids
@@ -108,6 +110,7 @@ class App:
         """Remove a file and its bytes; raises `FileInUse` while a message or a project holds it."""
         await self.store.delete_file(caller, file_id)
         await self.uploads.remove(file_id)
+        self.knowledge.ingestion.wake()
 
 
 def engine_settings(settings: Settings, headers: RequestHeaders = no_headers) -> EngineSettings:
@@ -229,7 +232,10 @@ async def open_app(
         _warn_of(models.facts(models.default))
         _check_fallback(settings.fallback_model, models)
         engine = engine_settings(settings, headers)
-        recall = Recall(store, SqlRecallIndex(store.database), embedder_of(settings), store, clock)
+        embedder = embedder_of(settings)
+        recall = Recall(store, SqlRecallIndex(store.database), embedder, store, clock)
+        uploads = FolderFileStore(settings.data / "files")
+        knowledge = knowledge_of(settings, store, uploads, embedder, clock, ids)
         offered = shipped_tools(store, recall, settings) if tools is None else tools
         mcp = McpServers(configs)
         registry = Registry((*offered, *web_tools(settings)), (mcp,) if configs else ())
@@ -252,13 +258,15 @@ async def open_app(
             once=once,
             clock=clock,
             ids=ids,
+            files_held=knowledge.ingestion.wake,
         )
-        uploads = FolderFileStore(settings.data / "files")
         await uploads.sweep(await store.file_ids())
         extractor = ProcessExtractor(ExtractionLimits(max_bytes=settings.max_upload_bytes))
         await stack.enter_async_context(mcp.open())
         await core.chat.start()
         stack.push_async_callback(core.chat.close)
+        knowledge.ingestion.start()
+        stack.push_async_callback(knowledge.ingestion.close)
         warming = asyncio.create_task(_warm(models))
         stack.push_async_callback(_cancel, warming)
         yield App(
@@ -275,6 +283,7 @@ async def open_app(
             mcp=mcp,
             layouts=tables,
             library=library,
+            knowledge=knowledge,
             conversations=Conversations(store, library, settings.marker_policy, once, clock, ids),
             clock=clock,
             ids=ids,

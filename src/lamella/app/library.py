@@ -42,6 +42,8 @@ class Library:
     once: Once
     clock: Clock
     ids: Ids
+    files_held: Callable[[], None] = lambda: None
+    """Told when a project holds other files than before."""
 
     # Agents
 
@@ -114,13 +116,15 @@ class Library:
         async def make(id: str) -> StoredProject:
             return await self.store.add_project(caller, id, content, self.clock.now())
 
-        return await self.once.create(
+        made = await self.once.create(
             caller,
             Asked(key, "projects", content),
             self.ids.new("proj"),
             lambda id: self.store.project(caller, id),
             make,
         )
+        self.files_held()
+        return made
 
     async def change_project(
         self, caller: Caller, project_id: str, edit: Callable[[ProjectContent], ProjectContent]
@@ -132,7 +136,9 @@ class Library:
             _check_project(after)
             return after
 
-        return await self.store.change_project(caller, project_id, checked, self.clock.now())
+        changed = await self.store.change_project(caller, project_id, checked, self.clock.now())
+        self.files_held()
+        return changed
 
     async def add_project_file(self, caller: Caller, project_id: str, file_id: str) -> StoredProject:
         """The project with this file behind the others; one that it has already stays where it is."""

@@ -79,7 +79,7 @@ class Intake:
         self, caller: Caller, file_id: str, name: str, pieces: AsyncIterator[bytes], key: str | None
     ) -> File:
         async with self._uploads.receive(file_id) as path:
-            size, content = await self._write(path, pieces)
+            size, content = await write_upload(path, pieces, self._max_bytes)
             if key is not None:
                 await self._claim(caller, key, digest(name.encode(), content), file_id)
             try:
@@ -123,21 +123,23 @@ class Intake:
             return
         raise _Repeated(bound)
 
-    async def _write(self, path: Path, pieces: AsyncIterator[bytes]) -> tuple[int, bytes]:
-        """Write the upload; gives its size and the fingerprint of its bytes."""
-        size, content = 0, blake2b(digest_size=16)
-        try:
-            with path.open("wb") as target:
-                async for piece in pieces:
-                    size += len(piece)
-                    if size > self._max_bytes:
-                        raise too_large(self._max_bytes)
-                    content.update(piece)
-                    await asyncio.to_thread(target.write, piece)
-        except OSError as error:
-            raise StoreFailed(f"The upload could not be kept: {error.strerror}.") from error
-        if size == 0:
-            raise InvalidRequest(
-                "The file is empty.", hint="Check that you saved it, and upload it again.", param="file"
-            )
-        return size, content.digest()
+
+async def write_upload(path: Path, pieces: AsyncIterator[bytes], max_bytes: int) -> tuple[int, bytes]:
+    """Write an upload to a path; gives its size and the fingerprint of its bytes.
+
+    Raises `PayloadTooLarge`, `InvalidRequest` for an empty one, `StoreFailed`.
+    """
+    size, content = 0, blake2b(digest_size=16)
+    try:
+        with path.open("wb") as target:
+            async for piece in pieces:
+                size += len(piece)
+                if size > max_bytes:
+                    raise too_large(max_bytes)
+                content.update(piece)
+                await asyncio.to_thread(target.write, piece)
+    except OSError as error:
+        raise StoreFailed(f"The upload could not be kept: {error.strerror}.") from error
+    if size == 0:
+        raise InvalidRequest("The file is empty.", hint="Check that you saved it, and upload it again.", param="file")
+    return size, content.digest()

@@ -55,12 +55,14 @@ class Corpus:
 class Ranking:
     """`scores` of passages, 0 for what was not found, 1 at most; `sessions` of sessions, 1 for the best.
 
-    `covers`: the share of the query, by the weight of its terms, that each session holds.
+    `covers`: the share of the query, by the weight of its terms, that each session holds. `words` are the passages' own
+    BM25 scores.
     """
 
     scores: Floats
     sessions: Floats
     covers: Floats
+    words: Floats
 
 
 Postings = Sequence[tuple[Ints, Ints]]
@@ -75,6 +77,7 @@ def rank(corpus: Corpus, postings: Postings, similar: Floats | None, weight: flo
     if count:
         words = _bm25(corpus.lengths, postings)
         session_words, covers = _by_session(corpus, postings)
+    own = words
     words = _with_neighbours(words, corpus.sessions)
     lift = _relative(session_words)[corpus.sessions] if count else words
     scores = _reciprocal(words * (1 + SESSION * lift))
@@ -84,7 +87,7 @@ def rank(corpus: Corpus, postings: Postings, similar: Floats | None, weight: flo
         best += weight
     passages = words if words.any() or similar is None else similar
     sessions = _relative(_sum_of_best(passages, corpus)) + SESSION_WORDS * _relative(session_words)
-    return Ranking(scores * (RANK + 1) / best, _relative(sessions), covers)
+    return Ranking(scores * (RANK + 1) / best, _relative(sessions), covers, own)
 
 
 def weight_of(holders: int, count: int) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import structlog
 
+from lamella.background.worker import Again
 from lamella.core.errors import NotFound
 from lamella.core.messages import TurnStatus
 from lamella.core.records import Caller, Job, NewJob
@@ -12,7 +13,6 @@ from lamella.engine.inputs import Services
 from lamella.engine.opening import Openings
 from lamella.sessions.summariser import NotCompacted, Source, Summariser
 from lamella.sessions.summary import LITERAL, literal
-from lamella.sessions.worker import Again
 
 log = structlog.get_logger()
 

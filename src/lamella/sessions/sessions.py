@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from lamella.background.worker import Again, Worker
 from lamella.cache.unread import Unread
 from lamella.cache.why import Why
 from lamella.context.choices import Known
@@ -41,7 +42,6 @@ from lamella.sessions.titles import TITLE, Titles
 from lamella.sessions.triggers import Fill, ThresholdTrigger, Trigger
 from lamella.sessions.why import why_request
 from lamella.sessions.window import Standing, is_of_window, standing
-from lamella.sessions.worker import Again, Worker
 
 log = structlog.get_logger()
 

@@ -9,6 +9,7 @@ from importlib.resources import files
 
 import structlog
 
+from lamella.background.worker import Again
 from lamella.core.effort import OFF
 from lamella.core.errors import CallerError, ConfigurationError, NotFound
 from lamella.core.messages import StopReason, TurnStatus
@@ -23,7 +24,6 @@ from lamella.engine.turn import Finished
 from lamella.sessions.askers import heard
 from lamella.sessions.material import framed
 from lamella.sessions.summariser import SecondSource
-from lamella.sessions.worker import Again
 
 log = structlog.get_logger()
 

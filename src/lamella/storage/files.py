@@ -12,6 +12,8 @@ from lamella.core.messages import Attachment, Image
 from lamella.core.records import Caller, File, Page, PageQuery
 from lamella.storage.database import Verbs, uninterrupted
 from lamella.storage.keys import forget_keys
+from lamella.storage.knowledge_documents import forget_documents, uploaded_documents
+from lamella.storage.knowledge_tables import knowledge_documents
 from lamella.storage.mapping import (
     Contents,
     attachment_of,
@@ -144,6 +146,7 @@ class FileVerbs(Verbs):
                     param="file_id",
                 )
             await forget_keys(connection, caller, file_id)
+            await forget_documents(connection, self._ids, caller, knowledge_documents.c.id == file_id)
             await connection.execute(delete(files).where(files.c.id == file_id, files.c.owner == caller.user_id))
 
     @uninterrupted
@@ -178,4 +181,5 @@ class FileVerbs(Verbs):
     async def file_ids(self) -> frozenset[str]:
         """The ids of every stored file of every owner: for clearing up at start."""
         async with self._database.reading() as connection:
-            return frozenset((await connection.execute(select(files.c.id))).scalars())
+            found = list((await connection.execute(select(files.c.id))).scalars())
+            return frozenset([*found, *await uploaded_documents(connection)])

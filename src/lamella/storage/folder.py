@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lamella.core.errors import InvalidRequest, StoreFailed
 
-_ID = re.compile(r"file_[0-9a-z]+")
+_ID = re.compile(r"(?:file|doc)_[0-9a-z]+")
 _UNFINISHED = ".part"
 
 

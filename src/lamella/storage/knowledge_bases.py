@@ -20,6 +20,7 @@ from lamella.core.access import (
     level_of,
 )
 from lamella.core.errors import InvalidRequest, NotFound, PermissionDenied
+from lamella.core.knowledge import Shelf
 from lamella.core.records import Caller, Page, PageQuery
 from lamella.storage.access_tables import grant_changes, grants, group_members, users
 from lamella.storage.access_tables import knowledge_bases as bases
@@ -27,6 +28,7 @@ from lamella.storage.columns import moment_text
 from lamella.storage.database import Verbs, uninterrupted
 from lamella.storage.grants import Granting, change_of, find_grants, name_of, standings, write_grant
 from lamella.storage.keys import forget_keys
+from lamella.storage.knowledge_documents import forget_shelf
 from lamella.storage.pages import page
 
 
@@ -136,6 +138,7 @@ class KnowledgeBaseVerbs(Verbs):
             for grant in await find_grants(connection, base_id):
                 gone = Granting(grant.subject, grant.name, None, caller.user_id, at)
                 await write_grant(connection, self._ids, base_id, caller.user_id, gone)
+            await forget_shelf(connection, self._ids, Shelf(caller.user_id, base_id))
             await forget_keys(connection, caller, base_id)
             await connection.execute(delete(bases).where(bases.c.id == base_id, bases.c.owner == caller.user_id))
 

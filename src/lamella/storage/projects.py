@@ -15,6 +15,7 @@ from lamella.storage.columns import moment_text
 from lamella.storage.database import Verbs, uninterrupted
 from lamella.storage.files import find_files
 from lamella.storage.keys import forget_keys
+from lamella.storage.knowledge_documents import index_files
 from lamella.storage.mapping import file_of, project_of
 from lamella.storage.pages import page
 from lamella.storage.schema import files, project_files, projects
@@ -61,9 +62,10 @@ def _check_readable(file: File) -> None:
         )
 
 
-async def _hold(connection: AsyncConnection, caller: Caller, project_id: str, file_ids: Sequence[str]) -> None:
-    """Make these the files of a project."""
-    for file in await find_files(connection, caller, file_ids):
+async def _hold(connection: AsyncConnection, caller: Caller, project_id: str, file_ids: Sequence[str]) -> list[File]:
+    """Make these the files of a project; gives them."""
+    held = await find_files(connection, caller, file_ids)
+    for file in held:
         _check_readable(file)
     mine = (project_files.c.project_id == project_id, project_files.c.owner == caller.user_id)
     await connection.execute(delete(project_files).where(*mine))
@@ -73,6 +75,7 @@ async def _hold(connection: AsyncConnection, caller: Caller, project_id: str, fi
     ]
     if rows:
         await connection.execute(insert(project_files), rows)
+    return held
 
 
 class ProjectVerbs(Verbs):
@@ -94,7 +97,8 @@ class ProjectVerbs(Verbs):
         }
         async with self._database.writing() as connection:
             await connection.execute(insert(projects), row)
-            await _hold(connection, caller, project_id, content.file_ids)
+            held = await _hold(connection, caller, project_id, content.file_ids)
+            await index_files(connection, self._ids, caller.user_id, held, at)
             return await find_project(connection, caller, project_id)
 
     @uninterrupted
@@ -133,7 +137,8 @@ class ProjectVerbs(Verbs):
                     )
                 )
                 if after.file_ids != before.file_ids:
-                    await _hold(connection, caller, project_id, after.file_ids)
+                    held = await _hold(connection, caller, project_id, after.file_ids)
+                    await index_files(connection, self._ids, caller.user_id, held, at)
             return await find_project(connection, caller, project_id)
 
     @uninterrupted

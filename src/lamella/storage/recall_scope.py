@@ -121,7 +121,7 @@ class Scope:
             near = cosines(self.vectors, unpacked(vector)).astype(np.float64)
             similar = np.where(near >= space.floor, near, 0.0)[self.order]
         made = rank(corpus, postings, similar, space.weight)
-        return Ranking(made.scores[place] * self.messages, made.sessions, made.covers)
+        return Ranking(made.scores[place] * self.messages, made.sessions, made.covers, made.words[place])
 
     def _places(self, entries: Ints) -> tuple[Ints, Ints]:
         """The places of the entries that are in this scope, each once, and how often it was named."""

@@ -35,6 +35,12 @@ from lamella.storage.access_tables import (
     set_ups,
     users,
 )
+from lamella.storage.knowledge_tables import (
+    knowledge_documents,
+    knowledge_passages,
+    knowledge_shelves,
+    knowledge_vectors,
+)
 from lamella.storage.table_parts import metadata as metadata
 from lamella.storage.table_parts import owner as _owner
 from lamella.storage.table_parts import part_of as _part_of
@@ -42,6 +48,9 @@ from lamella.storage.table_parts import row_id as _id
 
 ACCESS = (users, set_ups, groups, group_members, api_keys, knowledge_bases, grants, grant_changes)
 """The tables of callers, which are made with the others."""
+
+KNOWLEDGE = (knowledge_shelves, knowledge_documents, knowledge_passages, knowledge_vectors)
+"""Those of what is searched."""
 
 
 def _usage(*, nullable: bool) -> list[Column[Any]]:

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import structlog
 
+from lamella.background.worker import Again, Worker
 from lamella.core.clock import Clock
 from lamella.core.errors import InvalidRequest, LamellaError, NotFound, ProviderError
 from lamella.core.ports import Embedder, Jobs, RecallIndex, Store
@@ -22,7 +23,6 @@ from lamella.core.records import Caller, Job, NewJob
 from lamella.core.tokens import Usage
 from lamella.search.terms import query_terms
 from lamella.sessions.recall.indexing import summary_passages, turn_passages
-from lamella.sessions.worker import Again, Worker
 
 log = structlog.get_logger()
 

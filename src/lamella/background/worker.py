@@ -36,9 +36,10 @@ BACKOFF_SECONDS = (30.0, 300.0)
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The job did not work out, and may be tried again."""
+    """The job did not work out, and may be tried again: after so many seconds, however often; None: as failures are."""
 
     why: str
+    after: float | None = None
 
 
 Handler = Callable[[Job], Awaitable[Again | None]]
@@ -141,8 +142,12 @@ class Worker:
     async def _end(self, job: Job, again: Again | None) -> None:
         if again is None:
             await self._jobs.finish(job, self._clock.now())
-        else:
+        elif again.after is None:
             await self._failed(job, LamellaError(again.why))
+        else:
+            now = self._clock.now()
+            error = LamellaError(again.why).as_dict()
+            await self._jobs.fail(job, error, now, now + timedelta(seconds=again.after))
 
     async def _failed(self, job: Job, error: LamellaError) -> None:
         now = self._clock.now()

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from lamella.background.worker import BACKOFF_SECONDS, MOST, Again, Worker
 from lamella.core.clock import VirtualClock
 from lamella.core.records import Caller, Job, JobStatus, NewJob
-from lamella.sessions.worker import BACKOFF_SECONDS, MOST, Again, Worker
 from lamella.storage import SqlStore, open_store
 
 pytestmark = pytest.mark.anyio

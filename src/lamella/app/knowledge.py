@@ -1,0 +1,128 @@
+"""Documents of knowledge bases, for whoever may touch or read them (docs/access.md decides who)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from lamella.core.access import GrantLevel, KnowledgeBase
+from lamella.core.access_ports import Access
+from lamella.core.clock import Clock
+from lamella.core.errors import InvalidRequest, NotFound, PermissionDenied
+from lamella.core.ids import Ids
+from lamella.core.knowledge import Document, KnowledgeFound, Shelf, ShelfTotals, StoredPassage
+from lamella.core.knowledge_port import KnowledgeStore
+from lamella.core.ports import Embedder, FileStore
+from lamella.core.records import Caller, Page, PageQuery
+from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
+from lamella.knowledge.ingestion import Ingestion
+from lamella.knowledge.searching import KnowledgeSearch, Searched
+from lamella.settings import Settings
+from lamella.storage.knowledge import SqlKnowledge
+from lamella.storage.store import SqlStore
+
+READING_SECONDS = 300.0
+"""How long a document may take to be read: nobody waits for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """The documents of all knowledge bases, and the files of projects."""
+
+    access: Access
+    store: KnowledgeStore
+    ingestion: Ingestion
+    searching: KnowledgeSearch
+
+    async def add(self, caller: Caller, base_id: str, name: str, pieces: AsyncIterator[bytes]) -> Document:
+        """A new document in a base of the caller's. Raises as `Ingestion.add` does, `NotFound`, `PermissionDenied`."""
+        return await self.ingestion.add(await self._own(caller, base_id), name, pieces)
+
+    async def replace(
+        self, caller: Caller, base_id: str, document_id: str, name: str, pieces: AsyncIterator[bytes]
+    ) -> Document:
+        """A new version of a document; raises as `add` does."""
+        await self._of(await self._own(caller, base_id), document_id)
+        return await self.ingestion.replace(caller, document_id, name, pieces)
+
+    async def remove(self, caller: Caller, base_id: str, document_id: str) -> None:
+        """Remove a document with its passages and vectors."""
+        await self._of(await self._own(caller, base_id), document_id)
+        await self.ingestion.remove(caller, document_id)
+
+    async def documents(self, caller: Caller, base_id: str, query: PageQuery) -> Page[Document]:
+        """The documents of a base that the caller may read all of."""
+        return await self.store.documents_on_shelf(await self._readable(caller, base_id), query)
+
+    async def document(self, caller: Caller, base_id: str, document_id: str) -> Document:
+        """One document of such a base."""
+        return await self._of(await self._readable(caller, base_id), document_id)
+
+    async def passages(
+        self, caller: Caller, base_id: str, document_id: str, first: int, limit: int
+    ) -> tuple[StoredPassage, ...]:
+        """Passages of a document of such a base, from number `first` on."""
+        document = await self._of(await self._readable(caller, base_id), document_id)
+        return await self.store.passages_of(Caller(document.shelf.owner), document_id, first, limit)
+
+    async def totals(self, caller: Caller, base_id: str) -> ShelfTotals:
+        """What stands in a base that the caller may read all of."""
+        return await self.store.shelf_totals(await self._readable(caller, base_id))
+
+    async def search(
+        self, caller: Caller, base_ids: Sequence[str], query: str, limit: int, documents: Sequence[str] | None = None
+    ) -> KnowledgeFound:
+        """What of these bases fits a query; the caller must be allowed to read all of each."""
+        if not base_ids:
+            raise InvalidRequest("No knowledge base is named.", hint="Name one or more.", param="knowledge_base_ids")
+        shelves = [await self._readable(caller, base_id) for base_id in dict.fromkeys(base_ids)]
+        only = frozenset(documents) if documents is not None else None
+        return await self.searching.search(Searched(tuple(shelves), only), query, limit)
+
+    async def _own(self, caller: Caller, base_id: str) -> Shelf:
+        base = await self.access.base(caller, base_id)
+        if base.owner != caller.user_id:
+            raise PermissionDenied(
+                "Only the owner of a knowledge base may change its documents.", hint="Ask its owner."
+            )
+        return shelf_of(base)
+
+    async def _readable(self, caller: Caller, base_id: str) -> Shelf:
+        base = await self.access.base(caller, base_id)
+        if base.level is not GrantLevel.FULL:
+            raise PermissionDenied(
+                f"You may not read the documents of “{base.content.name}”.", hint="Ask its owner for full access."
+            )
+        return shelf_of(base)
+
+    async def _of(self, shelf: Shelf, document_id: str) -> Document:
+        document = await self.store.document_on_shelf(Caller(shelf.owner), document_id)
+        if document.shelf != shelf:
+            raise NotFound(f"There is no document {document_id}.", param="document_id")
+        return document
+
+
+def shelf_of(base: KnowledgeBase) -> Shelf:
+    """Where the documents of a base stand."""
+    return Shelf(base.owner, base.id)
+
+
+def knowledge_of(
+    settings: Settings, store: SqlStore, uploads: FileStore, embedder: Embedder, clock: Clock, ids: Ids
+) -> Knowledge:
+    """The documents of a server."""
+    documents = SqlKnowledge(store.database, ids)
+    limits = ExtractionLimits(max_bytes=settings.max_upload_bytes, seconds=READING_SECONDS)
+    extractor = ProcessExtractor(limits, children=1)
+    ingestion = Ingestion(
+        store=documents,
+        files=store,
+        uploads=uploads,
+        extractor=extractor,
+        embedder=embedder,
+        jobs=store,
+        clock=clock,
+        ids=ids,
+        max_bytes=settings.max_upload_bytes,
+    )
+    return Knowledge(store, documents, ingestion, KnowledgeSearch(documents, embedder))

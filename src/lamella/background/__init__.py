@@ -1,0 +1,1 @@
+"""Background work: who does jobs, under which lease, and when again (SPEC X-LEASE)."""

@@ -1,0 +1,162 @@
+"""What is kept in memory of a shelf's passages: their documents, lengths and vectors, and postings that were read.
+
+The vectors are kept as float32: to widen them for each search would cost more than the search.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lamella.search.ranking import Floats, Ints
+from lamella.search.vectors import matrix_of
+
+MOST_BYTES = 512_000_000
+"""What is kept of all shelves; what is not kept is read again."""
+
+MOST_POSTINGS = 64_000_000
+"""Bytes of postings that are kept of one shelf."""
+
+_OVERHEAD = 40
+"""Bytes of a passage beside its vector, about."""
+
+Revision = tuple[str, int]
+"""A document and how often its passages changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The passages of one document, in order."""
+
+    entries: Ints
+    lengths: Floats
+    vectors: NDArray[np.float32]
+
+
+def part_of(rows: Sequence[tuple[int, int, bytes | None]], dimension: int) -> Part:
+    """The part of some rows: entry, length and vector."""
+    return Part(
+        np.array([row[0] for row in rows], np.int64),
+        np.array([row[1] for row in rows], np.float64),
+        matrix_of([row[2] for row in rows], dimension).astype(np.float32),
+    )
+
+
+@dataclass(slots=True)
+class Postings:
+    """For each term that was looked for: the places of the passages that hold it, and how often. Bounded."""
+
+    kept: OrderedDict[str, tuple[Ints, Ints]] = field(default_factory=OrderedDict)
+    size: int = 0
+
+    def find(self, term: str) -> tuple[Ints, Ints] | None:
+        """What is kept of a term."""
+        if term in self.kept:
+            self.kept.move_to_end(term)
+        return self.kept.get(term)
+
+    def keep(self, term: str, places: Ints, times: Ints) -> None:
+        """Keep a term's postings; those that were not used for longest make room."""
+        if term in self.kept:
+            return
+        self.kept[term] = places, times
+        self.size += places.nbytes + times.nbytes + 200
+        while self.size > MOST_POSTINGS and len(self.kept) > 1:
+            _, (gone, counts) = self.kept.popitem(last=False)
+            self.size -= gone.nbytes + counts.nbytes + 200
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Passages of a shelf, document after document: `offsets` says where each of `documents` begins.
+
+    `order` are the places by entry.
+    """
+
+    number: int
+    documents: tuple[Revision, ...]
+    offsets: tuple[int, ...]
+    entries: Ints
+    of_document: Ints
+    lengths: Floats
+    vectors: NDArray[np.float32]
+    order: Ints
+    postings: Postings = field(default_factory=Postings)
+
+    @property
+    def size(self) -> int:
+        """Bytes, about."""
+        return int(self.vectors.nbytes) + _OVERHEAD * len(self.entries) + self.postings.size
+
+    def part(self, index: int) -> Part:
+        """The passages of one of its documents."""
+        rows = slice(self.offsets[index], self.offsets[index + 1])
+        return Part(self.entries[rows], self.lengths[rows], self.vectors[rows])
+
+    def places(self, entries: Ints) -> tuple[Ints, Ints]:
+        """The places of the entries that are in this scope, each once, and how often it was named."""
+        named, times = np.unique(entries, return_counts=True)
+        ordered = self.entries[self.order]
+        at = np.searchsorted(ordered, named)
+        here = at < len(ordered)
+        here[here] = ordered[at[here]] == named[here]
+        places = self.order[at[here]]
+        rising = np.argsort(places, kind="stable")
+        return places[rising], times[here][rising]
+
+
+def scope_of(number: int, documents: Sequence[Revision], parts: Mapping[Revision, Part], dimension: int) -> Scope:
+    """The scope of these documents."""
+    chosen = [parts[document] for document in documents]
+    lengths = [len(part.entries) for part in chosen]
+    offsets = (0, *(int(end) for end in np.cumsum(lengths)))
+    entries = np.concatenate([np.zeros(0, np.int64), *(part.entries for part in chosen)])
+    return Scope(
+        number=number,
+        documents=tuple(documents),
+        offsets=offsets,
+        entries=entries,
+        of_document=np.repeat(np.arange(len(chosen)), lengths),
+        lengths=np.concatenate([np.zeros(0), *(part.lengths for part in chosen)]),
+        vectors=np.concatenate([np.zeros((0, dimension), np.float32), *(part.vectors for part in chosen)]),
+        order=np.argsort(entries, kind="stable"),
+    )
+
+
+Key = tuple[int, str, int]
+"""Number of the shelf, model of the vectors, their dimension."""
+
+
+class ScopeCache:
+    """Scopes that were used lately, up to a number of bytes."""
+
+    def __init__(self, most: int = MOST_BYTES) -> None:
+        self._most = most
+        self._kept: OrderedDict[Key, Scope] = OrderedDict()
+
+    def find(self, key: Key) -> Scope | None:
+        """What is kept under this key, of whatever revision."""
+        if key in self._kept:
+            self._kept.move_to_end(key)
+        return self._kept.get(key)
+
+    def keep(self, key: Key, scope: Scope) -> None:
+        """Keep a scope; those that were not used for longest make room."""
+        self._kept[key] = scope
+        self._kept.move_to_end(key)
+        while self._kept and self.size > self._most:
+            self._kept.popitem(last=False)
+
+    def forget(self, number: int) -> None:
+        """Drop what is kept of a shelf on which nothing stands."""
+        for key in [key for key in self._kept if key[0] == number]:
+            del self._kept[key]
+
+    @property
+    def size(self) -> int:
+        """Bytes, about."""
+        return sum(scope.size for scope in self._kept.values())
