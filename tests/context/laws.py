@@ -185,6 +185,7 @@ def pruned(conversation: Grown, sent: Sent, boundary: str) -> Assembled:
 def expect_only_stubs(sent: Sent, higher: Assembled, behind: Sequence[Step]) -> None:
     """What changed are results of the steps `behind` the boundary, into stubs, and thinking from there on."""
     stubs = {result for step in behind for result in (*stubs_of(step), *notices_of(step))}
+    stubs |= {result for step in behind for result in stubs_of(step, readable=True)}
     ids = {step.id for step in behind}
     old, new = parts_of(sent.assembled), parts_of(higher)
     for before, after in zip(said(old), said(new), strict=True):

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given
 
-from lamella.context.results import INTERRUPTED, NO_LONGER_THERE, notices_of, stubs_of
-from lamella.core.decisions import DecisionKind
+from lamella.context.results import INTERRUPTED, NO_LONGER_THERE, Cut, cut_results, notices_of, stubs_of
+from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.messages import Step, StopReason, ToolCall, ToolResult
+from lamella.core.prompt import ToolSpec
 
 from .growing import Grown, grown
 from .laws import pruned
 from .plans import in_lamella, laws
+from .windows import answer, call, made, request, result, results, turn, words
 
 STEP = Step(
     "step_1",
@@ -44,3 +49,36 @@ def test_a_call_without_a_result_has_none_to_replace() -> None:
         interrupted,
         ToolResult("three", "now", "It was nine."),
     )
+
+
+def test_a_stub_names_the_id_by_which_its_result_can_be_read() -> None:
+    """What is no longer than that stays, and what was read by that tool is named by its call already."""
+    long = "word " * 50
+    step = replace(
+        STEP,
+        parts=tuple(ToolCall(id, name, "{}") for id, name in (("a", "look"), ("b", "look"), ("c", "read_message"))),
+        results=(ToolResult("a", "look", long), ToolResult("b", "look", "Yes."), ToolResult("c", "read_message", long)),
+    )
+    stubs = stubs_of(step, readable=True)
+    assert [stub.content for stub in stubs] == ["look [read_message a]", "Yes.", "read_message"]
+    [cut, *_] = cut_results(step, [Cut("a", 10, 5)], readable=True)
+    assert cut.content.startswith(
+        "[Cut to fit the window: 235 of 250 characters are left out in the middle. read_message a "
+    )
+
+
+@pytest.mark.parametrize(
+    ("layout", "tools", "shown"),
+    [
+        ("lamella", ("search", "read_message"), "search [read_message c1]"),
+        ("lamella", ("search",), "search"),
+        ("lis", ("search", "read_message"), "search"),
+    ],
+)
+def test_only_a_layout_that_names_ids_does_and_only_where_the_tool_is(
+    layout: str, tools: tuple[str, ...], shown: str
+) -> None:
+    boundary = Decision(DecisionKind.PRUNE, "conv", "step_1", "engine", "it pays")
+    specs = tuple(ToolSpec(name, name, "{}") for name in tools)
+    old = turn(1, call("step_1", result("c1", words(50))), answer("step_2"))
+    assert results(made(request(old, turn(2), decisions=(boundary,), tools=specs), layout)) == {"c1": shown}

@@ -24,13 +24,14 @@ from lamella.settings import read_settings
 from lamella.tools.tool import Invocation, ToolKind, ToolScope
 
 from .test_compaction import compact
+from .test_recall import called, settled
 
 pytestmark = pytest.mark.anyio
 
 TURNS = 60
 FACTS = 36
 EVERY = TURNS // 5
-FILLER = "They spoke of ships and of harbours, of tides and of winds. " * 20
+SYLLABLES = ("ba", "ke", "li", "mo", "nu", "ra")
 FACT = re.compile(r"FACT-\d\d is [a-z]+-\d+")
 
 Recall = Callable[[str], Awaitable[str]]
@@ -39,6 +40,17 @@ Recall = Callable[[str], Awaitable[str]]
 
 def fact(number: int) -> str:
     return f"FACT-{number:02} is harbour-{number * 37}"
+
+
+def town(number: int) -> str:
+    """The place that a fact is about."""
+    return f"{SYLLABLES[number // 6]}{SYLLABLES[number % 6]}ton".capitalize()
+
+
+def passage(turn: int) -> str:
+    """What a tool has to say in a turn, with its fact if it is the tool's."""
+    about = f"They spoke of {town(turn * FACTS // TURNS)} and its ships, of tides and of winds. "
+    return planted(turn).get("tool", "") + about * 20
 
 
 def planted(turn: int) -> dict[str, str]:
@@ -57,7 +69,7 @@ class Look:
     timeout = 5.0
 
     async def run(self, scope: ToolScope, call: Invocation) -> str:
-        return planted(int(str(call.arguments["turn"]))).get("tool", "") + FILLER
+        return passage(int(str(call.arguments["turn"])))
 
 
 def keeping(asked: str) -> str:
@@ -69,7 +81,7 @@ def keeping(asked: str) -> str:
 async def talking(folder: Path, *models: ScriptedModel, **settings: Any) -> AsyncIterator[tuple[App, Client, str]]:
     given = {"keep_recent_tokens": 60, "tool_prune_threshold": 200, "tool_keep_threshold": 0, **settings}
     sources = ScriptedModels(*models)
-    async with served(read_settings(data=folder, **given), models=sources, tools=[Look()]) as (app, client):
+    async with served(read_settings(data=folder, **given), models=sources, more_tools=[Look()]) as (app, client):
         yield app, client, await client.conversation()
 
 
@@ -106,6 +118,32 @@ async def test_all_facts_are_found_after_each_of_five_compactions(tmp_path: Path
                 assert await found(facts, window(model)) == facts
         assert len(facts) == FACTS
         assert len((await client.get(f"/conversations/{conversation}/sessions"))["data"]) == 6
+
+
+async def test_what_is_pruned_is_in_the_window_or_given_back_by_recall(tmp_path: Path) -> None:
+    """Each of the facts, with pruning on; and a result is read again whole by the id which stands in its place."""
+    model = ScriptedModel()
+    async with talking(tmp_path, model) as (app, client, conversation):
+        for turn in range(TURNS):
+            await take_turn(client, conversation, model, turn)
+        await settled(app, conversation)
+        model.then(saying("Yes."))
+        await client.send(conversation, "Which facts do you know?")
+        shown = window(model)
+        facts = [fact(number) for number in range(FACTS)]
+        pruned = [name for name in facts if name not in shown]
+        assert len(pruned) >= FACTS // 3 - 1
+        assert {number % 3 for number, name in enumerate(facts) if name in pruned} == {1}
+
+        async def recall(name: str) -> str:
+            query = f"{name.split(' is ')[0]}, the one about {town(facts.index(name))}"
+            return str((await called(client, model, conversation, "search_conversation", query=query))["text"])
+
+        assert await found(facts, shown, recall) == facts
+        ids = re.findall(r"look \[read_message (\w+)\]", shown)
+        read = [await called(client, model, conversation, "read_message", id=id) for id in ids]
+        assert [name for name in pruned if any(name in one["text"] for one in read)] == pruned
+        assert not any(one["is_error"] for one in read)
 
 
 async def test_with_the_summariser_down_every_turn_is_answered(tmp_path: Path) -> None:

@@ -203,6 +203,7 @@ async def open_app(
     *,
     models: Models | None = None,
     tools: Sequence[Tool] | None = None,
+    more_tools: Sequence[Tool] = (),
     layouts: Sequence[Layout] = (),
     headers: RequestHeaders = no_headers,
     clock: Clock | None = None,
@@ -210,8 +211,8 @@ async def open_app(
     """The app over its data folder: locked, migrated, recovered; closed when the block ends.
 
     A deployment may bring its own models and tools, more layouts, headers for the requests to its provider, and a
-    clock; without `tools` it has those of `shipped_tools`. Raises `ConfigurationError` for a layout whose name is
-    taken.
+    clock; without `tools` it has those of `shipped_tools`, and `more_tools` in any case. Raises `ConfigurationError`
+    for a layout whose name is taken.
     """
     tables = by_name(*LAYOUTS.values(), *layouts)
     configs = read_servers(settings.mcp_servers, environment())
@@ -238,7 +239,7 @@ async def open_app(
         knowledge = knowledge_of(settings, store, uploads, embedder, clock, ids)
         offered = shipped_tools(store, recall, settings) if tools is None else tools
         mcp = McpServers(configs)
-        registry = Registry((*offered, *web_tools(settings)), (mcp,) if configs else ())
+        registry = Registry((*offered, *more_tools, *web_tools(settings)), (mcp,) if configs else ())
         ledger = await stack.enter_async_context(kept_ledger(SqlCacheEntries(store.database), clock))
         services = build_services(store, registry, clock, ids, ledger)
         second = second_of(settings, models, table)

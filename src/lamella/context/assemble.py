@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from lamella.context.absence import absences
 from lamella.context.admission import admit
-from lamella.context.choices import Choices, choices_of, usable
+from lamella.context.choices import Choices, choices_of, is_readable, usable
 from lamella.context.documents import key_of
 from lamella.context.fit import STAGES, need_of
 from lamella.context.input import ContextInput
@@ -228,7 +228,8 @@ def _turns(
     renderer = Renderer(layout, context.model)
     path = (*context.history, context.turn)
     pruned, emptied = pruned_steps(path, choices.boundary), pruned_steps(path, choices.emptied)
-    view = View(choices.listed, pruned, choices.cuts, kept_names(context.tools), emptied)
+    readable = is_readable(context, layout)
+    view = View(choices.listed, pruned, choices.cuts, kept_names(context.tools), emptied, readable)
     rendered: list[RenderedTurn] = []
     standing = start
     for index, turn in enumerate(context.history):

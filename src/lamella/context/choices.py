@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from lamella.context.documents import key_of
 from lamella.context.input import ContextInput
-from lamella.context.results import Cut
+from lamella.context.layout import Layout
+from lamella.context.results import Cut, can_be_read
 from lamella.core.agents import Project
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.messages import Attachment, Turn
@@ -125,3 +126,8 @@ def _cuts(model: str, outcomes: dict[tuple[DecisionKind, str], str]) -> list[Cut
 def usable(context: ContextInput) -> int:
     """The local tokens that a window may have: budget less margin, in the counter's own unit."""
     return int(context.budget / (1 + MARGIN) / context.calibration)
+
+
+def is_readable(context: ContextInput, layout: Layout) -> bool:
+    """Whether what is left out of a result names the id by which the model can read it again."""
+    return layout.names_ids and can_be_read(context.tools)

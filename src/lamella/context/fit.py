@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lamella.context.choices import ALL, INCLUDED, LISTED, Known, subject_of, usable
+from lamella.context.choices import ALL, INCLUDED, LISTED, Known, is_readable, subject_of, usable
 from lamella.context.documents import key_of
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout, OldResults
@@ -69,7 +69,7 @@ def stub_old_results(context: ContextInput, layout: Layout, need: Need) -> tuple
         return ()
     kept = kept_names(context.tools)
     old = [step for step in _stubbable(context, layout) if any(r.name not in kept for r in step.results)]
-    return _stubbed(context, old, need, kept)
+    return _stubbed(context, layout, old, need, kept)
 
 
 def stub_bound_results(context: ContextInput, layout: Layout, need: Need) -> tuple[Decision, ...]:
@@ -80,18 +80,19 @@ def stub_bound_results(context: ContextInput, layout: Layout, need: Need) -> tup
     """
     if context.keeps_results or need.over <= 0 or not _binds(context):
         return ()
-    newest = sum(_shown_sizes(context).values())
+    newest = sum(_shown_sizes(context, layout).values())
     room = newest - need.over - _slack(context)
     if room >= min(newest, int(usable(context) * LEAST_ROOM)):
         return ()
     kept = kept_names(context.tools)
     old = [step for step in _stubbable(context, layout, bound=True) if any(r.name not in kept for r in step.results)]
     much = max(need.over, int(usable(context) * BOUND_SHARE))
-    return _stubbed(context, old, Need(much, 0), kept)
+    return _stubbed(context, layout, old, Need(much, 0), kept)
 
 
 def _stubbed(
     context: ContextInput,
+    layout: Layout,
     old: Sequence[Step],
     need: Need,
     kept: Collection[str],
@@ -99,8 +100,9 @@ def _stubbed(
 ) -> tuple[Decision, ...]:
     """Stubs in the steps `old`, as many as are needed; the tools `kept` show their results still."""
     cuts = Known(context.model.name, context.decisions).cuts
-    savings = [_saving(step, cuts, kept) for step in old]
-    if not old or (need.over <= 0 and sum(savings) < need.total):
+    readable = is_readable(context, layout)
+    savings = [_saving(step, cuts, kept, readable=readable) for step in old]
+    if not any(savings) or (need.over <= 0 and sum(savings) < need.total):
         return ()
     freed, last = 0, 0
     wanted = need.total + _slack(context)
@@ -127,7 +129,7 @@ def empty_old_results(context: ContextInput, layout: Layout, need: Need) -> tupl
     kept = kept_names(context.tools)
     if need.over <= 0 or not (kept or context.keeps_results):
         return ()
-    return _stubbed(context, list(_stubbable(context, layout, kept_too=True, bound=True)), need, (), {ALL: 1})
+    return _stubbed(context, layout, list(_stubbable(context, layout, kept_too=True, bound=True)), need, (), {ALL: 1})
 
 
 def _stubbable(context: ContextInput, layout: Layout, *, kept_too: bool = False, bound: bool = False) -> Iterator[Step]:
@@ -156,9 +158,10 @@ def _slack(context: ContextInput) -> int:
     return int(usable(context) * SLACK)
 
 
-def _saving(step: Step, cuts: Collection[Cut], kept: Collection[str]) -> int:
+def _saving(step: Step, cuts: Collection[Cut], kept: Collection[str], *, readable: bool) -> int:
     """What a step's stubs have less than its results as they are shown, which may be cut."""
-    return max(_size(cut_results(step, cuts)) - _size(stubs_of(step, kept, cuts)), 0)
+    shown, stubs = cut_results(step, cuts, readable=readable), stubs_of(step, kept, cuts, readable=readable)
+    return max(_size(shown) - _size(stubs), 0)
 
 
 def _size(results: Sequence[ToolResult]) -> int:
@@ -172,19 +175,20 @@ def cut_new_results(context: ContextInput, layout: Layout, need: Need) -> tuple[
     Small ones stay whole. No result is cut to less than `LEAST_CUT` tokens.
     """
     results = context.turn.steps[-1].results if need.over > 0 and context.turn.steps else ()
-    sizes = _shown_sizes(context)
+    sizes = _shown_sizes(context, layout)
     room = sum(sizes.values()) - need.over - _slack(context)
     share = max(_share(sorted(sizes.values()), room), LEAST_CUT)
     large = [result for result in results if sizes[result.call_id] > share]
-    return tuple(_cut(context, result, sizes[result.call_id], share) for result in large)
+    return tuple(_cut(context, layout, result, sizes[result.call_id], share) for result in large)
 
 
-def _shown_sizes(context: ContextInput) -> dict[str, int]:
+def _shown_sizes(context: ContextInput, layout: Layout) -> dict[str, int]:
     """The tokens of the newest step's results, as they are shown: cut already, or whole."""
     if not context.turn.steps:
         return {}
     cuts = Known(context.model.name, context.decisions).cuts
-    return {result.call_id: count_tokens(result.content) for result in cut_results(context.turn.steps[-1], cuts)}
+    shown = cut_results(context.turn.steps[-1], cuts, readable=is_readable(context, layout))
+    return {result.call_id: count_tokens(result.content) for result in shown}
 
 
 def _share(sizes: Sequence[int], room: int) -> int:
@@ -197,8 +201,8 @@ def _share(sizes: Sequence[int], room: int) -> int:
     return max(sizes, default=0)
 
 
-def _cut(context: ContextInput, result: ToolResult, size: int, share: int) -> Decision:
-    cut = cut_to(result, share)
+def _cut(context: ContextInput, layout: Layout, result: ToolResult, size: int, share: int) -> Decision:
+    cut = cut_to(result, share, readable=is_readable(context, layout))
     why = f"the result of {result.name} has about {size} tokens; {share} are free for it, so its middle is left out"
     subject = subject_of(result.call_id, context.model.name)
     return Decision(DecisionKind.CUT, subject, cut.outcome, "engine", why, {"tokens": size, "room": share})
@@ -213,13 +217,15 @@ def ask_for_compaction(context: ContextInput, layout: Layout, need: Need) -> tup
         return ()
     freed, wanted = 0, need.total + _slack(context)
     known = Known(context.model.name, context.decisions)
-    path = (*context.history, context.turn)
+    path, readable = (*context.history, context.turn), is_readable(context, layout)
     stubs, emptied = pruned_steps(path, known.boundary(path)), pruned_steps(path, known.emptied(path))
     for turn in context.history:
         freed += turn.user.tokens
         for step in turn.steps:
             kept = kept_names(context.tools) if step.id not in emptied else frozenset()
-            freed += said_tokens(step) + _size(_shown(step, layout, known.cuts, kept, old=step.id in stubs))
+            freed += said_tokens(step) + _size(
+                _shown(step, layout, known.cuts, kept, old=step.id in stubs, readable=readable)
+            )
         if freed >= wanted:
             raise NeedsCompaction(
                 "This conversation no longer fits the window.",
@@ -230,12 +236,12 @@ def ask_for_compaction(context: ContextInput, layout: Layout, need: Need) -> tup
 
 
 def _shown(
-    step: Step, layout: Layout, cuts: Collection[Cut], kept: Collection[str], *, old: bool
+    step: Step, layout: Layout, cuts: Collection[Cut], kept: Collection[str], *, old: bool, readable: bool
 ) -> Sequence[ToolResult]:
     """The results of an earlier turn's step as they stand in the window: stubs already, or cut, or whole."""
     if layout.old_results is OldResults.NOTICE:
         return notices_of(step)
-    return stubs_of(step, kept, cuts) if old else cut_results(step, cuts)
+    return stubs_of(step, kept, cuts, readable=readable) if old else cut_results(step, cuts, readable=readable)
 
 
 def list_documents(context: ContextInput, layout: Layout, need: Need) -> tuple[Decision, ...]:

@@ -19,7 +19,7 @@ class OldResults(StrEnum):
     """A fixed string as soon as the turn is over."""
 
     STUB = "stub"
-    """The bare function name, up to the recorded prune boundary."""
+    """The bare function name, up to the recorded prune boundary. See `Layout.names_ids`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,8 @@ class Layout:
     old_results: OldResults = OldResults.STUB
     drops_tools_at_end: bool = False
     """Whether the last permitted step is sent without the tool list, whatever that costs in cache (SPEC O11)."""
+    names_ids: bool = False
+    """Whether what is left out of a result names the id by which the model can read it again, where it has the tool."""
     seed_markers: tuple[SeedMarker, ...] = ()
     markers: str = "seed"
     """The marker policy of conversations that name none."""

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from lamella.context.documents import key_of
 from lamella.context.layout import Layout, OldResults, Slot
-from lamella.context.results import Cut, notices_of, stubs_of
+from lamella.context.results import Cut, cut_results, notices_of, stubs_of
 from lamella.context.segments import (
     Place,
     dynamic_segment,
@@ -45,6 +45,7 @@ class View:
     """How a request looks at the path: files only listed, steps whose results are stubs, results that are cut.
 
     Of the steps that are `pruned`, those of the tools `kept` are shown still, unless the step is `emptied` too.
+    `readable`: what is left out of a result can be read again, and says by which id.
     """
 
     listed: frozenset[str] = frozenset()
@@ -52,6 +53,7 @@ class View:
     cuts: frozenset[Cut] = frozenset()
     kept: frozenset[str] = frozenset()
     emptied: frozenset[str] = frozenset()
+    readable: bool = False
 
     def of(self, turn: Turn) -> View:
         """What of the view concerns one turn."""
@@ -62,7 +64,7 @@ class View:
         pruned = self.pruned & steps
         cuts = frozenset(self._cuts(turn)) if self.cuts else self.cuts
         kept = self.kept if pruned else frozenset()
-        return View(self.listed & files, pruned, cuts, kept, self.emptied & steps)
+        return View(self.listed & files, pruned, cuts, kept, self.emptied & steps, self.readable)
 
     def _cuts(self, turn: Turn) -> Iterator[Cut]:
         calls = {result.call_id for step in turn.steps for result in step.results}
@@ -216,12 +218,15 @@ class Renderer:
         with_thinking = self._thinking_of(step, standing)
         cuts = out.view.cuts_of(step)
         instead = self._instead(step, out.view, cuts, over=over)
+        cut = cut_results(step, cuts, readable=out.view.readable) if cuts and instead is None else None
         lifetime = slot.lifetime if step.calls and not over else Lifetime.SESSION
         place = Place(out.zone, lifetime)
-        made = step_segment(step, number, place, instead, cuts, with_thinking=with_thinking)
+        made = step_segment(
+            step, number, place, instead or cut, stubbed=instead is not None, with_thinking=with_thinking
+        )
         if made is None:
             return None
-        if cuts and instead is None:
+        if cut is not None:
             out.note(step.id, "cut to fit the window: " + ", ".join(cut.call_id for cut in cuts))
         if not with_thinking and any(isinstance(part, Reasoning) for part in step.parts):
             why = f"{step.model} made it" if step.model != self.model.name else "what stood before it changed"
@@ -240,7 +245,9 @@ class Renderer:
                 if step.id not in view.pruned:
                     return None
                 kept = view.kept if step.id not in view.emptied else frozenset()
-                return stubs_of(step, kept, cuts) if any(call.name not in kept for call in step.calls) else None
+                if all(call.name in kept for call in step.calls):
+                    return None
+                return stubs_of(step, kept, cuts, readable=view.readable)
             case _:
                 assert_never(self.layout.old_results)
 

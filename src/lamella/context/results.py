@@ -17,6 +17,9 @@ NO_LONGER_THERE = "The result of this call is no longer available. Call the tool
 EXPANDED = "expanded_queries"
 """The argument under which a call shows every query that ran, where that was more than the model asked for."""
 
+READ_MESSAGE = "read_message"
+"""The tool that gives a result whole again, by the id of its call."""
+
 LEAST_CUT = 64
 """Tokens that a cut result keeps even where there is no room: less would say nothing."""
 
@@ -35,20 +38,18 @@ class Cut:
         return f"{self.head}:{self.tail}"
 
 
-def cut_text(content: str, cut: Cut) -> str:
+def cut_text(content: str, cut: Cut, *, readable: bool = False) -> str:
     """Head and tail of a result, under a line that says what is missing and how to get it."""
     missing = len(content) - cut.head - cut.tail
     if missing <= 0:
         return content
-    notice = (
-        f"[Cut to fit the window: {missing} of {len(content)} characters are left out in the middle. "
-        "Call the tool again for less to see them.]"
-    )
+    way = f"{READ_MESSAGE} {cut.call_id} gives" if readable else "Call the tool again for less to see"
+    notice = f"[Cut to fit the window: {missing} of {len(content)} characters are left out in the middle. {way} them.]"
     tail = content[len(content) - cut.tail :]
     return f"{notice}\n{content[: cut.head]}\n[…]\n{tail}"
 
 
-def cut_to(result: ToolResult, tokens: int) -> Cut:
+def cut_to(result: ToolResult, tokens: int, *, readable: bool = False) -> Cut:
     """The cut of a result to about `tokens` local tokens, two thirds of them from its beginning, never more."""
     content = result.content
     size = max(count_tokens(content), 1)
@@ -56,7 +57,7 @@ def cut_to(result: ToolResult, tokens: int) -> Cut:
     while keep > 0:
         keep = min(keep - 1, keep * tokens // size) if size > tokens else keep - 1
         cut = Cut(result.call_id, keep * 2 // 3, keep - keep * 2 // 3)
-        size = count_tokens(cut_text(content, cut))
+        size = count_tokens(cut_text(content, cut, readable=readable))
         if size <= tokens:
             return cut
         if keep <= tokens // 4:
@@ -74,11 +75,11 @@ def _interrupted(call: ToolCall) -> ToolResult:
     return ToolResult(call.id, call.name, INTERRUPTED, is_error=True)
 
 
-def cut_results(step: Step, cuts: Iterable[Cut]) -> tuple[ToolResult, ...]:
+def cut_results(step: Step, cuts: Iterable[Cut], *, readable: bool = False) -> tuple[ToolResult, ...]:
     """The results of a step, those of `cuts` cut."""
     by_call = {cut.call_id: cut for cut in cuts}
     return tuple(
-        replace(result, content=cut_text(result.content, by_call[result.call_id]))
+        replace(result, content=cut_text(result.content, by_call[result.call_id], readable=readable))
         if result.call_id in by_call
         else result
         for result in results_of(step)
@@ -90,16 +91,37 @@ def kept_names(tools: Iterable[ToolSpec]) -> frozenset[str]:
     return frozenset(tool.name for tool in tools if tool.when_old == "summarize")
 
 
-def stubs_of(step: Step, kept: Collection[str] = (), cuts: Iterable[Cut] = ()) -> tuple[ToolResult, ...]:
+def can_be_read(tools: Iterable[ToolSpec]) -> bool:
+    """Whether the model has the tool that gives back what is left out."""
+    return any(tool.name == READ_MESSAGE for tool in tools)
+
+
+def stubs_of(
+    step: Step, kept: Collection[str] = (), cuts: Iterable[Cut] = (), *, readable: bool = False
+) -> tuple[ToolResult, ...]:
     """Each result as its digest, or as the bare name of its function; call id, name and arguments stay (SPEC L8).
 
-    Those of the tools `kept` are shown, cut where they are.
+    Those of the tools `kept` are shown, cut where they are. Where the model can read them again (`readable`) a stub
+    names the id to do it by, and a result that is no longer than that stays.
     """
     stubs = _instead(step, None)
+    if readable:
+        given = {result.call_id: result for result in step.results}
+        stubs = tuple(_readable(stub, given.get(stub.call_id)) for stub in stubs)
     if not kept:
         return stubs
-    shown = cut_results(step, cuts)
+    shown = cut_results(step, cuts, readable=readable)
     return tuple(one if one.name in kept else stub for one, stub in zip(shown, stubs, strict=True))
+
+
+def _readable(stub: ToolResult, given: ToolResult | None) -> ToolResult:
+    """What was read by the tool itself is named by its call already."""
+    if given is None or stub.name == READ_MESSAGE:
+        return stub
+    named = f"{stub.content} [{READ_MESSAGE} {stub.call_id}]"
+    if count_tokens(given.content) <= count_tokens(named):
+        return given
+    return replace(stub, content=named)
 
 
 def notices_of(step: Step) -> tuple[ToolResult, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lamella.context.documents import files_message, frame_of, key_of
 from lamella.context.moments import time_suffix
-from lamella.context.results import Cut, cut_results, expanded, results_of
+from lamella.context.results import expanded, results_of
 from lamella.context.system_prompt import STEP_SECTIONS, StepView, step_text
 from lamella.core.agents import Agent, Project, Summary
 from lamella.core.counting import count_tokens
@@ -284,11 +284,14 @@ def step_segment(
     number: int,
     place: Place,
     instead: tuple[ToolResult, ...] | None,
-    cuts: Sequence[Cut],
     *,
+    stubbed: bool,
     with_thinking: bool,
 ) -> Segment | None:
-    """An answer and, behind its calls, its results or what is shown `instead`; None when there is nothing to show."""
+    """An answer and, behind its calls, its results or what is shown `instead`; None when there is nothing to show.
+
+    `stubbed`: what is shown instead are stubs or notices, and not results that are cut.
+    """
     parts = sendable_parts(step, with_thinking=with_thinking)
     if not parts:
         return None
@@ -299,9 +302,9 @@ def step_segment(
     goes_on = calls and step.stop_reason is StopReason.MAX_TOKENS
     cut_off = CUT_OFF.get(step.stop_reason) if not goes_on else None
     if calls:
-        shown = instead if instead is not None else cut_results(step, cuts) if cuts else results_of(step)
+        shown = instead if instead is not None else results_of(step)
         messages.append(PromptMessage("tool", shown))
-        if instead is not None or cuts:
+        if instead is not None:
             tokens = MESSAGE_TOKENS + said_tokens(step) + sum(count_tokens(result.content) for result in shown)
     if cut_off is not None:
         note = f"{REMINDER_OPEN}\n{cut_off}\n{REMINDER_CLOSE}"
@@ -315,7 +318,7 @@ def step_segment(
         source=step.id,
         owner=f"model:{step.model}",
         label="Calls " + ", ".join(call.name for call in calls) if calls else f"Answer {number}",
-        letters=("TC TR" if instead is None else "TC tr") if calls else f"A{number}",
+        letters=("TC tr" if stubbed else "TC TR") if calls else f"A{number}",
         tokens=tokens,
         digest=content_digest(messages),
         messages=tuple(messages),

@@ -23,7 +23,7 @@ class DecisionKind(StrEnum):
     """A tool result is shown as head and tail only. Subject: `CALL_ID@MODEL`; outcome: `HEAD:TAIL` in characters."""
 
     CALIBRATION = "calibration"
-    """What the provider counts for a local token, learnt from a refusal. Subject: `MODEL`; outcome: the factor."""
+    """What the provider counts for a local token, by a refusal or a count. Subject: `MODEL`; outcome: the factor."""
 
     SESSION = "session"
     """A session began. Subject: its id; outcome: the last turn that is not in the window, with all before it, or ""."""

@@ -24,15 +24,13 @@ from lamella.core.records import ConversationChange, NewRequest, RequestEnd, Req
 from lamella.core.tokens import Usage
 from lamella.engine.citations import CitationWatch
 from lamella.engine.container import OpenStep, StateContainer, StepBirth
+from lamella.engine.counted import MOST_FACTOR, count, is_near, with_count
 from lamella.engine.emitter import Emitter
 from lamella.engine.endings import may_ask_again, nothing_of
 from lamella.engine.inputs import RunInput, Services, TurnInput
 from lamella.engine.reminders import ReminderView, merged, searched
 from lamella.engine.request import Identity, Line, Prepared, new_request, next_line, prepare
 from lamella.engine.step import ShownBlocks, run_step
-
-MOST_FACTOR = 8.0
-"""What a provider may count for a local token: a refusal that would mean more has another reason than the window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,9 @@ class Asker:
         self._container = container
         self._citations = citations
         self._shown = ShownBlocks()
-        self._unstored: tuple[Decision, ...] = ()
+        self._unstored = run.learnt
+        self._counted = run.counted
+        self._counts = run.counts
         self._effort_before = run.effort_before
 
     @property
@@ -158,10 +158,13 @@ class Asker:
         why = f"{facts.name} refused a request of {local} local tokens as too large"
         numbers = {"local": local, "before": self.calibration}
         learnt = Decision(DecisionKind.CALIBRATION, facts.name, f"{factor:.4f}", "engine", why, numbers)
+        self._learn(learnt, factor)
+        self._emitter.emit(ContextDegraded(subject=facts.name, why=f"{why}; it is made smaller and sent again"))
+
+    def _learn(self, learnt: Decision, factor: float) -> None:
         self.calibration = factor
         self.decisions += (learnt,)
         self._unstored += (learnt,)
-        self._emitter.emit(ContextDegraded(subject=facts.name, why=f"{why}; it is made smaller and sent again"))
 
     async def _try(self, asking: Asking) -> Asked:
         reminder = merged(self._view(asking))
@@ -194,8 +197,34 @@ class Asker:
             asking.said_nothing,
         )
 
-    async def _prepare(self, asking: Asking, reminder: str) -> tuple[Prepared, NewRequest]:
-        """Hop 7: the window, its markers, and its row, stored before anything is sent."""
+    async def _near(self, asking: Asking, reminder: str, prepared: Prepared) -> Prepared:
+        """The request, made anew by what its provider counts if it is near the limit (SPEC L6)."""
+        report, run = prepared.assembled.report, self._run
+        if not self._counts or not is_near(report):
+            return prepared
+        if self._counted is None or not self._counted.covers(report.local):
+            self._counted = await count(run.model, prepared.request, report.local)
+            if self._counted is None:
+                self._counts = False  # for the rest of the turn: an estimate is at hand
+                return prepared
+            if self._counted.corrects(report.estimate):
+                name = run.model.facts.name
+                learnt = self._counted.decision(name, self.calibration, run.budget)
+                self._learn(learnt, self._counted.factor(run.budget))
+                if self._counted.tokens > run.budget:
+                    self._emitter.emit(ContextDegraded(subject=name, why=f"{learnt.why}; it is made smaller"))
+                    return await self._smaller(asking, reminder)
+        return with_count(prepared, self._counted) if self._counted.local == report.local else prepared
+
+    async def _smaller(self, asking: Asking, reminder: str) -> Prepared:
+        try:
+            return self._fitted(asking, reminder)
+        except ContextLengthExceeded:
+            await self._keep_learnt()
+            raise
+
+    def _fitted(self, asking: Asking, reminder: str) -> Prepared:
+        """The window and its markers."""
         turn, run = self._turn, self._run
         context = ContextInput(
             model=run.model.facts,
@@ -216,9 +245,14 @@ class Asker:
             keeps_results=run.keeps_results,
         )
         now = self._services.clock.now()
-        prepared = prepare(
+        return prepare(
             context, turn.layout, turn.policy, run.model, run.account, self._services.ledger, now, self.line, run.ttl
         )
+
+    async def _prepare(self, asking: Asking, reminder: str) -> tuple[Prepared, NewRequest]:
+        """Hop 7: the window, its markers, and its row, stored before anything is sent."""
+        turn, run = self._turn, self._run
+        prepared = await self._near(asking, reminder, self._fitted(asking, reminder))
         identity = Identity(
             id=self._services.ids.new("req"),
             conversation_id=turn.conversation.id,
@@ -226,7 +260,7 @@ class Asker:
             run_id=run.id,
             step=asking.index,
             purpose="chat",
-            at=now,
+            at=prepared.facts.now,
         )
         stored = new_request(prepared, identity, turn.policy, self.line)
         stored = replace(stored, decisions=(*self._unstored, *stored.decisions))

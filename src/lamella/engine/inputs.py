@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lamella.cache.ledger import Ledger
 from lamella.cache.plan import MarkerPolicy
@@ -18,6 +18,7 @@ from lamella.core.prompt import Sampling, Ttl
 from lamella.core.records import Caller, Conversation
 from lamella.core.tokens import TokenCounter
 from lamella.engine.approvals import Approvals
+from lamella.engine.counted import Counted
 from lamella.engine.surroundings import NoSurroundings, SurroundingsSource
 from lamella.tools.tool import Registry
 
@@ -70,6 +71,25 @@ class RunInput:
     """Old results of tools give way only when nothing else does."""
     effort_before: str | None = None
     """The thinking effort before this turn, where it is another now."""
+    counted: Counted | None = None
+    """What the provider counted for the first window, where that was asked."""
+    counts: bool = True
+    """Whether the provider can be asked for a count."""
+    learnt: tuple[Decision, ...] = ()
+    """Those of `decisions` that are not stored yet: they are, with the first request."""
+
+    def with_count(self, counted: Counted, estimate: int) -> RunInput:
+        """The run after its provider counted a window that was estimated at `estimate` tokens."""
+        if not counted.corrects(estimate):
+            return replace(self, counted=counted)
+        learnt = counted.decision(self.model.facts.name, self.calibration, self.budget)
+        return replace(
+            self,
+            counted=counted,
+            calibration=counted.factor(self.budget),
+            decisions=(*self.decisions, learnt),
+            learnt=(*self.learnt, learnt),
+        )
 
 
 @dataclass(frozen=True, slots=True)

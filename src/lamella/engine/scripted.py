@@ -73,15 +73,22 @@ def calling(*calls: ToolCall, text: str = "") -> list[Happening]:
 class ScriptedModel:
     """A `ChatModel` that plays one step of its script for each request, on Anthropic's wire and without a network.
 
-    `requests` are those it was sent; `left` counts the streams that were closed before their end.
+    `requests` are those it was sent; `left` counts the streams that were closed before their end. `counting` is its
+    counting endpoint, and `counted` the requests that this was asked about; without one every count is refused.
     """
 
     def __init__(
-        self, steps: Iterable[Sequence[Happening]] = (), facts: ModelFacts = FACTS, clock: Clock | None = None
+        self,
+        steps: Iterable[Sequence[Happening]] = (),
+        facts: ModelFacts = FACTS,
+        clock: Clock | None = None,
+        counting: Callable[[WireRequest], int] | None = None,
     ) -> None:
         self.facts = facts
         self.requests: list[WireRequest] = []
+        self.counted: list[WireRequest] = []
         self.left = 0
+        self._counting = counting
         self._steps: list[Sequence[Happening] | Callable[[WireRequest], Sequence[Happening]]] = list(steps)
         self._clock = clock or SystemClock()
 
@@ -150,7 +157,10 @@ class ScriptedModel:
 
     async def count(self, request: WireRequest) -> int:
         """See `ChatModel.count`."""
-        return sum(len(block.data) for block in request.blocks) // 4
+        self.counted.append(request)
+        if self._counting is None:
+            raise ProviderRefusedRequest("The script has no count for this request.")
+        return self._counting(request)
 
     async def close(self) -> None:
         """Nothing to let go."""

@@ -11,22 +11,22 @@ from typing import Literal
 
 import structlog
 
-from lamella.context.assemble import assemble
 from lamella.context.layout import Layout
 from lamella.context.layouts import LAYOUTS
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.errors import ContextLengthExceeded, NeedsCompaction, StoreFailed
+from lamella.core.errors import StoreFailed
 from lamella.core.messages import Attachment, StopReason, Turn, TurnStatus
 from lamella.core.packets import ErrorPacket, Packet, TurnFinished, TurnStarted, TurnStopped, UsageBody
 from lamella.core.ports import StreamBus
 from lamella.core.records import Caller, Conversation, Footing, NewTurn, Place, RunEnd, TurnEnd, first_choice
 from lamella.core.sessions import SessionReturn, SessionStep
 from lamella.core.tokens import Usage
+from lamella.engine.admission import Admission
 from lamella.engine.container import StateContainer
 from lamella.engine.inputs import Services, TurnInput
 from lamella.engine.instead import FindInstead, Instead
 from lamella.engine.journal import Journal
-from lamella.engine.opening import EngineSettings, ModelSource, Opening, Openings, first_context
+from lamella.engine.opening import EngineSettings, ModelSource, Opening, Openings
 from lamella.engine.preview import Preview, preview
 from lamella.engine.runs import Acting, Course, Run, run_models
 from lamella.engine.setting import TurnSetting
@@ -86,6 +86,7 @@ class TurnEngine:
         self._journal = journal
         self._bus = bus
         self._settings = settings
+        self._admission = Admission(services, settings.reminders)
         self._interrupted = asyncio.Event()
         self._acting: dict[str, Acting] = {}
         self._preferred: dict[str, str] = {}
@@ -117,7 +118,8 @@ class TurnEngine:
         # A message that can't be sent is refused before it is stored; its files are listed where they do not fit,
         # its pictures can't be.
         pictures = await self._pictures(caller, new, setting.around.next_document)
-        refusals = self._refusals(openings, Turn(new.id, new.message(pictures)), can_compact=can_compact)
+        first = Turn(new.id, new.message(pictures))
+        admitted = await self._admission.of(openings, first, can_compact=can_compact)
         now, found = self._services.clock.now(), opening.found
         way = way_to(found, caller, self._services.ids, now)
         decided = (*way.decisions, *opening.begun) if way is not None else opening.begun
@@ -143,13 +145,13 @@ class TurnEngine:
         )
         runs = tuple(
             Run(
-                one.run,
+                one.opening.run,
                 StateContainer(self._services.counter),
-                one.line,
-                error=refusal,
-                instead=self._instead(turn_input, one, openings),
+                one.opening.line,
+                error=one.refusal,
+                instead=self._instead(turn_input, one.opening, openings),
             )
-            for one, refusal in zip(openings, refusals, strict=True)
+            for one in admitted
         )
         self._acting[new.id] = Acting(runs[0].id)
         self._turn_of |= {run.id: new.id for run in runs}
@@ -168,30 +170,6 @@ class TurnEngine:
             return Instead(same, other.run, other.line)
 
         return find
-
-    def _refusals(
-        self, openings: Sequence[Opening], turn: Turn, *, can_compact: bool
-    ) -> list[ContextLengthExceeded | None]:
-        """Why each of the models can't answer, None for one that can; raises the first reason when none of them can.
-
-        Nothing is compacted for one model while another can answer.
-        """
-        fits = [self._refusal(opening, turn, can_compact=can_compact) for opening in openings]
-        if all(fits) and fits[0] is not None:
-            raise fits[0]
-        return [
-            self._refusal(opening, turn, can_compact=False) if isinstance(fit, NeedsCompaction) else fit
-            for opening, fit in zip(openings, fits, strict=True)
-        ]
-
-    def _refusal(self, opening: Opening, turn: Turn, *, can_compact: bool) -> ContextLengthExceeded | None:
-        context = first_context(opening, turn, self._services.registry, self._settings.reminders)
-        context = replace(context, can_compact=can_compact)
-        try:
-            assemble(context, opening.setting.layout, opening.line.assembled if opening.line else None)
-        except ContextLengthExceeded as error:
-            return error
-        return None
 
     async def _pictures(self, caller: Caller, new: NewTurn, first: int) -> tuple[Attachment, ...]:
         if not new.file_ids:

@@ -47,6 +47,8 @@ class Pruned:
     known: Known
     calibration: float
     kept: Collection[str] = ()
+    readable: bool = False
+    """Whether stubs name the id by which the model can read a result again."""
 
 
 def prune(window: Pruned, settings: PruneSettings, *, who: str, asked: bool = False, full: str = "") -> Pruning | None:
@@ -72,7 +74,7 @@ def prune(window: Pruned, settings: PruneSettings, *, who: str, asked: bool = Fa
     pruned = steps[:old]
     if not pruned:
         return None
-    after = newest + int(sum(_stubs(step, kept) for step in pruned) * window.calibration)
+    after = newest + int(sum(_stubs(step, window, kept) for step in pruned) * window.calibration)
     if after >= total:
         return None
     why = full or f"the results of tools have {total} tokens, more than {threshold}"
@@ -109,9 +111,10 @@ def _open_steps(window: Pruned, *, emptying: bool) -> list[Step]:
 
 
 def _size(step: Step, window: Pruned, kept: Collection[str]) -> int:
-    results = cut_results(step, window.known.cuts)
+    results = cut_results(step, window.known.cuts, readable=window.readable)
     return sum(count_tokens(result.content) for result in results if result.name not in kept)
 
 
-def _stubs(step: Step, kept: Collection[str]) -> int:
-    return sum(count_tokens(result.content) for result in stubs_of(step) if result.name not in kept)
+def _stubs(step: Step, window: Pruned, kept: Collection[str]) -> int:
+    stubs = stubs_of(step, readable=window.readable)
+    return sum(count_tokens(result.content) for result in stubs if result.name not in kept)

@@ -16,8 +16,8 @@ from lamella.background.worker import Again, Worker
 from lamella.cache.unread import Unread
 from lamella.cache.why import Why
 from lamella.context.choices import Known
-from lamella.context.layout import OldResults
-from lamella.context.results import kept_names
+from lamella.context.layout import Layout, OldResults
+from lamella.context.results import can_be_read, kept_names
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import InvalidRequest, NotFound, SessionMoved, StoreFailed
 from lamella.core.json import JsonObject
@@ -149,7 +149,7 @@ class Sessions:
         layout = layout_named(finished.conversation.layout, self._openings.layouts)
         if layout.old_results is not OldResults.STUB:
             return None
-        return prune(_window(finished), self.settings.pruning, who=ENGINE)
+        return prune(_window(finished, layout), self.settings.pruning, who=ENGINE)
 
     def _emptying(self, finished: Finished) -> Pruning | None:
         """Results that are kept go all the same when the window is past the compaction threshold (SPEC L9)."""
@@ -157,7 +157,8 @@ class Sessions:
         if self.settings.pruning.policy != "keep_all" or finished.input <= threshold:
             return None
         why = f"results of tools are kept, but the last answer read {finished.input} tokens, more than {threshold}"
-        return prune(_window(finished), self.settings.pruning, who=ENGINE, full=why)
+        window = _window(finished, layout_named(finished.conversation.layout, self._openings.layouts))
+        return prune(window, self.settings.pruning, who=ENGINE, full=why)
 
     async def _record(self, caller: Caller, conversation_id: str, decision: Decision) -> None:
         change = ConversationChange(decisions=(decision,))
@@ -308,6 +309,7 @@ class Sessions:
             Known(opening.run.model.facts.name, opening.decisions),
             opening.run.calibration,
             kept_names(opening.setting.conversation.tools),
+            layout.names_ids and can_be_read(opening.setting.conversation.tools),
         )
         pruning = prune(window, self.settings.pruning, who=caller.user_id, asked=True)
         if pruning is not None:
@@ -482,8 +484,8 @@ class Sessions:
         await asyncio.gather(*asked, return_exceptions=True)
 
 
-def _window(finished: Finished) -> Pruned:
+def _window(finished: Finished, layout: Layout) -> Pruned:
     """The window behind a finished turn, as a pruning sees it."""
-    known = Known(finished.model, finished.decisions)
-    kept = kept_names(finished.conversation.tools)
-    return Pruned(finished.conversation.id, finished.turns, known, finished.calibration, kept)
+    known, tools = Known(finished.model, finished.decisions), finished.conversation.tools
+    readable = layout.names_ids and can_be_read(tools)
+    return Pruned(finished.conversation.id, finished.turns, known, finished.calibration, kept_names(tools), readable)

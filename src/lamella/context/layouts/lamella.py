@@ -21,5 +21,6 @@ LAMELLA = Layout(
         Slot(Kind.REMINDER, Zone.TRAILING, Lifetime.STEP, keep_for_bound_thinking=True, as_system=True),
     ),
     old_results=OldResults.STUB,
+    names_ids=True,
     markers="planner",
 )

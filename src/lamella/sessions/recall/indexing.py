@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
+from lamella.context.results import READ_MESSAGE
 from lamella.core.recall import Passage, Source, Speaker
 from lamella.core.records import TurnRecord
 from lamella.search.passages import circumstances, passages_of
 from lamella.search.terms import terms_of
 
 SEARCH_CONVERSATION = "search_conversation"
-READ_MESSAGE = "read_message"
 
 UNRECALLED = frozenset({SEARCH_CONVERSATION, READ_MESSAGE})
 """Tools whose results repeat what is indexed already."""

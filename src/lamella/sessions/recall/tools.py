@@ -10,12 +10,13 @@ from typing import Annotated
 
 import msgspec
 
+from lamella.context.results import READ_MESSAGE
 from lamella.core.errors import InvalidRequest, NotFound, ToolFailed
 from lamella.core.json import Json, encode_text
 from lamella.core.messages import Turn
 from lamella.core.prompt import ToolSpec
 from lamella.core.recall import Hit, Source
-from lamella.sessions.recall.indexing import READ_MESSAGE, SEARCH_CONVERSATION
+from lamella.sessions.recall.indexing import SEARCH_CONVERSATION
 from lamella.sessions.recall.recall import Recall
 from lamella.tools.tool import Invocation, ToolKind, ToolScope
 
@@ -51,7 +52,8 @@ _SEARCH = (
 )
 _READ = (
     "Read an earlier message or the result of an earlier call in full, by the id of a passage that search_conversation "
-    "found. When next_offset is in the result, there is more: read on from there."
+    "found, or by the id behind “read_message” where an old result is left out or cut. When next_offset is in the "
+    "result, there is more: read on from there."
 )
 _READ_SCHEMA: dict[str, Json] = {
     "type": "object",

@@ -1,0 +1,94 @@
+"""What a provider itself counts for a request near the limit, asked before it is sent (SPEC L6)."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from dataclasses import dataclass, replace
+
+import structlog
+
+from lamella.context.choices import MARGIN
+from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.errors import ProviderError
+from lamella.core.ports import ChatModel
+from lamella.core.prompt import Report, WireRequest
+from lamella.engine.request import Prepared
+
+log = structlog.get_logger()
+
+NEAR = 0.9
+"""The share of the budget from which an estimate is not trusted alone."""
+
+COUNT_SECONDS = 5.0
+"""The most that a request waits for its count."""
+
+DEVIATION = 0.01
+"""By how much of the estimate a count may differ without being worth a decision."""
+
+GROWTH = 0.02
+"""By how much of itself a window has to differ from the one that was counted to be counted again."""
+
+MOST_FACTOR = 8.0
+"""What a provider may count for a local token: a figure that would mean more is about something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A provider's count of a window that has `local` tokens here."""
+
+    local: int
+    tokens: int
+
+    def factor(self, budget: int) -> float:
+        """What the provider counts for a local token. A window that it finds within the budget stays as it is: the
+        margin that an estimate needs is not asked of a count.
+        """
+        exact = self.tokens / self.local
+        if self.tokens <= budget:
+            exact = min(exact, budget / (1 + MARGIN) / (self.local + 1))
+        return math.floor(exact * 10_000) / 10_000
+
+    def corrects(self, estimate: int) -> bool:
+        """Whether the estimate was wrong by more than what is not worth a decision."""
+        return abs(self.tokens - estimate) > estimate * DEVIATION
+
+    def covers(self, local: int) -> bool:
+        """Whether a window of `local` tokens is, but for a little, the one that was counted."""
+        return abs(local - self.local) <= self.local * GROWTH
+
+    def decision(self, model: str, before: float, budget: int) -> Decision:
+        """What was learnt; it holds until the next bill."""
+        why = f"{model} counts {self.tokens} tokens in a request of {self.local} local tokens"
+        numbers = {"local": self.local, "counted": self.tokens, "before": before, "budget": budget}
+        return Decision(DecisionKind.CALIBRATION, model, f"{self.factor(budget):.4f}", "engine", why, numbers)
+
+
+def is_near(report: Report) -> bool:
+    """Whether the estimate of a window is so near to its budget that the provider is asked."""
+    return report.estimate >= report.budget * NEAR
+
+
+async def count(model: ChatModel, request: WireRequest, local: int, seconds: float = COUNT_SECONDS) -> Counted | None:
+    """Ask the provider, once and for so many seconds at most; None: the estimate has to do, and the log says why."""
+    name = model.facts.name
+    try:
+        async with asyncio.timeout(seconds):
+            tokens = await model.count(request)
+    except TimeoutError:
+        log.warning("a request near the limit was not counted", model=name, error=f"no count within {seconds:g} s")
+        return None
+    except ProviderError as error:
+        log.warning("a request near the limit was not counted", model=name, error=error.message)
+        return None
+    if not max(local, 1) / MOST_FACTOR <= tokens <= local * MOST_FACTOR:
+        why = f"{tokens} tokens can't be the count of {local} local tokens"
+        log.warning("a request near the limit was not counted", model=name, error=why)
+        return None
+    return Counted(local, tokens)
+
+
+def with_count(prepared: Prepared, counted: Counted) -> Prepared:
+    """The request with its count in place of the estimate."""
+    report = replace(prepared.assembled.report, estimate=counted.tokens)
+    return replace(prepared, assembled=replace(prepared.assembled, report=report))
