@@ -53,6 +53,7 @@ class Settings(BaseSettings):
     )
 
     @field_validator(
+        "key",
         "anthropic_api_key",
         "openai_api_key",
         "compaction_api_key",
@@ -112,6 +113,7 @@ class Settings(BaseSettings):
         None,
         description="How OpenAI's models are spoken to; unset: by Responses at OpenAI, by Chat Completions elsewhere.",
     )
+    key: SecretStr | None = Field(None, description="The key that the terminal asks with, where accounts are set up.")
     context_budget: Tokens | None = Field(
         None, ge=1000, description="The most tokens of a prompt; default: the model's window less the reserved output."
     )

@@ -287,10 +287,10 @@ async def test_a_long_key_is_refused(client: Client) -> None:
 
 
 async def test_a_failure_inside_the_server_shows_nothing_of_it(app: App) -> None:
-    def nobody(request: object) -> Any:
+    async def nobody(request: object) -> Any:
         raise RuntimeError("secret in /etc/passwd, line 3")
 
-    async with serving(create_web(app, identify=nobody)) as address, connected(address) as speaking:
+    async with serving(create_web(app, nobody)) as address, connected(address) as speaking:
         answer = await speaking.call("GET", "/conversations")
         error = refused(answer, 500, "internal_error")
     assert "secret" not in answer.text

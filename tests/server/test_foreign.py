@@ -12,25 +12,27 @@ import pytest
 from starlette.requests import Request
 
 from lamella.app.app import App, open_app
-from lamella.core import deltas
+from lamella.core.access import Identity, Role, User
 from lamella.core.errors import AuthenticationFailed
 from lamella.core.json import encode_text
-from lamella.core.records import Caller, FoundDocument
-from lamella.engine.scripted import Gate, ScriptedModel, ScriptedModels, saying
+from lamella.core.records import Caller
+from lamella.engine.scripted import ScriptedModels
 from lamella.server.testing import Client, serving
 from lamella.server.testing import client as connected
 from lamella.server.web import create_web
 from lamella.settings import read_settings
 
+from .town import furnished, model_of_the_town
+
 pytestmark = pytest.mark.anyio
 
 
-def who(request: Request) -> Caller:
+async def who(request: Request) -> Identity:
     """The user of the test's header."""
     name = request.headers.get("x-test-user")
     if not name:
         raise AuthenticationFailed("Nobody is asking.", hint="Send who you are.")
-    return Caller(f"user_{name}")
+    return Identity(Caller(f"user_{name}"), name, Role.MEMBER)
 
 
 @dataclass(frozen=True)
@@ -46,49 +48,31 @@ class Town:
 
 @pytest.fixture
 async def town(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Town]:
-    model = ScriptedModel([saying("For Ann's eyes [1]."), [deltas.TextDelta(0, "Half"), Gate()]])
     async with (
-        open_app(read_settings(data=tmp_path), models=ScriptedModels(model)) as app,
-        serving(create_web(app, identify=who)) as address,
+        open_app(read_settings(data=tmp_path), models=ScriptedModels(model_of_the_town())) as app,
+        serving(create_web(app, who)) as address,
         connected(address, **{"x-test-user": "ann"}) as ann,
         connected(address, **{"x-test-user": "bob"}) as bob,
     ):
-        file = await ann.upload("secret.txt", b"The secret is 42.")
-        agent = await ann.post("/agents", {"name": "Ann's secret agent", "prompt": "Keep the secret."})
-        project = await ann.post("/projects", {"name": "Ann's secret project", "file_ids": [file["id"]]})
-        await ann.post("/system-prompts", {"text": "You know a secret."})
-        chosen = {"agent_id": agent["id"], "project_id": project["id"]}
-        conversation = await ann.conversation(title="Ann's secret", **chosen)
-        packets = await ann.send(conversation, "What is the secret?", file_ids=[file["id"]])
-        [request] = [packet for packet in packets if packet["type"] == "request.started"]
-        async with ann.sending(conversation, "Go on") as events:
-            running = [(await anext(events)).packet for _ in range(4)]
-        waits = await ann.call(
-            "POST",
-            f"/conversations/{conversation}/turns",
-            json={"text": "Ann's secret thought"},
-            headers={"accept": "application/json"},
-        )
-        page = FoundDocument("Ann's page", "text/html", "The secret is 42.", 17, "https://example.org/")
-        found = await app.store.keep_document(Caller("user_ann"), conversation, page, 5, app.clock.now())
-        ids = {
-            "document": found.file_id,
-            "call": "c1",
-            "conversation": conversation,
-            "file": file["id"],
-            "turn": packets[0]["turn_id"],
-            "running": running[0]["turn_id"],
-            "run": next(packet["run_id"] for packet in running if packet["type"] == "run.started"),
-            "message": waits.json()["id"],
-            "request": request["request_id"],
-            "agent": agent["id"],
-            "project": project["id"],
-            "session": (await ann.get(f"/conversations/{conversation}/sessions"))["data"][0]["id"],
-        }
+        directory = app.accounts.directory
+        for name in ("ann", "bob"):
+            await directory.add_user(User(f"user_{name}", name, Role.MEMBER, app.clock.now()))
+        ids = {**await furnished(app, ann, Caller("user_ann")), "subject": "user_bob"}
         yield Town(app, address, ann, bob, ids)
 
 
 EVERY_ROUTE: list[tuple[str, str, Any]] = [
+    ("GET", "/keys/{key}", None),
+    ("DELETE", "/keys/{key}", None),
+    ("GET", "/users/{user}", None),
+    ("GET", "/groups/{group}", None),
+    ("GET", "/knowledge-bases/{base}", None),
+    ("PATCH", "/knowledge-bases/{base}", {"name": "Mine now"}),
+    ("DELETE", "/knowledge-bases/{base}", None),
+    ("GET", "/knowledge-bases/{base}/grants", None),
+    ("GET", "/knowledge-bases/{base}/grant-changes", None),
+    ("PUT", "/knowledge-bases/{base}/grants/{subject}", {"level": "full"}),
+    ("DELETE", "/knowledge-bases/{base}/grants/{subject}", None),
     ("GET", "/conversations/{conversation}", None),
     ("PATCH", "/conversations/{conversation}", {"title": "Mine now"}),
     ("DELETE", "/conversations/{conversation}", None),
@@ -159,6 +143,19 @@ EVERY_ROUTE: list[tuple[str, str, Any]] = [
 ]
 
 
+FOR_ADMINS: list[tuple[str, str, Any]] = [
+    ("PATCH", "/users/{user}", {"name": "Mine now"}),
+    ("GET", "/users/{user}/keys", None),
+    ("POST", "/users/{user}/keys", {"name": "Mine now"}),
+    ("DELETE", "/users/{user}/keys/{key}", None),
+    ("PATCH", "/groups/{group}", {"name": "Mine now"}),
+    ("DELETE", "/groups/{group}", None),
+    ("PUT", "/groups/{group}/members/{user}", None),
+    ("DELETE", "/groups/{group}/members/{user}", None),
+]
+"""A member is told that they are for admins, whether or not there is such an id."""
+
+
 async def called(user: Client, method: str, path: str, body: Any, ids: dict[str, str]) -> httpx2.Response:
     """A request with these ids in its path and in its body."""
     written = encode_text(body) if body is not None else None
@@ -170,8 +167,9 @@ async def called(user: Client, method: str, path: str, body: Any, ids: dict[str,
 
 async def everything(town: Town) -> list[Any]:
     """What Ann has, as she sees it."""
-    nouns = ("conversation", "agent", "project", "file")
+    nouns = ("conversation", "agent", "project", "file", "key")
     paths = [f"/{noun}s/{town.ids[noun]}" for noun in nouns]
+    paths.append(f"/knowledge-bases/{town.ids['base']}")
     return [await town.ann.get(path) for path in (*paths, f"/conversations/{town.ids['conversation']}/queue")]
 
 
@@ -205,13 +203,22 @@ async def test_the_list_above_has_every_route_with_an_id(town: Town) -> None:
     # A version is counted for each owner: it is no id, and nobody else's can be asked for.
     routes -= {("GET", "/system-prompts/{version}")}
     assert routes
-    assert routes <= {(method, path) for method, path, _ in EVERY_ROUTE}
+    assert routes <= {(method, path) for method, path, _ in EVERY_ROUTE + FOR_ADMINS}
+
+
+async def test_what_is_for_admins_is_no_oracle_for_ids(town: Town) -> None:
+    nothing = {name: f"{name}_none" for name in town.ids}
+    for method, path, body in FOR_ADMINS:
+        foreign, missing = [await called(town.bob, method, path, body, ids) for ids in (town.ids, nothing)]
+        assert (foreign.status_code, missing.status_code) == (403, 403), (method, path)
+        assert foreign.json() == missing.json()
+    assert (await town.ann.get("/me"))["name"] == "ann"
 
 
 async def test_lists_hold_only_what_is_ones_own(town: Town) -> None:
-    paths = ("/conversations", "/files", "/agents", "/projects")
-    assert [len((await town.ann.get(path))["data"]) for path in paths] == [1, 1, 1, 1]
-    assert [(await town.bob.get(path))["data"] for path in paths] == [[], [], [], []]
+    paths = ("/conversations", "/files", "/agents", "/projects", "/knowledge-bases")
+    assert [len((await town.ann.get(path))["data"]) for path in paths] == [1, 1, 1, 1, 1]
+    assert [(await town.bob.get(path))["data"] for path in paths] == [[], [], [], [], []]
     assert [one["version"] for one in (await town.ann.get("/system-prompts"))["data"]] == [1, 0]
     assert [one["version"] for one in (await town.bob.get("/system-prompts"))["data"]] == [0]
     answer = await town.bob.call("GET", "/system-prompts/1")
@@ -240,7 +247,12 @@ async def test_keys_of_two_users_are_two_keys(town: Town) -> None:
 
 async def test_who_is_nobody_gets_nothing(town: Town) -> None:
     async with connected(town.address) as nobody:
-        for method, path, body in [*EVERY_ROUTE, ("GET", "/conversations", None), ("POST", "/conversations", {})]:
+        for method, path, body in [
+            *EVERY_ROUTE,
+            *FOR_ADMINS,
+            ("GET", "/conversations", None),
+            ("POST", "/conversations", {}),
+        ]:
             answer = await called(nobody, method, path, body, town.ids)
             assert (answer.status_code, answer.json()["error"]["code"]) == (401, "authentication_error"), path
         answer = await nobody.call("POST", "/files", files={"file": ("a.txt", b"a")})

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import structlog
 
+from lamella.app.accounts import Accounts
+from lamella.app.bases import Bases
 from lamella.app.conversations import Conversations
 from lamella.app.embedding import embedder_of
 from lamella.app.kept_ledger import kept_ledger
@@ -25,6 +27,8 @@ from lamella.chat import Chat, QueueSettings
 from lamella.context.layout import Layout
 from lamella.context.layouts import LAYOUTS, by_name
 from lamella.context.system_prompt import STATIC_SECTIONS, static_text
+from lamella.core.access import LOCAL_USER
+from lamella.core.access_ports import Access
 from lamella.core.clock import Clock, SystemClock
 from lamella.core.counting import ApproximateCounter
 from lamella.core.errors import ConfigurationError, InvalidRequest, LamellaError
@@ -63,7 +67,7 @@ from lamella.tools.web.open_url import OpenUrl
 
 log = structlog.get_logger()
 
-LOCAL_OWNER = Caller("user_local")
+LOCAL_OWNER = Caller(LOCAL_USER)
 """On loopback without accounts everything belongs to the one person at this machine."""
 
 SHIPPED_TOOLS: tuple[Tool, ...] = (ReadFile(),)
@@ -103,6 +107,9 @@ class App:
     library: Library
     knowledge: Knowledge
     conversations: Conversations
+    accounts: Accounts
+    access: Access
+    bases: Bases
     clock: Clock
     ids: Ids
 
@@ -286,6 +293,9 @@ async def open_app(
             library=library,
             knowledge=knowledge,
             conversations=Conversations(store, library, settings.marker_policy, once, clock, ids),
+            accounts=Accounts(store, clock, ids),
+            access=store,
+            bases=Bases(store, once, clock, ids),
             clock=clock,
             ids=ids,
         )

@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 import httpx2
 
 from lamella.core.errors import (
+    AuthenticationFailed,
     CallerError,
     ContextLengthExceeded,
     InvalidRequest,
     LamellaError,
     NotFound,
     PayloadTooLarge,
+    PermissionDenied,
     TurnInProgress,
 )
+from lamella.settings import Settings
 
 ADDRESS_FILE = "server.url"
 """In the data folder: where the server is that holds it."""
 
 Object = dict[str, Any]
 
-_CALLERS: dict[str, type[CallerError]] = {
-    error.code: error for error in (InvalidRequest, NotFound, ContextLengthExceeded, PayloadTooLarge, TurnInProgress)
-}
+_KINDS = (
+    InvalidRequest,
+    NotFound,
+    ContextLengthExceeded,
+    PayloadTooLarge,
+    TurnInProgress,
+    AuthenticationFailed,
+    PermissionDenied,
+)
+_CALLERS: dict[str, type[CallerError]] = {error.code: error for error in _KINDS}
 
 
 class Api:
@@ -45,7 +54,7 @@ class Api:
     async def ask(self, method: str, path: str, **options: Any) -> Object:
         """The JSON of any request under `/api/v1`."""
         answer = await self.client.request(method, f"/api/v1{path}", **options)
-        body: Object = answer.json()
+        body: Object = answer.json() if answer.content else {}
         if answer.is_error:
             raise refusal(body["error"])
         return body
@@ -57,13 +66,21 @@ def refusal(error: Object) -> LamellaError:
     return kind(str(error.get("message")), hint=error.get("hint"), param=error.get("param"))
 
 
-async def running_server(data: Path, stack: AsyncExitStack) -> tuple[Api, Object] | None:
-    """The server of this data folder and its status, if one runs."""
-    address = data / ADDRESS_FILE
+def with_key(settings: Settings) -> dict[str, str]:
+    """The header of the key that the terminal asks with, if it has one."""
+    return {} if settings.key is None else {"authorization": f"Bearer {settings.key.get_secret_value()}"}
+
+
+async def running_server(settings: Settings, stack: AsyncExitStack) -> tuple[Api, Object] | None:
+    """The server of this data folder and its status, if one runs; raises what it says of a missing or wrong key."""
+    address = settings.data / ADDRESS_FILE
     if not address.is_file():
         return None
     client = httpx2.AsyncClient(
-        base_url=address.read_text().strip(), timeout=httpx2.Timeout(120, connect=2), trust_env=False
+        base_url=address.read_text().strip(),
+        headers=with_key(settings),
+        timeout=httpx2.Timeout(120, connect=2),
+        trust_env=False,
     )
     await stack.enter_async_context(client)
     try:
@@ -71,4 +88,6 @@ async def running_server(data: Path, stack: AsyncExitStack) -> tuple[Api, Object
         status = answer.json()
     except (httpx2.HTTPError, ValueError):
         return None
-    return (Api(client), status) if status.get("data_dir") == str(data) else None
+    if answer.status_code in (401, 403) and "error" in status:
+        raise refusal(status["error"])
+    return (Api(client), status) if status.get("data_dir") == str(settings.data) else None

@@ -16,7 +16,7 @@ import typer
 from lamella.cli.doors import Door, local_zone, open_door
 from lamella.cli.failures import report
 from lamella.cli.logs import configure_logs
-from lamella.cli.main import DataOption, cli
+from lamella.cli.main import DataOption, KeyOption, cli
 from lamella.core.effort import effort_named
 from lamella.core.errors import InvalidRequest, LamellaError
 from lamella.core.packets import (
@@ -54,6 +54,7 @@ def chat_command(
     file: Annotated[list[Path] | None, typer.Option("-f", "--file", help="A file to send along; may repeat.")] = None,
     conversation: Annotated[str | None, typer.Option("-c", "--conversation", help="Go on with this one.")] = None,
     data: DataOption = None,
+    key: KeyOption = None,
     model: Annotated[
         list[str] | None,
         typer.Option(help="The model that answers; repeated, up to three answer. Default: LAMELLA_MODEL."),
@@ -73,7 +74,7 @@ def chat_command(
     models = tuple(model or ())
     if len(models) > MOST_MODELS:
         raise InvalidRequest(f"{len(models)} models are too many.", hint="Name one to three.", param="--model")
-    settings = read_settings(data=data, model=models[0] if models else None)
+    settings = read_settings(data=data, key=key, model=models[0] if models else None)
     talk = _Talk(settings, conversation, models, json, wanted)
     sys.exit(asyncio.run(talk.run(message, file or [])))
 

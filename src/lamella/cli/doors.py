@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from lamella.app.app import LOCAL_OWNER, App, open_app
+from lamella.app.accounts import LOCAL_IDENTITY
+from lamella.app.app import App, open_app
 from lamella.app.conversations import NewConversation
 from lamella.app.demonstration import NOTICE
 from lamella.chat import Message, Patience, Queued
@@ -18,7 +19,7 @@ from lamella.cli.api import ADDRESS_FILE, Api, Object, refusal, running_server
 from lamella.commands.parse import Typed
 from lamella.core.errors import ConfigurationError, InvalidRequest
 from lamella.core.packets import AnyPacket, decode_packet
-from lamella.core.records import Choices, Notice, NoticeKind, PageQuery
+from lamella.core.records import Caller, Choices, Notice, NoticeKind, PageQuery
 from lamella.settings import Settings
 
 PIECE = 1 << 16
@@ -90,20 +91,21 @@ class Door(Protocol):
 class LocalDoor:
     """The app in this process."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, caller: Caller) -> None:
         self._app = app
+        self._caller = caller
         self.notice = NOTICE if app.models.is_demonstration else None
         self.model = app.models.default
 
     async def conversation(self, id: str | None, model: str | None) -> str:
         """See `Door`."""
         if id is not None:
-            return (await self._app.store.conversation(LOCAL_OWNER, id)).id
-        return (await self._app.conversations.create(LOCAL_OWNER, NewConversation(model=model))).id
+            return (await self._app.store.conversation(self._caller, id)).id
+        return (await self._app.conversations.create(self._caller, NewConversation(model=model))).id
 
     async def upload(self, path: Path) -> Uploaded:
         """See `Door`."""
-        file = await self._app.intake.receive(LOCAL_OWNER, path.name, _pieces(path))
+        file = await self._app.intake.receive(self._caller, path.name, _pieces(path))
         return Uploaded(file.id, file.name, file.status == "ready", file.reason)
 
     async def send(
@@ -122,17 +124,17 @@ class LocalDoor:
         read = chat.read(Message(text, file_ids, zone, models, choices=Choices(thinking_effort=effort)))
         done: str | Queued | Notice
         if isinstance(read, Typed):
-            done = await chat.submit_command(LOCAL_OWNER, conversation_id, read)
+            done = await chat.submit_command(self._caller, conversation_id, read)
         else:
             patience = Patience(debounce=0 if at_once else None)
-            done = await chat.submit(LOCAL_OWNER, conversation_id, read, patience)
-        async for batch in await chat.packets(LOCAL_OWNER, done):
+            done = await chat.submit(self._caller, conversation_id, read, patience)
+        async for batch in await chat.packets(self._caller, done):
             for _, data in batch:
                 yield decode_packet(data)
 
     async def flush(self, conversation_id: str) -> None:
         """See `Door`."""
-        await self._app.chat.flush(LOCAL_OWNER, conversation_id)
+        await self._app.chat.flush(self._caller, conversation_id)
 
     async def settle(self, conversation_id: str) -> None:
         """See `Door`."""
@@ -141,17 +143,17 @@ class LocalDoor:
     async def notifications(self, conversation_id: str, after: str | None) -> tuple[str | None, list[str]]:
         """See `Door`."""
         query = PageQuery(NOTICES, after, "asc" if after else "desc")
-        found = (await self._app.store.notices(LOCAL_OWNER, conversation_id, query)).data
+        found = (await self._app.store.notices(self._caller, conversation_id, query)).data
         newest = max((notice.id for notice in found), default=after)
         return newest, [notice.text for notice in found if notice.kind is not NoticeKind.COMMAND]
 
     async def stop(self, turn_id: str) -> None:
         """See `Door`."""
-        await self._app.chat.stop(LOCAL_OWNER, turn_id)
+        await self._app.chat.stop(self._caller, turn_id)
 
     async def passage(self, file_id: str, start: int, end: int) -> str:
         """See `Door`."""
-        return (await self._app.store.file_text(LOCAL_OWNER, file_id) or "")[start:end]
+        return (await self._app.store.file_text(self._caller, file_id) or "")[start:end]
 
 
 class RemoteDoor:
@@ -241,8 +243,14 @@ async def _pieces(path: Path) -> AsyncIterator[bytes]:
 async def open_door(settings: Settings) -> AsyncIterator[Door]:
     """The server of this data folder if one runs, else the app itself."""
     async with AsyncExitStack() as stack:
-        found = await running_server(settings.data, stack)
-        yield RemoteDoor(*found) if found else LocalDoor(await stack.enter_async_context(open_app(settings)))
+        found = await running_server(settings, stack)
+        if found:
+            yield RemoteDoor(*found)
+            return
+        app = await stack.enter_async_context(open_app(settings))
+        # Whoever opens the data folder has all that is in it; with a key they are the user whose key it is.
+        who = LOCAL_IDENTITY if settings.key is None else await app.accounts.identify(settings.key.get_secret_value())
+        yield LocalDoor(app, who.caller)
 
 
 @asynccontextmanager

@@ -11,12 +11,13 @@ import httpx2
 import typer
 
 from lamella.app.app import open_app
-from lamella.cli.api import Api, Object, running_server
+from lamella.cli.api import Api, Object, running_server, with_key
 from lamella.cli.doors import local_zone
 from lamella.cli.logs import configure_logs
-from lamella.cli.main import DataOption, cli
+from lamella.cli.main import DataOption, KeyOption, cli
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.json import encode_text
+from lamella.server.entrance import AtTheFolder
 from lamella.server.web import create_web
 from lamella.settings import Settings, read_settings
 
@@ -37,11 +38,12 @@ def inspect_command(
         str | None, typer.Option(help="Show the request that this message would make; nothing is sent or stored.")
     ] = None,
     data: DataOption = None,
+    key: KeyOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print the map as JSON.")] = False,
 ) -> None:
     """Show the window of a request: its segments and tokens, what was read from the cache, what is absent and why."""
     configure_logs()
-    found = asyncio.run(_found(read_settings(data=data), what, preview))
+    found = asyncio.run(_found(read_settings(data=data, key=key), what, preview))
     typer.echo(encode_text(found) if json else "\n".join(lines(found)))
 
 
@@ -49,10 +51,11 @@ def inspect_command(
 def why_command(
     request: Annotated[str, typer.Argument(metavar="REQUEST", help="The id of a request.")],
     data: DataOption = None,
+    key: KeyOption = None,
 ) -> None:
     """Say what a request read from the cache, what it cost, and why it was not more."""
     configure_logs()
-    typer.echo(asyncio.run(_why(read_settings(data=data), request)))
+    typer.echo(asyncio.run(_why(read_settings(data=data, key=key), request)))
 
 
 async def _why(settings: Settings, request: str) -> str:
@@ -82,12 +85,13 @@ async def _found(settings: Settings, what: str | None, preview: str | None) -> O
 async def open_api(settings: Settings) -> AsyncIterator[Api]:
     """The API of the server that runs over this data folder, else of the app, opened here without a socket."""
     async with AsyncExitStack() as stack:
-        found = await running_server(settings.data, stack)
+        found = await running_server(settings, stack)
         if found is not None:
             yield found[0]
             return
-        transport = httpx2.ASGITransport(create_web(await stack.enter_async_context(open_app(settings))))
-        client = httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1")
+        app = await stack.enter_async_context(open_app(settings))
+        transport = httpx2.ASGITransport(create_web(app, AtTheFolder(app.accounts)))
+        client = httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=with_key(settings))
         yield Api(await stack.enter_async_context(client))
 
 

@@ -14,7 +14,8 @@ from lamella import __version__
 from lamella.cli.failures import exit_code_of, report
 from lamella.core.errors import LamellaError
 
-COMMANDS = {name: f"lamella.cli.{name}" for name in ("chat", "inspect", "replay", "serve", "sessions")}
+NAMES = ("chat", "groups", "inspect", "kb", "keys", "replay", "serve", "sessions", "users")
+COMMANDS = {name: f"lamella.cli.{name}" for name in NAMES}
 COMMANDS["why"] = COMMANDS["inspect"]
 """Where each command is; only the one that is asked for is loaded, so that the others cost no start time."""
 
@@ -56,3 +57,6 @@ def root(
 
 DataOption = Annotated[Path | None, typer.Option(help="The data folder. Default: LAMELLA_DATA.")]
 ModelOption = Annotated[str | None, typer.Option(help="The model that answers. Default: LAMELLA_MODEL.")]
+KeyOption = Annotated[
+    str | None, typer.Option(help="The key to ask with, seen by who lists processes. Default: LAMELLA_KEY.")
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import secrets
 import signal
 import socket
 import sys
@@ -20,26 +21,26 @@ from lamella.cli.doors import announced
 from lamella.cli.logs import configure_logs
 from lamella.cli.main import DataOption, ModelOption, cli
 from lamella.core.errors import ConfigurationError, LamellaError
+from lamella.server.entrance import Entrance
 from lamella.server.guard import LOOPBACK
 from lamella.server.web import create_web
 from lamella.settings import Settings, read_settings
 
 PORT = 8377
 
+_SET_UP = "          lamella users setup NAME --token TOKEN"
+
 
 @cli.command("serve")
 def serve_command(
-    host: Annotated[str, typer.Option(help="The address to listen on; only this machine's own for now.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="The address to listen on; at one that others reach, keys are needed.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 takes a free one.", min=0, max=65535)] = PORT,
     data: DataOption = None,
     model: ModelOption = None,
 ) -> None:
     """Serve the page and the API."""
-    if host not in LOOPBACK:
-        raise ConfigurationError(
-            f"{host} can be reached by others, and there are no accounts yet: everybody would be the owner.",
-            hint="Listen on 127.0.0.1, and reach it through a tunnel or a proxy that checks who asks.",
-        )
     configure_logs()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with asyncio.Runner(loop_factory=auto_loop_factory()) as runner:
@@ -50,16 +51,30 @@ async def _serve(host: str, port: int, settings: Settings) -> None:
     listener = _listen(host, port)
     shown = f"http://[{host}]:" if ":" in host else f"http://{host}:"
     url = f"{shown}{listener.getsockname()[1]}"
-    async with open_app(settings) as app, announced(settings.data, url):
+    async with open_app(settings) as app, announced(settings.data, _here(url)):
+        entrance = await _entrance(app, host)
         config = uvicorn.Config(
-            create_web(app), log_config=None, access_log=False, timeout_graceful_shutdown=2, lifespan="off"
+            create_web(app, entrance), log_config=None, access_log=False, timeout_graceful_shutdown=2, lifespan="off"
         )
-        _announce(app, url)
+        _announce(app, url, entrance)
         settling = asyncio.create_task(_settle(app))
         try:
             await _Server(config, app).serve(sockets=[listener])
         finally:
             settling.cancel()
+
+
+async def _entrance(app: App, host: str) -> Entrance:
+    """Who gets in. Where others reach the address nobody does without a key, and at first only by first-run token."""
+    if host in LOOPBACK:
+        return Entrance(app.accounts)
+    set_up = await app.accounts.are_set_up()
+    return Entrance(app.accounts, is_local=False, first_run_token=None if set_up else secrets.token_hex(16))
+
+
+def _here(url: str) -> str:
+    """The address as a program of this machine reaches it."""
+    return url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
 
 
 async def _settle(app: App) -> None:
@@ -97,10 +112,15 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _announce(app: App, url: str) -> None:
+def _announce(app: App, url: str, entrance: Entrance) -> None:
     sys.stdout.write(f"Lamella   {url}\n")
     sys.stdout.write(f"data      {app.settings.data}\n")
     sys.stdout.write(f"model     {app.models.default}\n")
     if app.models.is_demonstration:
         sys.stdout.write(f"          {NOTICE}\n")
+    if entrance.first_run_token is not None:
+        sys.stdout.write(f"set-up    nobody gets in yet; make the first admin on the page, or with\n{_SET_UP}\n")
+        sys.stdout.write(f"token     {entrance.first_run_token}\n")
+    if not entrance.is_local:
+        sys.stdout.write("          keys travel as they are: put TLS in front of this address\n")
     sys.stdout.flush()

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine
-from datetime import datetime
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from lamella.cli.api import Api, Object
-from lamella.cli.inspect import newest, open_api
-from lamella.cli.logs import configure_logs
-from lamella.cli.main import DataOption, cli
+from lamella.cli.asking import Asking, JsonOption, moment, show
+from lamella.cli.inspect import newest
+from lamella.cli.main import DataOption, KeyOption, cli
 from lamella.core.figures import short
-from lamella.core.json import encode_text
-from lamella.settings import read_settings
 
 sessions = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The sessions of a conversation.")
 cli.add_typer(sessions, name="sessions")
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print what the API answers.")]
 SessionArgument = Annotated[str, typer.Argument(metavar="SESSION", help="The id of a session.")]
 
 
@@ -31,6 +24,7 @@ def list_command(
         str | None, typer.Argument(metavar="[CONVERSATION]", help="Default: the newest conversation.")
     ] = None,
     data: DataOption = None,
+    key: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
     """List the sessions of a conversation, the oldest first."""
@@ -38,7 +32,7 @@ def list_command(
     async def ask(api: Api) -> Object:
         return await api.get(f"/conversations/{conversation or await newest(api)}/sessions")
 
-    _show(data, ask, json, lambda found: [_session(one) for one in found["data"]])
+    show(Asking(data, key, json), ask, lambda found: [_session(one) for one in found["data"]])
 
 
 @sessions.command("search")
@@ -49,6 +43,7 @@ def search_command(
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=100, help="Passages at most.")] = 20,
     data: DataOption = None,
+    key: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
     """Find what was said, by words and by meaning."""
@@ -57,44 +52,31 @@ def search_command(
     async def ask(api: Api) -> Object:
         return await api.get("/sessions/search", **query)
 
-    _show(data, ask, json, _hits)
+    show(Asking(data, key, json), ask, _hits)
 
 
 @sessions.command("resume")
-def resume_command(session: SessionArgument, data: DataOption = None, json: JsonOption = False) -> None:
+def resume_command(
+    session: SessionArgument, data: DataOption = None, key: KeyOption = None, json: JsonOption = False
+) -> None:
     """Go on from an earlier session, as /resume does."""
 
     async def ask(api: Api) -> Object:
         return await api.post(f"/sessions/{session}/resume", {})
 
-    _show(data, ask, json, _answered)
+    show(Asking(data, key, json), ask, _answered)
 
 
 @sessions.command("undo")
-def undo_command(session: SessionArgument, data: DataOption = None, json: JsonOption = False) -> None:
+def undo_command(
+    session: SessionArgument, data: DataOption = None, key: KeyOption = None, json: JsonOption = False
+) -> None:
     """Take the newest compaction back: name the session that it ended or began."""
 
     async def ask(api: Api) -> Object:
         return await api.post(f"/sessions/{session}/undo", {})
 
-    _show(data, ask, json, _answered)
-
-
-def _show(
-    data: Path | None,
-    ask: Callable[[Api], Coroutine[Any, Any, Object]],
-    json: bool,
-    lines: Callable[[Object], list[str]],
-) -> None:
-    """Ask the server of the data folder, or the app itself, and print the answer."""
-    configure_logs()
-
-    async def found() -> Object:
-        async with open_api(read_settings(data=data)) as api:
-            return await ask(api)
-
-    answer = asyncio.run(found())
-    typer.echo(encode_text(answer) if json else "\n".join(lines(answer)))
+    show(Asking(data, key, json), ask, _answered)
 
 
 def _session(one: Object) -> str:
@@ -103,7 +85,7 @@ def _session(one: Object) -> str:
     parts = [
         f"{'*' if one['current'] else ' '} {one['number']}",
         one["id"],
-        _moment(one["opened_at"]),
+        moment(one["opened_at"]),
         one["opened_by"],
         "1 message" if one["messages"] == 1 else f"{one['messages']} messages",
     ]
@@ -120,7 +102,7 @@ def _hits(found: Object) -> list[str]:
     for hit in found["data"]:
         number = f"session {numbers[hit['session_id']]} " if hit["session_id"] in numbers else ""
         where = f"{number}({hit['session_id']}) of {hit['conversation_id']}"
-        lines += [f"{where} · {hit['role']} · {_moment(hit['at'])}", f"  {' '.join(hit['snippet']['text'].split())}"]
+        lines += [f"{where} · {hit['role']} · {moment(hit['at'])}", f"  {' '.join(hit['snippet']['text'].split())}"]
     return lines or ["Nothing was found."]
 
 
@@ -128,7 +110,3 @@ def _answered(answer: Object) -> list[str]:
     if answer["object"] == "queued_message":
         return [f"It waits in the queue, at place {answer['place']}: the conversation answers."]
     return [str(answer["answer"])]
-
-
-def _moment(at: str) -> str:
-    return f"{datetime.fromisoformat(at):%Y-%m-%d %H:%M}"

@@ -1,16 +1,17 @@
-"""Who may speak to a server without accounts: programs on this machine, and pages that it served itself.
+"""Which pages may speak to the server, and by which names it goes.
 
-Any page in a browser can send requests to 127.0.0.1, and a rebound DNS name makes it read the answers: so the Host must
-be a loopback name, and a request with an Origin must come from the same one.
+Any page in a browser can send requests to any address, and a rebound DNS name makes it read the answers. So a request
+with an Origin must come from the same one; and as long as no key is needed, the Host must be a name of this machine.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from lamella.core.errors import PermissionDenied
+from lamella.core.errors import LamellaError, PermissionDenied
 from lamella.server.failures import error_answer
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -24,25 +25,28 @@ def host_of(host: str) -> str | None:
         return None
 
 
-class LoopbackGuard:
-    """Refuses foreign hosts and origins."""
+class OriginGuard:
+    """Refuses pages of other origins, and while the server `is_open` to who has no key, foreign hosts."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, is_open: Callable[[], Awaitable[bool]]) -> None:
         self._app = app
+        self._is_open = is_open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-            problem = _problem(headers.get(b"host", ""), headers.get(b"origin"))
-            if problem is not None:
-                await error_answer(problem)(scope, receive, send)
+            try:
+                await self._check(headers.get(b"host", ""), headers.get(b"origin"))
+            except LamellaError as error:
+                await error_answer(error)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
-
-def _problem(host: str, origin: str | None) -> PermissionDenied | None:
-    if host_of(host) not in LOOPBACK:
-        return PermissionDenied("This server only answers on this machine.", hint="Use http://127.0.0.1 or localhost.")
-    if origin is not None and origin.lower().partition("://")[2] != host.lower():
-        return PermissionDenied("Pages of other origins may not use this server.")
-    return None
+    async def _check(self, host: str, origin: str | None) -> None:
+        """Raises `PermissionDenied`."""
+        if host_of(host) not in LOOPBACK and await self._is_open():
+            raise PermissionDenied(
+                "This server only answers on this machine.", hint="Use http://127.0.0.1 or localhost."
+            )
+        if origin is not None and origin.lower().partition("://")[2] != host.lower():
+            raise PermissionDenied("Pages of other origins may not use this server.")

@@ -116,7 +116,11 @@ async def client(address: str, **headers: str) -> AsyncIterator[Client]:
 
 @asynccontextmanager
 async def served(
-    settings: Settings, *, silence: float = SILENCE_SECONDS, blocks: Blocks | None = None, **parts: Any
+    settings: Settings,
+    *,
+    silence: float = SILENCE_SECONDS,
+    blocks: Blocks | None = None,
+    **parts: Any,
 ) -> AsyncIterator[tuple[App, Client]]:
     """An app with its server, and a client of it; `parts` are what `open_app` takes beside the settings."""
     async with (

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Response
 from starlette.datastructures import MutableHeaders
 from starlette.responses import FileResponse, JSONResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lamella import __version__
-from lamella.app.app import LOCAL_OWNER, App
+from lamella.app.app import App
 from lamella.backend.blocks import Blocks
 from lamella.core.errors import NotFound
-from lamella.core.records import Caller
 from lamella.server import (
+    account_routes,
+    base_routes,
+    directory_routes,
     file_routes,
     library_routes,
     queue_routes,
@@ -27,15 +28,19 @@ from lamella.server import (
     session_routes,
     tool_routes,
 )
+from lamella.server.entrance import Doorkeeper, Entrance, Identify
 from lamella.server.failures import install
 from lamella.server.file_routes import UPLOAD_PATH
-from lamella.server.guard import LoopbackGuard
+from lamella.server.guard import OriginGuard
 from lamella.server.limits import BodyLimit
 from lamella.server.sse import SILENCE_SECONDS
 
 INDEX = "index.html"
 
 ROUTERS = (
+    account_routes.router,
+    directory_routes.router,
+    base_routes.router,
     routes.router,
     queue_routes.router,
     search_routes.router,
@@ -71,11 +76,6 @@ class Headers:
         await self._app(scope, receive, sending if scope["type"] == "http" else send)
 
 
-def local_owner(request: Request) -> Caller:
-    """Everybody on this machine is its one owner."""
-    return LOCAL_OWNER
-
-
 def page_folder() -> Path:
     """Where the built page lies."""
     return Path(str(files("lamella.server").joinpath("page")))
@@ -83,18 +83,21 @@ def page_folder() -> Path:
 
 def create_web(
     app: App,
-    identify: Callable[[Request], Caller] = local_owner,
+    entrance: Entrance | Identify | None = None,
     silence: float = SILENCE_SECONDS,
     blocks: Blocks | None = None,
 ) -> ASGIApp:
     """The ASGI application over a running app.
 
-    `identify` says who asks, `blocks` what goes with every message as dynamic context. After `silence` seconds without
-    a packet a stream sends a comment.
+    `entrance` says who asks: without one it is that of this machine, and a deployment that knows its users by other
+    means brings a function. `blocks` is what goes with every message as dynamic context. After `silence` seconds
+    without a packet a stream sends a comment.
     """
+    entrance = entrance or Entrance(app.accounts)
+    by_key, identify = (entrance, entrance.identify) if isinstance(entrance, Entrance) else (None, entrance)
     api = FastAPI(title="Lamella", version=__version__, docs_url=None, redoc_url=None)
     api.state.lamella = app
-    api.state.identify = identify
+    api.state.entrance = by_key
     api.state.silence = silence
     api.state.blocks = blocks or Blocks()
     install(api)
@@ -102,7 +105,14 @@ def create_web(
         api.include_router(router)
     _outside(api)
     _page(api, page_folder())
-    return Headers(LoopbackGuard(BodyLimit(api, streamed={UPLOAD_PATH})))
+    api.add_middleware(BodyLimit, streamed={UPLOAD_PATH})
+    # Inside the application, so that a failure to find out who asks is answered as every other one.
+    api.add_middleware(Doorkeeper, identify=identify)
+
+    async def is_open() -> bool:
+        return by_key is not None and by_key.is_local and not await app.accounts.are_set_up()
+
+    return Headers(OriginGuard(api, is_open))
 
 
 def _outside(api: FastAPI) -> None:

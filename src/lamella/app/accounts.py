@@ -1,0 +1,201 @@
+"""Who asks: keys that are made, checked and revoked, and the one step that turns accounts on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+import structlog
+
+from lamella.app.api_key import Minted, digest_of, is_same, mint, prefix_of
+from lamella.core.access import EVERY_SCOPE, LOCAL_USER, Group, Identity, Key, Role, Scope, User
+from lamella.core.access_ports import Directory
+from lamella.core.clock import Clock
+from lamella.core.errors import AuthenticationFailed, InvalidRequest, PermissionDenied, StoreFailed
+from lamella.core.ids import Ids
+from lamella.core.records import Caller
+
+log = structlog.get_logger()
+
+LOGIN_LIFE = timedelta(days=30)
+"""How long a page stays logged in."""
+
+NOTED_EVERY = timedelta(minutes=1)
+"""How exact it is noted when a key was last used: a write for every request would be too many."""
+
+LOCAL_IDENTITY = Identity(Caller(LOCAL_USER), "Local user", Role.ADMIN)
+"""Who holds the data folder: on loopback without accounts, and at a terminal that opens the folder itself."""
+
+_UNKNOWN = "This key is not known here."
+_ANOTHER = "Use another key, or ask an admin for one."
+_NO_KEY = digest_of("")
+"""Compared with where no key was found, so that this takes as long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A key as it is kept, and the whole of it: to be shown once, None when that was done before."""
+
+    key: Key
+    secret: str | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyOrder:
+    """A key to make: for whom, called what, for which use, until when; no scopes means all that its maker has."""
+
+    user_id: str
+    name: str
+    scopes: frozenset[Scope] | None = None
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Invited:
+    """A new user with a first key."""
+
+    user: User
+    issued: Issued
+
+
+class Accounts:
+    """Keys over a directory. What it raises never holds a key."""
+
+    def __init__(self, directory: Directory, clock: Clock, ids: Ids) -> None:
+        self.directory = directory
+        self._clock = clock
+        self._ids = ids
+        self._is_set_up = False
+
+    async def are_set_up(self) -> bool:
+        """Whether everybody needs a key. Once they do they always do, so only "no" is asked for again."""
+        if not self._is_set_up:
+            self._is_set_up = await self.directory.set_up_at() is not None
+        return self._is_set_up
+
+    async def set_up(self, name: str) -> Invited:
+        """Turn accounts on: the local user becomes the first admin; raises `PermissionDenied` the second time."""
+        minted, now = mint(), self._clock.now()
+        key = self._key(minted, KeyOrder(LOCAL_USER, "first key", EVERY_SCOPE), LOCAL_USER, now)
+        user = await self.directory.set_up(filled(name), key, now)
+        return Invited(user, Issued(key, minted.secret))
+
+    async def check_set_up(self) -> None:
+        """Raises `PermissionDenied` while the person at this machine is the only user."""
+        if not await self.are_set_up():
+            raise PermissionDenied(
+                "Accounts are not set up: there is one user, who needs no key.",
+                hint="Set them up with `lamella users setup NAME`, or POST /api/v1/setup.",
+            )
+
+    # Who asks
+
+    async def identify(self, secret: str) -> Identity:
+        """Whose key this is; raises `AuthenticationFailed` for one that opens nothing."""
+        key, user = await self._found(secret)
+        now = self._clock.now()
+        if key.last_used_at is None or now - key.last_used_at >= NOTED_EVERY:
+            await self._note_use(key, now)
+        return Identity(Caller(user.id), user.name, user.role, key.scopes, key.id)
+
+    async def log_in(self, secret: str) -> Issued:
+        """A key of its own for a page, which ends with the key it logged in by; raises `AuthenticationFailed`."""
+        key, _ = await self._found(secret)
+        if key.parent_id is not None:
+            raise AuthenticationFailed(_UNKNOWN, hint=_ANOTHER)
+        minted, now = mint(), self._clock.now()
+        ends = now + LOGIN_LIFE if key.expires_at is None else min(now + LOGIN_LIFE, key.expires_at)
+        order = KeyOrder(key.user_id, f"{key.name} (page)", key.scopes, ends)
+        login = self._key(minted, order, key.user_id, now, parent_id=key.id)
+        return Issued(await self.directory.add_key(login), minted.secret)
+
+    async def log_out(self, identity: Identity) -> None:
+        """End a page's login; a key that was made by a user is not one, and stays."""
+        if identity.key_id is None:
+            return
+        key = await self.directory.key(identity.caller.user_id, identity.key_id)
+        if key.parent_id is not None:
+            await self.directory.revoke_key(key.user_id, key.id, self._clock.now())
+
+    async def _found(self, secret: str) -> tuple[Key, User]:
+        prefix, digest, now = prefix_of(secret), digest_of(secret), self._clock.now()
+        there = () if prefix is None else await self.directory.keys_by_prefix(prefix)
+        same = [found for found in there if is_same(digest, found[0].digest)]
+        if not same:
+            is_same(digest, _NO_KEY)
+            raise AuthenticationFailed(_UNKNOWN, hint=_ANOTHER)
+        key, parent, user = same[0]
+        if not key.is_open(now) or (parent is not None and not parent.is_open(now)):
+            raise AuthenticationFailed("This key has expired or was revoked.", hint=_ANOTHER)
+        if user.disabled:
+            raise AuthenticationFailed("The user of this key is disabled.", hint="Ask an admin.")
+        return key, user
+
+    async def _note_use(self, key: Key, now: datetime) -> None:
+        try:
+            await self.directory.use_key(key.id, now)
+        except StoreFailed as error:
+            log.warning("when a key was used could not be noted", key=key.id, error=error.message)
+
+    # Making
+
+    async def create_key(self, by: Identity, order: KeyOrder) -> Issued:
+        """A new key, no wider than the one it is made with; raises `InvalidRequest`."""
+        minted, now = mint(), self._clock.now()
+        key = self._key(minted, _allowed(by, order, now), by.caller.user_id, now)
+        return Issued(await self.directory.add_key(key), minted.secret)
+
+    async def create_user(self, by: Identity, name: str, role: Role) -> Invited:
+        """A new user with a first key, to hand over; raises `InvalidRequest` for a name that is taken."""
+        await self.check_set_up()
+        minted, now = mint(), self._clock.now()
+        user = User(self._ids.new("user"), filled(name), role, now)
+        key = self._key(minted, _allowed(by, KeyOrder(user.id, "first key"), now), by.caller.user_id, now)
+        return Invited(await self.directory.add_user(user, key), Issued(key, minted.secret))
+
+    async def create_group(self, name: str) -> Group:
+        """A new group; raises `InvalidRequest` for a name that is taken."""
+        return await self.directory.add_group(Group(self._ids.new("group"), filled(name), self._clock.now()))
+
+    async def revoke(self, user_id: str, key_id: str) -> Key:
+        """End a key and the logins by it."""
+        return await self.directory.revoke_key(user_id, key_id, self._clock.now())
+
+    def _key(
+        self, minted: Minted, order: KeyOrder, issued_by: str, now: datetime, *, parent_id: str | None = None
+    ) -> Key:
+        return Key(
+            id=self._ids.new("key"),
+            user_id=order.user_id,
+            name=filled(order.name),
+            prefix=minted.prefix,
+            digest=minted.digest,
+            scopes=EVERY_SCOPE if order.scopes is None else order.scopes,
+            issued_by=issued_by,
+            created_at=now,
+            expires_at=order.expires_at,
+            parent_id=parent_id,
+        )
+
+
+def _allowed(by: Identity, order: KeyOrder, now: datetime) -> KeyOrder:
+    """The order with its scopes; raises `InvalidRequest` where it asks for more than its maker has."""
+    if order.expires_at is not None and order.expires_at <= now:
+        raise InvalidRequest("The key would have expired already.", hint="Name a later moment.", param="expires_at")
+    scopes = by.scopes if order.scopes is None else order.scopes
+    if not scopes:
+        raise InvalidRequest("The key would open nothing.", hint="Name a scope.", param="scopes")
+    if not scopes <= by.scopes:
+        missing = ", ".join(sorted(scopes - by.scopes))
+        raise InvalidRequest(
+            f"The key that makes it has not the scope {missing}.", hint="Ask for no more than it has.", param="scopes"
+        )
+    return replace(order, scopes=scopes)
+
+
+def filled(name: str) -> str:
+    """A name without blanks around it; raises `InvalidRequest` for an empty one."""
+    stripped = " ".join(name.split())
+    if not stripped:
+        raise InvalidRequest("The name is empty.", hint="Write something.", param="name")
+    return stripped

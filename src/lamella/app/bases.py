@@ -1,0 +1,54 @@
+"""Knowledge bases as their owners keep them: what they are called, and who may read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from lamella.app.accounts import filled
+from lamella.app.once import Asked, Once
+from lamella.core.access import BaseContent, Grant, GrantLevel, KnowledgeBase, Subject
+from lamella.core.access_ports import Access
+from lamella.core.clock import Clock
+from lamella.core.ids import Ids
+from lamella.core.records import Caller
+
+
+class Bases:
+    """Bases over the store, checked."""
+
+    def __init__(self, access: Access, once: Once, clock: Clock, ids: Ids) -> None:
+        self._access = access
+        self._once = once
+        self._clock = clock
+        self._ids = ids
+
+    async def create(self, caller: Caller, content: BaseContent, again: str | None = None) -> KnowledgeBase:
+        """A new base of the caller; raises `InvalidRequest` for an empty name."""
+        checked = _checked(content)
+
+        async def find(base_id: str) -> KnowledgeBase:
+            return await self._access.base(caller, base_id)
+
+        async def make(base_id: str) -> KnowledgeBase:
+            return await self._access.add_base(caller, base_id, checked, self._clock.now())
+
+        asked = Asked(again, "knowledge-bases", content)
+        return await self._once.create(caller, asked, self._ids.new("kb"), find, make)
+
+    async def change(self, caller: Caller, base_id: str, edit: Callable[[BaseContent], BaseContent]) -> KnowledgeBase:
+        """The base as `edit` makes it; raises as `create` does."""
+        return await self._access.change_base(caller, base_id, lambda now: _checked(edit(now)), self._clock.now())
+
+    async def delete(self, caller: Caller, base_id: str) -> None:
+        """Remove it with all that belongs to it."""
+        await self._access.delete_base(caller, base_id, self._clock.now())
+
+    async def grant(self, caller: Caller, base_id: str, subject_id: str, level: GrantLevel | None) -> Grant | None:
+        """Let a user or a group read so much of a base, or take their grant away with None."""
+        subject = Subject("group" if subject_id.startswith("group_") else "user", subject_id)
+        return await self._access.set_grant(caller, base_id, subject, level, self._clock.now())
+
+
+def _checked(content: BaseContent) -> BaseContent:
+    return replace(content, name=filled(content.name), description=content.description.strip())

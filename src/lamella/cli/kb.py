@@ -1,0 +1,114 @@
+"""`lamella kb`: knowledge bases, and who may read them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from lamella.cli.api import Api, Object
+from lamella.cli.asking import Asking, JsonOption, id_of, moment, show, whole
+from lamella.cli.main import DataOption, KeyOption, cli
+
+kb = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Knowledge bases, and who may read them.")
+cli.add_typer(kb, name="kb")
+
+BaseArgument = Annotated[str, typer.Argument(metavar="BASE", help="The name or the id of a knowledge base.")]
+SubjectArgument = Annotated[str, typer.Argument(metavar="WHO", help="The name or the id of a user or a group.")]
+
+
+@kb.command("list")
+def list_command(data: DataOption = None, key: KeyOption = None, json: JsonOption = False) -> None:
+    """List the bases that you can see, with how much of each you may read."""
+    ask = Asking(data, key, json)
+    show(ask, lambda api: whole(api, "/knowledge-bases"), lambda found: [_line(one) for one in found["data"]])
+
+
+@kb.command("create")
+def create_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is called.")],
+    description: Annotated[str, typer.Option(help="What is in it.")] = "",
+    visible: Annotated[
+        bool, typer.Option("--visible", help="Show name and description to members without a grant.")
+    ] = False,
+    data: DataOption = None,
+    key: KeyOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Make a knowledge base."""
+
+    async def ask(api: Api) -> Object:
+        return await api.post("/knowledge-bases", {"name": name, "description": description, "visible": visible})
+
+    show(Asking(data, key, json), ask, lambda found: [_line(found)])
+
+
+@kb.command("delete")
+def delete_command(
+    base: BaseArgument, data: DataOption = None, key: KeyOption = None, json: JsonOption = False
+) -> None:
+    """Remove a base with all that belongs to it."""
+
+    async def ask(api: Api) -> Object:
+        return await api.ask("DELETE", await _path(api, base))
+
+    show(Asking(data, key, json), ask, lambda _: [f"{base} is gone."])
+
+
+@kb.command("grant")
+def grant_command(
+    base: BaseArgument,
+    who: SubjectArgument,
+    level: Annotated[
+        Literal["full", "restricted", "none", "remove"],
+        typer.Argument(help="How much they may read; `remove` takes the grant away.", show_default=False),
+    ],
+    data: DataOption = None,
+    key: KeyOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Say how much of a base of yours a user or a group may read."""
+
+    async def ask(api: Api) -> Object:
+        path = f"{await _path(api, base)}/grants/{await id_of(api, ['/users', '/groups'], who)}"
+        if level == "remove":
+            await api.ask("DELETE", path)
+            return {"name": who, "level": None}
+        return await api.ask("PUT", path, json={"level": level})
+
+    show(Asking(data, key, json), ask, lambda found: [f"{found['name']}: {found['level'] or 'no grant'}"])
+
+
+@kb.command("grants")
+def grants_command(
+    base: BaseArgument,
+    changes: Annotated[bool, typer.Option("--changes", help="Every change of them instead.")] = False,
+    data: DataOption = None,
+    key: KeyOption = None,
+    json: JsonOption = False,
+) -> None:
+    """List who may read a base of yours, or every change of that."""
+
+    async def ask(api: Api) -> Object:
+        path = await _path(api, base)
+        return await (whole(api, f"{path}/grant-changes") if changes else api.get(f"{path}/grants"))
+
+    def lines(found: Object) -> list[str]:
+        if changes:
+            return [_change(one) for one in found["data"]]
+        return [f"{one['kind']} {one['name']} · {one['level']}" for one in found["data"]] or ["You alone."]
+
+    show(Asking(data, key, json), ask, lines)
+
+
+async def _path(api: Api, base: str) -> str:
+    return f"/knowledge-bases/{await id_of(api, ['/knowledge-bases'], base)}"
+
+
+def _line(one: Object) -> str:
+    return " · ".join([one["id"], one["name"], "yours" if one["yours"] else one["level"]])
+
+
+def _change(one: Object) -> str:
+    levels = f"{one['from'] or 'no grant'} → {one['to'] or 'no grant'}"
+    return f"{moment(one['at'])} · {one['kind']} {one['name']} · {levels} · by {one['by']}"

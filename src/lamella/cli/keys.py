@@ -1,0 +1,84 @@
+"""`lamella keys`: one's own API keys."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from lamella.cli.api import Api, Object
+from lamella.cli.asking import Asking, JsonOption, moment, show, whole
+from lamella.cli.main import DataOption, KeyOption, cli
+
+keys = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Your API keys.")
+cli.add_typer(keys, name="keys")
+
+ONCE = "This is shown once: keep it where nobody else reads it."
+
+
+@keys.command("list")
+def list_command(data: DataOption = None, key: KeyOption = None, json: JsonOption = False) -> None:
+    """List your keys, the oldest first; a revoked one stays in the list."""
+    show(
+        Asking(data, key, json), lambda api: whole(api, "/keys"), lambda found: [key_line(one) for one in found["data"]]
+    )
+
+
+@keys.command("create")
+def create_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is for.")],
+    scope: Annotated[
+        list[str] | None, typer.Option(help="read, write or manage; may repeat. Default: all that your key has.")
+    ] = None,
+    days: Annotated[
+        int | None, typer.Option(min=1, max=36_500, help="How long it opens. Default: until revoked.")
+    ] = None,
+    data: DataOption = None,
+    key: KeyOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Make a key. It is printed once."""
+    body: Object = {"name": name}
+    if scope:
+        body["scopes"] = scope
+    if days is not None:
+        body["expires_at"] = (datetime.now(UTC) + timedelta(days=days)).isoformat()
+
+    async def ask(api: Api) -> Object:
+        return await api.post("/keys", body)
+
+    show(Asking(data, key, json), ask, new_key)
+
+
+@keys.command("revoke")
+def revoke_command(
+    key_id: Annotated[str, typer.Argument(metavar="KEY", help="The id of a key.")],
+    data: DataOption = None,
+    key: KeyOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Revoke a key: it opens nothing from now on."""
+
+    async def ask(api: Api) -> Object:
+        return await api.ask("DELETE", f"/keys/{key_id}")
+
+    show(Asking(data, key, json), ask, lambda found: [key_line(found)])
+
+
+def new_key(found: Object) -> list[str]:
+    """A new key, and that it is shown once."""
+    return [found["secret"], f"{found['id']} · {', '.join(found['scopes'])} · {ONCE}"]
+
+
+def key_line(one: Object) -> str:
+    """`key_… · laptop · lam_abcd1234… · manage, read, write · last used 2026-11-22 05:30`."""
+    parts = [one["id"], one["name"], f"{one['begins_with']}…", ", ".join(one["scopes"])]
+    parts.append(f"last used {moment(one['last_used_at'])}")
+    if one["expires_at"]:
+        parts.append(f"until {moment(one['expires_at'])}")
+    if one["revoked_at"]:
+        parts.append(f"revoked {moment(one['revoked_at'])}")
+    if one["issued_by"] != one["user_id"]:
+        parts.append(f"issued by {one['issued_by']}")
+    return " · ".join(parts)

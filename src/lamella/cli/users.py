@@ -1,0 +1,105 @@
+"""`lamella users`: who may ask, and the one step that turns accounts on."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from lamella.cli.api import Api, Object
+from lamella.cli.asking import Asking, JsonOption, id_of, show, whole
+from lamella.cli.keys import new_key
+from lamella.cli.main import DataOption, KeyOption, cli
+
+users = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Who may ask.")
+cli.add_typer(users, name="users")
+
+UserArgument = Annotated[str, typer.Argument(metavar="USER", help="The name or the id of a user.")]
+
+
+@users.command("setup")
+def setup_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Your name: you become the first admin.")],
+    token: Annotated[
+        str | None, typer.Option(help="The first-run token, where the server runs at an address that others reach.")
+    ] = None,
+    data: DataOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Turn accounts on: from now on everybody needs a key, and yours is printed once."""
+    body: Object = {"name": name} | ({"token": token} if token else {})
+
+    async def ask(api: Api) -> Object:
+        return await api.post("/setup", body)
+
+    show(Asking(data, None, json), ask, _new_user)
+
+
+@users.command("list")
+def list_command(data: DataOption = None, key: KeyOption = None, json: JsonOption = False) -> None:
+    """List the users, the oldest first."""
+    show(Asking(data, key, json), lambda api: whole(api, "/users"), lambda found: [_line(one) for one in found["data"]])
+
+
+@users.command("add")
+def add_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name that no other user has.")],
+    admin: Annotated[bool, typer.Option("--admin", help="Whether they keep users and keys too.")] = False,
+    data: DataOption = None,
+    key: KeyOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Add a user. Their first key is printed once: hand it over."""
+
+    async def ask(api: Api) -> Object:
+        return await api.post("/users", {"name": name, "role": "admin" if admin else "member"})
+
+    show(Asking(data, key, json), ask, _new_user)
+
+
+@users.command("set")
+def set_command(
+    user: UserArgument,
+    name: Annotated[str | None, typer.Option(help="Another name.")] = None,
+    role: Annotated[Literal["admin", "member"] | None, typer.Option(help="Another role.")] = None,
+    disabled: Annotated[
+        bool | None, typer.Option("--disable/--enable", help="Whether their keys and grants open nothing.")
+    ] = None,
+    data: DataOption = None,
+    key: KeyOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Change a user."""
+    sent = {"name": name, "role": role, "disabled": disabled}
+
+    async def ask(api: Api) -> Object:
+        found = await id_of(api, ["/users"], user)
+        return await api.ask("PATCH", f"/users/{found}", json={n: v for n, v in sent.items() if v is not None})
+
+    show(Asking(data, key, json), ask, lambda found: [_line(found)])
+
+
+@users.command("issue-key")
+def issue_command(
+    user: UserArgument,
+    name: Annotated[str, typer.Option(help="What it is for.")] = "issued",
+    data: DataOption = None,
+    key: KeyOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Make a key for a user who lost theirs. It is printed once, and says who issued it."""
+
+    async def ask(api: Api) -> Object:
+        found = await id_of(api, ["/users"], user)
+        return await api.post(f"/users/{found}/keys", {"name": name})
+
+    show(Asking(data, key, json), ask, new_key)
+
+
+def _new_user(found: Object) -> list[str]:
+    return [_line(found), *new_key(found["key"])]
+
+
+def _line(one: Object) -> str:
+    parts = [one["id"], one["name"], *([one["role"]] if "role" in one else [])]
+    return " · ".join([*parts, "disabled"] if one.get("disabled") else parts)

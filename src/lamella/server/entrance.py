@@ -1,0 +1,150 @@
+"""The entrance: who asks, and whether the key they ask with may be used for that.
+
+Every path of the API is closed unless it stands in `PUBLIC`; the page, its files and the description are open.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from lamella.app.accounts import LOCAL_IDENTITY, Accounts
+from lamella.app.api_key import MARK
+from lamella.core.access import Identity
+from lamella.core.access import Scope as KeyScope
+from lamella.core.errors import AuthenticationFailed, LamellaError, PermissionDenied
+from lamella.server.failures import error_answer
+
+COOKIE = "lamella_login"
+"""Holds the key that a page got when it logged in; no script can read it."""
+
+LOGIN_PATH, SETUP_PATH = "/api/v1/login", "/api/v1/setup"
+PUBLIC = frozenset({("GET", LOGIN_PATH), ("POST", LOGIN_PATH), ("POST", SETUP_PATH)})
+"""What nobody in particular may ask: what it takes to get in, and to get in."""
+
+MANAGED = re.compile(r"/api/v1/(keys|users|groups)(/|$)|/api/v1/knowledge-bases/[^/]+/grants(/|$)")
+"""What is changed here needs the scope `manage`."""
+
+IN_STATE = "identity"
+
+Identify = Callable[[Request], Awaitable[Identity]]
+"""Says who asks; raises `AuthenticationFailed`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """Who gets in. Before accounts are set up, everybody on this machine is their one user, where it `is_local`;
+    elsewhere nobody gets in but by `first_run_token`, which sets them up.
+    """
+
+    accounts: Accounts
+    is_local: bool = True
+    first_run_token: str | None = field(default=None, repr=False)
+
+    async def identify(self, request: Request) -> Identity:
+        """Who asks: by key, or as the user of this machine; raises `AuthenticationFailed`."""
+        secret = credential(request)
+        set_up = await self.accounts.are_set_up()
+        if self.is_local and not set_up and not (secret or "").startswith(MARK):
+            # Clients of other vendors' APIs can't leave their key out; what is no key of ours is none here.
+            return LOCAL_IDENTITY
+        if secret is not None:
+            return await self.accounts.identify(secret)
+        if not set_up:
+            raise AuthenticationFailed(
+                "This server has not been set up.",
+                hint="Make the first admin with the first-run token that it printed when it started.",
+            )
+        raise AuthenticationFailed(
+            "A key is needed.", hint="Send it as `Authorization: Bearer lam_…`, log in on the page, or set LAMELLA_KEY."
+        )
+
+    def check_token(self, token: str) -> None:
+        """Raises `AuthenticationFailed` unless this is the first-run token, where one is needed."""
+        if self.is_local:
+            return
+        expected = self.first_run_token
+        if expected is None or not hmac.compare_digest(token.encode(), expected.encode()):
+            raise AuthenticationFailed(
+                "This is not the first-run token.", hint="The server printed it when it started.", param="token"
+            )
+
+
+class AtTheFolder:
+    """The entrance of a terminal that opened the data folder itself: it has all that is there, so it needs no key; with
+    one it is the user whose key it is.
+    """
+
+    def __init__(self, accounts: Accounts) -> None:
+        self._accounts = accounts
+
+    async def __call__(self, request: Request) -> Identity:
+        secret = credential(request)
+        return LOCAL_IDENTITY if secret is None else await self._accounts.identify(secret)
+
+
+def credential(request: Request) -> str | None:
+    """The key of a request: from its headers, else from the page's cookie; raises `AuthenticationFailed` for two."""
+    found = []
+    if (header := request.headers.get("authorization")) is not None:
+        kind, _, value = header.partition(" ")
+        if kind.lower() != "bearer" or not value.strip():
+            raise AuthenticationFailed(
+                "The Authorization header has no key.", hint="Send `Authorization: Bearer lam_…`."
+            )
+        found.append(value.strip())
+    if (key := request.headers.get("x-api-key")) is not None:
+        found.append(key.strip())
+    if len(set(found)) > 1:
+        raise AuthenticationFailed("The request has two different keys.", hint="Send one.")
+    return found[0] if found else request.cookies.get(COOKIE)
+
+
+def needed(method: str, path: str) -> KeyScope:
+    """The scope that a request needs."""
+    if method in ("GET", "HEAD", "OPTIONS"):
+        return KeyScope.READ
+    return KeyScope.MANAGE if MANAGED.match(path) else KeyScope.WRITE
+
+
+def is_closed(method: str, path: str) -> bool:
+    """Whether somebody has to be known for this request."""
+    return (path.startswith(("/api/", "/v1/")) and (method, path) not in PUBLIC) or path == "/metrics"
+
+
+class Doorkeeper:
+    """Lets in who is known, before anything of a request is read."""
+
+    def __init__(self, app: ASGIApp, identify: Identify) -> None:
+        self._app = app
+        self._identify = identify
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and is_closed(scope["method"], scope["path"]):
+            try:
+                identity = await self._identify(Request(scope))
+                check_scope(identity, needed(scope["method"], scope["path"]))
+            except LamellaError as error:
+                await error_answer(error)(scope, receive, send)
+                return
+            scope.setdefault("state", {})[IN_STATE] = identity
+        await self._app(scope, receive, send)
+
+
+def check_scope(identity: Identity, scope: KeyScope) -> None:
+    """Raises `PermissionDenied` for a key that is not made for this."""
+    if scope not in identity.scopes:
+        raise PermissionDenied(f"This key has not the scope {scope.value}.", hint="Use a key that has it.")
+
+
+def identity_of(request: Request) -> Identity:
+    """Who was let in; raises `AuthenticationFailed` where nobody was."""
+    identity: Identity | None = getattr(request.state, IN_STATE, None)
+    if identity is None:
+        raise AuthenticationFailed("Nobody is asking.", hint="Send a key.")
+    return identity

@@ -1,0 +1,60 @@
+"""A user who has something of everything, for tests of who may see it."""
+
+from __future__ import annotations
+
+from lamella.app.accounts import KeyOrder
+from lamella.app.app import App
+from lamella.core import deltas
+from lamella.core.access import Identity, Role
+from lamella.core.records import Caller, FoundDocument
+from lamella.engine.scripted import Gate, ScriptedModel, saying
+from lamella.server.testing import Client
+
+
+def model_of_the_town() -> ScriptedModel:
+    """It answers one message, and is not done with the next."""
+    return ScriptedModel([saying("For Ann's eyes [1]."), [deltas.TextDelta(0, "Half"), Gate()]])
+
+
+async def furnished(app: App, ann: Client, owner: Caller) -> dict[str, str]:
+    """Give Ann something of everything; its ids by noun. One turn has ended, one runs, and a message waits."""
+    file = await ann.upload("secret.txt", b"The secret is 42.")
+    agent = await ann.post("/agents", {"name": "Ann's secret agent", "prompt": "Keep the secret."})
+    project = await ann.post("/projects", {"name": "Ann's secret project", "file_ids": [file["id"]]})
+    await ann.post("/system-prompts", {"text": "You know a secret."})
+    chosen = {"agent_id": agent["id"], "project_id": project["id"]}
+    conversation = await ann.conversation(title="Ann's secret", **chosen)
+    packets = await ann.send(conversation, "What is the secret?", file_ids=[file["id"]])
+    [request] = [packet for packet in packets if packet["type"] == "request.started"]
+    async with ann.sending(conversation, "Go on") as events:
+        running = [(await anext(events)).packet for _ in range(4)]
+    waits = await ann.call(
+        "POST",
+        f"/conversations/{conversation}/turns",
+        json={"text": "Ann's secret thought"},
+        headers={"accept": "application/json"},
+    )
+    page = FoundDocument("Ann's page", "text/html", "The secret is 42.", 17, "https://example.org/")
+    found = await app.store.keep_document(owner, conversation, page, 5, app.clock.now())
+    order = KeyOrder(owner.user_id, "Ann's secret key")
+    key = await app.accounts.create_key(Identity(owner, "ann", Role.MEMBER), order)
+    group = await app.accounts.create_group("Ann's secret group")
+    base = await ann.post("/knowledge-bases", {"name": "Ann's secret base"})
+    return {
+        "key": key.key.id,
+        "group": group.id,
+        "base": base["id"],
+        "user": owner.user_id,
+        "document": found.file_id,
+        "call": "c1",
+        "conversation": conversation,
+        "file": file["id"],
+        "turn": packets[0]["turn_id"],
+        "running": running[0]["turn_id"],
+        "run": next(packet["run_id"] for packet in running if packet["type"] == "run.started"),
+        "message": waits.json()["id"],
+        "request": request["request_id"],
+        "agent": agent["id"],
+        "project": project["id"],
+        "session": (await ann.get(f"/conversations/{conversation}/sessions"))["data"][0]["id"],
+    }
