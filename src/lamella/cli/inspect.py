@@ -17,7 +17,7 @@ from lamella.cli.logs import configure_logs
 from lamella.cli.main import DataOption, KeyOption, cli
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.json import encode_text
-from lamella.server.entrance import AtTheFolder
+from lamella.server.entrance import Entrance
 from lamella.server.web import create_web
 from lamella.settings import Settings, read_settings
 
@@ -90,7 +90,7 @@ async def open_api(settings: Settings) -> AsyncIterator[Api]:
             yield found[0]
             return
         app = await stack.enter_async_context(open_app(settings))
-        transport = httpx2.ASGITransport(create_web(app, AtTheFolder(app.accounts)))
+        transport = httpx2.ASGITransport(create_web(app, Entrance(app.accounts, holds_folder=True)))
         client = httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=with_key(settings))
         yield Api(await stack.enter_async_context(client))
 

@@ -39,16 +39,20 @@ Identify = Callable[[Request], Awaitable[Identity]]
 @dataclass(frozen=True, slots=True)
 class Entrance:
     """Who gets in. Before accounts are set up, everybody on this machine is their one user, where it `is_local`;
-    elsewhere nobody gets in but by `first_run_token`, which sets them up.
+    elsewhere nobody gets in but by `first_run_token`, which sets them up. A terminal that `holds_folder`, with no
+    server between, has all that is there: it needs no key, and with one it is the user whose key it is.
     """
 
     accounts: Accounts
     is_local: bool = True
+    holds_folder: bool = False
     first_run_token: str | None = field(default=None, repr=False)
 
     async def identify(self, request: Request) -> Identity:
         """Who asks: by key, or as the user of this machine; raises `AuthenticationFailed`."""
         secret = credential(request)
+        if self.holds_folder and secret is None:
+            return LOCAL_IDENTITY
         set_up = await self.accounts.are_set_up()
         if self.is_local and not set_up and not (secret or "").startswith(MARK):
             # Clients of other vendors' APIs can't leave their key out; what is no key of ours is none here.
@@ -73,19 +77,6 @@ class Entrance:
             raise AuthenticationFailed(
                 "This is not the first-run token.", hint="The server printed it when it started.", param="token"
             )
-
-
-class AtTheFolder:
-    """The entrance of a terminal that opened the data folder itself: it has all that is there, so it needs no key; with
-    one it is the user whose key it is.
-    """
-
-    def __init__(self, accounts: Accounts) -> None:
-        self._accounts = accounts
-
-    async def __call__(self, request: Request) -> Identity:
-        secret = credential(request)
-        return LOCAL_IDENTITY if secret is None else await self._accounts.identify(secret)
 
 
 def credential(request: Request) -> str | None:

@@ -1,0 +1,93 @@
+"""`lamella users | keys | groups | kb`: accounts turned on and used in a data folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import lamella.cli.groups
+import lamella.cli.kb
+import lamella.cli.keys
+import lamella.cli.users  # noqa: F401 (they register the commands)
+from lamella.cli.failures import exit_code_of
+from lamella.cli.main import cli
+from lamella.core.errors import AuthenticationFailed, LamellaError, NotFound, PermissionDenied
+
+from .test_inspect import offline
+
+
+class Terminal:
+    """A data folder, and who asks."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+
+    def run(self, *arguments: str, key: str | None = None) -> Result:
+        """What a command did."""
+        with pytest.MonkeyPatch.context() as patched:
+            offline(patched)
+            if key is not None:
+                patched.setenv("LAMELLA_KEY", key)
+            return CliRunner().invoke(cli, [*arguments, "--data", str(self._data)])
+
+    def ask(self, *arguments: str, key: str | None = None) -> Any:
+        """The JSON that a command printed."""
+        done = self.run(*arguments, "--json", key=key)
+        assert done.exception is None, done.exception
+        return json.loads(done.stdout)
+
+    def refusal(self, *arguments: str, key: str | None = None) -> LamellaError:
+        """How a command was refused."""
+        error = self.run(*arguments, key=key).exception
+        assert isinstance(error, LamellaError)
+        assert exit_code_of(error) == 2
+        return error
+
+
+def test_accounts_groups_keys_and_grants_in_the_terminal(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path)
+    assert isinstance(terminal.refusal("users", "add", "Bob"), PermissionDenied)
+    ann = terminal.ask("users", "setup", "Ann")["key"]["secret"]
+    bob = terminal.ask("users", "add", "Bob", key=ann)["key"]["secret"]
+    assert isinstance(terminal.refusal("users", "add", "Carl", key=bob), PermissionDenied)
+    assert isinstance(terminal.refusal("users", "list", key=bob[:-1]), AuthenticationFailed)
+
+    terminal.ask("groups", "create", "Staff", key=ann)
+    added = terminal.run("groups", "add", "staff", "bob", key=ann)
+    assert added.stdout.endswith(" · Staff · Bob\n")
+
+    terminal.ask("kb", "create", "Prices", key=ann)
+    assert terminal.ask("kb", "list", key=bob)["data"] == []
+    assert terminal.run("kb", "grant", "prices", "Staff", "restricted", key=ann).stdout == "Staff: restricted\n"
+    assert [base["level"] for base in terminal.ask("kb", "list", key=bob)["data"]] == ["restricted"]
+    assert isinstance(terminal.refusal("kb", "grant", "Prices", "Bob", "full", key=bob), PermissionDenied)
+    terminal.run("kb", "grant", "Prices", "Bob", "none", key=ann)
+    assert terminal.ask("kb", "list", key=bob)["data"] == []
+    assert isinstance(terminal.refusal("kb", "grants", "Prices", key=bob), NotFound)
+    assert terminal.run("kb", "grant", "Prices", "Bob", "remove", key=ann).stdout == "Bob: no grant\n"
+    assert terminal.run("kb", "grants", "Prices", key=ann).stdout == "group Staff · restricted\n"
+    changes = terminal.run("kb", "grants", "Prices", "--changes", key=ann).stdout.splitlines()
+    assert [line.split(" · ", 1)[1] for line in changes] == [
+        "group Staff · no grant → restricted · by user_local",
+        "user Bob · no grant → none · by user_local",
+        "user Bob · none → no grant · by user_local",
+    ]
+
+    reader = terminal.ask("keys", "create", "reader", "--scope", "read", "--days", "7", key=bob)
+    assert "write" in terminal.refusal("kb", "create", "Mine", key=reader["secret"]).message
+    listed = terminal.run("keys", "list", key=bob).stdout
+    assert " · first key · " in listed
+    assert reader["secret"] not in listed
+    assert " · revoked " in terminal.run("keys", "revoke", reader["id"], key=bob).stdout
+    assert isinstance(terminal.refusal("kb", "list", key=reader["secret"]), AuthenticationFailed)
+
+    terminal.ask("users", "set", "Bob", "--disable", key=ann)
+    assert isinstance(terminal.refusal("keys", "list", key=bob), AuthenticationFailed)
+    # Whoever holds the folder needs no key: the way back in.
+    lost = terminal.ask("keys", "create", "again")
+    listed = terminal.ask("users", "list", key=lost["secret"])["data"]
+    assert {user["name"]: user["role"] for user in listed} == {"Ann": "admin", "Bob": "member"}
