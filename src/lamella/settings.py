@@ -131,7 +131,8 @@ class Settings(BaseSettings):
     )
     cache_ttl: Literal["5m", "1h"] | None = Field(
         None,
-        description="How long what is marked lives at Anthropic: 5m or 1h; unset: 5m. OpenAI's marks live 30 minutes.",
+        description="How long what is marked lives at Anthropic: 5m or 1h; unset: the planner chooses, other policies "
+        "mark for 5m. OpenAI's marks live 30 minutes.",
     )
     keep_recent_tokens: Tokens = Field(4_000, ge=0, description="Recent messages that a compaction keeps as they are.")
     compaction_threshold: Limit = Field(

@@ -118,6 +118,26 @@ async def test_the_first_prediction_after_a_restart_knows_what_is_cached(tmp_pat
         assert await predicted(client, conversation, "And then?") == 5_900
 
 
+async def test_the_difference_to_the_request_before_is_told(tmp_path: Path) -> None:
+    models = answering(bill(0, 5_900), bill(0, 5_990))
+    async with served(read_settings(data=tmp_path, debounce_ms=0), models=models) as (_, client):
+        conversation = (await client.post("/conversations", {}))["id"]
+        await client.send(conversation, TEXT)
+        version = await client.post("/system-prompts", {"text": "Speak of ships.", "note": ""})
+        changed = {"system_prompt_version": version["version"]}
+        (await client.call("PATCH", f"/conversations/{conversation}", json=changed)).raise_for_status()
+        packets = await client.send(conversation, "And then?")
+        [request] = [packet["request_id"] for packet in packets if packet["type"] == "request.started"]
+        found = await client.get(f"/requests/{request}/diff")
+        mapped = await client.get(f"/requests/{request}/map")
+    assert (found["cause"], found["by"]) == ("decided", "setting")
+    place = found["difference"]
+    assert (place["segment"], place["reordered"]) == ("system", False)
+    assert "Speak of ships." in place["becomes"]
+    assert f"(block {place['block']}, byte {place['byte']})" in found["text"]
+    assert mapped["why"] == found["text"]
+
+
 async def test_figures_that_do_not_add_up_are_said_and_break_nothing(tmp_path: Path) -> None:
     models = answering(bill(0, 5_900), bill(9_000, 500), bill(5_900, 90))
     async with served(read_settings(data=tmp_path, debounce_ms=0), models=models) as (_, client):

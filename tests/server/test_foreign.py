@@ -116,6 +116,7 @@ EVERY_ROUTE: list[tuple[str, str, Any]] = [
     ("POST", "/turns/{running}/stop", None),
     ("GET", "/requests/{request}/map", None),
     ("GET", "/requests/{request}/why", None),
+    ("GET", "/requests/{request}/diff", None),
     ("GET", "/requests/{request}/raw", None),
     ("GET", "/files/{file}", None),
     ("GET", "/files/{file}/content", None),

@@ -280,6 +280,8 @@ export interface Segment {
 }
 
 export interface RequestMap {
+  /** In one sentence what was read from the cache, what it cost, and why it was not more. */
+  why?: string | null
   /** Null for a request that was not sent. */
   id: string | null
   letters: string

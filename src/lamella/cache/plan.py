@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from lamella.cache.chain import Chain
 from lamella.cache.ledger import Entry, Ledger
+from lamella.cache.places import LOOKBACK as LOOKBACK
+from lamella.cache.places import MAX_MARKERS as MAX_MARKERS
+from lamella.cache.places import Facts as Facts
+from lamella.cache.places import Placed, last_markable, life, moving, reach
+from lamella.cache.planner import planned
 from lamella.core.errors import InvalidRequest
-from lamella.core.models import Markers, ModelFacts
-from lamella.core.prompt import Kind, Lifetime, Marker, SeedMarker, Segment, Ttl, Zone
+from lamella.core.models import Markers
+from lamella.core.prompt import Kind, Marker, SeedMarker, Segment, SegmentNote
 from lamella.core.tokens import Usage
-
-MAX_MARKERS = 4
-LOOKBACK = 20
-"""Positions that a marker looks back, itself included (PROVIDERS 1.1)."""
 
 
 class MarkerPolicy(StrEnum):
@@ -30,7 +30,10 @@ class MarkerPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Markers in block order, and the prediction. `sizes[i]` is the estimate of the tokens up to block i."""
+    """Markers in block order, and the prediction. `sizes[i]` is the estimate of the tokens up to block i.
+
+    `notes` say which markers are missing, and why.
+    """
 
     chain: Chain
     markers: tuple[Marker, ...]
@@ -38,18 +41,7 @@ class Plan:
     read: int
     written: int
     sizes: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What a plan is made from, besides the chain and the ledger. `ttl` is asked of providers that sell several."""
-
-    model: ModelFacts
-    segments: Mapping[str, Segment]
-    calibration: float
-    now: datetime
-    seed_markers: tuple[SeedMarker, ...] = ()
-    ttl: Ttl | None = None
+    notes: tuple[SegmentNote, ...] = ()
 
 
 def policy_named(name: str) -> MarkerPolicy:
@@ -67,75 +59,30 @@ def policy_named(name: str) -> MarkerPolicy:
 def plan(chain: Chain, ledger: Ledger, facts: Facts, policy: MarkerPolicy) -> Plan:
     """Place the markers and predict the bill."""
     sizes = block_sizes(chain, facts)
-    match policy:
-        case MarkerPolicy.OFF:
-            markers: tuple[Marker, ...] = ()
-        case MarkerPolicy.AUTO_TAIL:
-            markers = _tail(chain, facts)
-        case MarkerPolicy.SEED:
-            markers = _seeded(chain, facts)
-        case MarkerPolicy.PLANNER:
-            markers = _planned(chain, ledger, facts)
-    if facts.model.markers is Markers.NONE:
-        return _predict(chain, (), ledger, facts, sizes)
-    return _predict(chain, markers, ledger, facts, sizes)
-
-
-def _reach(model: ModelFacts) -> int:
-    """Positions that a marker covers, itself included: OpenAI's explicit breakpoints match only where they stand."""
-    return LOOKBACK if model.markers is Markers.ANTHROPIC else 1
-
-
-def _life(facts: Facts) -> Ttl:
-    """What was asked for where the provider sells it, else the shortest life that it sells."""
-    lives = facts.model.lives
-    return facts.ttl if facts.ttl in lives else lives[0]
+    placed = Placed()
+    if facts.model.markers is not Markers.NONE:
+        match policy:
+            case MarkerPolicy.OFF:
+                pass
+            case MarkerPolicy.AUTO_TAIL:
+                placed = Placed(_tail(chain, facts))
+            case MarkerPolicy.SEED:
+                placed = Placed(_seeded(chain, facts))
+            case MarkerPolicy.PLANNER:
+                placed = planned(chain, ledger, facts, sizes)
+    free = max(0, MAX_MARKERS - facts.taken)
+    notes = placed.notes
+    if len(placed.markers) > free:
+        left_out = placed.markers[: len(placed.markers) - free]
+        why = f"a request takes {MAX_MARKERS} markers, and {facts.taken} of them were placed by the caller"
+        notes += tuple(SegmentNote(chain.blocks[one.index].segment, f"not marked: {why}") for one in left_out)
+    markers = placed.markers[len(placed.markers) - min(free, len(placed.markers)) :]
+    return replace(_predict(chain, markers, ledger, facts, sizes), notes=notes)
 
 
 def _tail(chain: Chain, facts: Facts) -> tuple[Marker, ...]:
-    index = _last_markable(chain, len(chain.blocks))
-    return () if index is None else (Marker(index, _life(facts), "the end of the request"),)
-
-
-def _planned(chain: Chain, ledger: Ledger, facts: Facts) -> tuple[Marker, ...]:
-    """The places of PROVIDERS 5.9: end of FIXED; last block before what moves; deepest live entry of before.
-
-    Where something moves, the end of the turn is marked too: a tool loop reads it again before it has moved.
-    """
-    blocks, segments = chain.blocks, facts.segments
-    fixed_end = next((i for i, b in enumerate(blocks) if segments[b.segment].zone is not Zone.FIXED), len(blocks))
-    fixed = _last_markable(chain, fixed_end)
-    moving = _moving(chain, facts)
-    steady = _last_markable(chain, moving)
-    end = _first(chain, facts, lambda s: s.zone is Zone.TRAILING)
-    tail = _last_markable(chain, end) if end > moving and blocks[0].level == "tools" else None
-    places: dict[int, str] = {}
-    if fixed is not None and _lifetime(fixed, chain, facts) is Lifetime.SESSION:
-        places[fixed] = "the end of what never changes"
-    if steady is not None:
-        places.setdefault(steady, "the last block before anything that moves")
-    if tail is not None and _lifetime(tail, chain, facts) is not Lifetime.STEP:
-        places.setdefault(tail, "the end of this turn, which its next step reads again")
-    deepest = _deepest_entry(chain, ledger, facts.now, max(places)) if places else None
-    if deepest is not None and _out_of_reach(deepest, places, facts) and blocks[deepest].markable:
-        places.setdefault(deepest, "the end of the previous request, out of reach of the next marker")
-    return tuple(Marker(index, _life(facts), why) for index, why in sorted(places.items()))
-
-
-def _first(chain: Chain, facts: Facts, where: Callable[[Segment], bool]) -> int:
-    """The index of the first block whose segment is so; their number when none is. Made for few such segments."""
-    such = {id for id, segment in facts.segments.items() if where(segment)}
-    if not such:
-        return len(chain.blocks)
-    return next((i for i, block in enumerate(chain.blocks) if block.segment in such), len(chain.blocks))
-
-
-def _lifetime(index: int, chain: Chain, facts: Facts) -> Lifetime:
-    return facts.segments[chain.blocks[index].segment].lifetime
-
-
-def _out_of_reach(entry: int, places: Iterable[int], facts: Facts) -> bool:
-    return all(not entry <= place < entry + _reach(facts.model) for place in places)
+    index = last_markable(chain, len(chain.blocks))
+    return () if index is None else (Marker(index, life(facts), "the end of the request"),)
 
 
 def _seeded(chain: Chain, facts: Facts) -> tuple[Marker, ...]:
@@ -149,28 +96,15 @@ def _seeded(chain: Chain, facts: Facts) -> tuple[Marker, ...]:
     }
     places: dict[int, str] = {}
     for seed in facts.seed_markers:
-        index = _last_markable(chain, ends[seed])
+        index = last_markable(chain, ends[seed])
         if ends[seed] and index is not None:
             places.setdefault(index, f"the seed's marker: {seed.value}")
-    return tuple(Marker(index, _life(facts), why) for index, why in sorted(places.items()))
+    return tuple(Marker(index, life(facts), why) for index, why in sorted(places.items()))
 
 
 def _last(segments: Sequence[Segment], where: Callable[[Segment], bool]) -> int:
     """One more than the index of the last block whose segment is so; 0 when none is."""
     return next((i + 1 for i in range(len(segments) - 1, -1, -1) if where(segments[i])), 0)
-
-
-def _moving(chain: Chain, facts: Facts) -> int:
-    """The first block that may be gone or elsewhere in the next request."""
-    return _first(chain, facts, lambda s: s.lifetime is not Lifetime.SESSION)
-
-
-def _last_markable(chain: Chain, end: int) -> int | None:
-    return next((i for i in range(end - 1, -1, -1) if chain.blocks[i].markable), None)
-
-
-def _deepest_entry(chain: Chain, ledger: Ledger, now: datetime, end: int) -> int | None:
-    return next((i for i in range(end, -1, -1) if ledger.live(chain.keys[i], now)), None)
 
 
 def block_sizes(chain: Chain, facts: Facts) -> tuple[int, ...]:
@@ -210,12 +144,12 @@ def lookup(chain: Chain, markers: Sequence[Marker], ledger: Ledger, facts: Facts
 
     Providers that cache without markers are taken to find the deepest prefix.
     """
-    reach = _reach(facts.model) if facts.model.markers is not Markers.NONE else len(chain.blocks)
+    positions = reach(facts.model) if facts.model.markers is not Markers.NONE else len(chain.blocks)
     ends = [marker.index for marker in reversed(markers)]
     if facts.model.markers is Markers.NONE:
         ends = [len(chain.blocks) - 1]
     for end in ends:
-        for index in range(end, max(end - reach, -1), -1):
+        for index in range(end, max(end - positions, -1), -1):
             entry = ledger.live(chain.keys[index], facts.now)
             if entry is not None:
                 return index, entry
@@ -260,12 +194,12 @@ def note_billed(made: Plan, usage: Usage, ledger: Ledger, facts: Facts) -> None:
             ledger.forget(key)
         elif place.index > read or (known is not None and not known.exact):
             used_at = facts.now if known is None else known.used_at
-            ledger.write(Entry(key, tokens, place.ttl, used_at, exact))
+            ledger.write(Entry(key, tokens, place.ttl if known is None else known.ttl, used_at, exact))
 
 
 def _places(made: Plan, facts: Facts) -> tuple[Marker, ...]:
     """Where a request is written: at its markers. A provider without markers keeps all that comes back: what stays."""
     if facts.model.markers is not Markers.NONE:
         return made.markers
-    end = _moving(made.chain, facts)
-    return (Marker(end - 1, _life(facts), "the end of what stays"),) if end else ()
+    end = moving(made.chain, facts)
+    return (Marker(end - 1, life(facts), "the end of what stays"),) if end else ()

@@ -5,18 +5,28 @@ What a provider says itself of a miss (`diagnostics`) would be another piece of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import StrEnum
 
+from lamella.cache.difference import (
+    SHORTER,
+    Difference,
+    Origin,
+    decided,
+    difference,
+    origin_of,
+    places,
+    settings_changed,
+    undecided,
+)
 from lamella.core.caching import SKEW
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.effort import SUBJECT as EFFORT
 from lamella.core.figures import short
 from lamella.core.models import ModelFacts
 from lamella.core.prompt import Ttl
-from lamella.core.records import RequestRecord, StoredDecision, StoredSegment
+from lamella.core.records import RequestRecord, StoredDecision
 
 SLACK = 0.02
 """The share of what was cached that may stay unread without being a loss: sizes in the middle are estimates."""
@@ -34,6 +44,11 @@ class Cause(StrEnum):
     CLOCK = "clock"
     COUNTERS = "counters"
     EFFORT = "effort"
+    SETTINGS = "settings"
+    TOOLS = "tools"
+    TIME = "time"
+    EDITED = "edited"
+    SHORTER = "shorter"
     DECIDED = "decided"
     MOVED = "moved"
     MISSED = "missed"
@@ -46,25 +61,40 @@ _NOT_LOST = (Cause.FIRST, Cause.READ, Cause.COUNTERS)
 class Evidence:
     """What is stored of a request and of the one before it in its conversation.
 
-    `facts` are those of its model, None when it is not served any more.
+    `facts` are those of its model, None when it is not served any more. `data` are the bytes of their blocks by digest:
+    without them a difference has no byte.
     """
 
     request: RequestRecord
     before: RequestRecord | None
     decisions: Sequence[StoredDecision]
     facts: ModelFacts | None
+    data: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
     """The sentence, and the same for programs. `lost` are tokens that were cached and not read, `lost_cost` what that
-    cost in US dollars, `first_changed` the segment from which on the window is another."""
+    cost in US dollars, `first_changed` the segment from which on the window is another, `by` who changed it, and
+    `difference` where."""
 
     text: str
     cause: Cause
     lost: int = 0
     lost_cost: float | None = None
     first_changed: str | None = None
+    by: Origin | None = None
+    difference: Difference | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What was found: the cause, in words, and where and by whom a prefix was changed."""
+
+    cause: Cause
+    because: str
+    difference: Difference | None = None
+    by: Origin | None = None
 
 
 def why(evidence: Evidence) -> Why:
@@ -81,12 +111,14 @@ def why(evidence: Evidence) -> Why:
         f"({short(request.predicted_read)} predicted), {short(usage.cache_write)} written, "
         f"{short(usage.fresh)} paid in full{cost}"
     )
-    cause, because, segment = _cause(evidence, usage.cache_read)
-    lost = max(0, _cached(evidence) - usage.cache_read) if cause not in _NOT_LOST else 0
+    found = _cause(evidence, usage.cache_read)
+    lost = max(0, _cached(evidence) - usage.cache_read) if found.cause not in _NOT_LOST else 0
     lost_cost = _cost(evidence.facts, request, lost)
     price = f", ${lost_cost:.4f} more than reading them" if lost_cost else ""
     amount = f"{short(lost)} cached tokens were not read{price}: " if lost else ""
-    return Why(f"{bill}. {_upper(amount + because)}.", cause, lost, lost_cost, segment.id if segment else None)
+    segment = found.difference.segment.id if found.difference is not None else None
+    text = f"{bill}. {_upper(amount + found.because)}."
+    return Why(text, found.cause, lost, lost_cost, segment, found.by, found.difference)
 
 
 def _cached(evidence: Evidence) -> int:
@@ -96,89 +128,78 @@ def _cached(evidence: Evidence) -> int:
     return max(left, evidence.request.predicted_read)
 
 
-def _cause(evidence: Evidence, read: int) -> tuple[Cause, str, StoredSegment | None]:
-    request, before = evidence.request, evidence.before
+def _cause(evidence: Evidence, read: int) -> _Found:
+    request, before, usage = evidence.request, evidence.before, evidence.request.usage
     if before is None:
         shared = " beyond what other conversations share with it" if read else ""
-        return Cause.FIRST, f"it is the first request of its conversation: nothing was cached yet{shared}", None
-    usage = request.usage
+        return _Found(Cause.FIRST, f"it is the first request of its conversation: nothing was cached yet{shared}")
     if usage is not None and (usage.fresh < 0 or min(usage.cache_read, usage.cache_write) < 0):
-        return (
+        return _Found(
             Cause.COUNTERS,
             f"the provider's figures do not add up: of {usage.input} tokens it says that {usage.cache_read} were read "
             f"and {usage.cache_write} written, so nothing is concluded from them",
-            None,
         )
     cached = _cached(evidence)
     if not cached:
-        return Cause.NOTHING_CACHED, _nothing_cached(evidence), None
+        return _Found(Cause.NOTHING_CACHED, _nothing_cached(evidence))
     if cached - read <= SLACK * cached:
-        return Cause.READ, "all that was cached was read", None
+        return _Found(Cause.READ, "all that was cached was read")
     if before.model != request.model:
-        return (
-            Cause.MODEL,
-            f"the model was changed from {before.model} to {request.model}, which has another cache",
-            None,
-        )
+        changed = f"from {before.model} to {request.model}"
+        return _Found(Cause.MODEL, f"the model was changed {changed}, which has another cache", by=Origin.SETTING)
+    return _ended(evidence, before) or _beside(before, request) or _changed(evidence, before)
+
+
+def _ended(evidence: Evidence, before: RequestRecord) -> _Found | None:
+    """What the clock says: the cache had expired, or nobody can know."""
+    request = evidence.request
     if before.at - request.at > SKEW:
-        return (
+        return _Found(
             Cause.CLOCK,
             f"the clock was set back by {_gap(before.at - request.at)} since the request before, so nobody knew what "
             "was still cached",
-            None,
+            by=Origin.CLOCK,
         )
     life = _life(before, evidence.facts)
-    if request.at - before.at >= life:
-        return (
-            Cause.EXPIRED,
-            f"the cache had expired: {_gap(request.at - before.at)} passed, and it lives {_gap(life)}",
-            None,
-        )
+    if request.at - before.at < life:
+        return None
+    return _Found(
+        Cause.EXPIRED, f"the cache had expired: {_gap(request.at - before.at)} passed, and it lives {_gap(life)}"
+    )
+
+
+def _beside(before: RequestRecord, request: RequestRecord) -> _Found | None:
+    """What beside the window is part of the cache's key and another now."""
     if before.thinking_effort != request.thinking_effort:
         words = f"from {before.thinking_effort} to {request.thinking_effort}"
-        return Cause.EFFORT, f"the thinking effort was changed {words}, which is part of the cache's key", None
-    return _changed(evidence, before)
-
-
-def _changed(evidence: Evidence, before: RequestRecord) -> tuple[Cause, str, StoredSegment | None]:
-    """What the window says: where it is another than before, and which decision did that."""
-    segment = first_changed(before, evidence.request)
-    if segment is None:
-        return (
-            Cause.MISSED,
-            "the window begins as the one before, so the provider did not find what it had cached",
-            None,
-        )
-    decision = _decision(evidence.decisions, before.at, evidence.request.at, segment)
-    where = f"from “{segment.label}” on the window is another"
-    if decision is not None:
-        return Cause.DECIDED, f"{where}, because {_reason(decision)}", segment
-    if segment.lifetime != "session":
-        return Cause.MOVED, f"{where}: in layout {before.layout} that part lives for a {segment.lifetime} only", segment
-    return Cause.MOVED, f"{where}, and no decision says why", segment
-
-
-def first_changed(before: RequestRecord, request: RequestRecord) -> StoredSegment | None:
-    """The first segment of the request before that does not stand in its place any more, with all its blocks."""
-    for index, old in enumerate(before.segments):
-        new = request.segments[index] if index < len(request.segments) else None
-        if new is None or new.blocks != old.blocks:
-            return old
+        said = f"the thinking effort was changed {words}, which is part of the cache's key"
+        return _Found(Cause.EFFORT, said, by=Origin.SETTING)
     return None
 
 
-def _decision(
-    decisions: Sequence[StoredDecision], since: datetime, until: datetime, segment: StoredSegment
-) -> Decision | None:
-    """The newest decision between the two requests: the one that names the segment, else one about the window."""
-    between = [stored.decision for stored in decisions if since < stored.at <= until]
-    named = [one for one in between if one.first_changed == segment.id]
-    window = [one for one in between if one.kind in _OF_THE_WINDOW and one.subject != EFFORT]
-    found = named or window
-    return found[-1] if found else None
-
-
-_OF_THE_WINDOW = (DecisionKind.SETTING, DecisionKind.SESSION, DecisionKind.PRUNE, DecisionKind.CUT)
+def _changed(evidence: Evidence, before: RequestRecord) -> _Found:
+    """What the window says: where it is another than before, and which decision did that."""
+    request = evidence.request
+    found = difference(before, request, evidence.data)
+    if found is None:
+        names = settings_changed(before, request)
+        if names:
+            said = f"{' and '.join(names)} of the request changed, which is part of the cache's key"
+            return _Found(Cause.SETTINGS, said, by=Origin.SETTING)
+        return _Found(
+            Cause.MISSED, "the window begins as the one before, so the provider did not find what it had cached"
+        )
+    known = f" ({', '.join(places(found))})" if found.was or found.becomes else ""
+    where = f"from “{found.segment.label}” on the window is another{known}"
+    decision = decided(evidence.decisions, before, request, found.segment)
+    if decision is not None:
+        cause = Cause.SHORTER if decision.kind in SHORTER else Cause.DECIDED
+        return _Found(cause, f"{where}, because {_reason(decision)}", found, origin_of(decision))
+    by, how = undecided(found)
+    cause = {Origin.TOOLS: Cause.TOOLS, Origin.CLOCK: Cause.TIME, Origin.USER: Cause.EDITED}.get(by, Cause.MOVED)
+    if by is Origin.LAYOUT:
+        return _Found(cause, f"{where}: in layout {before.layout} {how}", found, by)
+    return _Found(cause, f"{where}{', and' if by is Origin.UNKNOWN else ':'} {how}", found, by)
 
 
 def _reason(decision: Decision) -> str:

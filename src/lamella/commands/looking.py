@@ -145,6 +145,9 @@ def why_data(found: Why) -> JsonObject:
         "lost": found.lost,
         "lost_cost": found.lost_cost,
         "first_changed": found.first_changed,
+        "by": found.by.value if found.by is not None else None,
+        "block": found.difference.block if found.difference is not None else None,
+        "byte": found.difference.byte if found.difference is not None else None,
     }
 
 

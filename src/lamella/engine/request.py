@@ -10,6 +10,7 @@ from itertools import groupby
 from lamella.cache.chain import Chain, chain
 from lamella.cache.ledger import Ledger
 from lamella.cache.plan import Facts, MarkerPolicy, Plan, plan
+from lamella.cache.returns import rhythm_of
 from lamella.context.assemble import Assembled, assemble, letters
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
@@ -98,7 +99,13 @@ def prepare(
         line.chain if line else None,
     )
     facts = Facts(
-        model.facts, {s.id: s for s in assembled.prompt.segments}, context.calibration, now, layout.seed_markers, ttl
+        model.facts,
+        {s.id: s for s in assembled.prompt.segments},
+        context.calibration,
+        now,
+        layout.seed_markers,
+        ttl,
+        rhythm_of(context.history, context.turn, may_call=bool(context.tools) and not context.last_step),
     )
     planned = plan(keys, ledger, facts, policy)
     request = model.request(assembled.prompt, wired.blocks, planned.markers)
@@ -137,7 +144,7 @@ def new_request(prepared: Prepared, identity: Identity, policy: MarkerPolicy, li
         segments=stored,
         zones=_zones(prepared.wired.segments),
         markers=tuple(StoredMarker(m.index, m.ttl.value, m.why) for m in prepared.plan.markers),
-        notes=tuple((note.segment, note.text) for note in prepared.assembled.report.notes),
+        notes=tuple((n.segment, n.text) for n in (*prepared.assembled.report.notes, *prepared.plan.notes)),
         absent=tuple((absence.kind.value, absence.why) for absence in prepared.assembled.report.absent),
         protocol=prepared.facts.model.protocol.value,
         local_tokens=prepared.assembled.report.local,

@@ -30,6 +30,7 @@ from lamella.server.schemas import (
     branch_json,
     conversation_json,
     decision_json,
+    diff_json,
     effort_field,
     effort_json,
     list_json,
@@ -42,6 +43,7 @@ from lamella.server.schemas import (
     whole_list_json,
 )
 from lamella.server.sse import event_stream
+from lamella.sessions.why import differing
 
 LAST_PACKET = 2**53
 """No turn has more packets, and no client's number holds more."""
@@ -281,7 +283,8 @@ async def requests(turn_id: str, app: TheApp, caller: TheCaller) -> Json:
 async def request_map(request_id: str, app: TheApp, caller: TheCaller) -> Json:
     """What stood in the window of a request, in order, and what of it was read from the cache."""
     record = await app.store.request(caller, request_id)
-    return map_json(record, map_request(record, await app.store.blocks(caller, request_id)))
+    mapped = map_json(record, map_request(record, await app.store.blocks(caller, request_id)))
+    return mapped | {"why": (await app.sessions.why(caller, request_id)).text}
 
 
 @router.get("/requests/{request_id}/why")
@@ -291,13 +294,21 @@ async def request_why(request_id: str, app: TheApp, caller: TheCaller) -> Json:
     return {"object": "why", "request_id": request_id, "text": found.text, **why_data(found)}
 
 
+@router.get("/requests/{request_id}/diff")
+async def request_diff(request_id: str, app: TheApp, caller: TheCaller) -> Json:
+    """Where a request stops beginning as the one before it, and why; `block` and `byte` are counted from 0."""
+    why = await app.sessions.why(caller, request_id)
+    before, found = await differing(app.store, caller, request_id)
+    return diff_json(request_id, before, found, why)
+
+
 @router.post("/context/preview")
 async def preview(body: PreviewBody, app: TheApp, caller: TheCaller, blocks: TheBlocks) -> Json:
     """The map of the request that this message would make. Nothing is stored and nothing is sent."""
     message = await with_blocks(message_of(body), blocks, app, caller, body.conversation_id)
     found = await app.chat.preview(caller, body.conversation_id, message)
     mapped = map_json(found.record, map_request(found.record, found.blocks))
-    return mapped | {"id": None, "turn_id": None}
+    return mapped | {"id": None, "turn_id": None, "why": None}
 
 
 @router.get("/requests/{request_id}/raw")

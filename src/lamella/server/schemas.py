@@ -11,7 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from lamella.app.app import App
 from lamella.app.request_map import MappedSegment
+from lamella.cache.difference import Difference
 from lamella.cache.unread import Unread
+from lamella.cache.why import Why
 from lamella.chat import Message, Patience, Queued
 from lamella.chat.waiting import Words, sent_of
 from lamella.context.choices import MARGIN
@@ -623,6 +625,33 @@ def request_json(record: RequestRecord) -> Json:
         "error": dict(record.error) if record.error else None,
         "provider_request_id": record.provider_request_id,
         "dropped_thinking": record.dropped_thinking,
+    }
+
+
+def diff_json(request_id: str, before: RequestRecord | None, found: Difference | None, why: Why) -> Json:
+    """Where a request stops beginning as the one before it; `difference` is null where it begins with all of it."""
+    place = None
+    if found is not None:
+        place = {
+            "segment": found.segment.id,
+            "label": found.segment.label,
+            "kind": found.segment.kind,
+            "owner": found.segment.owner,
+            "now": found.now.id if found.now is not None else None,
+            "block": found.block,
+            "byte": found.byte,
+            "was": found.was,
+            "becomes": found.becomes,
+            "reordered": found.reordered,
+        }
+    return {
+        "object": "request.diff",
+        "request_id": request_id,
+        "before_id": before.id if before is not None else None,
+        "difference": place,
+        "cause": why.cause.value,
+        "by": why.by.value if why.by is not None else None,
+        "text": why.text,
     }
 
 

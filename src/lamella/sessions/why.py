@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from lamella.cache.difference import Difference, difference
 from lamella.cache.why import Evidence, Why, why
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.ports import Store
@@ -23,7 +24,21 @@ async def why_request(store: Store, openings: Openings, caller: Caller, request_
     with suppress(InvalidRequest):  # its model may not be served any more: then the sentence has no price of the loss
         facts = await openings.facts(request.model)
     decisions = await store.decisions(caller, request.conversation_id)
-    return why(Evidence(request, before, decisions, facts))
+    data: dict[str, bytes] = {}
+    if before is not None and difference(before, request, {}) is not None:
+        for one in (before, request):
+            data |= {block.digest: block.data for block in await store.blocks(caller, one.id)}
+    return why(Evidence(request, before, decisions, facts, data))
+
+
+async def differing(store: Store, caller: Caller, request_id: str) -> tuple[RequestRecord | None, Difference | None]:
+    """The request before this one, and where this one stops beginning as it. Raises `NotFound`."""
+    request = await store.request(caller, request_id)
+    before = await _before(store, caller, request)
+    if before is None:
+        return None, None
+    data = {block.digest: block.data for one in (before, request) for block in await store.blocks(caller, one.id)}
+    return before, difference(before, request, data)
 
 
 async def newest_request(store: Store, caller: Caller, conversation_id: str) -> RequestRecord | None:

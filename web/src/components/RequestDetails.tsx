@@ -15,6 +15,7 @@ export function RequestDetails({ map }: { map: RequestMap }) {
       </p>
       <WindowStrip map={map} selected={selected} onSelect={setSelected} />
       <RequestFigures map={map} />
+      {map.why && <p data-testid="why">{map.why}</p>}
       <Notes map={map} />
       <SegmentTable map={map} selected={selected} onSelect={setSelected} />
       <Absent map={map} />

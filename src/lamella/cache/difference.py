@@ -1,0 +1,165 @@
+"""Where a request's prefix stops being the one before: the block, the byte, and who changed it. Pure (X-WHY)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.effort import SUBJECT as EFFORT
+from lamella.core.records import RequestRecord, StoredDecision, StoredSegment
+
+AROUND = 40
+"""Bytes that are shown before and behind the first that differs."""
+
+_TIME = re.compile(r"\d{4}-\d{2}-\d{2}|\d{1,2}:\d{2}|\b\d{10,13}\b|(Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\b|20\d{2}\b")
+"""What a date or a time looks like."""
+
+_SETTINGS = ("tool_choice", "parallel_tool_calls", "thinking", "reasoning", "output_config", "text", "verbosity")
+"""What of a request's head is part of a cache's key (PROVIDERS 1.2, 2)."""
+
+
+class Origin(StrEnum):
+    """Who changed a prefix."""
+
+    USER = "user"
+    AGENT = "agent"
+    TOOLS = "tools"
+    GRANT = "grant"
+    CLOCK = "clock"
+    SETTING = "setting"
+    ENGINE = "engine"
+    LAYOUT = "layout"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first block of the request before that is another now, counted from 0, and the first byte of it that is.
+
+    `segment` stood there before; `now` stands there now, None where the window ends before. `was` and `becomes` are
+    the text around that byte; "" where the bytes are not known. `reordered`: the same blocks in another order.
+    """
+
+    segment: StoredSegment
+    now: StoredSegment | None
+    block: int
+    byte: int
+    was: str = ""
+    becomes: str = ""
+    reordered: bool = False
+
+
+def difference(before: RequestRecord, request: RequestRecord, data: Mapping[str, bytes]) -> Difference | None:
+    """Where `request` stops beginning as the one before; None where it begins with all of it.
+
+    `data` are the bytes of blocks by digest, as far as they are known.
+    """
+    block = 0
+    for index, old in enumerate(before.segments):
+        new = request.segments[index] if index < len(request.segments) else None
+        if new is None or new.blocks != old.blocks:
+            return _inside(old, new, block, data)
+        block += len(old.blocks)
+    return None
+
+
+def _inside(old: StoredSegment, new: StoredSegment | None, block: int, data: Mapping[str, bytes]) -> Difference:
+    mine = new.blocks if new is not None else ()
+    pairs = enumerate(zip(old.blocks, mine, strict=False))
+    at = next((i for i, (a, b) in pairs if a != b), min(len(old.blocks), len(mine)))
+    was = data.get(old.blocks[at], b"") if at < len(old.blocks) else b""
+    becomes = data.get(mine[at], b"") if at < len(mine) else b""
+    byte = _common(was, becomes)
+    reordered = new is not None and sorted(old.blocks) == sorted(mine)
+    return Difference(old, new, block + at, byte, _around(was, byte), _around(becomes, byte), reordered)
+
+
+def _common(one: bytes, other: bytes) -> int:
+    """How many bytes two blocks begin with together."""
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def _around(data: bytes, byte: int) -> str:
+    return data[max(0, byte - AROUND) : byte + AROUND].decode("utf-8", "replace")
+
+
+def settings_changed(before: RequestRecord, request: RequestRecord) -> tuple[str, ...]:
+    """What beside the blocks is another and part of the cache's key, by name."""
+    return tuple(name for name in _SETTINGS if before.head.get(name) != request.head.get(name))
+
+
+def decided(
+    decisions: Sequence[StoredDecision], before: RequestRecord, request: RequestRecord, segment: StoredSegment
+) -> Decision | None:
+    """The newest decision between the two requests: the one that names the segment, else one about the window."""
+    between = [stored.decision for stored in decisions if before.at < stored.at <= request.at]
+    named = [one for one in between if one.first_changed == segment.id]
+    window = [one for one in between if one.kind in _OF_THE_WINDOW and one.subject not in (EFFORT, "offered tools")]
+    found = named or window
+    return found[-1] if found else None
+
+
+_OF_THE_WINDOW = (
+    DecisionKind.SETTING,
+    DecisionKind.SESSION,
+    DecisionKind.PRUNE,
+    DecisionKind.CUT,
+    DecisionKind.BRANCH,
+    DecisionKind.PREFERRED,
+)
+
+SHORTER = (DecisionKind.PRUNE, DecisionKind.SESSION, DecisionKind.CUT)
+"""What makes a prefix shorter because that was wanted."""
+
+_BY_KIND = {
+    DecisionKind.BRANCH: Origin.USER,
+    DecisionKind.PREFERRED: Origin.USER,
+    DecisionKind.PROJECT: Origin.USER,
+}
+_BY_SUBJECT = {"agent": Origin.AGENT, "tools": Origin.TOOLS, "project": Origin.USER}
+
+
+def origin_of(decision: Decision) -> Origin:
+    """Who is behind a decision."""
+    if decision.kind is not DecisionKind.SETTING:
+        return _BY_KIND.get(decision.kind, Origin.ENGINE)
+    if "grant" in decision.subject:
+        return Origin.GRANT
+    return _BY_SUBJECT.get(decision.subject, Origin.SETTING)
+
+
+def undecided(found: Difference) -> tuple[Origin, str]:
+    """Who changed a prefix without a decision, and in words how: by what stands there."""
+    old, new = found.segment, found.now
+    if old.kind == "tools":
+        how = "the tools stand in another order" if found.reordered else "a tool is described differently"
+        return Origin.TOOLS, f"{how}, as their server gave them"
+    if found.was and found.becomes and _is_time(found):
+        return Origin.CLOCK, "a date or a time stands there, and it is another in every request"
+    if old.lifetime != "session":
+        return Origin.LAYOUT, f"that part lives for a {old.lifetime} only"
+    if old.kind in ("user", "files") and new is not None and new.kind in ("user", "files"):
+        return Origin.USER, "an earlier message was edited"
+    return Origin.UNKNOWN, "no decision says why"
+
+
+def _is_time(found: Difference) -> bool:
+    """Whether both texts are the same but for dates and times."""
+    one, other = (_TIME.sub("", text) for text in (found.was, found.becomes))
+    # The windows around the byte are cut at their ends, and times may have other lengths: what is left begins alike.
+    return bool(_TIME.search(found.was) and _TIME.search(found.becomes)) and _alike(one, other)
+
+
+def _alike(one: str, other: str) -> bool:
+    least = min(len(one), len(other))
+    return least > 0 and one[: least - 8] == other[: least - 8] if least > 16 else one[:8] == other[:8]
+
+
+def places(found: Difference) -> Iterator[str]:
+    """In words where it is: the block and the byte, both counted from 0."""
+    yield f"block {found.block}"
+    if found.was or found.becomes:
+        yield f"byte {found.byte}"
