@@ -36,10 +36,14 @@ BACKOFF_SECONDS = (30.0, 300.0)
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The job did not work out, and may be tried again: after so many seconds, however often; None: as failures are."""
+    """The job did not work out, and may be tried again: after so many seconds, however often; None: as failures are.
+
+    Without `retry` it is not: it has failed.
+    """
 
     why: str
     after: float | None = None
+    retry: bool = True
 
 
 Handler = Callable[[Job], Awaitable[Again | None]]

@@ -13,6 +13,9 @@ from lamella.core.amounts import Threshold
 LEAST_GAIN = 0.1
 """The share of the threshold that a compaction after a turn frees at least: else the next turn asks again."""
 
+FIXED = "fixed"
+"""The code of a compaction that can't help: what stands in every window is past the threshold alone."""
+
 SHRINKS_TO = 0.25
 """What is expected to be left of what is summarised."""
 
@@ -68,7 +71,7 @@ class ThresholdTrigger:
         """See `Trigger.vain`."""
         most = self.threshold.in_tokens(budget)
         if gain.fixed > most:
-            return "fixed", (
+            return FIXED, (
                 f"what stands in every window (system prompt, tools, agent, project, summaries) has {gain.fixed} "
                 f"tokens, more than the threshold of {most}: take some of it out, or raise the threshold"
             )

@@ -1,0 +1,189 @@
+"""The compactions of one process: asked for, done in the background one at a time for each conversation, and told.
+
+Nobody waits for one. One that fails is tried again after a pause, and then not until something has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from lamella.background.worker import Again, Worker
+from lamella.core.clock import Clock
+from lamella.core.decisions import DecisionKind
+from lamella.core.errors import NotFound, StoreFailed
+from lamella.core.json import JsonObject, digest, encode
+from lamella.core.records import Caller, Job, JobStatus, NewJob
+from lamella.engine.turn import Finished
+from lamella.sessions.compaction import Asked, Compacted, Compactor
+from lamella.sessions.notifications import Notifications
+from lamella.sessions.recall.recall import Recall
+from lamella.sessions.settings import SessionSettings
+from lamella.sessions.summariser import SILENT, NotCompacted
+from lamella.sessions.triggers import FIXED
+
+log = structlog.get_logger()
+
+ENGINE = "engine"
+COMPACT = "compact"
+
+GROWTH = 1.25
+"""How much larger than when it was last given up a window is when a compaction is tried again."""
+
+Outcome = Compacted | NotCompacted
+
+
+class Compactions:
+    """Asks for compactions and does them; who asks may hear how one ends."""
+
+    def __init__(
+        self,
+        compactor: Compactor,
+        worker: Worker,
+        notifications: Notifications,
+        settings: SessionSettings,
+        clock: Clock,
+        recall: Recall | None,
+    ) -> None:
+        self._compactor = compactor
+        self._worker = worker
+        self._notifications = notifications
+        self._settings = settings
+        self._clock = clock
+        self._recall = recall
+        self._asked: dict[str, asyncio.Task[Outcome]] = {}
+        self._waiting: dict[str, asyncio.Future[Outcome]] = {}
+        self._doing: set[str] = set()
+
+    async def follow_up(self, finished: Finished, why: str) -> None:
+        """Ask for one after a turn, unless the last one was given up and nothing has changed since."""
+        state: JsonObject = {"state": self._state(finished), "input": finished.input}
+        job = await self._worker.job(finished.caller, COMPACT, finished.conversation.id)
+        if job is None or not _is_given_up(job, state):
+            self.ask(finished.caller, finished.conversation.id, who=ENGINE, why=why, if_it_pays=True, state=state)
+
+    def _state(self, finished: Finished) -> str:
+        """What a compaction hangs on beside the size of the window: session, model, settings, agent, and what a user
+        has changed or asked for.
+        """
+        changed = [d for d in finished.decisions if d.kind is DecisionKind.SETTING or d.who != ENGINE]
+        conversation, settings = finished.conversation, self._settings
+        on = (finished.model, finished.budget, conversation.session_id, conversation.agent_id, conversation.layout)
+        return digest(encode([*on, len(changed), str(settings.compaction), settings.keep_recent]))
+
+    def ask(
+        self,
+        caller: Caller,
+        conversation_id: str,
+        *,
+        who: str,
+        why: str,
+        focus: str = "",
+        if_it_pays: bool = False,
+        state: JsonObject | None = None,
+    ) -> asyncio.Task[Outcome]:
+        """Compact in the background; a compaction that runs already is the one that is given.
+
+        One that waits to be tried again goes on waiting, unless a user asks: then it is done now, as the user wants it.
+        """
+        asked = self._asked.get(conversation_id)
+        if asked is None:
+            payload: JsonObject = {"who": who, "focus": focus, "if_it_pays": if_it_pays, **(state or {})}
+            now = self._clock.now()
+            job = NewJob(COMPACT, conversation_id, why, now, payload, takes_over=who != ENGINE)
+            asked = self._asked[conversation_id] = asyncio.create_task(self._ask(caller, job))
+        return asked
+
+    async def _ask(self, caller: Caller, job: NewJob) -> Outcome:
+        """Enqueue a compaction and hear how it ends; the job goes on whether or not somebody does."""
+        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._waiting[job.subject] = outcome
+        try:
+            stored = await self._worker.enqueue(caller, job)
+            if stored.status is JobStatus.WAITING and stored.due_at > self._clock.now():
+                return NotCompacted(
+                    f"it did not work out a moment ago, and is tried again at {stored.due_at:%H:%M}", code=SILENT
+                )
+            return await self._heard(caller, stored, outcome)
+        except StoreFailed as error:
+            return NotCompacted(error.message)
+        finally:
+            self._waiting.pop(job.subject, None)
+            self._asked.pop(job.subject, None)
+
+    async def _heard(self, caller: Caller, job: Job, outcome: asyncio.Future[Outcome]) -> Outcome:
+        """How a compaction ends; one that somebody else did, or that ended as it was asked for again, tells nobody."""
+        while True:
+            await asyncio.wait({outcome}, timeout=self._settings.look)
+            if outcome.done():
+                return outcome.result()
+            now = await self._worker.job(caller, job.kind, job.subject)
+            if now is None or now.id != job.id or now.status not in (JobStatus.WAITING, JobStatus.RUNNING):
+                return NotCompacted("a compaction ended a moment ago")
+
+    async def do(self, job: Job) -> Again | None:
+        """Do a compaction that was asked for, here or in another process."""
+        who, focus = str(job.payload.get("who")), str(job.payload.get("focus"))
+        self._doing.add(job.subject)
+        outcome: Outcome = NotCompacted("it was broken off")
+        try:
+            pays = bool(job.payload.get("if_it_pays"))
+            outcome = await self._compactor.compact(Asked(job.caller, job.subject, who, job.cause, focus, job, pays))
+            if isinstance(outcome, Compacted) or job.attempts <= 1:
+                await self._tell(job.caller, job.subject, who, outcome)
+        except NotFound as error:
+            outcome = NotCompacted(error.message)
+        finally:
+            self._doing.discard(job.subject)
+            waiting = self._waiting.get(job.subject)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(outcome)
+        match outcome:
+            case Compacted(session, before, after):
+                if self._recall is not None:
+                    await self._recall.follow(job.caller, job.subject)
+                log.info("compacted", conversation_id=job.subject, session=session.id, before=before, after=after)
+                return None
+            case NotCompacted(why, again, code):
+                log.warning("not compacted", conversation_id=job.subject, why=why)
+                return Again(why, retry=again) if again or code == FIXED else None
+
+    async def _tell(self, caller: Caller, conversation_id: str, who: str, outcome: Outcome) -> None:
+        """Notify of a compaction; of one that nobody asked for and that did not work out once for each reason."""
+        match outcome:
+            case Compacted():
+                await self._notifications.compacted(caller, conversation_id, outcome, asked_for=who != ENGINE)
+            case NotCompacted():
+                await self._notifications.not_compacted(caller, conversation_id, outcome, asked_for=who != ENGINE)
+
+    def is_running(self, conversation_id: str) -> bool:
+        """Whether a compaction of this conversation is about to run, or runs, in this process."""
+        return conversation_id in self._asked or conversation_id in self._doing
+
+    async def run_anywhere(self, caller: Caller, conversation_id: str) -> bool:
+        """Whether a compaction of this conversation is about to run, or runs, in whatever process."""
+        if self.is_running(conversation_id):
+            return True
+        job = await self._worker.job(caller, COMPACT, conversation_id)
+        return job is not None and job.status is JobStatus.RUNNING and job.due_at > self._clock.now()
+
+    async def settled(self, conversation_id: str) -> None:
+        """Come back when no compaction of this conversation that was asked for here runs."""
+        asked = self._asked.get(conversation_id)
+        if asked is not None:
+            await asyncio.wait({asked})
+
+    async def close(self) -> None:
+        """Let go of whoever waits."""
+        asked = list(self._asked.values())
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+
+
+def _is_given_up(job: Job, state: JsonObject) -> bool:
+    """Whether the last compaction failed for good where all is as it was, and the window has not grown by a quarter."""
+    if job.status is not JobStatus.FAILED or job.payload.get("state") != state["state"]:
+        return False
+    return float(str(state["input"])) < float(str(job.payload.get("input"))) * GROWTH

@@ -1,0 +1,176 @@
+"""Going from one session of a conversation to another as a user asks: begin anew, resume, take a compaction back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lamella.background.worker import Worker
+from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.errors import InvalidRequest, NotFound, SessionMoved
+from lamella.core.records import Caller, Conversation
+from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep
+from lamella.engine.inputs import Services
+from lamella.engine.opening import Openings
+from lamella.sessions.ended import SUMMARISE, summarise_job
+from lamella.sessions.resuming import resumed_size
+from lamella.sessions.settings import SessionSettings
+
+UNDONE = "undone"
+"""The number of a session's decision that says that a compaction was taken back."""
+
+
+class Moves:
+    """Changes the session that a conversation is in. A command wins over a compaction that runs (SPEC L3)."""
+
+    def __init__(self, openings: Openings, services: Services, worker: Worker, settings: SessionSettings) -> None:
+        self._openings = openings
+        self._services = services
+        self._worker = worker
+        self._settings = settings
+
+    async def begin_anew(self, caller: Caller, conversation_id: str, *, why: str) -> Session:
+        """`/new`: an empty session behind the newest message; what was before is not in its window, and not removed.
+
+        The session that ends gets its summary in the background.
+        """
+        while True:
+            conversation = await self._services.store.conversation(caller, conversation_id)
+            boundary = conversation.head or ""
+            session = self._next(conversation.session_id, conversation_id, SessionCause.NEW, conversation.head)
+            decision = Decision(DecisionKind.SESSION, session.id, boundary, caller.user_id, why)
+            step = SessionStep(
+                conversation.session_id, session, why, session.opened_at, decisions=(decision,), then=SUMMARISE
+            )
+            try:
+                opened = await self._services.store.next_session(caller, step)
+            except SessionMoved:
+                continue  # a compaction was quicker: the command wins all the same (SPEC L3)
+            self._worker.wake()
+            return opened
+
+    async def _summarise(self, caller: Caller, session_id: str, why: str) -> None:
+        """Have a session summarised that ended long ago, without a summary."""
+        ended = await self._services.store.session(caller, session_id)
+        if ended.closed_at is not None and ended.ends_with != ended.begins_after:
+            await self._worker.enqueue(caller, summarise_job(ended, why))
+
+    async def resume(self, caller: Caller, conversation_id: str, session_id: str, *, why: str) -> Session:
+        """`/resume ID`: go on from an earlier session, in full. What came after stays, as another branch.
+
+        One that is larger than the resume budget goes on by its summary, in a new session: that one is given then.
+        Raises `NotFound`, `TurnInProgress`, and `InvalidRequest` for the session that is current, and for one that is
+        too large and has no summary of all of it yet.
+        """
+        while True:
+            try:
+                opened = await self._resume(caller, conversation_id, session_id, why)
+            except SessionMoved:
+                continue  # as above
+            self._worker.wake()
+            return opened
+
+    async def _resume(self, caller: Caller, conversation_id: str, session_id: str, why: str) -> Session:
+        """Go back once; gives the session that goes on."""
+        conversation = await self._services.store.conversation(caller, conversation_id)
+        target = await self._services.store.session(caller, session_id)
+        if target.conversation_id != conversation_id:
+            raise NotFound(f"This conversation has no session {session_id}.", param="session_id")
+        if target.id == conversation.session_id:
+            raise InvalidRequest("This session is the current one.", hint="Choose another one: /resume lists them.")
+        following = await self._after(caller, target)
+        size, budget = await resumed_size(self._openings, self._services, caller, target, following)
+        if size > self._settings.resume.in_tokens(budget):
+            return await self._resume_by_summary(caller, conversation, target, size, why)
+        decision = Decision(DecisionKind.SESSION, target.id, target.begins_after or "", caller.user_id, why)
+        back = SessionReturn(
+            expected=conversation.session_id,
+            session_id=target.id,
+            head=following or target.begins_after,
+            cause=SessionCause.RESUME,
+            why=why,
+            at=self._services.clock.now(),
+            decisions=(decision,),
+            then=SUMMARISE,
+        )
+        return await self._services.store.return_to_session(caller, back)
+
+    async def _resume_by_summary(
+        self, caller: Caller, conversation: Conversation, target: Session, size: int, why: str
+    ) -> Session:
+        """A new session behind the newest message, with the summary of the one that is too large."""
+        if not target.is_summarised:
+            await self._summarise(caller, target.id, why)
+            raise InvalidRequest(
+                f"Session {target.number} is too large to be resumed in full, and has no summary of all of it yet.",
+                hint="The summary is being made: send the command again in a moment.",
+            )
+        session = self._next(target.id, conversation.id, SessionCause.RESUME, conversation.head)
+        numbers = {"size": float(size)}
+        boundary = conversation.head or ""
+        decision = Decision(DecisionKind.SESSION, session.id, boundary, caller.user_id, why, numbers)
+        session = replace(session, inherits=True)
+        step = SessionStep(
+            conversation.session_id, session, why, session.opened_at, decisions=(decision,), then=SUMMARISE
+        )
+        return await self._services.store.next_session(caller, step)
+
+    async def _after(self, caller: Caller, target: Session) -> str | None:
+        """The last turn that a session had when it ended, the tail that a compaction carried on included.
+
+        None where it ended with nothing in a conversation that had said nothing.
+        """
+        sessions = await self._services.store.sessions(caller, target.conversation_id)
+        children = [s for s in sessions if s.parent_id == target.id or s.number == target.number + 1]
+        if target.ends_with is not None:
+            return target.ends_with
+        last, ended = (children[0].begins_after if children else None), target.closed_at
+        if not children or children[0].opened_by is not SessionCause.COMPACTION or ended is None:
+            return last
+        path = await self._services.store.path(caller, target.conversation_id)
+        if last not in {turn.id for turn in path}:
+            return last
+        return next((turn.id for turn in reversed(path) if turn.user.sent_at <= ended), last)
+
+    async def undo(self, caller: Caller, session_id: str) -> Session:
+        """Take a compaction back: the session that it ended goes on, with all that was said since.
+
+        `session_id` is that of the session that ended, or of the one that began; gives the one that goes on. Nothing is
+        compacted again until somebody asks for it, or a message would not fit. Raises `NotFound`, `TurnInProgress`,
+        `SessionMoved`, and `InvalidRequest` where the conversation's newest session did not begin with a compaction.
+        """
+        store = self._services.store
+        named = await store.session(caller, session_id)
+        conversation = await store.conversation(caller, named.conversation_id)
+        current = await store.session(caller, conversation.session_id)
+        parent = current.parent_id
+        if current.opened_by is not SessionCause.COMPACTION or parent is None or named.id not in (current.id, parent):
+            raise InvalidRequest(
+                f"Session {named.number} was not made or ended by this conversation's newest compaction.",
+                hint="Only the newest compaction can be undone; /resume goes back to an earlier session.",
+                param="session_id",
+            )
+        target, why = await store.session(caller, parent), "the compaction was undone"
+        boundary = target.begins_after or ""
+        decision = Decision(DecisionKind.SESSION, target.id, boundary, caller.user_id, why, {UNDONE: 1})
+        back = SessionReturn(
+            expected=current.id,
+            session_id=target.id,
+            head=conversation.head,
+            cause=SessionCause.UNDO,
+            why=why,
+            at=self._services.clock.now(),
+            decisions=(decision,),
+            forgets_summary=True,
+        )
+        return await store.return_to_session(caller, back)
+
+    def _next(self, parent: str, conversation_id: str, cause: SessionCause, begins_after: str | None) -> Session:
+        return Session(
+            id=self._services.ids.new("sess"),
+            conversation_id=conversation_id,
+            number=0,
+            opened_at=self._services.clock.now(),
+            opened_by=cause,
+            parent_id=parent,
+            begins_after=begins_after,
+        )
