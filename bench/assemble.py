@@ -36,7 +36,7 @@ from lamella.core.messages import (
 )
 from lamella.core.ports import ChatModel
 from lamella.core.prompt import Sampling, ToolSpec
-from lamella.engine.request import Identity, Line, new_request, next_line, prepare
+from lamella.engine.request import Identity, Line, draft, new_request, next_line, prepare
 from lamella.llm import anthropic, openai
 from lamella.llm.model_table import ModelTable
 from tables import arguments, emit, middle, milliseconds, show
@@ -197,9 +197,9 @@ def measure(name: str, turns: int, rounds: int) -> Figures:
     whole = talk.context(first)
 
     def built(context: ContextInput, before: Line | None) -> Callable[[], object]:
-        return lambda: prepare(context, LAYOUT, POLICY, model, ACCOUNT, ledger, now, before)
+        return lambda: prepare(draft(context, LAYOUT, model, ACCOUNT, before), POLICY, ledger, now)
 
-    prepared = prepare(step_more, LAYOUT, POLICY, model, ACCOUNT, ledger, now, line)
+    prepared = prepare(draft(step_more, LAYOUT, model, ACCOUNT, line), POLICY, ledger, now)
     row = timed(rounds, lambda: new_request(prepared, identity(now), POLICY, line))
     parts = parts_of(model, whole, ledger, now, rounds)
     at_whole, at_step = timed(rounds, built(whole, None)), timed(rounds, built(step_more, line))
@@ -214,7 +214,7 @@ def measure(name: str, turns: int, rounds: int) -> Figures:
 
 def line_of(model: ChatModel, context: ContextInput, ledger: Ledger, now: datetime, before: Line | None) -> Line:
     """What a request leaves behind."""
-    prepared = prepare(context, LAYOUT, POLICY, model, ACCOUNT, ledger, now, before)
+    prepared = prepare(draft(context, LAYOUT, model, ACCOUNT, before), POLICY, ledger, now)
     return next_line(prepared, new_request(prepared, identity(now), POLICY, before), before)
 
 

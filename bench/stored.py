@@ -30,7 +30,7 @@ from lamella.core.ports import ChatModel, Store
 from lamella.core.prompt import Sampling
 from lamella.core.records import Beginning, Caller, ConversationChange, NewRun, NewTurn, Place, RunEnd, TurnEnd
 from lamella.core.records import Conversation as Row
-from lamella.engine.request import prepare
+from lamella.engine.request import draft, prepare
 from lamella.storage.mapping import end_row, run_row, step_row, turn_row, user_message_row
 from lamella.storage.store import open_store
 from tables import arguments, emit, middle, milliseconds, show
@@ -157,7 +157,7 @@ async def building(model: ChatModel, found: Beginning, now: datetime, rounds: in
     async def build() -> None:
         nonlocal refused
         try:
-            prepare(context, LAYOUT, POLICY, model, ACCOUNT, Ledger(), now, None)
+            prepare(draft(context, LAYOUT, model, ACCOUNT, None), POLICY, Ledger(), now)
         except ContextLengthExceeded:
             refused = True
 

@@ -29,7 +29,7 @@ from lamella.engine.emitter import Emitter
 from lamella.engine.endings import may_ask_again, nothing_of
 from lamella.engine.inputs import RunInput, Services, TurnInput
 from lamella.engine.reminders import ReminderView, merged, searched
-from lamella.engine.request import Identity, Line, Prepared, new_request, next_line, prepare
+from lamella.engine.request import Identity, Line, Prepared, drafted, new_request, next_line, prepare
 from lamella.engine.step import ShownBlocks, run_step
 
 
@@ -218,12 +218,12 @@ class Asker:
 
     async def _smaller(self, asking: Asking, reminder: str) -> Prepared:
         try:
-            return self._fitted(asking, reminder)
+            return await self._fitted(asking, reminder)
         except ContextLengthExceeded:
             await self._keep_learnt()
             raise
 
-    def _fitted(self, asking: Asking, reminder: str) -> Prepared:
+    async def _fitted(self, asking: Asking, reminder: str) -> Prepared:
         """The window and its markers."""
         turn, run = self._turn, self._run
         context = ContextInput(
@@ -244,15 +244,14 @@ class Asker:
             last_step=asking.last,
             keeps_results=run.keeps_results,
         )
+        made = await drafted(context, turn.layout, run.model, run.account, self.line)
         now = self._services.clock.now()
-        return prepare(
-            context, turn.layout, turn.policy, run.model, run.account, self._services.ledger, now, self.line, run.ttl
-        )
+        return prepare(made, turn.policy, self._services.ledger, now, run.ttl)
 
     async def _prepare(self, asking: Asking, reminder: str) -> tuple[Prepared, NewRequest]:
         """Hop 7: the window, its markers, and its row, stored before anything is sent."""
         turn, run = self._turn, self._run
-        prepared = await self._near(asking, reminder, self._fitted(asking, reminder))
+        prepared = await self._near(asking, reminder, await self._fitted(asking, reminder))
         identity = Identity(
             id=self._services.ids.new("req"),
             conversation_id=turn.conversation.id,

@@ -10,7 +10,7 @@ from lamella.core.messages import Turn
 from lamella.core.records import Caller, NewTurn, RequestRecord, StoredBlock
 from lamella.engine.inputs import Services
 from lamella.engine.opening import Openings, first_context
-from lamella.engine.request import Identity, new_request, prepare
+from lamella.engine.request import Identity, drafted, new_request, prepare
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +34,9 @@ async def preview(
     first = setting.around.next_document
     files = await services.store.attachments(caller, new.file_ids, first) if new.file_ids else ()
     context = first_context(opening, Turn(new.id, new.message(files)), services.registry, reminders)
+    made = await drafted(context, setting.layout, run.model, run.account, opening.line)
     now = services.clock.now()
-    prepared = prepare(
-        context,
-        setting.layout,
-        setting.policy,
-        run.model,
-        run.account,
-        services.ledger,
-        now,
-        opening.line,
-        run.ttl,
-    )
+    prepared = prepare(made, setting.policy, services.ledger, now, run.ttl)
     identity = Identity("", new.conversation_id, "", 0, "chat", now)
     request = new_request(prepared, identity, setting.policy, None)
     return Preview(request.record, tuple(request.blocks))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -75,41 +76,55 @@ WHOLE_EVERY = 32
 """Every so many requests of a line one is stored whole, so that reading one never follows a long chain."""
 
 
-def prepare(
-    context: ContextInput,
-    layout: Layout,
-    policy: MarkerPolicy,
-    model: ChatModel,
-    account: str,
-    ledger: Ledger,
-    now: datetime,
-    line: Line | None,
-    ttl: Ttl | None = None,
-) -> Prepared:
-    """Assemble the window, wire it, place the markers and predict the bill. `ttl` is the life of what is marked.
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A window as the model's provider gets it, without its markers, and the keys of its prefixes."""
+
+    context: ContextInput
+    assembled: Assembled
+    wired: Wired
+    chain: Chain
+    model: ChatModel
+
+
+LONG = 20
+"""Turns of a window from which on it is drafted in a thread: a longer one would hold the event loop up."""
+
+
+def draft(context: ContextInput, layout: Layout, model: ChatModel, account: str, line: Line | None) -> Draft:
+    """Assemble the window and wire it; only what is new behind `line`, the last request of the same line.
 
     Raises `ContextLengthExceeded` when the window does not hold it.
     """
     assembled = assemble(context, layout, line.assembled if line else None)
     wired = model.wire(assembled.prompt, line.wired if line else None)
-    keys = chain(
-        wired.blocks,
-        cache_root(account, model.facts),
-        model.salts(assembled.prompt.sampling),
-        line.chain if line else None,
-    )
+    root, salts = cache_root(account, model.facts), model.salts(assembled.prompt.sampling)
+    keys = chain(wired.blocks, root, salts, line.chain if line else None)
+    return Draft(context, assembled, wired, keys, model)
+
+
+async def drafted(context: ContextInput, layout: Layout, model: ChatModel, account: str, line: Line | None) -> Draft:
+    """See `draft`; a long window that is made from nothing does not hold the event loop up."""
+    if line is None and len(context.history) >= LONG:
+        return await asyncio.to_thread(draft, context, layout, model, account, line)
+    return draft(context, layout, model, account, line)
+
+
+def prepare(made: Draft, policy: MarkerPolicy, ledger: Ledger, now: datetime, ttl: Ttl | None = None) -> Prepared:
+    """Place the markers and predict the bill. `ttl` is the life of what is marked."""
+    context, assembled, segments = made.context, made.assembled, made.assembled.prompt.segments
     facts = Facts(
-        model.facts,
-        {s.id: s for s in assembled.prompt.segments},
+        made.model.facts,
+        {s.id: s for s in segments},
         context.calibration,
         now,
-        layout.seed_markers,
+        assembled.layout.seed_markers,
         ttl,
         rhythm_of(context.history, context.turn, may_call=bool(context.tools) and not context.last_step),
     )
-    planned = plan(keys, ledger, facts, policy)
-    request = model.request(assembled.prompt, wired.blocks, planned.markers)
-    return Prepared(assembled, wired, planned, facts, request)
+    planned = plan(made.chain, ledger, facts, policy)
+    request = made.model.request(assembled.prompt, made.wired.blocks, planned.markers)
+    return Prepared(assembled, made.wired, planned, facts, request)
 
 
 def cache_root(account: str, facts: ModelFacts) -> str:

@@ -25,7 +25,7 @@ from lamella.core.records import Caller
 from lamella.core.tokens import Usage
 from lamella.engine.inputs import Services
 from lamella.engine.opening import Opening, OpenModel
-from lamella.engine.request import Identity, Prepared, new_request, prepare, side_prompt, side_request
+from lamella.engine.request import Identity, Prepared, drafted, new_request, prepare, side_prompt, side_request
 from lamella.engine.side import SideAnswer, ask
 from lamella.sessions.material import conversation, fitting, framed, hidden, results
 from lamella.sessions.summary import LONGEST, MAX_OUTPUT, SYSTEM, instruction
@@ -83,29 +83,19 @@ class MainModel:
         """See `Asker`."""
         return self._opening.run.model.facts.name
 
-    def cost(self, turns: Sequence[Turn]) -> float:
+    async def cost(self, turns: Sequence[Turn]) -> float:
         """About what a summary costs, in US dollars. Raises `ContextLengthExceeded`."""
-        prepared, facts = self._prepare(Asking(turns)), self._opening.run.model.facts
+        prepared, facts = await self._prepare(Asking(turns)), self._opening.run.model.facts
         read, written = prepared.plan.read, prepared.plan.written
         output = int(EXPECTED * self._opening.run.calibration)
         return facts.cost(Usage(prepared.assembled.report.estimate, read, written, 0, output))
 
-    def _prepare(self, asked: Asking) -> Prepared:
-        opening = self._opening
-        run, setting = opening.run, opening.setting
-        context = replace(asking(opening, asked.turns, self._text(asked)), sampling=_sampling(run.sampling))
-        now = self._services.clock.now()
-        return prepare(
-            context,
-            setting.layout,
-            setting.policy,
-            run.model,
-            run.account,
-            self._services.ledger,
-            now,
-            opening.line,
-            run.ttl,
-        )
+    async def _prepare(self, asked: Asking) -> Prepared:
+        run, setting = self._opening.run, self._opening.setting
+        text = await asyncio.to_thread(self._text, asked)
+        context = replace(asking(self._opening, asked.turns, text), sampling=_sampling(run.sampling))
+        made = await drafted(context, setting.layout, run.model, run.account, self._opening.line)
+        return prepare(made, setting.policy, self._services.ledger, self._services.clock.now(), run.ttl)
 
     def _text(self, asked: Asking) -> str:
         opening = self._opening
@@ -126,9 +116,9 @@ class MainModel:
     async def ask(self, caller: Caller, asked: Asking) -> SideAnswer:
         """See `Asker`. Raises `ContextLengthExceeded`."""
         run, services = self._opening.run, self._services
-        prepared = self._prepare(asked)
+        prepared = await self._prepare(asked)
         identity = _identity(services, self._opening, asked)
-        stored = new_request(prepared, identity, self._opening.setting.policy, None)
+        stored = await asyncio.to_thread(new_request, prepared, identity, self._opening.setting.policy, None)
         await services.store.record_request(caller, stored)
         note_written(prepared.plan, services.ledger, prepared.facts)
         headers = run.headers("summary", asked.number)

@@ -118,13 +118,13 @@ class Summariser:
         if self._second is None:
             return main, {"model": main.name}
         opened = await self._second.open()
-        text = second_text(source.turns, opened.model.facts)
+        text = await asyncio.to_thread(second_text, source.turns, opened.model.facts)
         if text is None:
             return main, {"model": main.name, "why": f"the conversation does not fit {opened.model.facts.name}"}
         second = SecondModel(self._services, source.opening, opened, text)
         if self._second.choice == "configured":
             return second, {"model": second.name}
-        costs = (main.cost(source.turns), second.cost())
+        costs = (await main.cost(source.turns), second.cost())
         figures: JsonObject = {"main_cost": costs[0], "second_cost": costs[1]}
         cheaper: Asker = second if costs[1] < costs[0] else main
         return cheaper, {"model": cheaper.name, "why": "the cheaper one", **figures}

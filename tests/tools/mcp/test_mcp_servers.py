@@ -29,10 +29,15 @@ SERVER = str(Path(__file__).with_name("toy_server.py"))
 
 @asynccontextmanager
 async def with_servers(folder: Path, model: ScriptedModel, **servers: Any) -> AsyncIterator[tuple[App, Client]]:
+    """A server with these MCP servers, each of them connected or down: a new conversation waits only so long."""
     path = folder / "servers.json"
     path.write_text(json.dumps({"mcpServers": servers}))
     settings = read_settings(data=folder / "data", mcp_servers=path)
     async with served(settings, models=ScriptedModels(model), tools=SHIPPED_TOOLS) as (app, client):
+        for _ in range(600):
+            if all(one["status"] != "connecting" for one in (await client.get("/mcp-servers"))["data"]):
+                break
+            await asyncio.sleep(0.1)
         yield app, client
 
 
