@@ -46,6 +46,7 @@ async def test_what_is_stored_is_what_was_sent_and_billed(stage: Stage) -> None:
         "output": billed["output_tokens"],
         "reasoning": billed["output_tokens_details"]["thinking_tokens"],
         "estimated": False,
+        "cache_write_1h": billed["cache_creation"]["ephemeral_1h_input_tokens"],
     }
     turn = await stage.client.get(f"/turns/{turn_id}")
     assert (turn["status"], turn["answer"], turn["error"], turn["usage"]) == ("finished", "Hello there.", None, usage)
@@ -117,10 +118,10 @@ async def test_a_title_is_made_of_the_first_message(stage: Stage) -> None:
     assert (await stage.client.get(f"/conversations/{conversation}"))["title"] == "What is a river?"
 
 
-async def test_an_empty_answer_is_kept_and_does_no_harm(stage: Stage) -> None:
+async def test_an_answer_that_is_none_does_no_harm(stage: Stage) -> None:
     conversation = await stage.client.conversation()
-    packets = await stage.turn(conversation, "Hello?", {"fault": {"kind": "empty"}})
-    assert only(packets, "turn.finished")["status"] == "finished"
+    packets = await stage.turn(conversation, "Hello?", {"fault": {"kind": "empty", "times": 2}})
+    assert only(packets, "turn.finished")["status"] == "failed"
     packets = await stage.turn(conversation, "Are you there?", {"text": "Yes."})
     assert text_of(packets) == "Yes."
     assert all(message["content"] for message in (await stage.seen())[-1]["body"]["messages"])

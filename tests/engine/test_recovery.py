@@ -10,11 +10,23 @@ from lamella.app.app import LOCAL_OWNER
 from lamella.core import deltas
 from lamella.core.clock import SystemClock
 from lamella.core.counting import ApproximateCounter
+from lamella.core.errors import ProviderStreamBroken
 from lamella.core.messages import Step, StopReason, ToolCall
-from lamella.core.packets import AnyPacket, RequestStarted, RunFinished, TextPacket, decode_packet
+from lamella.core.models import ModelFacts
+from lamella.core.packets import (
+    AnyPacket,
+    ReasoningPacket,
+    RequestStarted,
+    RunFinished,
+    TextPacket,
+    ToolCallPacket,
+    UsagePacket,
+    decode_packet,
+)
 from lamella.core.prompt import ToolSpec
+from lamella.core.tokens import Usage
 from lamella.engine.recovery import rebuild, recover
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, calling, saying
+from lamella.engine.scripted import FACTS, Happening, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Object, served
 from lamella.settings import read_settings
 from lamella.storage.sqlite import sqlite_engine, sqlite_url
@@ -89,6 +101,52 @@ async def test_a_journal_cut_anywhere_gives_valid_steps(tmp_path: Path) -> None:
         assert texts[-1] == said
 
 
+PRICES = {FACTS.name: FACTS}
+
+
+async def test_a_request_whose_bill_was_not_told_gets_an_estimate_that_is_marked(tmp_path: Path) -> None:
+    """As of a turn that is stopped: once something of the answer came, its input and what came are billed."""
+    stored = await journal_of(tmp_path)
+    for cut in range(len(stored) + 1):
+        packets = stored[:cut]
+        for end in rebuild(packets, COUNTER, PRICES).ends:
+            mine = packets[next(i for i, p in enumerate(packets) if getattr(p, "request_id", "") == end.request_id) :]
+            billed = any(isinstance(p, UsagePacket) and p.request_id == end.request_id for p in mine)
+            came = any(isinstance(p, TextPacket | ReasoningPacket | ToolCallPacket) for p in mine)
+            assert end.usage.estimated == (came and not billed)
+            assert (end.usage.input > 0) == (end.cost > 0) == (came or billed)
+            if end.usage.estimated:
+                [started] = [p for p in mine if isinstance(p, RequestStarted) and p.request_id == end.request_id]
+                assert end.usage.input == started.estimate
+                assert end.cost == pytest.approx(FACTS.cost(end.usage))
+
+
+async def test_writes_keep_the_life_that_they_were_billed_for(tmp_path: Path) -> None:
+    told = Usage(input=100, cache_read=10, cache_write_5m=20, cache_write_1h=30, output=4, reasoning=1)
+    model = ScriptedModel([saying("Hi.", usage=told)])
+    async with served(read_settings(data=tmp_path), models=ScriptedModels(model)) as (app, client):
+        packets = await client.send(await client.conversation(), "Go")
+        rows = await app.store.journal(LOCAL_OWNER, str(packets[0]["turn_id"]), 0)
+    container = rebuild([decode_packet(data) for _, data in rows], COUNTER)
+    assert [end.usage for end in container.ends] == [told]
+
+
+async def test_a_run_that_failed_before_the_process_died_keeps_its_own_bill(tmp_path: Path) -> None:
+    told = Usage(input=70, cache_write_1h=50, output=2)
+    broken_off: list[Happening] = [
+        deltas.TextDelta(0, "Half"),
+        deltas.UsageReported(told),
+        ProviderStreamBroken("It broke."),
+    ]
+    model = ScriptedModel([calling(ToolCall("c1", "look", "{}")), broken_off])
+    async with served(read_settings(data=tmp_path), models=ScriptedModels(model), tools=(Look(),)) as (app, client):
+        packets = await client.send(await client.conversation(), "Go")
+        rows = await app.store.journal(LOCAL_OWNER, str(packets[0]["turn_id"]), 0)
+    container = rebuild([decode_packet(data) for _, data in rows], COUNTER, PRICES)
+    assert [end.usage for end in container.ends] == [Usage(input=100, output=10), told]
+    assert [end.cost for end in container.ends] == pytest.approx([FACTS.cost(end.usage) for end in container.ends])
+
+
 async def broken(folder: Path, statement: str) -> None:
     """Put the turn back to where it was while it ran, and change its journal."""
     engine = sqlite_engine(sqlite_url(folder / "lamella.db"), writes=True)
@@ -123,13 +181,17 @@ async def test_no_journal_keeps_a_server_from_starting(tmp_path: Path, statement
         assert answer[-1]["status"] == "finished"
 
 
+async def facts(model: str) -> ModelFacts:
+    return PRICES[model]
+
+
 async def test_what_was_recovered_stays_as_it_is(tmp_path: Path) -> None:
     packets, _ = await played(tmp_path)
     await broken(tmp_path, "DELETE FROM journal WHERE first > 1")
     async with await open_store(tmp_path / "lamella.db") as store:
-        assert await recover(store, SystemClock(), COUNTER) == 1
+        assert await recover(store, SystemClock(), COUNTER, facts) == 1
         once = await store.journal(LOCAL_OWNER, packets[0]["turn_id"], 0)
         turn = await store.turn(LOCAL_OWNER, packets[0]["turn_id"])
-        assert await recover(store, SystemClock(), COUNTER) == 0
+        assert await recover(store, SystemClock(), COUNTER, facts) == 0
         assert await store.journal(LOCAL_OWNER, packets[0]["turn_id"], 0) == once
         assert await store.turn(LOCAL_OWNER, packets[0]["turn_id"]) == turn

@@ -9,6 +9,8 @@ export interface UsageBody {
   reasoning: number
   /** The provider did not say it, or not all of it. */
   estimated?: boolean
+  /** What of `cache_write` lives for an hour. */
+  cache_write_1h?: number
 }
 
 export interface ApiErrorBody {

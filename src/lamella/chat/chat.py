@@ -77,7 +77,8 @@ class Chat:
 
     async def start(self) -> None:
         """Recover what a dead process left, then take messages, and those that it left in the queue."""
-        await recover(self._services.store, self._services.clock, self._services.counter)
+        services = self._services
+        await recover(services.store, services.clock, services.counter, self._engine.openings.facts)
         self._journal.start()
         self._sessions.start()
         for owner, conversation_id in {

@@ -172,7 +172,7 @@ class CitationPacket(Packet, frozen=True, kw_only=True, tag="citation"):
 
 
 class UsageBody(msgspec.Struct, frozen=True, kw_only=True):
-    """`Usage` as clients see it; `input` is the whole prompt.
+    """`Usage` as clients see it; `input` is the whole prompt, `cache_write_1h` what of `cache_write` lives for an hour.
 
     `estimated`: the provider did not say it, or not all of it.
     """
@@ -184,6 +184,7 @@ class UsageBody(msgspec.Struct, frozen=True, kw_only=True):
     output: int
     reasoning: int
     estimated: bool = False
+    cache_write_1h: int = 0
 
     @classmethod
     def of(cls, usage: Usage) -> UsageBody:
@@ -196,6 +197,19 @@ class UsageBody(msgspec.Struct, frozen=True, kw_only=True):
             output=usage.output,
             reasoning=usage.reasoning,
             estimated=usage.estimated,
+            cache_write_1h=usage.cache_write_1h,
+        )
+
+    def usage(self) -> Usage:
+        """What it is the client form of."""
+        return Usage(
+            input=self.input,
+            cache_read=self.cache_read,
+            cache_write_5m=self.cache_write - self.cache_write_1h,
+            cache_write_1h=self.cache_write_1h,
+            output=self.output,
+            reasoning=self.reasoning,
+            estimated=self.estimated,
         )
 
 

@@ -44,6 +44,18 @@ class Usage:
             self.estimated or other.estimated,
         )
 
+    def without(self, other: Usage) -> Usage:
+        """What is left of a sum once one of its parts is taken away; nothing is less than none."""
+        return Usage(
+            max(self.input - other.input, 0),
+            max(self.cache_read - other.cache_read, 0),
+            max(self.cache_write_5m - other.cache_write_5m, 0),
+            max(self.cache_write_1h - other.cache_write_1h, 0),
+            max(self.output - other.output, 0),
+            max(self.reasoning - other.reasoning, 0),
+            self.estimated,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from types import MappingProxyType
 
 import msgspec
 import structlog
 
 from lamella.core import deltas
 from lamella.core.clock import Clock
-from lamella.core.errors import StoreFailed
+from lamella.core.errors import LamellaError, StoreFailed
 from lamella.core.messages import StopReason, ToolResult, TurnStatus
+from lamella.core.models import ModelFacts
 from lamella.core.packets import (
     AnyPacket,
     ModelFallback,
@@ -39,6 +41,11 @@ from lamella.engine.container import OpenStep, StateContainer, StepBirth, build_
 
 log = structlog.get_logger()
 
+Prices = Mapping[str, ModelFacts]
+"""What is known of models, by name."""
+
+FindFacts = Callable[[str], Awaitable[ModelFacts]]
+
 GAP = 1_000_000
 """Recovered packets are numbered from the next multiple of this: clients may have seen packets that were lost."""
 
@@ -49,30 +56,52 @@ class _Rebuild:
 
     counter: TokenCounter
     container: StateContainer
+    prices: Prices
     model: str = ""
     opened: OpenStep | None = None
     step: int = -1
-    cost: float = 0.0
+    cost: float | None = None
+    """What the open step was billed, once it was told."""
 
     def take(self, packet: AnyPacket) -> None:
         match packet:
             case RunStarted(model=model) | ModelFallback(model=model):
                 self.model = model
-            case RunFinished(status=status):
-                self._end(status)
-            case RequestStarted(request_id=request_id, step=step):
-                self._close(StopReason.TOOL_CALLS, whole=step != self.step)
-                self.step = step
-                birth = StepBirth(f"step_{request_id.removeprefix('req_')}", request_id, self.model, "", "")
-                self.opened = self.container.open(birth)
-                self.cost = 0.0
+            case RunFinished():
+                self._end(packet)
+            case RequestStarted():
+                self._close(StopReason.TOOL_CALLS, whole=packet.step != self.step)
+                self.step = packet.step
+                self.opened = self.container.open(self._birth(packet))
+                self.cost = None
             case _ if self.opened is not None:
                 self._feed(self.opened, packet)
             case _:
                 pass
 
+    def _birth(self, packet: RequestStarted) -> StepBirth:
+        """Of a request that nobody told the bill of, what is known is what it was thought to be billed."""
+        facts = self.prices.get(self.model)
+        return StepBirth(
+            f"step_{packet.request_id.removeprefix('req_')}",
+            packet.request_id,
+            self.model,
+            "",
+            "",
+            estimate=Usage(input=packet.estimate, cache_read=min(packet.predicted_read, packet.estimate)),
+            factor=facts.token_factor if facts is not None else 1.0,
+        )
+
+    def _priced(self, usage: Usage) -> float:
+        """What the open step cost: as it was told, else by the model's prices; nothing where they are not known."""
+        if self.cost is not None:
+            return self.cost
+        facts = self.prices.get(self.model)
+        return facts.cost(usage) if facts is not None else 0.0
+
     def _feed(self, opened: OpenStep, packet: AnyPacket) -> None:
         block = packet.block_index or 0
+        opened.began = opened.began or isinstance(packet, _ANSWER)
         match packet:
             case TextPacket(text=text):
                 opened.feed(deltas.TextDelta(block, text))
@@ -85,8 +114,9 @@ class _Rebuild:
             case ToolResultPacket(call_id=call_id, name=name, content=content, is_error=is_error):
                 opened.results[call_id] = ToolResult(call_id, name, content, is_error)
             case UsagePacket(usage=usage, cost=cost):
-                opened.feed(deltas.UsageReported(_usage(usage)))
+                opened.feed(deltas.UsageReported(usage.usage()))
                 opened.feed(deltas.Closed(StopReason.END_TURN))
+                opened.drained = True
                 self.cost = cost
             case _:
                 pass
@@ -96,59 +126,69 @@ class _Rebuild:
         opened = self.opened
         if opened is None:
             return
-        end = RequestEnd(opened.birth.request_id, opened.usage, self.cost)
+        end = RequestEnd(opened.birth.request_id, opened.usage, self.cost or 0.0)
         if whole:
             self.container.close(replace(build_step(opened, opened.parts(), self.counter), stop_reason=reason), end)
         else:
             self.container.refused(end)
         self.opened = None
 
-    def _end(self, status: str) -> None:
+    def _end(self, packet: RunFinished) -> None:
         """The run was over: its last step is whole, or was cut off for the reason that it gave."""
-        reason = StopReason.ERROR if status == "error" else StopReason(status)
-        if reason in (StopReason.ERROR, StopReason.USER_CANCELLED):
-            self.container.cut_off(reason, lambda _: self.cost)
-            self.opened = None
-        else:
+        reason = StopReason.ERROR if packet.status == "error" else StopReason(packet.status)
+        if reason not in (StopReason.ERROR, StopReason.USER_CANCELLED):
             self._close(reason)
+            return
+        if self.opened is not None and packet.usage is not None:
+            # The run told its whole bill: what its other requests do not account for is this one's.
+            ends = self.container.ends
+            self.opened.usage = packet.usage.usage().without(sum((end.usage for end in ends), Usage()))
+            self.opened.drained = True
+            self.cost = max(packet.cost - sum(end.cost for end in ends), 0.0)
+        self.container.cut_off(reason, self._priced)
+        self.opened = None
 
     def finish(self) -> None:
-        self.container.cut_off(StopReason.INTERRUPTED, lambda _: self.cost)
+        self.container.cut_off(StopReason.INTERRUPTED, self._priced)
 
 
-def _usage(body: UsageBody) -> Usage:
-    return Usage(
-        input=body.input,
-        cache_read=body.cache_read,
-        cache_write_5m=body.cache_write,
-        output=body.output,
-        reasoning=body.reasoning,
-        estimated=body.estimated,
-    )
+_ANSWER = (TextPacket, ReasoningPacket, ToolCallPacket)
+"""Where one of these is, the provider had begun to answer, and to bill."""
 
 
-def rebuild(packets: Iterable[AnyPacket], counter: TokenCounter) -> StateContainer:
-    """The container of a run whose packets are known."""
-    work = _Rebuild(counter, StateContainer(counter))
+def rebuild(
+    packets: Iterable[AnyPacket], counter: TokenCounter, prices: Prices = MappingProxyType({})
+) -> StateContainer:
+    """The container of a run whose packets are known; a request whose bill is not among them gets an estimate."""
+    work = _Rebuild(counter, StateContainer(counter), prices)
     for packet in packets:
         work.take(packet)
     work.finish()
     return work.container
 
 
-async def recover(store: Store, clock: Clock, counter: TokenCounter) -> int:
-    """End every turn that a dead process left running; gives how many there were."""
+async def recover(store: Store, clock: Clock, counter: TokenCounter, facts: FindFacts) -> int:
+    """End every turn that a dead process left running; gives how many there were.
+
+    `facts` finds what is known of a model; raises a `LamellaError` where it is no longer there.
+    """
     unfinished = await store.unfinished_turns()
     for turn in unfinished:
-        await _recover_turn(turn, store, clock, counter)
+        await _recover_turn(turn, store, clock, counter, facts)
         log.info("a turn that was cut off has been recovered", turn_id=turn.turn_id)
     return len(unfinished)
 
 
-async def _recover_turn(turn: UnfinishedTurn, store: Store, clock: Clock, counter: TokenCounter) -> None:
+async def _recover_turn(
+    turn: UnfinishedTurn, store: Store, clock: Clock, counter: TokenCounter, facts: FindFacts
+) -> None:
     packets, last = await _journal(turn, store)
+    prices = await _prices(packets, facts)
     now = clock.now()
-    runs = [_run_end(run_id, _of_run(packets, index), counter, now) for index, run_id in enumerate(turn.run_ids)]
+    runs = [
+        _run_end(run_id, rebuild(_of_run(packets, index), counter, prices), _of_run(packets, index), now)
+        for index, run_id in enumerate(turn.run_ids)
+    ]
     end = TurnEnd(turn.turn_id, TurnStatus.INTERRUPTED, runs, now)
     await store.finish_turn(turn.caller, end)
     await store.append_journal([_last_packets(turn, end, last)])
@@ -159,9 +199,19 @@ def _of_run(packets: Sequence[AnyPacket], index: int) -> list[AnyPacket]:
     return [packet for packet in packets if packet.model_index == index]
 
 
-def _run_end(run_id: str, packets: Sequence[AnyPacket], counter: TokenCounter, at: datetime) -> RunEnd:
+async def _prices(packets: Iterable[AnyPacket], facts: FindFacts) -> Prices:
+    """What is known of the models that these packets name."""
+    found: dict[str, ModelFacts] = {}
+    for name in {packet.model for packet in packets if isinstance(packet, RunStarted | ModelFallback)}:
+        try:
+            found[name] = await facts(name)
+        except LamellaError as error:
+            log.warning("what a turn cost is not known: its model is gone", model=name, error=error.message)
+    return found
+
+
+def _run_end(run_id: str, container: StateContainer, packets: Sequence[AnyPacket], at: datetime) -> RunEnd:
     """How far a run came; one that was over before the process died ended as it said."""
-    container = rebuild(packets, counter)
     said = next((packet for packet in reversed(packets) if isinstance(packet, RunFinished)), None)
     status, error = TurnStatus.INTERRUPTED, None
     if said is not None:
