@@ -24,6 +24,8 @@ export interface Branching {
   stop: (run: string) => void
 }
 
+type NewQuestion = { text: string; file_ids: string[]; parent_message_id: string | null } | { regenerate: string }
+
 const nothing: Branching = {
   busy: true,
   edit: () => Promise.resolve(null),
@@ -70,11 +72,11 @@ export function useBranching(conversation: string | null, model: string | null, 
     [look, path],
   )
   const ask = useCallback(
-    (value: { text: string; file_ids: string[]; parent_message_id: string | null } | { regenerate: string }) =>
+    (value: () => Promise<NewQuestion>) =>
       go(async () => {
         if (!(await changesSaved(client))) throw new ApiError(0, notSaved)
         const models = severalModels(model, others)
-        const body = { ...value, ...models, timezone: timezone(), queue: false, debounce_ms: 0 }
+        const body = { ...(await value()), ...models, timezone: timezone(), queue: false, debounce_ms: 0 }
         const taken = await begin(conversation!, newKey(), body)
         if (taken.type === 'command') refreshQueue(client, conversation!)
       }),
@@ -86,9 +88,13 @@ export function useBranching(conversation: string | null, model: string | null, 
       busy,
       edit: (turn, text) => {
         const file_ids = turn.documents.flatMap(({ file_id }) => (file_id === null ? [] : [file_id]))
-        return ask({ text, file_ids, parent_message_id: turn.parent_run_id })
+        return ask(async () => {
+          // Of a message that was sent a moment ago only the server knows what it follows.
+          const { parent_run_id } = await api.turn(turn.id)
+          return { text, file_ids, parent_message_id: parent_run_id }
+        })
       },
-      again: (turn) => void ask({ regenerate: turn.id }).then(setProblem),
+      again: (turn) => void ask(async () => ({ regenerate: turn.id })).then(setProblem),
       go: (turn, run) =>
         void go(() => api.prefer(turn, { ...(run === undefined ? {} : { run_id: run }), latest: true })).then(setProblem),
       stop: (run) => void api.stopRun(run).catch((error: unknown) => setProblem(explain(error))),

@@ -231,7 +231,7 @@ export function useRemove() {
   })
 }
 
-/** Show a turn that has just begun without asking the server for the list. */
+/** Show a turn that has just begun, before the server's list has it. */
 export function addTurn(client: QueryClient, sent: Sent): void {
   const { started } = sent
   const turn: Turn = {
@@ -270,8 +270,9 @@ export function addTurn(client: QueryClient, sent: Sent): void {
     if (first.data.some((one) => one.id === turn.id)) return old
     return { ...old, pages: [{ ...first, data: [turn, ...first.data] }, ...old.pages.slice(1)] }
   })
-  void client.invalidateQueries({ queryKey: keys.conversations })
-  void client.invalidateQueries({ queryKey: keys.conversation(sent.conversation) })
+  // The list too: one that was asked for before the turn began, and comes after it, would take it away again.
+  for (const queryKey of [keys.turns(sent.conversation), keys.conversations, keys.conversation(sent.conversation)])
+    void client.invalidateQueries({ queryKey })
 }
 
 /** A turn ended: ask again for everything that it changed. */

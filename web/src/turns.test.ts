@@ -56,7 +56,7 @@ describe('following a turn', () => {
     const { wire, asked } = server(100)
     const turns = new Turns(wire)
     const ended = new Promise<void>((resolve) => {
-      turns.watch((_, one) => one.type === 'turn.finished' && resolve())
+      turns.watch((turn, conversation) => turn === 'turn_1' && conversation === 'conv_1' && resolve())
     })
     const started = await turns.adopt(stream(packets.slice(0, 5)))
     expect('conversation_id' in started && started.conversation_id).toBe('conv_1')
@@ -71,8 +71,11 @@ describe('following a turn', () => {
     let records = 0
     wire.record = async () => ({ status: (records += 1) < 4 ? 'running' : 'interrupted' })
     const turns = new Turns(wire)
+    const ended: (string | null)[][] = []
+    turns.watch((...told) => ended.push(told))
     await turns.open('turn_1', true)
     expect(paused).toEqual([1, 2, 3])
+    expect(ended).toEqual([['turn_1', null]])
     expect(turns.get('turn_1')?.view).toMatchObject({ ended: true, outcome: 'interrupted' })
   })
 
@@ -86,15 +89,14 @@ describe('following a turn', () => {
     expect(turns.get('turn_1')).toMatchObject({ link: 'lost', problem: { message: 'There is no such turn.' } })
   })
 
-  it('tells watchers about running turns only', async () => {
+  it('tells watchers about the ends of running turns only', async () => {
     const { wire } = server(100, 'finished')
     const turns = new Turns(wire)
     const heard: string[] = []
-    turns.watch((turn, one) => heard.push(`${turn} ${one.type}`))
+    turns.watch((turn, conversation) => heard.push(`${turn} ${conversation}`))
     await turns.open('stored', false)
     expect(heard).toEqual([])
     await turns.open('live', true)
-    expect(heard.at(0)).toBe('live turn.started')
-    expect(heard.at(-1)).toBe('live turn.finished')
+    expect(heard).toEqual(['live conv_1'])
   })
 })

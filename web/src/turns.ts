@@ -34,8 +34,9 @@ export class Turns {
   readonly #fresh = new Map<string, Packet[]>()
   readonly #listeners = new Map<string, Set<() => void>>()
   readonly #waiting: (() => void)[] = []
-  readonly #live = new Set<string>()
-  readonly #watchers = new Set<(turn: string, packet: Packet) => void>()
+  /** The turns that run, each with its conversation once that is known. */
+  readonly #live = new Map<string, string | null>()
+  readonly #watchers = new Set<(turn: string, conversation: string | null) => void>()
   #replaying = 0
 
   constructor(wire: Wire) {
@@ -53,8 +54,8 @@ export class Turns {
     return () => set.delete(listener)
   }
 
-  /** Hear every packet of the turns that run while this page is open; not those of stored ones. */
-  watch(watcher: (turn: string, packet: Packet) => void): () => void {
+  /** Hear of every turn that ends while this page is open. The conversation is null where no packet has named it. */
+  watch(watcher: (turn: string, conversation: string | null) => void): () => void {
     this.#watchers.add(watcher)
     return () => this.#watchers.delete(watcher)
   }
@@ -65,7 +66,7 @@ export class Turns {
     if (known && known.link !== 'lost') return
     this.#change(turn, { view: known?.view ?? emptyTurn, link: 'waiting', problem: null })
     if (running) {
-      this.#live.add(turn)
+      this.#live.set(turn, null)
       return this.#follow(turn, null)
     }
     await this.#slot()
@@ -100,8 +101,7 @@ export class Turns {
 
   #begin(started: TurnStarted, events: AsyncGenerator<Packet>): void {
     this.#change(started.turn_id, { view: reduce(emptyTurn, started), link: 'open', problem: null })
-    this.#live.add(started.turn_id)
-    this.#tell(started.turn_id, started)
+    this.#live.set(started.turn_id, started.conversation_id)
     void this.#follow(started.turn_id, events)
   }
 
@@ -148,6 +148,7 @@ export class Turns {
       const { status } = await this.#wire.record(turn)
       if (status === 'running') return false
       this.#change(turn, { ...this.#entry(turn), view: { ...view, ended: true, outcome: status } })
+      this.#end(turn)
     }
     this.#link(turn, 'closed')
     return true
@@ -165,7 +166,8 @@ export class Turns {
       this.#fresh.set(turn, [packet])
       setTimeout(() => this.#show(turn), SHOW_EVERY_MS)
     }
-    this.#tell(turn, packet)
+    if (packet.type === 'turn.started' && this.#live.has(turn)) this.#live.set(turn, packet.conversation_id)
+    if (packet.type === 'turn.finished') this.#end(turn)
   }
 
   /** Fold what arrived since the last time into the view: many packets, one rendering. */
@@ -183,10 +185,11 @@ export class Turns {
     return this.#entry(turn).view.last
   }
 
-  #tell(turn: string, packet: Packet): void {
-    if (!this.#live.has(turn)) return
-    if (packet.type === 'turn.finished') this.#live.delete(turn)
-    for (const watcher of this.#watchers) watcher(turn, packet)
+  #end(turn: string): void {
+    const conversation = this.#live.get(turn)
+    if (conversation === undefined) return
+    this.#live.delete(turn)
+    for (const watcher of this.#watchers) watcher(turn, conversation)
   }
 
   #entry(turn: string): Entry {

@@ -123,19 +123,17 @@ function Footer({ turn, view }: { turn: Turn; view: TurnView }) {
       )}
       {cost !== null && cost > 0 && <span>{dollars(cost)}</span>}
       <span className={styles.tools}>
-        {turn.finished_at !== null && (
-          <button
-            type="button"
-            className={controls.icon}
-            disabled={busy}
-            onClick={() => again(turn)}
-            aria-label="Answer again"
-            title="Answer again, with what is chosen below: this answer is kept in its own branch"
-            data-testid="regenerate"
-          >
-            <AgainIcon />
-          </button>
-        )}
+        <button
+          type="button"
+          className={controls.icon}
+          disabled={busy}
+          onClick={() => again(turn)}
+          aria-label="Answer again"
+          title="Answer again, with what is chosen below: this answer is kept in its own branch"
+          data-testid="regenerate"
+        >
+          <AgainIcon />
+        </button>
         {view.requests.length > 0 && (
           <button
             type="button"

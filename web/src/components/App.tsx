@@ -77,13 +77,9 @@ function useTitle(conversation: string | null): void {
 function useEnds(): void {
   const client = useQueryClient()
   useEffect(() => {
-    const homes = new Map<string, string>()
-    return turns.watch((turn, packet) => {
-      if (packet.type === 'turn.started') homes.set(turn, packet.conversation_id)
-      const home = homes.get(turn)
-      if (packet.type !== 'turn.finished' || !home) return
-      homes.delete(turn)
-      refresh(client, home, turn)
+    return turns.watch((turn, home) => {
+      if (home !== null) refresh(client, home, turn)
+      else void client.invalidateQueries()
     })
   }, [client])
 }

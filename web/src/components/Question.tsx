@@ -17,8 +17,6 @@ export function Question({ turn }: { turn: Turn }) {
     requestAnimationFrame(() => pencil.current?.focus())
   }
   if (editing) return <Editor turn={turn} onClose={close} />
-  // Only the server's record says what the message follows.
-  const editable = turn.finished_at !== null
   return (
     <>
       <div className={styles.text}>{turn.text}</div>
@@ -27,20 +25,18 @@ export function Question({ turn }: { turn: Turn }) {
           {moment(turn.sent_at)}
         </time>
         {turn.siblings.length > 1 && <Siblings turn={turn} />}
-        {editable && (
-          <button
-            ref={pencil}
-            type="button"
-            className={`${controls.icon} ${styles.small}`}
-            disabled={branches.busy}
-            onClick={() => setEditing(true)}
-            aria-label="Edit this message"
-            title="Edit this message: it becomes a branch, and this one is kept"
-            data-testid="message-edit"
-          >
-            <PencilIcon />
-          </button>
-        )}
+        <button
+          ref={pencil}
+          type="button"
+          className={`${controls.icon} ${styles.small}`}
+          disabled={branches.busy}
+          onClick={() => setEditing(true)}
+          aria-label="Edit this message"
+          title="Edit this message: it becomes a branch, and this one is kept"
+          data-testid="message-edit"
+        >
+          <PencilIcon />
+        </button>
       </div>
     </>
   )
