@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from time import process_time
 
-from lamella.engine.citations import CitationScanner
+from lamella.engine.citation_scanner import CitationScanner
 from tables import arguments, emit, show
 
 PLAIN = (
@@ -27,6 +27,8 @@ HOSTILE = {
     "blank lines in code": "`\n \n",
     "white brackets": "【1",
     "nested": "[[1]",
+    "maths": "\\(a \\[b $$c ",
+    "dollars": "$a ",
 }
 SMALL, LARGE = 4, 4_096
 REPEATS = 5

@@ -8,13 +8,15 @@ from hypothesis import strategies as st
 
 from lamella.core.messages import Attachment
 from lamella.core.packets import CitationPacket, SourcePacket
-from lamella.engine.citations import CitationScanner, CitationWatch, Found
+from lamella.engine.citation_scanner import CitationScanner, Found
+from lamella.engine.citations import CitationWatch
 from measures import MOST_GROWTH, growth
 
 MARKS = ["[1]", "[2,3]", "[", "]", "1", "23", ",", "`", "``", "```", "````", "~~~", "~", "(", ")", ":", "\\", "a"]
+MATHS = ["$", "$$", "$5", "$x", "\\(", "\\)", "\\[", "\\]", "\\$", "\\\\", "_"]
 LINKS = ["](x)", "[[1]](u)", "【1】", "【", "é", "🦎"]
 SPACES = [" ", "\n", "\n\n", "\n \t\n", "    ", "\t", "```py\n", "\n```\n", "\n~~~\n", "\n[1]: u", "\f"]
-TOKENS = st.sampled_from(MARKS + LINKS + SPACES)
+TOKENS = st.sampled_from(MARKS + MATHS + LINKS + SPACES)
 TEXTS = st.one_of(st.lists(TOKENS, max_size=40).map("".join), st.text(max_size=60))
 
 
@@ -112,6 +114,27 @@ def test_nothing_is_found_in_a_fence(text: str) -> None:
         ("【1] and [1】 and 【a】 and `【1】` and 【", []),
         ("A note[^1], a formula \\[1\\] and x\\[2].", []),
         ("Ответ [1]。漢字[2]", ["[1]", "[2]"]),
+        ("So $a[1] + b[2]$ holds [3]", ["[3]"]),
+        ("For $x \\in [0]$, $y[1]$ and ($z[2]$) [3].", ["[3]"]),
+        ("$$\na[1]\n= b[2]\n$$ [3]", ["[3]"]),
+        ("So \\(a[1]\\) and \\[b[2]\n+ c[3]\\] hold [4]", ["[4]"]),
+        ("It costs $5 [1] or $6 [2], never $7[3].", ["[1]", "[2]", "[3]"]),
+        ("It costs $5[1], in Canada C$7[2].", ["[1]", "[2]"]),
+        ("Between $5 million [1] and $6 million (US$) [2]", ["[1]", "[2]"]),
+        ("$20,000[1] and $30,000[2]", ["[1]", "[2]"]),
+        ("$2 x_1 = a[1]$ and [2]", ["[2]"]),
+        ("$HOME [1] and $PATH [2]", ["[1]", "[2]"]),
+        ("\\$a [1] and b$ [2]", ["[1]", "[2]"]),
+        ("$a\\$ [1] b$ [2]", ["[2]"]),
+        ("$a [1]\nb$ [2]", ["[1]", "[2]"]),
+        ("$$ a [1]\n\nb $$ [2]", ["[1]", "[2]"]),
+        ("\\[ a [1]\n\nb \\] [2]", ["[1]", "[2]"]),
+        ("\\\\(a [1]\\\\) \\\\[2]", ["[1]"]),
+        ("\\(a \\\\) [1] \\) [2]", ["[2]"]),
+        ("Prices: $, $$, $$$ [1]", ["[1]"]),
+        ("`$` [1] and `$` [2]", ["[1]", "[2]"]),
+        ("$a `b [1]$` [2]", ["[2]"]),
+        ("$" + "a" * 400 + " [1]$ [2]", ["[1]", "[2]"]),
     ],
 )
 def test_what_a_reader_takes_for_a_citation(text: str, found: list[str]) -> None:
@@ -133,6 +156,13 @@ LONG = {
     "paragraphs": "`\n \n" * 8_000,
     "cited ticks": "a `b [1] " * 4_000,
     "escapes": "\\[" * 15_000,
+    "maths": "\\(a \\[b $$c " * 3_000,
+    "dollars": "$" * 30_001,
+    "lone dollars": "$a " * 10_000,
+    "many dollars": "$$ $ " * 6_000,
+    "backslashes": "\\" * 30_001,
+    "open maths": "\\(" + "\\a$" * 10_000,
+    "paragraphs of maths": "\\[\n \n" * 8_000,
 }
 
 

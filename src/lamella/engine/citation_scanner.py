@@ -1,0 +1,288 @@
+"""Finds `[n]` and `【n】` in a text that arrives in pieces, the same for all pieces; changes no character (SPEC O7)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from lamella.engine.passages import LONGEST_STATEMENT
+
+_OPENING = re.compile(r"[\[【`~$\\]")
+_PLAIN = re.compile(r"\[(\d{1,5}(?:, ?\d{1,5})*)\](?=[^\](:])")
+"""The citation that nearly all are, with what follows it."""
+_CANDIDATE = re.compile(r"[\[【][\s\d,]{0,200}[\]】]?")
+_LIST = r"\s*\d{1,5}(?:\s*,\s*\d{1,5})*\s*"
+_NUMBERS = re.compile(rf"\[{_LIST}\]|【{_LIST}】")
+"""Some models write the brackets that they were trained to cite with."""
+_RUN = re.compile(r"`+|~+|\$+")
+_RUN_OR_BLANK_LINE = re.compile(r"`+|\n[ \t]*\n")
+_MATHS = re.compile(r"\\[^\n]|\$+|\n[ \t]*\n")
+"""What may end maths, and what is no end of it: escaped characters."""
+_INLINE = re.compile(r"(?:\\[^\n]|[^\\$`\n])*")
+_AMOUNT = re.compile(r"\$\d")
+_FORMULA = re.compile(r"[\\^_={}<>]")
+_LINE_END = re.compile(r"\n[ \t]*\Z")
+_CLOSES = {"\\(": "\\)", "\\[": "\\]"}
+
+LONGEST_INLINE = 300
+"""Characters of maths between single dollars: further on a dollar is another one's."""
+
+KEPT = 4 * LONGEST_STATEMENT
+"""Characters that may lie behind before lines are forgotten."""
+
+
+class Found(NamedTuple):
+    """Characters `start` to `end` of a text cite `documents` for what stands `before` them."""
+
+    start: int
+    end: int
+    documents: tuple[int, ...]
+    before: str
+
+
+class CitationScanner:
+    """Scans one text block as it arrives. What can't be decided yet waits for more of the text.
+
+    Code spans and fences, maths (`$…$`, `$$…$$`, `\\(…\\)`, `\\[…\\]`), the text of links (`[1](…)`, `[[1]](…)`) and
+    definitions (`[1]: …`) hold no citations. As in CommonMark, backticks that nothing closes before the paragraph ends
+    are just backticks; so are the marks of maths. A dollar before an amount begins none, unless a formula follows.
+    """
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._dropped = 0
+        """Characters in front of `_text` that are forgotten."""
+        self._behind: list[str] = []
+        """Pieces behind `_text` that open nothing; they are joined to it when something does."""
+        self._length = 0
+        """Characters of `_text` and `_behind`."""
+        self._at = 0
+        self._looked = 0
+        """Up to where the end of what begins at `_at` was looked for."""
+        self._run: re.Match[str] | None = None
+        """The run of equal characters that begins at `_at`, once something else follows it."""
+        self._ran = 0
+        """Up to where that run was followed while nothing else had come."""
+        self._unclosed: dict[str, int] = {}
+        """By the mark that closes maths, up to where none is."""
+
+    def feed(self, piece: str) -> Iterator[Found]:
+        """The citations that `piece` completes."""
+        nothing_waits = self._at == self._length
+        self._length += len(piece)
+        self._behind.append(piece)
+        if nothing_waits and _OPENING.search(piece) is None:
+            self._at = self._length
+            return iter(())
+        return self._scan(final=False)
+
+    def end(self) -> Iterator[Found]:
+        """The citations that only the end of the block completes."""
+        return self._scan(final=True)
+
+    def _scan(self, *, final: bool) -> Iterator[Found]:
+        text = self._text = "".join((self._text, *self._behind))
+        self._behind.clear()
+        self._length = len(text)
+        plain_at = _PLAIN.match
+        behind: int | None
+        while (opening := _OPENING.search(text, self._at)) is not None:
+            self._at = start = opening.start()
+            mark = opening.group()
+            if mark == "[" and (plain := plain_at(text, start)) and text[start - 1 : start] != "\\":
+                yield self._found(start, plain.end(), plain.group(1))
+                behind = plain.end()
+            elif mark in "[【":
+                candidate = _CANDIDATE.match(text, start)
+                assert candidate is not None
+                behind = candidate.end()
+                if not final and text[behind : behind + 2] in ("", "]"):
+                    return
+                if self._is_citation(candidate):
+                    yield self._found(start, behind, candidate.group()[1:-1])
+                else:
+                    behind = start + 1
+            else:
+                behind = self._behind_mark(mark, final=final)
+                if behind is None:
+                    return
+            self._at = self._looked = behind
+        self._at = len(text)
+        if self._at > KEPT:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Drop the lines that nothing looks back at, where nothing waits: a long answer costs no more by the end."""
+        cut = self._text.rfind("\n", 0, self._at - LONGEST_STATEMENT) + 1
+        self._text, self._dropped = self._text[cut:], self._dropped + cut
+        self._at = self._looked = self._length = len(self._text)
+        self._run, self._ran = None, 0
+        self._unclosed.clear()
+
+    def _behind_mark(self, mark: str, *, final: bool) -> int | None:
+        """Where code or maths ends that begins with this mark, or the mark if none does; None while that is open."""
+        match mark:
+            case "$":
+                return self._behind_dollars(final=final)
+            case "\\":
+                return self._behind_backslash(final=final)
+            case _:
+                return self._behind_code(final=final)
+
+    def _found(self, start: int, end: int, numbers: str) -> Found:
+        before = self._text[max(0, start - LONGEST_STATEMENT) : start]
+        return Found(self._dropped + start, self._dropped + end, tuple(map(int, numbers.split(","))), before)
+
+    def _is_citation(self, match: re.Match[str]) -> bool:
+        text, start, end = self._text, match.start(), match.end()
+        if not _NUMBERS.fullmatch(match.group()) or text.endswith("\\", 0, start):
+            return False
+        is_link = text.startswith("(", end) or (text.endswith("[", 0, start) and text.startswith("](", end))
+        is_definition = text.startswith(":", end) and self._begins_line(start)
+        return not is_link and not is_definition
+
+    def _begins_line(self, at: int) -> bool:
+        text = self._text
+        while at > 0 and text[at - 1] != "\n":
+            at -= 1
+            if not text[at].isspace():
+                return False
+        return True
+
+    def _behind_code(self, *, final: bool) -> int | None:
+        """Where the code ends that begins here, or the run of characters if none does; None while that is open."""
+        run = self._whole_run(final=final)
+        if run is None:
+            return None
+        if run.end() - run.start() >= 3 and self._begins_line(run.start()):
+            line_end = self._text.find("\n", run.end())
+            is_whole = final or line_end >= 0
+            info = self._text[run.end() : line_end if line_end >= 0 else None]
+            if self._text[run.start()] == "~" or "`" not in info:
+                return self._behind_fence(run, final=final) if is_whole else None
+        return run.end() if self._text[run.start()] == "~" else self._behind_span(run, final=final)
+
+    def _whole_run(self, *, final: bool) -> re.Match[str] | None:
+        """The run that begins here; None while more of it may come. No character is looked at for each piece again."""
+        if self._run is not None and self._run.start() == self._at:
+            return self._run
+        begin = max(self._ran, self._at)
+        more = _RUN.match(self._text, begin)
+        if more is not None and self._text[begin] == self._text[self._at]:
+            self._ran = more.end()
+        if self._ran == len(self._text) and not final:
+            return None
+        self._run = more if begin == self._at else _RUN.match(self._text, self._at)
+        return self._run
+
+    def _behind_backslash(self, *, final: bool) -> int | None:
+        """Where the maths ends that begins here, or what is escaped; None while that is open."""
+        opening = self._text[self._at : self._at + 2]
+        if len(opening) < 2:
+            return self._length if final else None
+        closing = _CLOSES.get(opening)
+        if closing is not None:
+            return self._behind_maths(closing, self._at + 2, final=final)
+        # An escaped dollar or backslash opens nothing; of what else is escaped the others decide.
+        return self._at + (2 if opening in ("\\\\", "\\$") else 1)
+
+    def _behind_dollars(self, *, final: bool) -> int | None:
+        """Where the maths ends that begins here, or the run of dollars if none does; None while that is open."""
+        run = self._whole_run(final=final)
+        if run is None:
+            return None
+        match run.end() - run.start():
+            case 1:
+                return self._behind_inline(final=final)
+            case 2:
+                return self._behind_maths("$$", run.end(), final=final)
+            case _:
+                return run.end()
+
+    def _behind_inline(self, *, final: bool) -> int | None:
+        """Inline maths stands between single dollars on a line, with no space inside of them and no word outside.
+
+        So the next dollar decides: in “$5 and $6” it closes none.
+        """
+        text, start = self._text, self._at
+        if text[start - 1 : start].isalnum() or text[start + 1 : start + 2].isspace():
+            return start + 1
+        end = self._looked = _end_of_inline(text, max(self._looked, start + 1))
+        if end - start > LONGEST_INLINE:
+            return start + 1
+        behind = text[end + 1 : end + 2]
+        if not final and not behind and text[end : end + 1] in ("", "$", "\\"):
+            return None
+        closes = text[end : end + 1] == "$" and behind != "$" and not behind.isalnum() and not text[end - 1].isspace()
+        if not closes or (_AMOUNT.match(text, start) and not _FORMULA.search(text, start, end)):
+            return start + 1
+        return end + 1
+
+    def _behind_maths(self, closing: str, begin: int, *, final: bool) -> int | None:
+        """Where maths ends that is closed in its paragraph, or `begin` if nothing closes it."""
+        if begin <= self._unclosed.get(closing, 0):
+            return begin
+        text = self._text
+        looked = max(self._looked, begin)
+        for match in _MATHS.finditer(text, looked):
+            looked = match.start()
+            if match.end() == len(text) and not final and text[looked] == "$":
+                break
+            if match.group() == closing:
+                return match.end()
+            looked = match.end()
+            if match.group()[0] == "\n":
+                self._unclosed[closing] = looked
+                return begin
+        if final:
+            self._unclosed[closing] = len(text)
+            return begin
+        if text.endswith("\\") and looked < len(text):
+            self._looked = len(text) - 1
+        elif looked < len(text) and text[looked] == "$":
+            self._looked = looked
+        else:
+            self._looked = self._open_line(looked)
+        return None
+
+    def _open_line(self, begin: int) -> int:
+        """Where the line begins that may still turn out to be blank; else the end of the text."""
+        line_end = _LINE_END.search(self._text, begin)
+        return line_end.start() if line_end else len(self._text)
+
+    def _behind_fence(self, run: re.Match[str], *, final: bool) -> int | None:
+        """A fence lasts to a line of at least as many of its characters, or to the end."""
+        match = _end_of_fence(run.group()).search(self._text, max(self._looked, run.end()))
+        if match is not None and (final or match.end() < len(self._text)):
+            return match.end()
+        self._looked = max(run.end(), self._text.rfind("\n") + 1)
+        return len(self._text) if final else None
+
+    def _behind_span(self, run: re.Match[str], *, final: bool) -> int | None:
+        """A span lasts to the next run of exactly as many backticks in its paragraph."""
+        for match in _RUN_OR_BLANK_LINE.finditer(self._text, max(self._looked, run.end())):
+            if match.end() == len(self._text) and not final:
+                self._looked = match.start()
+                return None
+            if match.end() - match.start() == run.end() - run.start() and self._text[match.start()] == "`":
+                return match.end()
+            if match.group().startswith("\n"):
+                return run.end()
+        if final:
+            return run.end()
+        self._looked = self._open_line(max(self._looked, run.end()))
+        return None
+
+
+@lru_cache(64)
+def _end_of_fence(run: str) -> re.Pattern[str]:
+    return re.compile(rf"^[ \t]*{run}{run[0]}*[ \t]*$", re.MULTILINE)
+
+
+def _end_of_inline(text: str, begin: int) -> int:
+    """Where the next dollar stands, or what ends inline maths before one."""
+    match = _INLINE.match(text, begin)
+    assert match is not None
+    return match.end()
