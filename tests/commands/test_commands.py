@@ -233,7 +233,8 @@ async def test_compact_answers_at_once_and_tells_when_it_is_done(tmp_path: Path)
         first, second = (await client.get(f"/conversations/{conversation}/sessions"))["data"]
         assert (first["summary"], first["why"], second["current"]) == (SUMMARY, "/compact the ships", True)
         assert second["numbers"]["after"] < second["numbers"]["before"] == told["data"]["before"]
-        assert second["numbers"]["after"] == pytest.approx(told["data"]["total"], rel=0.05)
+        assert second["numbers"]["after"] == told["data"]["total"], "the divider and the notification say one figure"
+        assert (await client.get(f"/conversations/{conversation}/context"))["input"] == told["data"]["total"]
         assert (await client.get(f"/sessions/{first['id']}")) == first
 
 

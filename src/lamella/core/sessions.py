@@ -122,11 +122,14 @@ class SessionReturn:
     then: str | None = None
 
 
+SUMMARY_TOKENS = 8_000
+"""The most that the summaries of earlier sessions hold together, the parent's aside (SPEC X-CHAIN)."""
+
 MOST_SUMMARIES = 8
 """Summaries of earlier sessions in one window."""
 
 
-def summaries_in_window(sessions: Sequence[Session], current: str, most: int) -> tuple[Summary, ...]:
+def summaries_in_window(sessions: Sequence[Session], current: str, most: int = SUMMARY_TOKENS) -> tuple[Summary, ...]:
     """The summaries that stand before the session `current`, the oldest first: its ancestors', as far as each inherits.
 
     They are `MOST_SUMMARIES` at most, and `most` bounds their tokens; the nearest are taken first, and the parent's

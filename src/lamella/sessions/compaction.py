@@ -17,29 +17,35 @@ from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import ContextLengthExceeded, LamellaError, LeaseLost, NotFound, SessionMoved, StoreFailed
 from lamella.core.json import JsonObject
 from lamella.core.messages import Turn, TurnStatus
-from lamella.core.records import Caller, Job
-from lamella.core.sessions import Session, SessionCause, SessionStep, SessionSummary
+from lamella.core.records import Caller, Job, StoredDecision
+from lamella.core.sessions import Session, SessionCause, SessionStep, SessionSummary, summaries_in_window
 from lamella.engine.inputs import Services
 from lamella.engine.opening import Opening, Openings
 from lamella.sessions.askers import asking
+from lamella.sessions.figures import Breakdown
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.split import turns_kept
 from lamella.sessions.summariser import SILENT, NotCompacted, Source, Summariser
 from lamella.sessions.summary import instruction
 from lamella.sessions.triggers import Gain, Trigger
+from lamella.sessions.window import parts_of
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """A compaction that was committed, in tokens as the provider counts them (apportioned)."""
+    """A compaction that was committed, in tokens as the provider counts them (apportioned).
+
+    `after` is the window that it left, counted as every window is; None where that can't be built.
+    """
 
     session: Session
     before: int
-    after: int
+    after: Breakdown | None
     summary: int
     kept: int
+    budget: int
     check: JsonObject = field(default_factory=dict)
     """How the summary compares with what it stands for."""
 
@@ -98,6 +104,18 @@ class _Plan:
         """What summarising it comes to."""
         return Gain(self.before - self.old_tokens - self.kept_tokens, self.old_tokens)
 
+    def left(self, sessions: Sequence[Session], decision: StoredDecision) -> Opening:
+        """Where the conversation stands in the last of `sessions`, which `decision` opens."""
+        found = self.opening.found
+        left = replace(
+            found,
+            path=tuple(self.kept),
+            decisions=(*found.decisions, decision),
+            session=sessions[-1],
+            summaries=summaries_in_window(sessions, sessions[-1].id),
+        )
+        return replace(self.opening, found=left)
+
     @property
     def first_segment(self) -> str | None:
         """The first segment of the turns."""
@@ -138,7 +156,8 @@ class Compactor:
         summary = await self._summariser.summary_of(caller, source)
         if isinstance(summary, NotCompacted):
             return summary
-        step, compacted = self._step(plan, summary, asked)
+        known = await self._services.store.sessions(caller, asked.conversation_id)
+        step, compacted = self._step(plan, summary, asked, known)
         try:
             opened = await self._services.store.next_session(caller, step, asked.job)
         except (SessionMoved, LeaseLost, NotFound, StoreFailed) as error:
@@ -181,12 +200,13 @@ class Compactor:
         cut = len(turns) - kept
         return _Plan(opening, whole, turns[:cut], turns[cut:], sizes)
 
-    def _step(self, plan: _Plan, summary: SessionSummary, asked: Asked) -> tuple[SessionStep, Compacted]:
-        """The step to the next session, and what comes of it."""
+    def _step(
+        self, plan: _Plan, summary: SessionSummary, asked: Asked, known: Sequence[Session]
+    ) -> tuple[SessionStep, Compacted]:
+        """The step to the next session, and what comes of it; `known` are the sessions until now."""
         old, now = plan.opening.found.session, self._services.clock.now()
         calibration, boundary = plan.opening.run.calibration, plan.old[-1].id
         size = int(summary.tokens * calibration)
-        after = plan.before - plan.old_tokens + size
         session = Session(
             id=self._services.ids.new("sess"),
             conversation_id=old.conversation_id,
@@ -197,10 +217,16 @@ class Compactor:
             begins_after=boundary,
             inherits=True,
         )
-        numbers = {"before": plan.before, "after": after, "summary": size, "kept": plan.kept_tokens}
+        numbers = {"before": plan.before, "summary": size, "kept": plan.kept_tokens}
         decision = Decision(
             DecisionKind.SESSION, session.id, boundary, asked.who, asked.why, numbers, plan.first_segment
         )
+        ended = replace(old, summary=summary.text, summary_tokens=summary.tokens)
+        sessions = (*(ended if one.id == old.id else one for one in known), session)
+        after, _ = parts_of(plan.left(sessions, StoredDecision("", now, decision)), now)
+        if after is not None:
+            decision = replace(decision, numbers={**numbers, "after": after.total})
         changes = plan.opening.found.session_changes
         step = SessionStep(old.id, session, asked.why, now, summary, (decision,), changes)
-        return step, Compacted(session, plan.before, after, size, plan.kept_tokens, summary.check)
+        budget = plan.opening.run.budget
+        return step, Compacted(session, plan.before, after, size, plan.kept_tokens, budget, summary.check)

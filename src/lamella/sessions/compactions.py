@@ -140,7 +140,8 @@ class Compactions:
             if waiting is not None and not waiting.done():
                 waiting.set_result(outcome)
         match outcome:
-            case Compacted(session, before, after):
+            case Compacted(session, before, parts):
+                after = parts.total if parts is not None else None
                 if self._recall is not None:
                     await self._recall.follow(job.caller, job.subject)
                 log.info("compacted", conversation_id=job.subject, session=session.id, before=before, after=after)

@@ -43,13 +43,12 @@ class Notifications:
         if not (self._on or asked_for):
             return
         try:
-            now = await standing(self._openings, self._services, caller, conversation_id)
-            if now.parts is None:
-                raise LamellaError(f"the window can't be built: {now.problem}")
-            lines = [compacted_text(done.before, now.parts, now.budget), check_text(done.check)]
+            if done.after is None:
+                raise LamellaError("the window that it left can't be built")
+            lines = [compacted_text(done.before, done.after, done.budget), check_text(done.check)]
             text = "\n".join(line for line in lines if line)
             shown: JsonObject = {"session_id": done.session.id, "before": done.before, "check": done.check}
-            data: JsonObject = {**shown, **parts_data(now.parts)}
+            data: JsonObject = {**shown, **parts_data(done.after)}
             await self._store(caller, conversation_id, NoticeKind.COMPACTED, text, data)
         except LamellaError as error:
             log.error("a compaction could not be told", conversation_id=conversation_id, error=error.message)

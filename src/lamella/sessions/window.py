@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from lamella.context.assemble import assemble
 from lamella.core.decisions import DecisionKind
@@ -49,7 +50,7 @@ async def standing(openings: Openings, services: Services, caller: Caller, conve
     opening = await openings.standing(caller, conversation_id)
     bill = opening.found.last_bill
     measured = bill is not None and is_of_window(bill, opening.found.decisions)
-    parts, problem = _parts(opening, services)
+    parts, problem = parts_of(opening, services.clock.now())
     billed = bill.usage.input if bill is not None else 0
     facts, sampling = opening.run.model.facts, opening.run.sampling
     return Standing(
@@ -74,9 +75,10 @@ def is_of_window(bill: LastBill, decisions: Iterable[StoredDecision]) -> bool:
     return not moved or bill.at > max(moved)
 
 
-def _parts(opening: Opening, services: Services) -> tuple[Breakdown | None, str]:
+def parts_of(opening: Opening, now: datetime) -> tuple[Breakdown | None, str]:
+    """What the window is made of before a next message; None, and why, where it can't be built."""
     turns = [turn for turn in opening.found.path if turn.status is not TurnStatus.RUNNING]
-    newest = Turn(_NOTHING, UserMessage(_NOTHING, "", services.clock.now(), "UTC", 0))
+    newest = Turn(_NOTHING, UserMessage(_NOTHING, "", now, "UTC", 0))
     context = replace(opening.context(newest), history=tuple(turns))
     try:
         whole = assemble(context, opening.setting.layout)

@@ -21,9 +21,6 @@ from lamella.storage.requests import find_last_bill
 from lamella.storage.sessions import count_session_changes, find_sessions, followed_run
 from lamella.storage.turns import find_path
 
-_SUMMARY_TOKENS = 8_000
-"""The most that the summaries of earlier sessions hold together, the parent's aside (SPEC X-CHAIN)."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Held:
@@ -72,7 +69,7 @@ def _summaries(sessions: Sequence[Session], session: Session) -> tuple[Summary, 
 
     Its own is not there for who branches off from a session that is over: that was made of it when it ended.
     """
-    found = summaries_in_window(sessions, session.id, _SUMMARY_TOKENS)
+    found = summaries_in_window(sessions, session.id)
     is_open = session.closed_at is None or session.closed_by is SessionCause.BRANCH
     if session.summary is None or not is_open:
         return found
