@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from lamella.cli.approvals import Asking, Keyboard
 from lamella.cli.doors import Door, local_zone, open_door
 from lamella.cli.failures import report
 from lamella.cli.logs import configure_logs
@@ -99,13 +100,21 @@ class _Talk:
 
     async def run(self, message: str, files: list[Path]) -> int:
         async with open_door(self._settings) as door:
+            self._asking = asking = Asking(door, self._say, somebody=sys.stdin.isatty())
             if door.notice:
                 sys.stderr.write(f"{self._dim(door.notice)}\n")
             conversation = await door.conversation(self._conversation, self._models[0] if self._models else None)
             file_ids = await self._upload(door, files)
             self._told, _ = await door.notifications(conversation, None)
             if message:
-                code = await self._answer(door, conversation, message, file_ids)
+                keyboard = Keyboard(asking) if sys.stdin.isatty() else None
+                if keyboard is not None:
+                    keyboard.open()
+                try:
+                    code = await self._answer(door, conversation, message, file_ids)
+                finally:
+                    if keyboard is not None:
+                        keyboard.close()
             else:
                 code = await self._at_prompt(door, conversation, file_ids)
             await door.settle(conversation)
@@ -140,6 +149,8 @@ class _Talk:
             except EOFError:
                 break
             try:
+                if await self._asking.answer(line):
+                    continue
                 if not line.strip():
                     await door.flush(conversation)
                     continue
@@ -205,6 +216,7 @@ class _Talk:
                     mine = packet.turn_id
                     self._printed.add(mine)
                     self._running.add(mine)
+                await self._asking.hear(packet)
                 if self._json:
                     sys.stdout.write(encode_packet(packet).decode() + "\n")
                 else:
@@ -224,6 +236,11 @@ class _Talk:
     def _stop_all(self, door: Door) -> None:
         for turn_id in self._running:
             self._stops.add(asyncio.create_task(door.stop(turn_id)))
+
+    def _say(self, text: str) -> None:
+        sys.stdout.flush()
+        sys.stderr.write(f"\n{text}\n")
+        sys.stderr.flush()
 
     def _dim(self, text: str) -> str:
         return f"{DIM}{text}{PLAIN}" if self._color else text

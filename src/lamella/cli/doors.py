@@ -21,9 +21,11 @@ from lamella.core.errors import ConfigurationError, InvalidRequest
 from lamella.core.packets import AnyPacket, decode_packet
 from lamella.core.records import Caller, Choices, Notice, NoticeKind, PageQuery
 from lamella.settings import Settings
+from lamella.tools.tool import Verdict
 
 PIECE = 1 << 16
 NOTICES = 100
+LONGEST_REASON = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,10 @@ class Door(Protocol):
 
     async def stop(self, turn_id: str) -> None:
         """Ask a turn to stop."""
+        ...
+
+    async def approve(self, turn_id: str, call_id: str, *, approved: bool, reason: str) -> None:
+        """Let a call that waits run, or not; the reason is told to the model."""
         ...
 
     async def passage(self, file_id: str, start: int, end: int) -> str:
@@ -151,6 +157,10 @@ class LocalDoor:
         """See `Door`."""
         await self._app.chat.stop(self._caller, turn_id)
 
+    async def approve(self, turn_id: str, call_id: str, *, approved: bool, reason: str) -> None:
+        """See `Door`."""
+        await self._app.chat.approve(LOCAL_OWNER, turn_id, call_id, Verdict(approved, reason))
+
     async def passage(self, file_id: str, start: int, end: int) -> str:
         """See `Door`."""
         return (await self._app.store.file_text(self._caller, file_id) or "")[start:end]
@@ -219,6 +229,11 @@ class RemoteDoor:
     async def stop(self, turn_id: str) -> None:
         """See `Door`."""
         await self._api.post(f"/turns/{turn_id}/stop", {})
+
+    async def approve(self, turn_id: str, call_id: str, *, approved: bool, reason: str) -> None:
+        """See `Door`."""
+        said = {"approved": approved, "reason": reason[:LONGEST_REASON]}
+        await self._api.post(f"/turns/{turn_id}/calls/{call_id}/approval", said)
 
     async def passage(self, file_id: str, start: int, end: int) -> str:
         """See `Door`."""
