@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lamella.app.app import LOCAL_OWNER
+from lamella.core.tokens import Usage
 from lamella.engine.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings
@@ -135,3 +136,24 @@ async def test_another_place_is_refused_while_it_answers(talk: Talk) -> None:
     again = await talk.client.call("POST", f"/turns/{first['id']}/prefer", json={})
     assert again.json()["head"] == first["id"]
     _ = LOCAL_OWNER
+
+
+async def test_figures_are_those_of_the_branch_that_is_followed(talk: Talk) -> None:
+    """The gauge, `/status` and why a request read what it read: nothing of another branch."""
+    first = await talk.say("One")
+    small, large = Usage(input=1_000, cache_read=700), Usage(input=9_000, cache_read=2_000)
+    talk.model.then(saying("Small.", usage=small))
+    two = (await talk.client.send(talk.conversation, "Two"))[0]["turn_id"]
+    talk.model.then(saying("Large.", usage=large))
+    run = first["runs"][0]["id"]
+    other = (await talk.client.send(talk.conversation, "Two, better", parent_message_id=run))[0]["turn_id"]
+    for turn, usage in ((two, small), (other, large), (two, small)):
+        prefer = {"run_id": (await talk.client.get(f"/turns/{turn}"))["runs"][0]["id"]}
+        assert (await talk.client.call("POST", f"/turns/{turn}/prefer", json=prefer)).status_code == 200
+        gauge = await talk.client.get(f"/conversations/{talk.conversation}/context")
+        assert (gauge["input"], gauge["read"], gauge["estimate"]) == (usage.input, usage.cache_read, False)
+        said = await talk.client.call("POST", f"/conversations/{talk.conversation}/commands", json={"text": "/status"})
+        assert said.json()["data"]["context"] == usage.input
+        said = await talk.client.call("POST", f"/conversations/{talk.conversation}/commands", json={"text": "/why"})
+        [request] = (await talk.client.get(f"/turns/{turn}/requests"))["data"]
+        assert said.json()["data"]["request_id"] == request["id"]

@@ -171,6 +171,8 @@ async def test_the_next_turn_continues_the_answer_that_is_kept(trio: Trio) -> No
     runs = (await trio.client.get(f"/turns/{turn_id}"))["runs"]
     kept = await trio.client.call("POST", f"/turns/{turn_id}/prefer", json={"run_id": runs[1]["id"]})
     assert (kept.status_code, kept.json()["head_run_id"]) == (200, runs[1]["id"])
+    gauge = await trio.client.get(f"/conversations/{conversation}/context")
+    assert gauge["estimate"], "the bill of the model's own answer is not that of the one that goes on"
     await trio.ask(conversation, "And?", [saying("Next.")])
     sent = b"".join(block.data for block in trio.models[0].requests[-1].blocks)
     assert b"Second answer." in sent

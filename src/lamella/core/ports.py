@@ -447,7 +447,7 @@ class Store(Protocol):
         ...
 
     async def last_bill(self, caller: Caller, conversation_id: str, model: str) -> LastBill | None:
-        """What the newest billed request of a conversation to a model was billed."""
+        """What the newest billed request to a model was billed on the path that the conversation stands at."""
         ...
 
     async def blocks(self, caller: Caller, request_id: str) -> tuple[StoredBlock, ...]:

@@ -400,13 +400,17 @@ class RequestRecord:
 
 @dataclass(frozen=True, slots=True)
 class LastBill:
-    """The newest bill of a line: what the provider counted for so many local tokens, for a request of this moment."""
+    """The newest bill of a path: what the provider counted for so many local tokens, for a request of this moment.
+
+    `followed`: the path goes on from the run that made it, and not from another answer of the same turn.
+    """
 
     request_id: str
     turn_id: str
     at: datetime
     local_tokens: int
     usage: Usage
+    followed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

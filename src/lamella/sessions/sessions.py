@@ -192,8 +192,9 @@ class Sessions:
         """
         if is_of_window(bill, await self._services.store.decisions(caller, conversation_id)):
             return None
+        # What was decided on another branch only is nothing to this window.
         now = await self.standing(caller, conversation_id)
-        return now.parts.total if now.parts is not None else None
+        return now.parts.total if now.parts is not None and not now.measured else None
 
     async def why(self, caller: Caller, request_id: str) -> Why:
         """Why a request read what it read of the cache. Raises `NotFound`."""

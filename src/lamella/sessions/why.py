@@ -8,7 +8,7 @@ from lamella.cache.difference import Difference, difference
 from lamella.cache.why import Evidence, Why, why
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.ports import Store
-from lamella.core.records import Caller, RequestRecord
+from lamella.core.records import Caller, Place, RequestRecord
 from lamella.engine.opening import Openings
 
 CHAT = "chat"
@@ -44,7 +44,7 @@ async def differing(store: Store, caller: Caller, request_id: str) -> tuple[Requ
 async def newest_request(store: Store, caller: Caller, conversation_id: str) -> RequestRecord | None:
     """The newest request of the conversation's path, billed or not; None when it has made none."""
     conversation = await store.conversation(caller, conversation_id)
-    return await _last(store, caller, conversation.head)
+    return await _last(store, caller, conversation.place)
 
 
 async def _before(store: Store, caller: Caller, request: RequestRecord) -> RequestRecord | None:
@@ -58,19 +58,21 @@ async def _before(store: Store, caller: Caller, request: RequestRecord) -> Reque
     if earlier:
         return earlier[-1]
     turn = await store.turn(caller, request.turn_id)
-    return await _last(store, caller, turn.parent.turn_id, billed=True)
+    return await _last(store, caller, turn.parent, billed=True)
 
 
-async def _last(store: Store, caller: Caller, turn_id: str | None, *, billed: bool = False) -> RequestRecord | None:
+async def _last(store: Store, caller: Caller, place: Place, *, billed: bool = False) -> RequestRecord | None:
+    """The newest request of the runs that lead to `place`; of a turn that no answer is chosen from yet, of any."""
     for _ in range(LOOKED_BACK):
-        if turn_id is None:
+        if place.turn_id is None:
             return None
-        found = [one for one in await store.requests(caller, turn_id) if one.purpose == CHAT]
+        found = [one for one in await store.requests(caller, place.turn_id) if one.purpose == CHAT]
+        found = [one for one in found if place.run_id in (None, one.run_id)]
         found = [one for one in found if not billed or (one.usage is not None and one.usage.input)]
         if found:
             return found[-1]
         try:
-            turn_id = (await store.turn(caller, turn_id)).parent.turn_id
+            place = (await store.turn(caller, place.turn_id)).parent
         except NotFound:
             return None
     return None

@@ -70,7 +70,9 @@ async def standing(openings: Openings, services: Services, caller: Caller, conve
 
 
 def is_of_window(bill: LastBill, decisions: Iterable[StoredDecision]) -> bool:
-    """Whether nothing has been taken out of a conversation's window, or put back, since this bill."""
+    """Whether this bill is of the answer that goes on, and nothing was taken out of the window or put back since."""
+    if not bill.followed:
+        return False
     moved = [s.at for s in decisions if s.decision.kind in (DecisionKind.SESSION, DecisionKind.PRUNE)]
     return not moved or bill.at > max(moved)
 

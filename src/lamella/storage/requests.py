@@ -9,11 +9,22 @@ from sqlalchemy import ColumnElement, RowMapping, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lamella.core.errors import NotFound, StoreFailed
-from lamella.core.records import Caller, LastBill, NewRequest, RequestEnd, RequestRecord, StoredBlock, StoredSegment
+from lamella.core.records import (
+    Caller,
+    Conversation,
+    LastBill,
+    NewRequest,
+    Place,
+    RequestEnd,
+    RequestRecord,
+    StoredBlock,
+    StoredSegment,
+)
 from lamella.storage.conversations import find_conversation
 from lamella.storage.database import Verbs, insert_missing, uninterrupted
 from lamella.storage.decided import decide
 from lamella.storage.failures import damaged
+from lamella.storage.lines import line_of
 from lamella.storage.mapping import (
     USAGE_COLUMNS,
     block_of,
@@ -24,7 +35,7 @@ from lamella.storage.mapping import (
     segments_of,
     usage_of,
 )
-from lamella.storage.schema import blocks, requests
+from lamella.storage.schema import blocks, requests, turns
 from lamella.storage.turns import find_turn
 
 _LONGEST_CHAIN = 64
@@ -89,19 +100,20 @@ async def _starting_point(
 
 
 async def find_last_bill(
-    connection: AsyncConnection, caller: Caller, conversation_id: str, model: str
+    connection: AsyncConnection, caller: Caller, conversation: Conversation, place: Place, model: str
 ) -> LastBill | None:
-    """What the newest billed request of a conversation to a model was billed, digests and the like left out."""
+    """What the newest billed request to a model was billed on the path to `place`, digests and the like left out."""
     query = (
         select(
             requests.c.id,
             requests.c.turn_id,
+            requests.c.run_id,
             requests.c.at,
             requests.c.local_tokens,
             *(requests.c[column] for column in USAGE_COLUMNS),
         )
         .where(
-            requests.c.conversation_id == conversation_id,
+            requests.c.conversation_id == conversation.id,
             requests.c.owner == caller.user_id,
             requests.c.model == model,
             requests.c.purpose == "chat",
@@ -111,10 +123,25 @@ async def find_last_bill(
         .order_by(requests.c.at.desc(), requests.c.id.desc())
         .limit(1)
     )
+    if conversation.forked or place != conversation.place:
+        line = line_of(caller, place, None)
+        query = query.join(line, line.c.id == requests.c.turn_id)
     row = (await connection.execute(query)).mappings().one_or_none()
     if row is None:
         return None
-    return LastBill(row["id"], row["turn_id"], datetime.fromisoformat(row["at"]), row["local_tokens"], usage_of(row))
+    at, followed = datetime.fromisoformat(row["at"]), await _is_followed(connection, caller, place, row)
+    return LastBill(row["id"], row["turn_id"], at, row["local_tokens"], usage_of(row), followed)
+
+
+async def _is_followed(connection: AsyncConnection, caller: Caller, place: Place, request: RowMapping) -> bool:
+    """Whether the path to `place`, on which the turn of a request lies, goes on from the run that made it."""
+    if request["turn_id"] == place.turn_id:
+        return place.run_id in (None, request["run_id"])
+    line = line_of(caller, place, request["turn_id"])
+    query = select(turns.c.id).where(
+        turns.c.id.in_(select(line.c.id)), turns.c.parent_run_id == request["run_id"], turns.c.owner == caller.user_id
+    )
+    return (await connection.execute(query)).first() is not None
 
 
 class RequestVerbs(Verbs):
@@ -169,10 +196,10 @@ class RequestVerbs(Verbs):
 
     @uninterrupted
     async def last_bill(self, caller: Caller, conversation_id: str, model: str) -> LastBill | None:
-        """What the newest billed request of a conversation to a model was billed, digests and the like left out."""
+        """What the newest billed request to a model was billed on the path, digests and the like left out."""
         async with self._database.reading() as connection:
-            await find_conversation(connection, caller, conversation_id)
-            return await find_last_bill(connection, caller, conversation_id, model)
+            conversation = await find_conversation(connection, caller, conversation_id)
+            return await find_last_bill(connection, caller, conversation, conversation.place, model)
 
     @uninterrupted
     async def blocks(self, caller: Caller, request_id: str) -> tuple[StoredBlock, ...]:
