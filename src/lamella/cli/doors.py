@@ -159,7 +159,7 @@ class LocalDoor:
 
     async def approve(self, turn_id: str, call_id: str, *, approved: bool, reason: str) -> None:
         """See `Door`."""
-        await self._app.chat.approve(LOCAL_OWNER, turn_id, call_id, Verdict(approved, reason))
+        await self._app.chat.approve(self._caller, turn_id, call_id, Verdict(approved, reason))
 
     async def passage(self, file_id: str, start: int, end: int) -> str:
         """See `Door`."""
