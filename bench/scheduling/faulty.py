@@ -66,9 +66,16 @@ class OldLabel(SqlStore):
 class LeasesForever(SqlStore):
     """Never takes up what a dead worker left."""
 
-    async def claim(self, kinds: Sequence[str], now: datetime, lease_seconds: float) -> Job | None:
+    async def claim(
+        self,
+        kinds: Sequence[str],
+        now: datetime,
+        lease_seconds: float,
+        busy: Sequence[tuple[str, str]] = (),
+        only: str | None = None,
+    ) -> Job | None:
         """See `Jobs.claim`."""
-        return await super().claim(kinds, now, 1e9)
+        return await super().claim(kinds, now, 1e9, busy, only)
 
 
 class NoKeys(SqlStore):

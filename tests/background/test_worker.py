@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lamella.background.worker import BACKOFF_SECONDS, MOST, Again, Worker
+from lamella.background.worker import BACKOFF_SECONDS, MOST, MOST_OF_OWNER, Again, Worker
 from lamella.core.clock import VirtualClock
 from lamella.core.records import Caller, Job, JobStatus, NewJob
 from lamella.storage import SqlStore, open_store
@@ -75,16 +75,44 @@ async def test_slow_jobs_of_one_kind_hold_up_their_own_alone(tmp_path: Path) -> 
         worker = Worker(store, clock, {"slow": forever, "look": doing})
         worker.start()
         for number in range(MOST + 1):
-            await worker.enqueue(ANN, NewJob("slow", f"sess_{number}", "to see", clock.now()))
+            await worker.enqueue(Caller(f"user_{number}"), NewJob("slow", f"sess_{number}", "to see", clock.now()))
         async with asyncio.timeout(10):
             for _ in range(MOST):
                 await begun.acquire()
         await worker.enqueue(ANN, job(clock))
         assert (await doing.next()).subject == "conv_1"
         await ended(store, JobStatus.FINISHED)
-        waiting = await store.job(ANN, "slow", f"sess_{MOST}")
+        waiting = await store.job(Caller(f"user_{MOST}"), "slow", f"sess_{MOST}")
         assert waiting is not None
         assert waiting.status is JobStatus.WAITING
+        await worker.close()
+
+
+async def test_many_jobs_of_one_owner_leave_room_for_the_others(tmp_path: Path) -> None:
+    """Whoever has the fewest running is next, and what somebody waits for does not wait at all."""
+    clock, begun, done = VirtualClock(NOON), asyncio.Queue[Job](), asyncio.Semaphore(0)
+
+    async def slow(job: Job) -> Again | None:
+        begun.put_nowait(job)
+        await done.acquire()
+        return None
+
+    async with await open_store(tmp_path / "a.db") as store:
+        worker = Worker(store, clock, {"look": slow})
+        worker.start()
+        for number in range(50):
+            await worker.enqueue(ANN, NewJob("look", f"sess_{number}", "to see", clock.now()))
+        async with asyncio.timeout(10):
+            assert [(await begun.get()).caller for _ in range(MOST_OF_OWNER)] == [ANN] * MOST_OF_OWNER
+            for name in ("bob", "cleo"):
+                await worker.enqueue(Caller(name), NewJob("look", f"of_{name}", "to see", clock.now()))
+            assert (await begun.get()).caller.user_id == "bob"
+            first = await worker.enqueue(ANN, NewJob("look", "urgent", "to see", clock.now()), first=True)
+            assert (await begun.get()).id == first.id
+            assert first.status is JobStatus.RUNNING
+            for _ in range(2):
+                done.release()
+            assert (await begun.get()).caller.user_id == "cleo"
         await worker.close()
 
 

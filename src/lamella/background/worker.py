@@ -30,6 +30,9 @@ IDLE_SECONDS = 20.0
 MOST = 4
 """Jobs of one kind at once: slow ones of another kind hold up none of it."""
 
+MOST_OF_OWNER = 3
+"""Of these, jobs of one owner: many of one leave room for the others."""
+
 BACKOFF_SECONDS = (30.0, 300.0)
 """After a failure, before each further attempt; behind the last one the job has failed."""
 
@@ -58,13 +61,22 @@ class Worker:
         self._clock = clock
         self._handlers = handlers
         self._woken = asyncio.Event()
-        self._doing: dict[asyncio.Task[None], str] = {}
+        self._doing: dict[asyncio.Task[None], tuple[str, str]] = {}
         self._held: dict[str, Job] = {}
         self._loop: asyncio.Task[None] | None = None
 
-    async def enqueue(self, caller: Caller, job: NewJob) -> Job:
-        """Store a job and look for it at once. One that waits or runs for the same subject is the one that is given."""
-        stored = await self._jobs.enqueue(caller, job, self._clock.now())
+    async def enqueue(self, caller: Caller, job: NewJob, *, first: bool = False) -> Job:
+        """Store a job and look for it at once. One that waits or runs for the same subject is the one that is given.
+
+        `first`: somebody waits for it, so it is done here and now, whatever else waits or runs.
+        """
+        now = self._clock.now()
+        stored = await self._jobs.enqueue(caller, job, now)
+        if first:
+            claimed = await self._jobs.claim((job.kind,), now, LEASE_SECONDS, only=stored.id)
+            if claimed is not None:
+                self._begin(claimed)
+                return claimed
         self._woken.set()
         return stored
 
@@ -105,17 +117,24 @@ class Worker:
 
     async def _take_all(self) -> None:
         while free := self._free():
-            job = await self._jobs.claim(free, self._clock.now(), LEASE_SECONDS)
+            job = await self._jobs.claim(free, self._clock.now(), LEASE_SECONDS, self._busy())
             if job is None:
                 return
-            task = asyncio.create_task(self._do(job))
-            self._doing[task] = job.kind
-            task.add_done_callback(self._done)
+            self._begin(job)
+
+    def _begin(self, job: Job) -> None:
+        task = asyncio.create_task(self._do(job))
+        self._doing[task] = job.kind, job.caller.user_id
+        task.add_done_callback(self._done)
 
     def _free(self) -> tuple[str, ...]:
         """The kinds of which one more can be done."""
-        doing = Counter(self._doing.values())
+        doing = Counter(kind for kind, _ in self._doing.values())
         return tuple(kind for kind in self._handlers if doing[kind] < MOST)
+
+    def _busy(self) -> tuple[tuple[str, str], ...]:
+        """Kinds, and the owners who have as many of them done at once as they may."""
+        return tuple(one for one, count in Counter(self._doing.values()).items() if count >= MOST_OF_OWNER)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         del self._doing[task]

@@ -77,7 +77,7 @@ class Turns:
             return await self.engine.begin(caller, new, queued_ids, can_compact=True)
         except NeedsCompaction:
             why = "the next message would not fit the window"
-            await self._sessions.compact(caller, new.conversation_id, who="engine", why=why)
+            await self._sessions.compact(caller, new.conversation_id, who="engine", why=why, first=True)
         return await self.engine.begin(caller, new, queued_ids)
 
     async def _run(self, box: Mailbox, begun: Begun) -> None:

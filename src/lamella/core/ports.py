@@ -507,8 +507,19 @@ class Jobs(Protocol):
         """The newest job of a kind for a subject, ended ones included."""
         ...
 
-    async def claim(self, kinds: Sequence[str], now: datetime, lease_seconds: float) -> Job | None:
-        """The job of any owner that is due longest, leased for so long; None when none is due."""
+    async def claim(
+        self,
+        kinds: Sequence[str],
+        now: datetime,
+        lease_seconds: float,
+        busy: Sequence[tuple[str, str]] = (),
+        only: str | None = None,
+    ) -> Job | None:
+        """A job that is due, leased for so long: of the owner who has the fewest running of its kind, the one that is
+        due longest. None when none is due.
+
+        `busy` are kinds, each with an owner for whom no more of them may run. With `only`, an id, that job or none.
+        """
         ...
 
     async def next_due(self, kinds: Sequence[str]) -> datetime | None:

@@ -82,25 +82,27 @@ class Compactions:
         focus: str = "",
         if_it_pays: bool = False,
         state: JsonObject | None = None,
+        first: bool = False,
     ) -> asyncio.Task[Outcome]:
         """Compact in the background; a compaction that runs already is the one that is given.
 
         One that waits to be tried again goes on waiting, unless a user asks: then it is done now, as the user wants it.
+        `first`: a turn waits for it, so it does not wait behind others.
         """
         asked = self._asked.get(conversation_id)
         if asked is None:
             payload: JsonObject = {"who": who, "focus": focus, "if_it_pays": if_it_pays, **(state or {})}
             now = self._clock.now()
             job = NewJob(COMPACT, conversation_id, why, now, payload, takes_over=who != ENGINE)
-            asked = self._asked[conversation_id] = asyncio.create_task(self._ask(caller, job))
+            asked = self._asked[conversation_id] = asyncio.create_task(self._ask(caller, job, first=first))
         return asked
 
-    async def _ask(self, caller: Caller, job: NewJob) -> Outcome:
+    async def _ask(self, caller: Caller, job: NewJob, *, first: bool) -> Outcome:
         """Enqueue a compaction and hear how it ends; the job goes on whether or not somebody does."""
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._waiting[job.subject] = outcome
         try:
-            stored = await self._worker.enqueue(caller, job)
+            stored = await self._worker.enqueue(caller, job, first=first)
             if stored.status is JobStatus.WAITING and stored.due_at > self._clock.now():
                 return NotCompacted(
                     f"it did not work out a moment ago, and is tried again at {stored.due_at:%H:%M}", code=SILENT

@@ -160,10 +160,10 @@ class Sessions:
         await self._services.store.change_conversation(caller, conversation_id, change, self._services.clock.now())
 
     def compact(
-        self, caller: Caller, conversation_id: str, *, who: str, why: str, focus: str = ""
+        self, caller: Caller, conversation_id: str, *, who: str, why: str, focus: str = "", first: bool = False
     ) -> asyncio.Task[Outcome]:
         """Compact in the background: see `Compactions.ask`."""
-        return self._compactions.ask(caller, conversation_id, who=who, why=why, focus=focus)
+        return self._compactions.ask(caller, conversation_id, who=who, why=why, focus=focus, first=first)
 
     def is_compacting(self, conversation_id: str) -> bool:
         """Whether a compaction of this conversation is about to run, or runs, in this process."""

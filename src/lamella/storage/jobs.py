@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, delete, func, select, update
+from sqlalchemy import ColumnElement, and_, case, delete, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lamella.core.errors import LeaseLost
@@ -82,15 +82,34 @@ class JobVerbs(Verbs):
         return None if row is None else job_of(row)
 
     @uninterrupted
-    async def claim(self, kinds: Sequence[str], now: datetime, lease_seconds: float) -> Job | None:
-        """The job of any owner that is due longest, leased; None when none is due."""
+    async def claim(
+        self,
+        kinds: Sequence[str],
+        now: datetime,
+        lease_seconds: float,
+        busy: Sequence[tuple[str, str]] = (),
+        only: str | None = None,
+    ) -> Job | None:
+        """The job that is due longest of whoever has the fewest running, leased; None when none is due."""
+        moment = moment_text(now)
+        running = (
+            select(func.count())
+            .select_from(others := jobs.alias())
+            .where(others.c.owner == jobs.c.owner, others.c.kind == jobs.c.kind)
+            .where(others.c.status == JobStatus.RUNNING.value, others.c.due_at > moment)
+            .correlate(jobs)
+            .scalar_subquery()
+        )
         due = (
             select(jobs.c.id)
-            .where(jobs.c.kind.in_(kinds), jobs.c.status.in_(_OPEN), jobs.c.due_at <= moment_text(now))
-            .order_by(jobs.c.due_at, jobs.c.id)
+            .where(jobs.c.kind.in_(kinds), jobs.c.status.in_(_OPEN), jobs.c.due_at <= moment)
+            .where(*(or_(jobs.c.kind != kind, jobs.c.owner != owner) for kind, owner in busy))
+            .order_by(running, jobs.c.due_at, jobs.c.id)
             .limit(1)
             .with_for_update(skip_locked=True)
         )
+        if only is not None:
+            due = due.where(jobs.c.id == only)
         async with self._database.writing() as connection:
             job_id = (await connection.execute(due)).scalar_one_or_none()
             if job_id is None:

@@ -35,9 +35,18 @@ class StagedJobs:
         """See `Jobs`."""
         return await self._inner.job(caller, kind, subject)
 
-    async def claim(self, kinds: Sequence[str], now: datetime, lease_seconds: float) -> Job | None:
+    async def claim(
+        self,
+        kinds: Sequence[str],
+        now: datetime,
+        lease_seconds: float,
+        busy: Sequence[tuple[str, str]] = (),
+        only: str | None = None,
+    ) -> Job | None:
         """See `Jobs`. While a summary is held back no lease ends: its worker would renew it."""
-        job = await self._inner.claim(kinds, now, lease_seconds) if self.open and not self._stage.held else None
+        job = None
+        if self.open and not self._stage.held:
+            job = await self._inner.claim(kinds, now, lease_seconds, busy, only)
         if job is None:
             self._looked.set()
         else:
