@@ -139,6 +139,11 @@ class Settings(BaseSettings):
         Threshold(share=0.8),
         description="Input of the last answer that starts a compaction: a share of the budget, or tokens.",
     )
+    compaction_when: Literal["full", "pays"] = Field(
+        "full",
+        description="When a compaction is made that nobody asked for: past the threshold, or already at the length at "
+        "which the model's prices make it pay; layout lis knows the threshold alone.",
+    )
     compaction_model: str | None = Field(
         None, description="Another model that makes the summaries; unset: the conversation's own."
     )

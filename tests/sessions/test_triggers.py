@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lamella.app.app import LOCAL_OWNER, App
+from lamella.cache.economics import Rates
 from lamella.core.amounts import Threshold
 from lamella.core.errors import ProviderUnreachable
 from lamella.core.tokens import Usage
 from lamella.engine.scripted import Gate, ScriptedModel, saying
 from lamella.server.testing import Client, Object
 from lamella.sessions.compaction import Compacted
-from lamella.sessions.triggers import Fill, Gain, ThresholdTrigger
+from lamella.sessions.triggers import Economy, Fill, Gain, PriceTrigger, ThresholdTrigger
 
 from .test_compaction import SUMMARY, compact, talking, texts
 
@@ -30,6 +32,35 @@ def test_it_is_due_past_the_threshold_and_not_after_it_was_taken_back() -> None:
     assert trigger.due(Fill(8_001, 10_000)) == "the last answer read 8001 tokens, more than 8000 of 10000"
     assert trigger.due(Fill(9_000, 10_000, freed=1_000)) is None
     assert trigger.due(Fill(9_000, 10_000, undone=True)) is None
+
+
+ECONOMY = Economy(Rates(0.05, 1.25, 5), static=6_000, growth=1_220, calls=40)
+
+
+def test_a_price_says_when_a_summary_pays_and_the_threshold_still_guards() -> None:
+    """By PROVIDERS 5.7 this conversation costs least when it is compacted at about 48k tokens."""
+    trigger = PriceTrigger(ThresholdTrigger(Threshold(tokens=150_000)), keep_recent=4_000)
+    assert trigger.due(Fill(47_000, 200_000, economy=ECONOMY)) is None
+    why = trigger.due(Fill(49_000, 200_000, economy=ECONOMY))
+    assert why is not None
+    assert "the window has 49000 tokens" in why
+    assert "where a call adds 1220" in why
+    assert trigger.due(Fill(49_000, 200_000, freed=10_000, economy=ECONOMY)) is None
+    assert trigger.due(Fill(49_000, 200_000, undone=True, economy=ECONOMY)) is None
+    assert trigger.due(Fill(49_000, 200_000)) is None
+    assert trigger.due(Fill(151_000, 200_000)) == "the last answer read 151000 tokens, more than 150000 of 200000"
+
+
+def test_a_conversation_that_has_only_begun_is_not_expected_to_go_on() -> None:
+    trigger = PriceTrigger(ThresholdTrigger(Threshold(tokens=150_000)), keep_recent=4_000)
+    assert trigger.due(Fill(90_000, 200_000, economy=replace(ECONOMY, calls=3))) is None
+    free = replace(ECONOMY, rates=Rates(0, 1, 0))
+    assert trigger.due(Fill(90_000, 200_000, economy=free)) is None
+    assert trigger.vain(Gain(50_000, 3_000), 200_000) == (
+        "little",
+        "only 3000 tokens are old enough to be summarised",
+    )
+    assert trigger.vain(Gain(50_000, 30_000), 200_000) is None
 
 
 def test_it_is_in_vain_where_it_would_be_due_again_at_once() -> None:

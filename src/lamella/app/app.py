@@ -146,6 +146,7 @@ def session_settings(settings: Settings, *, demonstration: bool) -> SessionSetti
             settings.tool_prune_threshold, settings.tool_keep_threshold, settings.tool_summarization_policy
         ),
         notify=settings.compaction_notify,
+        compact_when=settings.compaction_when,
         titles=settings.titles and not demonstration,
     )
 

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 import structlog
 
 from lamella.background.worker import Again, Handler, Worker
+from lamella.cache.economics import Rates
 from lamella.cache.unread import Unread
 from lamella.cache.why import Why
 from lamella.context.choices import Known
 from lamella.context.layout import Layout, OldResults
 from lamella.context.results import can_be_read, kept_names
+from lamella.core.counting import count_tokens
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.messages import TurnStatus
@@ -39,7 +41,7 @@ from lamella.sessions.recall.recall import Recall
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import NotCompacted, SecondSource, Summariser
 from lamella.sessions.titles import TITLE, Titles
-from lamella.sessions.triggers import Fill, ThresholdTrigger, Trigger
+from lamella.sessions.triggers import Economy, Fill, trigger_of
 from lamella.sessions.why import why_request
 from lamella.sessions.window import Standing, is_of_window, standing
 
@@ -80,7 +82,7 @@ class Sessions:
         self._worker = Worker(jobs, services.clock, handlers)
         self._services = services
         self._openings = openings
-        self._trigger: Trigger = ThresholdTrigger(settings.compaction)
+        self._trigger = trigger_of(settings)
         self._notifications = Notifications(openings, services, on=settings.notify)
         self._compactor = Compactor(openings, services, settings, summariser, self._trigger)
         self._compactions = Compactions(
@@ -117,10 +119,22 @@ class Sessions:
         freed = pruning.before - pruning.after if pruning is not None else 0
         moves = [decision for decision in finished.decisions if decision.kind is DecisionKind.SESSION]
         undone = bool(moves and moves[-1].numbers.get(UNDONE))
-        why = self._trigger.due(Fill(finished.input, finished.budget, freed, undone))
+        economy = await self._economy(finished)
+        why = self._trigger.due(Fill(finished.input, finished.budget, freed, undone, economy))
         if why is not None:
             await self._compactions.follow_up(finished, why)
         return pruning
+
+    async def _economy(self, finished: Finished) -> Economy | None:
+        """What a summary would save; None where the threshold alone decides: by the setting, and in layout `lis`."""
+        steps = [step for turn in finished.turns for step in turn.steps]
+        if self.settings.compact_when == "full" or finished.conversation.layout == "lis" or not steps:
+            return None
+        tools = "".join(f"{tool.name}{tool.description}{tool.input_schema}" for tool in finished.conversation.tools)
+        static = count_tokens(finished.conversation.system_prompt + tools) * finished.calibration
+        rates = Rates.of(await self._openings.facts(finished.model))
+        growth = max(0.0, finished.input - static) / len(steps)
+        return Economy(rates, min(int(static), finished.input), growth, len(steps))
 
     async def _title(self, finished: Finished) -> None:
         """Have a title written once; a conversation keeps its first words when that did not work out."""

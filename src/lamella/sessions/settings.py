@@ -12,11 +12,15 @@ SummariserChoice = Literal["configured", "cheapest"]
 """Which model summarises where a second one is configured: that one, or whichever costs less each time (SPEC L11)."""
 
 
+CompactWhen = Literal["full", "pays"]
+"""When a compaction that nobody asked for is made (SPEC X-ECON)."""
+
+
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
     """Sizes in tokens. `huge`: the share of the budget above which even the newest turn is summarised. `look`: after
     how many seconds whoever waits for a compaction looks whether it has ended elsewhere, again and again.
-    `titles`: whether a model writes titles."""
+    `titles`: whether a model writes titles. `compact_when`: at the threshold alone, or before it where it pays."""
 
     keep_recent: int = 4_000
     compaction: Threshold = field(default_factory=lambda: Threshold(share=0.8))
@@ -25,4 +29,5 @@ class SessionSettings:
     notify: bool = True
     titles: bool = False
     huge: float = 0.25
+    compact_when: CompactWhen = "full"
     look: float = 5.0

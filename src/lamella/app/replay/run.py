@@ -399,6 +399,7 @@ def _session_settings(asked: TraceSettings) -> SessionSettings:
         compaction=usual.compaction if given is None else Threshold.of(str(given)),
         pruning=pruning,
         notify=usual.notify if asked.compaction_notify is None else asked.compaction_notify,
+        compact_when=asked.compaction_when or usual.compact_when,
     )
 
 

@@ -192,6 +192,7 @@ class TraceSettings(_Part):
     compaction_threshold: str | int | None = None
     keep_recent_tokens: Count | None = None
     compaction_notify: bool | None = None
+    compaction_when: Literal["full", "pays"] | None = None
 
 
 UNUSED_SETTINGS = frozenset(

@@ -1,0 +1,95 @@
+"""When pruning and compaction pay, from a model's prices (PROVIDERS 5.4 to 5.7). Pure.
+
+The unit is the price of one input token of the model: `read`, `write` and `output` are multiples of it. Sizes are in
+tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, sqrt
+
+from lamella.core.models import ModelFacts
+from lamella.core.ttl import Ttl
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What a token costs: read from the cache, written to it, made by the model."""
+
+    read: float
+    write: float
+    output: float
+
+    @classmethod
+    def of(cls, facts: ModelFacts, life: Ttl | None = None) -> Rates:
+        """Those of a model, for entries of this life; None: the shortest."""
+        price = facts.price
+        output = price.output / price.input if price.input else 0.0
+        return cls(price.read, facts.write_price(life) if life is not None else facts.write, output)
+
+    def with_gaps(self, cold: float) -> Rates:
+        """With this share of calls after the cache has ended: those write what others read (5.7)."""
+        return Rates(self.read * (1 - cold) + self.write * cold, self.write, self.output)
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """What a compaction would come to: `static` stands before the history and stays, `history` is all behind it, of
+    which `kept` stay word for word; `summary` are its tokens, `question` those of the instruction."""
+
+    static: int
+    history: int
+    kept: int
+    summary: int
+    question: int = 300
+
+    @property
+    def freed(self) -> int:
+        """How much shorter the window is."""
+        return self.history - self.summary - self.kept
+
+    def now(self, rates: Rates) -> float:
+        """What making the summary costs on the prefix that is cached."""
+        return rates.read * (self.static + self.history) + self.question + rates.output * self.summary
+
+    def calls(self, rates: Rates) -> float:
+        """After how many calls it has paid, while the cache is warm (5.4)."""
+        if self.freed <= 0 or not rates.read:
+            return inf
+        after = (rates.write - rates.read) * (self.summary + self.kept)
+        return (self.now(rates) + after) / (rates.read * self.freed)
+
+    def when_cold(self, rates: Rates) -> float:
+        """What it costs more than the next call would anyway, once the cache has ended; below 0 it saves (5.5)."""
+        whole, left = self.static + self.history, self.static + self.summary + self.kept
+        return whole + self.question + rates.output * self.summary + rates.write * (left - whole)
+
+    def return_worth(self, rates: Rates) -> float:
+        """How likely somebody must be to return after the cache has ended for a summary just before to pay (5.5)."""
+        return self.now(rates) / (rates.write * self.freed) if self.freed > 0 and rates.write else inf
+
+
+def prune_calls(removed: int, surviving: int, rates: Rates) -> float:
+    """After how many calls a pruning has paid, where so many tokens behind it are written anew (5.6)."""
+    if removed <= 0 or not rates.read:
+        return inf
+    return (rates.write - rates.read) * surviving / (rates.read * removed)
+
+
+def best_length(growth: float, compaction: Compaction, rates: Rates) -> float:
+    """The length of window at which compacting costs least, where each call adds `growth` tokens (5.7).
+
+    Of `compaction` the static part, the kept and the summary count: what a window has right after one.
+    """
+    after = compaction.static + compaction.summary + compaction.kept
+    if not rates.read or growth <= 0:
+        return inf
+    once = compaction.question + rates.output * compaction.summary
+    once += (rates.write - rates.read) * (compaction.summary + compaction.kept) + rates.read * after
+    return after + growth * sqrt(2 * once / (rates.read * growth))
+
+
+def cheaper_elsewhere(share: float, compaction: Compaction, rates: Rates) -> bool:
+    """Whether a model at this share of the prices makes the summary for less, though it can't read the prefix (5.4)."""
+    return share * (compaction.history + rates.output * compaction.summary) < compaction.now(rates)

@@ -1,0 +1,64 @@
+"""The worked examples of PROVIDERS 5.4 to 5.7."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from lamella.cache.economics import Compaction, Rates, best_length, cheaper_elsewhere, prune_calls
+from lamella.core.ttl import Ttl
+
+from .windows import CLAUDE
+
+EXAMPLE = Compaction(static=6_000, history=100_000, kept=4_000, summary=3_000)
+TENTH, TWENTIETH, FORTIETH = (Rates(read, 1.25, 5) for read in (0.1, 0.05, 0.025))
+ALL = (TENTH, TWENTIETH, FORTIETH)
+
+
+def test_the_rates_are_those_of_the_table() -> None:
+    assert Rates.of(CLAUDE) == TWENTIETH
+    assert Rates.of(CLAUDE, Ttl.ONE_HOUR) == Rates(0.05, 2, 5)
+
+
+def test_a_warm_compaction_pays_after_some_calls() -> None:
+    assert [round(EXAMPLE.calls(rates), 1) for rates in ALL] == [3.7, 6.2, 11.4]
+    assert round(EXAMPLE.now(TWENTIETH)) == 20_600
+
+
+def test_a_cheaper_model_does_not_always_summarise_for_less() -> None:
+    """Haiku 4.5 for Opus 5.5 loses against reading the prefix, Haiku 5.5 wins, also above its price tier."""
+    assert [cheaper_elsewhere(share, EXAMPLE, TWENTIETH) for share in (0.25, 0.025, 0.125)] == [False, True, True]
+
+
+def test_a_cold_compaction_is_repaid_at_once() -> None:
+    assert round(EXAMPLE.when_cold(TWENTIETH)) == 5_050
+
+
+def test_before_the_cache_ends_a_late_return_decides() -> None:
+    assert [round(EXAMPLE.return_worth(rates), 2) for rates in (TWENTIETH, TENTH)] == [0.18, 0.22]
+
+
+def test_pruning_pays_where_little_stands_behind_it() -> None:
+    assert [round(prune_calls(7_500, 700, rates), 1) for rates in ALL] == [1.1, 2.2, 4.6]
+    assert [round(prune_calls(6_000, 8_000, rates)) for rates in ALL] == [15, 32, 65]
+    assert prune_calls(0, 8_000, TENTH) == inf
+
+
+def test_the_best_length_of_the_trace_of_5_8() -> None:
+    """Two rounds of 80 and 1,500 tokens, a message of 150 and an answer of 350, three calls a turn."""
+    growth = (150 + 2 * 1_580 + 350) / 3
+    found = [best_length(growth, EXAMPLE, rates) for rates in ALL]
+    assert found == [pytest.approx(length, rel=0.02) for length in (38_000, 48_000, 62_000)]
+
+
+def test_with_gaps_a_shorter_window_is_best() -> None:
+    assert TWENTIETH.with_gaps(0.1).read == pytest.approx(0.17)
+    assert best_length(1_220, EXAMPLE, TWENTIETH.with_gaps(0.1)) < best_length(1_220, EXAMPLE, TWENTIETH)
+
+
+def test_where_nothing_is_paid_or_freed_nothing_pays() -> None:
+    free = Rates(0, 0, 0)
+    assert (best_length(1_000, EXAMPLE, free), EXAMPLE.calls(free)) == (inf, inf)
+    small = Compaction(static=6_000, history=5_000, kept=4_000, summary=3_000)
+    assert (small.calls(TENTH), small.return_worth(TENTH)) == (inf, inf)
