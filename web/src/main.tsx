@@ -1,11 +1,21 @@
-import { QueryClient, QueryClientProvider } from '@tanstack/react-query'
+import { MutationCache, QueryCache, QueryClient, QueryClientProvider } from '@tanstack/react-query'
 import { StrictMode } from 'react'
 import { createRoot } from 'react-dom/client'
+import { accessKeys } from './access.ts'
 import { ApiError } from './api.ts'
 import { App } from './components/App.tsx'
+import { Entrance } from './components/Entrance.tsx'
 import './page.css'
 
-const client = new QueryClient({
+/** A login that ended meanwhile: ask again who this is, and show the entrance. */
+function onError(error: Error): void {
+  const known = client.getQueryData(accessKeys.me) !== undefined
+  if (known && error instanceof ApiError && error.status === 401) void client.resetQueries({ queryKey: accessKeys.me })
+}
+
+const client: QueryClient = new QueryClient({
+  queryCache: new QueryCache({ onError }),
+  mutationCache: new MutationCache({ onError }),
   defaultOptions: {
     queries: {
       staleTime: 5_000,
@@ -21,7 +31,9 @@ const client = new QueryClient({
 createRoot(document.getElementById('root')!).render(
   <StrictMode>
     <QueryClientProvider client={client}>
-      <App />
+      <Entrance>
+        <App />
+      </Entrance>
     </QueryClientProvider>
   </StrictMode>,
 )

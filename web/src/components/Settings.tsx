@@ -1,5 +1,7 @@
 import { type Section, type SettingsPanel, usePanels } from '../panels.ts'
 import { AgentSettings } from './AgentSettings.tsx'
+import { BaseSettings } from './BaseSettings.tsx'
+import { KeySettings } from './KeySettings.tsx'
 import { Panel } from './Panel.tsx'
 import { ProjectSettings } from './ProjectSettings.tsx'
 import styles from './Settings.module.css'
@@ -9,6 +11,8 @@ const sections: { name: Section; label: string }[] = [
   { name: 'agents', label: 'Agents' },
   { name: 'projects', label: 'Projects' },
   { name: 'system', label: 'System prompt' },
+  { name: 'bases', label: 'Knowledge' },
+  { name: 'keys', label: 'You' },
 ]
 
 /** What is open in a section: one of its things, `new`, or null for the list. */
@@ -17,7 +21,7 @@ export interface SectionProps {
   onOpen: (id: string | null) => void
 }
 
-/** Agents, projects and the system prompt. */
+/** Agents, projects, the system prompt, knowledge bases, and who one is here. */
 export function Settings({ at }: { at: SettingsPanel }) {
   const panels = usePanels()
   const show = (section: Section, id: string | null) => panels.show({ kind: 'settings', section, id })
@@ -43,6 +47,8 @@ export function Settings({ at }: { at: SettingsPanel }) {
         {at.section === 'agents' && <AgentSettings key={key} id={at.id} onOpen={onOpen} />}
         {at.section === 'projects' && <ProjectSettings key={key} id={at.id} onOpen={onOpen} />}
         {at.section === 'system' && <SystemPromptSettings />}
+        {at.section === 'bases' && <BaseSettings key={key} id={at.id} onOpen={onOpen} />}
+        {at.section === 'keys' && <KeySettings />}
       </div>
     </Panel>
   )

@@ -1,0 +1,106 @@
+import { type FormEvent, useState } from 'react'
+import { type Key, useCreateKey, useKeys, useLogOut, useMe, useRevokeKey } from '../access.ts'
+import { problemAt, problemElsewhere } from '../fields.ts'
+import { fullMoment } from '../format.ts'
+import { Confirm } from './Confirm.tsx'
+import controls from './controls.module.css'
+import styles from './Entrance.module.css'
+import { ErrorNote, QueryError } from './ErrorNote.tsx'
+import { Field, useFirstWrong } from './Field.tsx'
+import form from './form.module.css'
+import { Secret } from './Secret.tsx'
+
+/** Who one is here, and one's keys. */
+export function KeySettings() {
+  const me = useMe()
+  const keys = useKeys()
+  const revoke = useRevokeKey()
+  const logOut = useLogOut()
+  return (
+    <>
+      {me.data && (
+        <div className={styles.member}>
+          <span data-testid="me">
+            {me.data.name}
+            <small>{me.data.accounts ? me.data.role : 'the one user of this server: no key is needed'}</small>
+          </span>
+          {me.data.accounts && (
+            <button type="button" className={controls.plain} disabled={logOut.isPending} onClick={() => logOut.mutate()} data-testid="log-out">
+              Log out
+            </button>
+          )}
+        </div>
+      )}
+      <p className={form.quiet}>A key lets a program or another page use this server as you.</p>
+      {keys.error && <QueryError error={keys.error} />}
+      {revoke.error && <QueryError error={revoke.error} />}
+      <ul className={form.list}>
+        {keys.data?.map((key) => <Row key={key.id} one={key} onRevoke={() => revoke.mutate(key.id)} />)}
+      </ul>
+      <NewKey />
+    </>
+  )
+}
+
+function Row({ one, onRevoke }: { one: Key; onRevoke: () => void }) {
+  const [asking, setAsking] = useState(false)
+  const parts = [
+    `${one.begins_with}…`,
+    one.scopes.join(', '),
+    one.last_used_at ? `last used ${fullMoment(one.last_used_at)}` : 'never used',
+    one.expires_at && `until ${fullMoment(one.expires_at)}`,
+    one.issued_by !== one.user_id && 'issued by an admin',
+  ]
+  return (
+    <li className={styles.member} data-testid="key">
+      <span>
+        {one.name}
+        <small>{parts.filter(Boolean).join(' · ')}</small>
+      </span>
+      {one.revoked_at ? (
+        <span>revoked {fullMoment(one.revoked_at)}</span>
+      ) : (
+        <button type="button" className={controls.danger} onClick={() => setAsking(true)}>
+          Revoke
+        </button>
+      )}
+      {asking && (
+        <Confirm
+          question={`Revoke “${one.name}”?`}
+          detail="It opens nothing from then on, and pages that logged in with it are logged out."
+          action="Revoke"
+          onConfirm={() => {
+            setAsking(false)
+            onRevoke()
+          }}
+          onCancel={() => setAsking(false)}
+        />
+      )}
+    </li>
+  )
+}
+
+function NewKey() {
+  const [name, setName] = useState('')
+  const create = useCreateKey()
+  const element = useFirstWrong(create.error)
+  const problem = problemElsewhere(create.error, ['name'])
+  const submit = (event: FormEvent) => {
+    event.preventDefault()
+    create.mutate({ name }, { onSuccess: () => setName('') })
+  }
+  return (
+    <form ref={element} className={form.form} onSubmit={submit} noValidate data-testid="new-key">
+      {problem && <ErrorNote problem={problem} />}
+      {create.data && <Secret secret={create.data.secret} />}
+      <Field label="New key" hint="What it is for." problem={problemAt(create.error, 'name')}>
+        {(control) => <input {...control} name="name" value={name} onChange={(event) => setName(event.target.value)} />}
+      </Field>
+      <div className={form.actions}>
+        <button type="submit" className={controls.strong} disabled={create.isPending} data-testid="create-key">
+          Make a key
+        </button>
+      </div>
+    </form>
+  )
+}
