@@ -215,12 +215,13 @@ async def open_app(
     layouts: Sequence[Layout] = (),
     headers: RequestHeaders = no_headers,
     clock: Clock | None = None,
+    ids: Ids | None = None,
 ) -> AsyncIterator[App]:
     """The app over its data folder: locked, migrated, recovered; closed when the block ends.
 
-    A deployment may bring its own models and tools, more layouts, headers for the requests to its provider, and a
-    clock; without `tools` it has those of `shipped_tools`, and `more_tools` in any case. Raises `ConfigurationError`
-    for a layout whose name is taken.
+    A deployment may bring its own models and tools, more layouts, headers for the requests to its provider, a clock,
+    and a source of ids; without `tools` it has those of `shipped_tools`, and `more_tools` in any case. Raises
+    `ConfigurationError` for a layout whose name is taken.
     """
     tables = by_name(*LAYOUTS.values(), *layouts)
     configs = read_servers(settings.mcp_servers, environment())
@@ -233,8 +234,8 @@ async def open_app(
             ) from error
         stack.enter_context(FolderLock(settings.data))
         clock = clock or SystemClock()
-        ids = RandomIds(clock)
-        store = await stack.enter_async_context(await open_store(database_path(settings.data)))
+        store = await stack.enter_async_context(await open_store(database_path(settings.data), ids))
+        ids = ids or RandomIds(clock)
         table = ModelTable.read(settings.models)
         models = models or Providers(settings, table)
         stack.push_async_callback(models.close)
