@@ -4,6 +4,7 @@ import { useSyncExternalStore } from 'react'
 import { api, ApiError, explain, newKey, type NewTurn, type Upload, type UploadedFile } from './api.ts'
 import { asked, type Choice, noChoice, severalModels } from './choice.ts'
 import type { Packet } from './packets.ts'
+import { remember, remembered } from './remembered.ts'
 import { pause, type Taken, turns } from './turns.ts'
 import { type DraftFile, entryOf, start } from './uploads.ts'
 
@@ -42,8 +43,14 @@ const uploads = new Map<string, Upload>()
 const listeners = new Set<() => void>()
 
 function get(conversation: string | null): Draft {
-  return drafts.get(conversation ?? NEW) ?? empty
+  const key = conversation ?? NEW
+  const others = drafts.has(key) ? [] : remembered(compared(conversation))
+  if (others.length > 0) drafts.set(key, { ...empty, others })
+  return drafts.get(key) ?? empty
 }
+
+/** Under what name a tab remembers the models that answer beside a conversation's. */
+const compared = (conversation: string | null) => `compare.${conversation ?? NEW}`
 
 function change(conversation: string | null, patch: (draft: Draft) => Partial<Draft>): void {
   const draft = get(conversation)
@@ -84,6 +91,7 @@ export function choose(patch: Partial<Choice>): void {
 
 /** Let other models answer beside the conversation's. */
 export function compareWith(conversation: string | null, others: readonly string[]): void {
+  remember(compared(conversation), others)
   change(conversation, () => ({ others, key: null, problem: null }))
 }
 
@@ -179,7 +187,11 @@ export async function submit(
     }
     const started = await begin(target, key, value, () => later(target))
     drafts.delete(conversation ?? NEW)
-    if (draft.others.length > 0) drafts.set(target, { ...empty, others: draft.others })
+    if (conversation === null) remember(compared(null), [])
+    if (draft.others.length > 0) {
+      drafts.set(target, { ...empty, others: draft.others })
+      remember(compared(target), draft.others)
+    }
     for (const listener of listeners) listener()
     if (started.type === 'command') return { conversation: target, command: started.name }
     if (started.type === 'turn.queued') return { conversation: target, queued: started.message_id }

@@ -1,3 +1,4 @@
+import { useEffect } from 'react'
 import { MOST_MODELS } from '../choice.ts'
 import { compareWith, useDraft } from '../drafts.ts'
 import { useModels } from '../queries.ts'
@@ -7,7 +8,13 @@ import { Pick } from './Pick.tsx'
 /** Models that answer beside the conversation's. Nothing where the server has only one. */
 export function ComparePick({ conversation, model }: { conversation: string | null; model: string | null }) {
   const { others } = useDraft(conversation)
-  const models = useModels().data ?? []
+  const { data } = useModels()
+  const models = data ?? []
+  useEffect(() => {
+    // One that the server has no more could not be chosen away, and would refuse every message.
+    const there = others.filter((id) => data === undefined || data.some((one) => one.id === id))
+    if (there.length < others.length) compareWith(conversation, there)
+  }, [conversation, data, others])
   const left = models.filter((one) => one.id !== model)
   if (model === null || left.length === 0) return null
   const chosen = others.filter((id) => id !== model)
