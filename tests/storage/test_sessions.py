@@ -18,6 +18,7 @@ from lamella.core.sessions import Session, SessionCause
 from lamella.core.tokens import Usage
 from lamella.storage import SqlStore
 from lamella.storage.recall import SqlRecallIndex
+from lamella.storage.sessions import find_ancestry
 
 from .conftest import Backing, SqliteBacking
 from .examples import (
@@ -167,6 +168,20 @@ async def test_summaries_of_ancestors_follow_each_other_and_stop_where_nothing_i
     assert [one.number for one in await talked.sessions(ANN, "conv_1")] == [1, 2, 3, 4, 5]
     found = await talked.beginning(ANN, "conv_1", "m-1")
     assert [summary.text for summary in found.summaries] == ["four"]
+
+
+async def test_a_turn_reads_the_sessions_that_its_own_goes_on_from_and_no_others(talked: SqlStore) -> None:
+    """However many a conversation has had."""
+    expected = FIRST
+    for number in range(2, 8):
+        move = session_step(expected, f"sess_{number}", "turn_2", summary=f"Σ{number}")
+        await talked.next_session(ANN, replace(move, session=replace(move.session, inherits=number not in (2, 5))))
+        expected = f"sess_{number}"
+    async with talked.database.reading() as connection:
+        found = await find_ancestry(connection, ANN, "sess_7")
+        assert [session.id for session in found] == ["sess_5", "sess_6", "sess_7"]
+        assert [session.id for session in await find_ancestry(connection, ANN, "sess_5")] == ["sess_5"]
+        assert await find_ancestry(connection, BOB, "sess_7") == ()
 
 
 async def test_old_summaries_give_way_when_there_are_too_many(talked: SqlStore) -> None:

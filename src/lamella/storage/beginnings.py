@@ -18,7 +18,7 @@ from lamella.storage.decided import find_decisions, find_tree
 from lamella.storage.documents import find_documents
 from lamella.storage.failures import damaged
 from lamella.storage.requests import find_last_bill
-from lamella.storage.sessions import count_session_changes, find_sessions, followed_run
+from lamella.storage.sessions import count_session_changes, find_ancestry, find_sessions, followed_run
 from lamella.storage.turns import find_path
 
 
@@ -130,7 +130,10 @@ async def _beginnings(
     connection: AsyncConnection, caller: Caller, conversation: Conversation, models: Sequence[str], place: Place
 ) -> tuple[Beginning, ...]:
     held = await _held(connection, caller, conversation, place)
-    sessions = await find_sessions(connection, caller, conversation.id)
+    if not conversation.forked and place == conversation.place:
+        sessions = await find_ancestry(connection, caller, conversation.session_id)
+    else:
+        sessions = await find_sessions(connection, caller, conversation.id)
     named, start = _window(held)
     session = _session(conversation, sessions, place, named)
     path = await find_path(connection, caller, conversation.id, place, start)

@@ -49,6 +49,20 @@ async def find_sessions(connection: AsyncConnection, caller: Caller, conversatio
     return tuple(map(session_of, (await connection.execute(query)).mappings()))
 
 
+async def find_ancestry(connection: AsyncConnection, caller: Caller, session_id: str) -> tuple[Session, ...]:
+    """The caller's session behind those that it goes on from, as far as each inherits; the oldest first."""
+    first = select(sessions.c.id, sessions.c.parent_id, sessions.c.inherits).where(*_mine(caller, session_id))
+    line = first.cte("ancestry", recursive=True)
+    parent = sessions.alias("parent")
+    line = line.union(
+        select(parent.c.id, parent.c.parent_id, parent.c.inherits).where(
+            parent.c.id == line.c.parent_id, parent.c.owner == caller.user_id, line.c.inherits
+        )
+    )
+    query = select(*_SESSION).where(sessions.c.id.in_(select(line.c.id))).order_by(sessions.c.number)
+    return tuple(map(session_of, (await connection.execute(query)).mappings()))
+
+
 async def spend(connection: AsyncConnection, caller: Caller, session_id: str, spent: Mapping[str, Usage]) -> None:
     """Add what was spent, by purpose, to a session."""
     spent = {purpose: usage for purpose, usage in spent.items() if usage != Usage()}
