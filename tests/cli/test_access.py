@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,16 @@ import lamella.cli.groups
 import lamella.cli.kb
 import lamella.cli.keys
 import lamella.cli.users  # noqa: F401 (they register the commands)
+from lamella.app.app import open_app
+from lamella.cli.doors import announced
 from lamella.cli.failures import exit_code_of
 from lamella.cli.main import cli
 from lamella.core.errors import AuthenticationFailed, LamellaError, NotFound, PermissionDenied
+from lamella.engine.scripted import ScriptedModel, ScriptedModels
+from lamella.server.entrance import Entrance
+from lamella.server.testing import serving
+from lamella.server.web import create_web
+from lamella.settings import read_settings
 
 from .test_inspect import offline
 
@@ -91,3 +99,25 @@ def test_accounts_groups_keys_and_grants_in_the_terminal(tmp_path: Path) -> None
     lost = terminal.ask("keys", "create", "again")
     listed = terminal.ask("users", "list", key=lost["secret"])["data"]
     assert {user["name"]: user["role"] for user in listed} == {"Ann": "admin", "Bob": "member"}
+
+
+async def _set_up_at_a_server(data: Path) -> None:
+    """Against a server that others reach: nobody gets in, and the first-run token makes the first admin."""
+    terminal = Terminal(data)
+    async with open_app(read_settings(data=data), models=ScriptedModels(ScriptedModel())) as app:
+        entrance = Entrance(app.accounts, is_local=False, first_run_token="printed-once")
+        async with serving(create_web(app, entrance)) as url, announced(data, url):
+            refused = await asyncio.to_thread(terminal.refusal, "users", "list")
+            assert "first-run token" in str(refused.hint)
+            for wrong in ([], ["--token", "guessed"]):
+                error = await asyncio.to_thread(terminal.refusal, "users", "setup", "Eve", *wrong)
+                assert error.message == "This is not the first-run token."
+            made = await asyncio.to_thread(terminal.ask, "users", "setup", "Ann", "--token", "printed-once")
+            key = made["key"]["secret"]
+            listed = await asyncio.to_thread(terminal.ask, "users", "list", key=key)
+            assert [user["name"] for user in listed["data"]] == ["Ann"]
+            assert isinstance(await asyncio.to_thread(terminal.refusal, "users", "list"), AuthenticationFailed)
+
+
+def test_the_first_run_token_sets_a_server_up_from_the_terminal(tmp_path: Path) -> None:
+    asyncio.run(_set_up_at_a_server(tmp_path))

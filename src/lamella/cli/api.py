@@ -71,8 +71,13 @@ def with_key(settings: Settings) -> dict[str, str]:
     return {} if settings.key is None else {"authorization": f"Bearer {settings.key.get_secret_value()}"}
 
 
-async def running_server(settings: Settings, stack: AsyncExitStack) -> tuple[Api, Object] | None:
-    """The server of this data folder and its status, if one runs; raises what it says of a missing or wrong key."""
+async def running_server(
+    settings: Settings, stack: AsyncExitStack, *, as_nobody: bool = False
+) -> tuple[Api, Object] | None:
+    """The server of this data folder and its status, if one runs; raises what it says of a missing or wrong key.
+
+    `as_nobody` is for what may be asked without a key: a server that wants one is taken as it is, without its status.
+    """
     address = settings.data / ADDRESS_FILE
     if not address.is_file():
         return None
@@ -89,5 +94,7 @@ async def running_server(settings: Settings, stack: AsyncExitStack) -> tuple[Api
     except (httpx2.HTTPError, ValueError):
         return None
     if answer.status_code in (401, 403) and "error" in status:
+        if as_nobody:
+            return Api(client), {}
         raise refusal(status["error"])
     return (Api(client), status) if status.get("data_dir") == str(settings.data) else None

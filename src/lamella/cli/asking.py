@@ -26,11 +26,12 @@ WHOLE = 100
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Whose data folder, with which key, and how the answer is printed."""
+    """Whose data folder, with which key, and how the answer is printed; `as_nobody` where no key can be there yet."""
 
     data: Path | None
     key: str | None
     json: bool
+    as_nobody: bool = False
 
 
 def show(
@@ -39,8 +40,10 @@ def show(
     """Ask the server of the data folder, or the app itself, and print the answer."""
     configure_logs()
 
+    settings = read_settings(data=asking.data, key=asking.key)
+
     async def found() -> Object:
-        async with open_api(read_settings(data=asking.data, key=asking.key)) as api:
+        async with open_api(settings, as_nobody=asking.as_nobody) as api:
             return await ask(api)
 
     answer = asyncio.run(found())

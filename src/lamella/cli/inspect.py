@@ -82,10 +82,10 @@ async def _found(settings: Settings, what: str | None, preview: str | None) -> O
 
 
 @asynccontextmanager
-async def open_api(settings: Settings) -> AsyncIterator[Api]:
+async def open_api(settings: Settings, *, as_nobody: bool = False) -> AsyncIterator[Api]:
     """The API of the server that runs over this data folder, else of the app, opened here without a socket."""
     async with AsyncExitStack() as stack:
-        found = await running_server(settings, stack)
+        found = await running_server(settings, stack, as_nobody=as_nobody)
         if found is not None:
             yield found[0]
             return

@@ -32,7 +32,7 @@ def setup_command(
     async def ask(api: Api) -> Object:
         return await api.post("/setup", body)
 
-    show(Asking(data, None, json), ask, _new_user)
+    show(Asking(data, None, json, as_nobody=True), ask, _new_user)
 
 
 @users.command("list")
