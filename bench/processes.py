@@ -88,7 +88,7 @@ def server(environment: Mapping[str, str], *, folder: Path | None = None) -> Ite
         with subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
-            env=_clean() | {"LAMELLA_DEBOUNCE_MS": "0", "LAMELLA_TITLES": "false"} | dict(environment),
+            env=clean_environment() | {"LAMELLA_DEBOUNCE_MS": "0", "LAMELLA_TITLES": "false"} | dict(environment),
         ) as process:
             try:
                 assert process.stdout is not None
@@ -101,7 +101,7 @@ def server(environment: Mapping[str, str], *, folder: Path | None = None) -> Ite
                 process.terminate()
 
 
-def _clean() -> dict[str, str]:
+def clean_environment() -> dict[str, str]:
     """The environment without settings of this machine that would change what is measured."""
     ours = ("LAMELLA_", "ANTHROPIC_", "OPENAI_")
     return {name: value for name, value in os.environ.items() if not name.startswith(ours)}

@@ -1,0 +1,1 @@
+"""Kills of the server under load, and the laws that have to hold after each."""
