@@ -187,6 +187,12 @@ class Settings(BaseSettings):
     )
     embedding_model: str | None = Field(None, description="The model of that server.")
     embedding_api_key: SecretStr | None = Field(None, description="The key for that server, if it wants one.")
+    knowledge_calls_per_turn: int = Field(
+        10, ge=1, le=1_000, description="How often a turn may search its knowledge bases and project files."
+    )
+    knowledge_calls_per_conversation: int = Field(
+        300, ge=1, le=100_000, description="How often a conversation may; the model is told before either limit."
+    )
     step_limit: int = Field(12, ge=1, le=100, description="Inferences of one turn.")
     open_url: bool = Field(False, description="Whether models can open pages of the web in new conversations.")
     open_url_allow: str = Field(

@@ -190,7 +190,7 @@ async def test_an_agent_calls_only_its_own_tools(client: Client, app: App, model
     tools = [decision for decision in await settings(app, conversation) if decision.subject == "tools"]
     assert [(one.outcome, one.first_changed) for one in tools] == [
         ("none", "tools"),
-        ("read_file, read_message, search_conversation", "tools"),
+        ("knowledge_base_search, read_file, read_message, search_conversation", "tools"),
     ]
 
 

@@ -32,6 +32,7 @@ KNOWN = (401, 0, 0, 0, 0, 0)
 OWN = (401, 404, 404, 404, 0, 404)
 SEEN = (401, 404, 0, 0, 0, 404)
 OWNED_BASE = (401, 404, 403, 403, 0, 404)
+READABLE_BASE = (401, 404, 403, 0, 0, 404)
 ADMIN = (401, 403, 403, 403, 403, 0)
 ONESELF = (401, 404, 404, 404, 0, 0)
 """The answers by role; 0 is to be let in."""
@@ -60,6 +61,13 @@ ACCESS = {
     ("GET", "/knowledge-bases/{base_id}"): SEEN,
     ("PATCH", "/knowledge-bases/{base_id}"): OWNED_BASE,
     ("DELETE", "/knowledge-bases/{base_id}"): OWNED_BASE,
+    ("GET", "/knowledge-bases/{base_id}/documents"): READABLE_BASE,
+    ("POST", "/knowledge-bases/{base_id}/documents"): OWNED_BASE,
+    ("GET", "/knowledge-bases/{base_id}/documents/{doc_id}"): READABLE_BASE,
+    ("GET", "/knowledge-bases/{base_id}/documents/{doc_id}/passages"): READABLE_BASE,
+    ("PUT", "/knowledge-bases/{base_id}/documents/{doc_id}/content"): OWNED_BASE,
+    ("DELETE", "/knowledge-bases/{base_id}/documents/{doc_id}"): OWNED_BASE,
+    ("POST", "/knowledge-bases/search"): READABLE_BASE,
     ("GET", "/knowledge-bases/{base_id}/grants"): OWNED_BASE,
     ("PUT", "/knowledge-bases/{base_id}/grants/{subject_id}"): OWNED_BASE,
     ("DELETE", "/knowledge-bases/{base_id}/grants/{subject_id}"): OWNED_BASE,

@@ -40,7 +40,10 @@ async def furnished(app: App, ann: Client, owner: Caller) -> dict[str, str]:
     key = await app.accounts.create_key(Identity(owner, "ann", Role.MEMBER), order)
     group = await app.accounts.create_group("Ann's secret group")
     base = await ann.post("/knowledge-bases", {"name": "Ann's secret base"})
+    upload = {"file": ("secret.md", b"The secret is 42.")}
+    document = (await ann.call("POST", f"/knowledge-bases/{base['id']}/documents", files=upload)).json()
     return {
+        "doc": document["id"],
         "key": key.key.id,
         "group": group.id,
         "base": base["id"],

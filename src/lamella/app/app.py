@@ -57,6 +57,7 @@ from lamella.storage.folder import FolderFileStore
 from lamella.storage.lock import FolderLock
 from lamella.storage.recall import SqlRecallIndex
 from lamella.storage.store import SqlStore, open_store
+from lamella.tools.knowledge_base_search import CallLimits, KnowledgeBaseSearch
 from lamella.tools.mcp.config import read_servers
 from lamella.tools.mcp.servers import McpServers
 from lamella.tools.read_file import ReadFile
@@ -74,13 +75,15 @@ SHIPPED_TOOLS: tuple[Tool, ...] = (ReadFile(),)
 """The tools that need no store: what a replay has."""
 
 
-def shipped_tools(store: SqlStore, recall: Recall, settings: Settings) -> tuple[Tool, ...]:
-    """The tools of a server: files, and what was said before."""
+def shipped_tools(store: SqlStore, recall: Recall, knowledge: Knowledge, settings: Settings) -> tuple[Tool, ...]:
+    """The tools of a server: files, knowledge bases, and what was said before."""
+    limits = CallLimits(settings.knowledge_calls_per_turn, settings.knowledge_calls_per_conversation)
+    searching = KnowledgeBaseSearch(knowledge.reader, limits)
     if settings.recall == "off":
-        return (ReadFile(store),)
+        return (ReadFile(store), searching)
     everywhere = settings.recall == "user"
     found = SearchConversation(recall, everywhere=everywhere), ReadMessage(recall, everywhere=everywhere)
-    return (ReadFile(store), *found)
+    return (ReadFile(store), searching, *found)
 
 
 def shipped_system_prompt() -> str:
@@ -246,7 +249,7 @@ async def open_app(
         recall = Recall(store, SqlRecallIndex(store.database), embedder, store, clock)
         uploads = FolderFileStore(settings.data / "files")
         knowledge = knowledge_of(settings, store, uploads, embedder, clock, ids)
-        offered = shipped_tools(store, recall, settings) if tools is None else tools
+        offered = shipped_tools(store, recall, knowledge, settings) if tools is None else tools
         mcp = McpServers(configs)
         registry = Registry((*offered, *more_tools, *web_tools(settings)), (mcp,) if configs else ())
         ledger = await stack.enter_async_context(kept_ledger(SqlCacheEntries(store.database), clock))

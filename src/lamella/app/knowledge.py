@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
+from lamella.app.knowledge_reading import StoredReader
 from lamella.core.access import GrantLevel, KnowledgeBase
 from lamella.core.access_ports import Access
 from lamella.core.clock import Clock
@@ -34,9 +35,30 @@ class Knowledge:
     ingestion: Ingestion
     searching: KnowledgeSearch
 
+    @property
+    def reader(self) -> StoredReader:
+        """Where the search tool reads."""
+        return StoredReader(self.access, self.store, self.searching)
+
+    async def bind(self, caller: Caller, subject_id: str, base_ids: Sequence[str]) -> tuple[str, ...]:
+        """Let a conversation or an agent of the caller's search these bases, which the caller has to see.
+
+        Raises `NotFound`. What may be read of them is decided with each search.
+        """
+        for base_id in base_ids:
+            await self.access.base(caller, base_id)
+        await self.store.bind_bases(caller, subject_id, base_ids)
+        return await self.store.bound_bases(caller, subject_id)
+
     async def add(self, caller: Caller, base_id: str, name: str, pieces: AsyncIterator[bytes]) -> Document:
         """A new document in a base of the caller's. Raises as `Ingestion.add` does, `NotFound`, `PermissionDenied`."""
         return await self.ingestion.add(await self._own(caller, base_id), name, pieces)
+
+    async def must_own(self, caller: Caller, base_id: str, document_id: str | None = None) -> None:
+        """Raises `NotFound` or `PermissionDenied` for whoever may not change a base's documents, or this one."""
+        shelf = await self._own(caller, base_id)
+        if document_id is not None:
+            await self._of(shelf, document_id)
 
     async def replace(
         self, caller: Caller, base_id: str, document_id: str, name: str, pieces: AsyncIterator[bytes]

@@ -211,6 +211,7 @@ class Chat:
             file_ids=message.file_ids,
             blocks=message.blocks,
             dynamic=message.dynamic,
+            knowledge_base_ids=message.choices.knowledge_base_ids,
         )
         row = QueuedMessage(
             id=queued_id_of(new.id),

@@ -202,6 +202,7 @@ class Keeper:
                 marker_policy=sent.marker_policy,
                 agent_id=await self._agent(caller, group, sent),
                 thinking_effort=sent.thinking_effort,
+                knowledge_base_ids=sent.knowledge_base_ids,
             ),
         )
 

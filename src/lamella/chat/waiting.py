@@ -38,11 +38,12 @@ class Words(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="me
     blocks: tuple[str, ...] = ()
     dynamic: tuple[str, ...] = ()
     parent: Place | None = None
+    knowledge_base_ids: tuple[str, ...] = ()
 
     @property
     def settings(self) -> tuple[object, ...]:
         """What has to be the same of messages that are answered together."""
-        chosen = self.agent_id, self.agent_chosen
+        chosen = self.agent_id, self.agent_chosen, self.knowledge_base_ids
         return (self.models, self.parent, self.layout, self.marker_policy, self.thinking_effort, *chosen)
 
 

@@ -1,7 +1,9 @@
-"""`lamella kb`: knowledge bases, and who may read them."""
+"""`lamella kb`: knowledge bases, their documents, and who may read them."""
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -10,8 +12,13 @@ from lamella.cli.api import Api, Object
 from lamella.cli.asking import Asking, JsonOption, id_of, moment, show, whole
 from lamella.cli.main import DataOption, KeyOption, cli
 
-kb = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Knowledge bases, and who may read them.")
+kb = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Knowledge bases, their documents, and who may read them."
+)
 cli.add_typer(kb, name="kb")
+
+LOOK_SECONDS = 0.2
+"""Between two looks at a document that is made ready."""
 
 BaseArgument = Annotated[str, typer.Argument(metavar="BASE", help="The name or the id of a knowledge base.")]
 SubjectArgument = Annotated[str, typer.Argument(metavar="WHO", help="The name or the id of a user or a group.")]
@@ -112,3 +119,90 @@ def _line(one: Object) -> str:
 def _change(one: Object) -> str:
     levels = f"{one['from'] or 'no grant'} → {one['to'] or 'no grant'}"
     return f"{moment(one['at'])} · {one['kind']} {one['name']} · {levels} · by {one['by']}"
+
+
+@kb.command("add")
+def add_command(
+    base: BaseArgument,
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE…", help="Documents to add.", exists=True, dir_okay=False)
+    ],
+    data: DataOption = None,
+    key: KeyOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Add documents to a base of yours and wait until they can be found."""
+
+    async def ask(api: Api) -> Object:
+        path = f"{await _path(api, base)}/documents"
+        added = []
+        for file in files:
+            content = await asyncio.to_thread(file.read_bytes)
+            added.append(await api.ask("POST", path, files={"file": (file.name, content)}))
+        return {"object": "list", "data": [await _settled(api, f"{path}/{one['id']}") for one in added]}
+
+    show(Asking(data, key, json), ask, lambda found: [_document(one) for one in found["data"]])
+
+
+@kb.command("status")
+def status_command(
+    base: BaseArgument, data: DataOption = None, key: KeyOption = None, json: JsonOption = False
+) -> None:
+    """Show the documents of a base and how far each is."""
+
+    async def ask(api: Api) -> Object:
+        path = f"{await _path(api, base)}/documents"
+        return {**await whole(api, path), "totals": (await api.get(path, limit=1))["totals"]}
+
+    def lines(found: Object) -> list[str]:
+        totals = found["totals"]
+        whole_line = f"{totals['found']} of {totals['documents']} documents are found, {totals['passages']} passages"
+        return [whole_line, *(_document(one) for one in found["data"])]
+
+    show(Asking(data, key, json), ask, lines)
+
+
+@kb.command("search")
+def search_command(
+    base: BaseArgument,
+    words: Annotated[list[str], typer.Argument(metavar="WORDS", help="What to look for.")],
+    limit: Annotated[int, typer.Option(min=1, max=100, help="Passages at most.")] = 10,
+    data: DataOption = None,
+    key: KeyOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Find passages in the documents of a base, each with its scores."""
+
+    async def ask(api: Api) -> Object:
+        base_id = await id_of(api, ["/knowledge-bases"], base)
+        body = {"query": " ".join(words), "knowledge_base_ids": [base_id], "max_results": limit}
+        return await api.post("/knowledge-bases/search", body)
+
+    show(Asking(data, key, json), ask, _hits)
+
+
+async def _settled(api: Api, path: str) -> Object:
+    """A document once it is ready, has failed, or waits for something; until then it is looked at again and again."""
+    while True:
+        found = await api.get(path)
+        if found["state"] in ("ready", "failed") or found["code"] is not None:
+            return found
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def _document(one: Object) -> str:
+    """`doc_… · guide.md · ready · 12 passages`, with the reason where there is one."""
+    passages = "1 passage" if one["passages"] == 1 else f"{one['passages']} passages"
+    if one["embedded"] < one["passages"]:
+        passages += f", {one['embedded']} with vectors"
+    return " · ".join([one["id"], one["name"], one["state"], passages, *([one["reason"]] if one["reason"] else [])])
+
+
+def _hits(found: Object) -> list[str]:
+    lines = [f"Searched by words alone: {found['without_meaning']}"] if found["without_meaning"] else []
+    for hit in found["data"]:
+        page = [f"page {hit['page']}"] if hit["page"] is not None else []
+        place = " · ".join([hit["title"], *page, *([" › ".join(hit["headings"])] if hit["headings"] else [])])
+        scores = f"{hit['score']:.3f} (words {hit['words']:.2f}, similarity {hit['similarity']:.2f})"
+        lines += [f"{scores} · {place}", f"  {' '.join(hit['snippet']['text'].split())}"]
+    return lines if found["data"] else [*lines, "Nothing was found."]

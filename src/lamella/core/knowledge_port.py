@@ -143,3 +143,17 @@ class KnowledgeStore(Protocol):
     ) -> tuple[StoredPassage, ...]:
         """The passages of a document that are found, from position `first` on."""
         ...
+
+    async def bind_bases(self, caller: Caller, subject_id: str, base_ids: Sequence[str]) -> None:
+        """Let a conversation or an agent search these bases, in place of those before; whether it may is decided each
+        time.
+        """
+        ...
+
+    async def bound_bases(self, caller: Caller, subject_id: str) -> tuple[str, ...]:
+        """The bases that a conversation or an agent searches, in order."""
+        ...
+
+    async def count_search(self, caller: Caller, conversation_id: str, turn_id: str) -> tuple[int, int]:
+        """Count one more search; gives how many the turn made, and how many the conversation did."""
+        ...

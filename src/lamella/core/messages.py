@@ -52,7 +52,8 @@ class ToolResult:
     """What a tool gave back for the call `call_id`, in the simple form that the model reads.
 
     `queries` are all that a search ran where it ran more than it was asked (SPEC O9); `digest` is what may stand in
-    its place once it is old: a sentence or two, made once at the end of its turn.
+    its place once it is old: a sentence or two, made once at the end of its turn. `rich` is what people are shown
+    beside it, as JSON; no model reads it (SPEC O7).
     """
 
     call_id: str
@@ -61,6 +62,7 @@ class ToolResult:
     is_error: bool = False
     queries: tuple[str, ...] = ()
     digest: str = ""
+    rich: str = ""
 
 
 AnswerPart = Text | Reasoning | ToolCall

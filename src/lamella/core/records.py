@@ -177,6 +177,8 @@ class Choices:
     marker_policy: str | None = None
     agent_id: str | Leave | None = LEAVE
     thinking_effort: str | None = None
+    knowledge_base_ids: tuple[str, ...] = ()
+    """Those that are searched beside the ones of the conversation and the agent."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from lamella.cache.plan import note_billed, note_written
 from lamella.cache.unread import unread
+from lamella.context.choices import MARGIN
 from lamella.context.input import ContextInput
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.effort import SUBJECT
@@ -147,6 +148,12 @@ class Asker:
         change = ConversationChange(decisions=self._unstored)
         await self._services.store.change_conversation(self._turn.caller, self._turn.conversation.id, change, now)
         self._unstored = ()
+
+    @property
+    def room(self) -> int:
+        """The local tokens that are free in the window of the last request; its answer is not counted."""
+        limit = int(self._run.budget / (1 + MARGIN) / self.calibration)
+        return max(limit - (self.line.assembled.report.local if self.line else 0), 0)
 
     def _factor(self, local: int) -> float:
         """What the provider counts for a local token, at least, if it finds a window of so many too large."""

@@ -38,6 +38,8 @@ class TurnInput:
     project: Project | None = None
     summaries: tuple[Summary, ...] = ()
     documents: tuple[Attachment, ...] = ()
+    knowledge_bases: tuple[str, ...] = ()
+    """Those that the message names."""
 
     @property
     def attachments(self) -> tuple[Attachment, ...]:

@@ -159,6 +159,8 @@ class Loop:
                     content=result.content,
                     is_error=result.is_error,
                     seconds=None if seconds is None else round(seconds, 3),
+                    queries=result.queries,
+                    rich=result.rich,
                 ),
                 block_of[result.call_id],
             )
@@ -175,8 +177,18 @@ class Loop:
         attachments = (*self._turn.attachments, *self._documents.kept)
         turns = (*self._turn.history, replace(self._turn.turn, steps=self._steps))
         asker = TurnApprovals(self._services.approvals, self._turn.turn.id, self._emitter, block_of)
+        agent, project = self._turn.agent, self._turn.project
         scope = ToolScope(
-            self._turn.caller, self._turn.conversation.id, attachments, self._documents, turns, approvals=asker
+            self._turn.caller,
+            self._turn.conversation.id,
+            attachments,
+            self._documents,
+            turns,
+            approvals=asker,
+            agent_id=agent.id if agent is not None else None,
+            base_ids=self._turn.knowledge_bases,
+            project_files=tuple(file.file_id for file in project.files) if project is not None else (),
+            room=self._asker.room // len(running),
         )
         registry = self._services.registry.only(self._turn.conversation.tools)
         await ToolRunner(registry).run(running, scope, opened.malformed, done)

@@ -142,6 +142,7 @@ class TurnEngine:
             project=setting.around.project,
             summaries=found.summaries,
             documents=found.documents,
+            knowledge_bases=new.choices.knowledge_base_ids,
         )
         runs = tuple(
             Run(

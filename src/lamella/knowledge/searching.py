@@ -71,7 +71,7 @@ class KnowledgeSearch:
         vectors, without = await self._vectors(queries)
         space = self._embedder.space
         asked = [
-            KnowledgeQuery(query_terms(one), space, vector, where.shelves, where.documents, 2 * limit)
+            KnowledgeQuery(query_terms(one), space, vector, where.shelves, where.documents, LONGEST_RUN * limit)
             for one, vector in zip(queries, vectors, strict=True)
         ]
         found = [await self._store.search_knowledge(one) for one in asked]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -14,15 +15,15 @@ MAX_BODY_BYTES = 4_000_000
 
 
 class BodyLimit:
-    """Refuses long bodies. The paths in `streamed` read their bodies themselves, piece by piece."""
+    """Refuses long bodies. Routes whose whole path one of `streamed` matches read them themselves, piece by piece."""
 
     def __init__(self, app: ASGIApp, streamed: Collection[str], limit: int = MAX_BODY_BYTES) -> None:
         self._app = app
-        self._streamed = streamed
+        self._streamed = re.compile("|".join(streamed))
         self._limit = limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in self._streamed:
+        if scope["type"] != "http" or self._streamed.fullmatch(scope["path"]):
             await self._app(scope, receive, send)
             return
         body = await self._read(receive)

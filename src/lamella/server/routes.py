@@ -165,6 +165,8 @@ async def send(
     What has to wait answers 202: with a stream that begins with `turn.queued` and goes on with its turn, or as JSON
     with its place in the queue. A command answers with one packet, or as JSON.
     """
+    for base_id in body.knowledge_base_ids:
+        await app.access.base(caller, base_id)
     asked = replace(message_of(body), key=key)
     if body.regenerate is not None:
         read: Message | Typed = await app.chat.again(caller, conversation_id, body.regenerate, asked)

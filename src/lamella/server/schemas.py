@@ -92,6 +92,7 @@ class MessageBody(Body):
     marker_policy: Id | None = None
     agent_id: Id | None = None
     thinking_effort: Effort | None = None
+    knowledge_base_ids: Annotated[list[Id], Field(max_length=20)] = Field(default_factory=list)
 
 
 class NewTurnBody(MessageBody):
@@ -162,7 +163,13 @@ def message_of(body: NewTurnBody | PreviewBody) -> Message:
         models=tuple(models or ()),
         parent_message_id=body.parent_message_id if _names_parent(body) else LEAVE,
         dynamic=tuple(body.dynamic_context),
-        choices=Choices(body.layout, body.marker_policy, agent_id, effort_given(body.thinking_effort)),
+        choices=Choices(
+            body.layout,
+            body.marker_policy,
+            agent_id,
+            effort_given(body.thinking_effort),
+            tuple(body.knowledge_base_ids),
+        ),
     )
 
 

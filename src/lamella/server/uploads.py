@@ -96,6 +96,12 @@ def _malformed(error: FormParserError) -> InvalidRequest:
 
 async def received_file(request: Request, app: App, caller: Caller, key: str | None) -> File:
     """Take the file of a multipart request in. Raises `InvalidRequest` or `PayloadTooLarge`; then nothing is stored."""
+    name, pieces = await received(request, app)
+    return await app.intake.receive(caller, name, pieces, key)
+
+
+async def received(request: Request, app: App) -> tuple[str, AsyncIterator[bytes]]:
+    """The name of a multipart request's file, and its bytes as they come. Raises as `received_file` does."""
     limit = app.settings.max_upload_bytes
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > limit + FRAMING_BYTES:
@@ -103,7 +109,7 @@ async def received_file(request: Request, app: App, caller: Caller, key: str | N
     parts = _Parts()
     body = _Body(request, _parser(request, parts), parts, limit)
     await body.until_named()
-    return await app.intake.receive(caller, parts.name or "", body.pieces(), key)
+    return parts.name or "", body.pieces()
 
 
 class _Body:

@@ -21,6 +21,7 @@ from lamella.server import (
     base_routes,
     directory_routes,
     file_routes,
+    knowledge_routes,
     library_routes,
     queue_routes,
     routes,
@@ -32,6 +33,7 @@ from lamella.server.entrance import Doorkeeper, Entrance, Identify
 from lamella.server.failures import install
 from lamella.server.file_routes import UPLOAD_PATH
 from lamella.server.guard import OriginGuard
+from lamella.server.knowledge_routes import DOCUMENT_PATHS
 from lamella.server.limits import BodyLimit
 from lamella.server.sse import SILENCE_SECONDS
 
@@ -47,6 +49,7 @@ ROUTERS = (
     session_routes.router,
     library_routes.router,
     file_routes.router,
+    knowledge_routes.router,
     tool_routes.router,
 )
 """The native API."""
@@ -105,7 +108,7 @@ def create_web(
         api.include_router(router)
     _outside(api)
     _page(api, page_folder())
-    api.add_middleware(BodyLimit, streamed={UPLOAD_PATH})
+    api.add_middleware(BodyLimit, streamed={UPLOAD_PATH, DOCUMENT_PATHS})
     # Inside the application, so that a failure to find out who asks is answered as every other one.
     api.add_middleware(Doorkeeper, identify=identify)
 

@@ -47,6 +47,7 @@ class _ResultJson(msgspec.Struct, tag="tool_result", omit_defaults=True):
     is_error: bool = False
     queries: tuple[str, ...] = ()
     digest: str = ""
+    rich: str = ""
 
 
 _PartJson = _TextJson | _ReasoningJson | _CallJson | _ResultJson
@@ -97,8 +98,8 @@ def _part_json(part: StoredPart) -> _PartJson:
             return _ReasoningJson(text, signature, redacted)
         case ToolCall(call_id, name, arguments):
             return _CallJson(call_id, name, arguments)
-        case ToolResult(call_id, name, content, is_error, queries, digest):
-            return _ResultJson(call_id, name, content, is_error, queries, digest)
+        case ToolResult(call_id, name, content, is_error, queries, digest, rich):
+            return _ResultJson(call_id, name, content, is_error, queries, digest, rich)
         case _:
             assert_never(part)
 
@@ -112,7 +113,8 @@ def _part_of(part: _PartJson) -> StoredPart:
         case _CallJson():
             return ToolCall(part.id, part.name, part.arguments)
         case _ResultJson():
-            return ToolResult(part.call_id, part.name, part.content, part.is_error, part.queries, part.digest)
+            queries, digest, rich = part.queries, part.digest, part.rich
+            return ToolResult(part.call_id, part.name, part.content, part.is_error, queries, digest, rich)
         case _:
             assert_never(part)
 

@@ -20,6 +20,7 @@ from lamella.core.knowledge_port import KnowledgeStore
 from lamella.search.ranking import Corpus, Floats, Ints, Ranking, rank
 from lamella.search.vectors import unpacked
 from lamella.storage.database import Database, uninterrupted
+from lamella.storage.knowledge_bindings import BindingRows
 from lamella.storage.knowledge_documents import DocumentRows, find_documents, shelf_number
 from lamella.storage.knowledge_passages import PassageRows, passage_of, tagged
 from lamella.storage.knowledge_scope import MOST_BYTES, Part, Revision, Scope, ScopeCache, part_of, scope_of
@@ -29,7 +30,7 @@ _POSTINGS = text("SELECT group_concat(doc) FROM knowledge_postings WHERE term = 
 """The entries that hold a term, as often as they do, in one text: read apart from the event loop."""
 
 
-class SqlKnowledge(DocumentRows, PassageRows):
+class SqlKnowledge(DocumentRows, PassageRows, BindingRows):
     """Documents and their index in a database file."""
 
     def __init__(self, database: Database, ids: Ids, most_bytes: int = MOST_BYTES) -> None:

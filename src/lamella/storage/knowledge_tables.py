@@ -107,3 +107,25 @@ KNOWLEDGE_WORDS = (
 for _statement in KNOWLEDGE_WORDS:
     _words: DDL = DDL(_statement)  # type: ignore[no-untyped-call]
     event.listen(knowledge_passages, "after_create", _words.execute_if(dialect="sqlite"))
+
+
+knowledge_bindings = Table(
+    "knowledge_bindings",
+    metadata,
+    Column("subject_id", String, primary_key=True),
+    Column("knowledge_base_id", String, ForeignKey("knowledge_bases.id", ondelete="CASCADE"), primary_key=True),
+    owner(),
+    Column("position", Integer, nullable=False),
+)
+"""Which bases a conversation or an agent (`subject_id`) searches. Whether it may is decided each time."""
+
+knowledge_calls = Table(
+    "knowledge_calls",
+    metadata,
+    Column("conversation_id", String, ForeignKey("conversations.id", ondelete="CASCADE"), primary_key=True),
+    owner(),
+    Column("calls", Integer, nullable=False),
+    Column("turn_id", String, nullable=False),
+    Column("turn_calls", Integer, nullable=False),
+)
+"""How often a conversation searched, and how often of that its turn `turn_id` did."""

@@ -36,6 +36,8 @@ from lamella.storage.access_tables import (
     users,
 )
 from lamella.storage.knowledge_tables import (
+    knowledge_bindings,
+    knowledge_calls,
     knowledge_documents,
     knowledge_passages,
     knowledge_shelves,
@@ -49,7 +51,14 @@ from lamella.storage.table_parts import row_id as _id
 ACCESS = (users, set_ups, groups, group_members, api_keys, knowledge_bases, grants, grant_changes)
 """The tables of callers, which are made with the others."""
 
-KNOWLEDGE = (knowledge_shelves, knowledge_documents, knowledge_passages, knowledge_vectors)
+KNOWLEDGE = (
+    knowledge_shelves,
+    knowledge_documents,
+    knowledge_passages,
+    knowledge_vectors,
+    knowledge_bindings,
+    knowledge_calls,
+)
 """Those of what is searched."""
 
 

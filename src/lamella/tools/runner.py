@@ -148,7 +148,7 @@ def _result(call: ToolCall, output: object) -> ToolResult:
         output = ToolOutput(output)
     if not isinstance(output, ToolOutput) or not isinstance(output.content, str):
         raise ToolFailed(f"{call.name} gave something that is no text.")
-    return ToolResult(call.id, call.name, _unicode(output.content), queries=output.queries)
+    return ToolResult(call.id, call.name, _unicode(output.content), queries=output.queries, rich=output.rich)
 
 
 def _unicode(text: str) -> str:

@@ -59,7 +59,9 @@ class ToolScope:
     tools brought into the conversation, whose text is read from `documents`. None: nothing can be kept here; without
     `approvals` nobody can be asked.
 
-    `turns` are those in the window, the running one last, with its steps so far.
+    `turns` are those in the window, the running one last, with its steps so far. `agent_id` is the turn's agent,
+    `base_ids` the knowledge bases that its message names, `project_files` the files of its project. `room`: local
+    tokens that are free in the window for this call; None where nobody knows.
     """
 
     caller: Caller
@@ -68,6 +70,10 @@ class ToolScope:
     documents: Documents | None = None
     turns: tuple[Turn, ...] = ()
     approvals: ApprovalAsker | None = None
+    agent_id: str | None = None
+    base_ids: tuple[str, ...] = ()
+    project_files: tuple[str, ...] = ()
+    room: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +86,13 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """A result with more to it than its text. `queries` are all that a search ran, where it ran more than asked."""
+    """A result with more to it than its text. `queries` are all that a search ran, where it ran more than asked; `rich`
+    is what people are shown, as JSON.
+    """
 
     content: str
     queries: tuple[str, ...] = ()
+    rich: str = ""
 
 
 class Tool(Protocol):

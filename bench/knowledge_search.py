@@ -1,0 +1,221 @@
+"""How quickly documents are found, and what ingestion costs others.
+
+`python bench/knowledge_search.py search | ingest | quality`
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median, quantiles
+from tempfile import TemporaryDirectory
+
+from knowledge_corpus import CORPUS, QUERIES
+from lamella.app.app import LOCAL_OWNER
+from lamella.core.access import BaseContent
+from lamella.core.clock import SystemClock
+from lamella.core.ids import RandomIds
+from lamella.core.knowledge import Document, DocumentText, KnowledgeQuery, NewPassage, Shelf
+from lamella.core.records import Caller, NewJob
+from lamella.knowledge.passages import passages_of
+from lamella.search.lexical import LexicalEmbedder
+from lamella.search.terms import query_terms, terms_of
+from lamella.server.testing import served
+from lamella.settings import read_settings
+from lamella.storage.knowledge import SqlKnowledge
+from lamella.storage.store import open_store
+
+OWNER = Caller("user_bench")
+SHELF = Shelf(OWNER.user_id, "kb_bench")
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+FACTS = DocumentText("text/plain", 0, None)
+IN_A_DOCUMENT = 500
+AT_ONCE = 250
+
+
+def vocabulary(count: int = 20_000) -> list[str]:
+    """Made-up words, the same in every run."""
+    pick = random.Random(7)
+    syllables = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
+    return ["".join(pick.choices(syllables, k=pick.randint(2, 4))) for _ in range(count)]
+
+
+class Texts:
+    """Passages whose words are as unevenly spread as those of a language (Zipf)."""
+
+    def __init__(self) -> None:
+        self._words = vocabulary()
+        self._weights = [1 / rank for rank in range(1, len(self._words) + 1)]
+        self._pick = random.Random(11)
+
+    def words(self, count: int) -> list[str]:
+        return self._pick.choices(self._words, self._weights, k=count)
+
+    def passage(self) -> str:
+        return " ".join(self.words(200))
+
+
+async def fill(knowledge: SqlKnowledge, count: int) -> None:
+    """Store so many passages, quicker than by reading documents."""
+    texts, lexical = Texts(), LexicalEmbedder()
+    model = lexical.space.model
+    for number in range(0, count, IN_A_DOCUMENT):
+        id = f"doc_{number:08d}"
+        document = Document(id, SHELF, f"{id}.txt", 1, id, NOW, NOW, upload=f"{id}u")
+        await knowledge.add_document(document, NewJob("none", id, "bench", NOW))
+        for first in range(0, min(IN_A_DOCUMENT, count - number), AT_ONCE):
+            made = []
+            for text in (texts.passage() for _ in range(AT_ONCE)):
+                terms = terms_of(text)
+                [vector] = lexical.vectors([text])
+                made.append(NewPassage(0, len(text), text, (), None, " ".join(terms), len(terms), 260, vector))
+            await knowledge.stage(OWNER, id, 1, first, made, model)
+        await knowledge.publish(OWNER, id, 1, FACTS, NOW)
+        if number % 10_000 == 0:
+            print(f"  {number:,} passages stored", file=sys.stderr)
+
+
+def peak() -> float:
+    """Megabytes that this process had at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_000
+
+
+async def search(count: int, queries: int) -> None:
+    """The time of searches among `count` passages, warm: one round of the same queries before."""
+    with TemporaryDirectory() as folder:
+        async with await open_store(Path(folder) / "a.db") as store:
+            knowledge = SqlKnowledge(store.database, RandomIds(SystemClock()))
+            await fill(knowledge, count)
+            before = peak()
+            lexical, texts = LexicalEmbedder(), Texts()
+            asked = []
+            for _ in range(queries):
+                text = " ".join(texts.words(6))
+                [vector] = lexical.vectors([text])
+                asked.append(KnowledgeQuery(query_terms(text), lexical.space, vector, (SHELF,)))
+            begin = time.perf_counter()
+            await knowledge.search_knowledge(asked[0])
+            cold = time.perf_counter() - begin
+            for query in asked:
+                await knowledge.search_knowledge(query)
+            took, used = [], []
+            for query in asked:
+                begin, cpu = time.perf_counter(), time.process_time()
+                await knowledge.search_knowledge(query)
+                took.append(time.perf_counter() - begin)
+                used.append(time.process_time() - cpu)
+            size = (Path(folder) / "a.db").stat().st_size / 1e6
+            print(
+                f"{count:,} passages: first search {cold * 1000:,.0f} ms; warm p50 {median(took) * 1000:.1f} ms, "
+                f"p95 {quantiles(took, n=20)[18] * 1000:.1f} ms, CPU p50 {median(used) * 1000:.1f} ms; kept in memory "
+                f"{knowledge.kept_bytes / 1e6:.0f} MB, process {before:.0f} → {peak():.0f} MB, file {size:,.0f} MB"
+            )
+
+
+async def ingest(pages: int) -> None:
+    """How long other requests take while a PDF of so many pages is made ready, beside when nothing is done."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    from knowledge.pdf_writer import PdfPage, write_pdf  # noqa: PLC0415
+
+    texts = Texts()
+    sheets = [PdfPage(f"Page {n}", [" ".join(texts.words(12)) + "." for _ in range(30)]) for n in range(pages)]
+    data = write_pdf(sheets)
+    with TemporaryDirectory() as folder:
+        async with served(read_settings(data=Path(folder))) as (app, client):
+            base = app.ids.new("kb")
+            await app.access.add_base(LOCAL_OWNER, base, BaseContent("Bench"), app.clock.now())
+            conversation = await client.conversation()
+
+            async def one() -> float:
+                begin = time.perf_counter()
+                answer = await client.call("GET", f"/conversations/{conversation}/context")
+                assert answer.status_code == 200
+                return time.perf_counter() - begin
+
+            async def some(count: int) -> list[float]:
+                made = []
+                for _ in range(count):
+                    made.append(await one())
+                    await asyncio.sleep(0.02)
+                return made
+
+            await some(30)
+            idle = await some(300)
+            begin = time.perf_counter()
+            path = f"/knowledge-bases/{base}/documents"
+            added = (await client.call("POST", path, files={"file": ("bench.pdf", data)})).json()
+            stored = time.perf_counter() - begin
+            busy: list[float] = []
+            while True:
+                busy += await some(10)
+                found = await client.get(f"{path}/{added['id']}")
+                if found["state"] in ("ready", "failed"):
+                    break
+            took = time.perf_counter() - begin
+            size, passages = f"{len(data) / 1e6:.1f} MB", found["passages"]
+            print(f"{pages:,} pages ({size}, {passages:,} passages): answered after {stored:.2f} s,")
+            print(f"{found['state']} after {took:.1f} s. Other requests, idle → meanwhile ({len(busy)} of them):")
+            for percent in (50, 99):
+                before, after = p(idle, percent), p(busy, percent)
+                print(f"  p{percent} {before:.1f} → {after:.1f} ms ({after / before:.2f}x)")
+
+
+def p(seconds: Sequence[float], percent: int) -> float:
+    """A percentile, in milliseconds."""
+    return quantiles(seconds, n=100)[percent - 1] * 1000
+
+
+async def quality() -> None:
+    """The share of the judged passages among the first ten, by words, by vectors, and by both."""
+    lexical = LexicalEmbedder()
+    with TemporaryDirectory() as folder:
+        async with await open_store(Path(folder) / "a.db") as store:
+            knowledge = SqlKnowledge(store.database, RandomIds(SystemClock()))
+            for name, text in CORPUS.items():
+                document = Document(name, SHELF, f"{name}.md", 1, name, NOW, NOW, upload=f"{name}u")
+                await knowledge.add_document(document, NewJob("none", name, "bench", NOW))
+                made = list(passages_of(text, name, paged=False, lexical=lexical))
+                await knowledge.stage(OWNER, name, 1, 0, made, lexical.space.model)
+                await knowledge.publish(OWNER, name, 1, FACTS, NOW)
+            for leg in ("words", "vectors", "both"):
+                recalls, firsts = [], []
+                for query, wanted in QUERIES:
+                    [vector] = lexical.vectors([query])
+                    terms = () if leg == "vectors" else query_terms(query)
+                    space = replace(lexical.space, weight=1.0, floor=0.0) if leg == "vectors" else lexical.space
+                    asked = KnowledgeQuery(terms, space, None if leg == "words" else vector, (SHELF,))
+                    hits = await knowledge.search_knowledge(asked)
+                    found = {hit.document.id for hit in hits[:10]}
+                    recalls.append(len(found & set(wanted)) / len(wanted))
+                    firsts.append(bool(hits) and hits[0].document.id in wanted)
+                scores = f"recall@10 {sum(recalls) / len(recalls):.3f}, first is right {sum(firsts) / len(firsts):.3f}"
+                print(f"{leg:8} {scores} of {len(QUERIES)} queries")
+
+
+def main() -> None:
+    """Measure what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["search", "ingest", "quality"])
+    parser.add_argument("--passages", type=int, default=100_000)
+    parser.add_argument("--queries", type=int, default=50)
+    parser.add_argument("--pages", type=int, default=1_000)
+    asked = parser.parse_args()
+    match asked.what:
+        case "search":
+            asyncio.run(search(asked.passages, asked.queries))
+        case "ingest":
+            asyncio.run(ingest(asked.pages))
+        case _:
+            asyncio.run(quality())
+
+
+if __name__ == "__main__":
+    main()

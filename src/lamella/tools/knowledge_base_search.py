@@ -1,0 +1,285 @@
+"""`knowledge_base_search`: passages of knowledge bases and project files, all of them where they are few (SPEC W9).
+
+What it says of itself never changes while a server runs, so it stands in the cached prefix. What may be searched is
+decided anew for each call, from the caller's grants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Protocol
+
+import msgspec
+
+from lamella.core.errors import InvalidRequest, ToolFailed
+from lamella.core.json import Json, encode_text
+from lamella.core.knowledge import Document, KnowledgeFound, KnowledgeHit, ShelfTotals, StoredPassage
+from lamella.core.prompt import ToolSpec
+from lamella.core.records import Caller, FoundDocument
+from lamella.knowledge.searching import Searched
+from lamella.tools.tool import Invocation, ToolKind, ToolOutput, ToolScope
+
+NAME = "knowledge_base_search"
+USUAL, MOST = 8, 20
+
+MOST_FOUND = 24_000
+"""Characters of the passages that one search gives."""
+
+ALL_SHARE = 0.25
+"""The share of what is free in the window that all passages may take: then no search is needed."""
+
+ALL_MOST = 8_000
+"""Tokens that all passages may have, at most, however large the window is."""
+
+WARNING = 2
+"""Calls before a limit from which on the model is told."""
+
+_SCHEMA: dict[str, Json] = {
+    "type": "object",
+    "properties": {
+        "query": {"type": "string", "description": "What to look for: a question, or its telling words and names."},
+        "max_results": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": MOST,
+            "description": f"Passages at most. Default {USUAL}.",
+        },
+        "documents": {
+            "type": "array",
+            "items": {"type": "string"},
+            "maxItems": 20,
+            "description": "Titles of documents to look in. Default: all.",
+        },
+        "knowledge_base_ids": {
+            "type": "array",
+            "items": {"type": "string"},
+            "maxItems": 20,
+            "description": "Ids of knowledge bases to look in. Default: all of this conversation.",
+        },
+    },
+    "required": ["query"],
+    "additionalProperties": False,
+}
+_DESCRIPTION = (
+    "Search the knowledge bases of this conversation and the files of its project, by words and meaning. Gives "
+    "passages of documents, each with the number to cite, or all passages where there are few. Use it whenever the "
+    "answer may stand there; ask for one thing at a time and search again with other words when nothing fits."
+)
+
+
+class _Arguments(msgspec.Struct, forbid_unknown_fields=True):
+    query: str
+    max_results: Annotated[int, msgspec.Meta(ge=1, le=MOST)] = USUAL
+    documents: tuple[str, ...] = ()
+    knowledge_base_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What a call may search: bases by id with their names, and files of a project. `refused`: bases that are bound and
+    may not be read in full, each with its name and why.
+    """
+
+    where: Searched
+    bases: Mapping[str, str]
+    refused: Sequence[tuple[str, str]] = ()
+
+
+class KnowledgeReader(Protocol):
+    """Where the tool reads; everything is decided for the caller of the call."""
+
+    async def reach(self, scope: ToolScope, base_ids: Sequence[str]) -> Reach:
+        """What this call may search; of the bound bases only `base_ids`, if any are named."""
+        ...
+
+    async def narrowed(self, where: Searched, titles: Sequence[str]) -> Searched:
+        """Only the documents with these titles; raises `ToolFailed` for a title that no document has."""
+        ...
+
+    async def totals(self, where: Searched) -> ShelfTotals:
+        """What stands there."""
+        ...
+
+    async def search(self, where: Searched, query: str, limit: int) -> KnowledgeFound:
+        """What fits the query."""
+        ...
+
+    async def everything(self, where: Searched) -> Sequence[tuple[Document, Sequence[StoredPassage]]]:
+        """All documents with all passages."""
+        ...
+
+    async def count(self, caller: Caller, conversation_id: str, turn_id: str) -> tuple[int, int]:
+        """Count a call; gives how many the turn and the conversation made."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CallLimits:
+    """How often it may be called."""
+
+    turn: int
+    conversation: int
+
+
+class KnowledgeBaseSearch:
+    """The tool over a reader."""
+
+    spec = ToolSpec(NAME, _DESCRIPTION, encode_text(_SCHEMA))
+    kind = ToolKind.SEARCH
+    timeout = 30.0
+
+    def __init__(self, reader: KnowledgeReader, limits: CallLimits) -> None:
+        self._reader = reader
+        self._limits = limits
+
+    async def run(self, scope: ToolScope, call: Invocation) -> ToolOutput:
+        """See `Tool.run`. Documents as JSON, with the number that each has in the conversation."""
+        asked = msgspec.convert(call.arguments, _Arguments)
+        if not asked.query.strip():
+            raise _failure("invalid_query", "The query is empty. Say what to look for.")
+        reach = await self._reader.reach(scope, asked.knowledge_base_ids)
+        _must_reach(reach)
+        note = await self._counted(scope)
+        where = await self._reader.narrowed(reach.where, asked.documents) if asked.documents else reach.where
+        totals = await self._reader.totals(where)
+        _must_be_indexed(totals)
+        notes = [*([note] if note else []), *_notes(totals, reach)]
+        if scope.room is not None and totals.tokens <= min(scope.room * ALL_SHARE, ALL_MOST):
+            return await self._all(scope, where, notes)
+        return await self._found(scope, where, asked, notes)
+
+    async def _counted(self, scope: ToolScope) -> str:
+        """Count the call; gives a warning where a limit is near. Raises `ToolFailed` behind one."""
+        turn_id = scope.turns[-1].id if scope.turns else ""
+        of_turn, of_conversation = await self._reader.count(scope.caller, scope.conversation_id, turn_id)
+        for count, limit, what in (
+            (of_turn, self._limits.turn, "turn"),
+            (of_conversation, self._limits.conversation, "conversation"),
+        ):
+            if count > limit:
+                text = (
+                    f"This {what} has made its {limit} searches. Answer with what was found, and say what is missing."
+                )
+                raise _failure("limit_reached", text)
+            if limit - count <= WARNING:
+                return f"Searches left in this {what}: {limit - count}."
+        return ""
+
+    async def _all(self, scope: ToolScope, where: Searched, notes: Sequence[str]) -> ToolOutput:
+        shown: list[Mapping[str, Json]] = []
+        rich: list[Json] = []
+        for document, passages in await self._reader.everything(where):
+            number = await _number(scope, document)
+            text = "".join(passage.text for passage in passages)
+            shown.append({"document": number, "title": document.name, "contents": text})
+            rich.append(_rich(number, document, passages[0], len(text)))
+        note = "These are all passages of what can be searched: there is no need to search again."
+        return _output(shown, rich, [note, *notes], ())
+
+    async def _found(self, scope: ToolScope, where: Searched, asked: _Arguments, notes: Sequence[str]) -> ToolOutput:
+        try:
+            found = await self._reader.search(where, asked.query, asked.max_results)
+        except InvalidRequest as error:
+            raise _failure("invalid_query", error.message) from error
+        shown, rich, room = [], [], MOST_FOUND
+        for hit in found.hits:
+            if len(hit.passage.text) > room:
+                break
+            room -= len(hit.passage.text)
+            number = await _number(scope, hit.document)
+            shown.append(_simple(number, hit))
+            rich.append(_rich(number, hit.document, hit.passage, len(hit.passage.text), hit))
+        if not shown:
+            notes = ["Nothing was found. Try other words, a name or a date.", *notes]
+        if found.without:
+            notes = [*notes, f"Searched by words alone: {found.without}"]
+        return _output(shown, rich, notes, found.queries)
+
+
+def _must_reach(reach: Reach) -> None:
+    if reach.where.shelves:
+        return
+    if reach.refused:
+        names = "; ".join(f"“{name}”: {why}" for name, why in reach.refused)
+        raise _failure("restricted", f"None of the knowledge bases may be read here. {names}")
+    raise _failure(
+        "not_configured", "No knowledge base and no project with files belongs to this conversation. Answer without."
+    )
+
+
+def _must_be_indexed(totals: ShelfTotals) -> None:
+    if totals.found:
+        return
+    if totals.unfinished:
+        raise _failure(
+            "still_indexing", f"{totals.unfinished} documents are still being indexed. Say so, or try later."
+        )
+    if totals.documents:
+        raise _failure("unreadable", f"None of the {totals.documents} documents could be read.")
+    raise _failure("empty", "There are no documents in what can be searched.")
+
+
+def _notes(totals: ShelfTotals, reach: Reach) -> list[str]:
+    made = []
+    if totals.unfinished and totals.found < totals.documents:
+        made.append(f"{totals.unfinished} of {totals.documents} documents are still being indexed.")
+    if totals.embedded < totals.passages:
+        made.append(f"{totals.passages - totals.embedded} of {totals.passages} passages are found by words alone yet.")
+    made += [f"“{name}” was not searched: {why}" for name, why in reach.refused]
+    return made
+
+
+async def _number(scope: ToolScope, document: Document) -> int:
+    """The number of a document in the conversation: that of the project's file, or one that is given once."""
+    held = next((a for a in scope.attachments if a.file_id == document.id), None)
+    if held is not None:
+        return held.document
+    if scope.documents is None:
+        raise ToolFailed("Documents can't be cited here.")
+    url = f"/api/v1/knowledge-bases/{document.shelf.id}/documents/{document.id}"
+    found = FoundDocument(document.name, document.media_type or "text/plain", "", document.size, url)
+    return (await scope.documents.keep(found)).document
+
+
+def _simple(number: int, hit: KnowledgeHit) -> dict[str, Json]:
+    passage = hit.passage
+    place = [f"page {passage.page}"] if passage.page is not None else []
+    metadata = ", ".join([*place, " › ".join(passage.headings)]) if passage.headings else ", ".join(place)
+    form: dict[str, Json] = {"document": number, "title": hit.document.name}
+    if metadata:
+        form["metadata"] = metadata
+    return {**form, "contents": passage.text}
+
+
+def _rich(
+    number: int, document: Document, passage: StoredPassage, length: int, hit: KnowledgeHit | None = None
+) -> dict[str, Json]:
+    made: dict[str, Json] = {
+        "document": number,
+        "title": document.name,
+        "knowledge_base_id": document.shelf.id or None,
+        "document_id": document.id,
+        "headings": passage.headings,
+        "page": passage.page,
+        "start": passage.start,
+        "end": passage.start + length,
+    }
+    if hit is not None:
+        scores = {"score": hit.score, "words": hit.words, "similarity": hit.similarity}
+        made |= {name: round(value, 4) for name, value in scores.items()}
+    return made
+
+
+def _output(
+    shown: Sequence[Mapping[str, Json]], rich: Sequence[Json], notes: Sequence[str], queries: tuple[str, ...]
+) -> ToolOutput:
+    lines = ",\n".join(encode_text(document) for document in shown)
+    more = f', "note": {encode_text(" ".join(notes))}' if notes else ""
+    content = f'{{"documents": [\n{lines}\n]{more}}}' if shown else f'{{"documents": []{more}}}'
+    return ToolOutput(content, queries if len(queries) > 1 else (), encode_text({"documents": rich}))
+
+
+def _failure(cause: str, text: str) -> ToolFailed:
+    """What went wrong, with a word for it that programs can read."""
+    return ToolFailed(f"{cause}: {text}")
