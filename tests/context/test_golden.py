@@ -158,6 +158,7 @@ What colour is the sky?
 
 [Sent: Sunday 2026-03-01 09:00 +01:00, Europe/Berlin]\
 """,
+                            "cache_control": {"type": "ephemeral", "ttl": "5m"},
                         },
                     ],
                 },
@@ -257,11 +258,17 @@ Documents for this conversation, as JSON. Cite one by its number in square brack
                 },
                 {
                     "role": "user",
-                    "content": """\
+                    "content": [
+                        {
+                            "type": "text",
+                            "text": """\
 What colour is the sky?
 
 [Sent: Sunday 2026-03-01 09:00 +01:00, Europe/Berlin]\
 """,
+                            "prompt_cache_breakpoint": {"mode": "explicit"},
+                        }
+                    ],
                 },
                 {
                     "role": "assistant",

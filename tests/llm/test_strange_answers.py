@@ -233,7 +233,8 @@ async def test_items_that_come_only_whole_are_heard() -> None:
     assert heard.error is None
     assert (heard.text(deltas.ReasoningDelta), heard.text(), heard.arguments()) == ("a\n\nb", "cd", {2: "{}"})
     assert heard.of(deltas.ReasoningSealed) == []
-    assert heard.of(deltas.Closed) == [deltas.Closed(StopReason.REFUSAL)]
+    [closed] = heard.of(deltas.Closed)
+    assert (closed.stop_reason, closed.why) == (StopReason.REFUSAL, "the provider's content filter stopped it")
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def _free(chain: Chain, ledger: Ledger, facts: Facts, deepest: int | None) -> Ma
     if spared is not None:
         places.setdefault(spared, SPARED)
     summary = next((i for i, b in enumerate(blocks) if segments[b.segment].kind is Kind.SUMMARY), None)
-    system = last_markable(chain, summary) if summary else None
+    system = last_markable(chain, min(summary, moving(chain, facts))) if summary else None
     if system is not None:
         places.setdefault(system, SYSTEM)
     return places
