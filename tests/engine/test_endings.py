@@ -62,11 +62,14 @@ async def talking(
         yield app, client, model, look
 
 
+EMPTY: tuple[Any, ...] = (None, "", [])
+
+
 def told(packets: list[Object]) -> list[Object]:
     """A whole turn without ids, times, figures and what is empty."""
     assert [packet["n"] for packet in packets] == list(range(1, len(packets) + 1))
     return [
-        {name: value for name, value in packet.items() if name not in VOLATILE and value is not None}
+        {name: value for name, value in packet.items() if name not in VOLATILE and value not in EMPTY}
         for packet in packets
     ]
 
