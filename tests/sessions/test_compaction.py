@@ -302,7 +302,7 @@ async def test_a_session_that_ended_with_nothing_is_resumed_with_nothing(tmp_pat
 
 
 async def test_a_conversation_that_no_longer_fits_is_compacted_first_and_then_answered(tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"keep_recent_tokens": 1_200, "compaction_threshold": "100%", "context_budget": 3_000}
+    settings: dict[str, Any] = {"keep_recent_tokens": 1_200, "compaction_threshold": "100%", "context_budget": 3_400}
     model = ScriptedModel()
     async with talking(tmp_path, model, turns=3, **settings) as (app, client, conversation):
         model.then(saying(SUMMARY), saying("Answered."))
@@ -316,7 +316,7 @@ async def test_a_conversation_that_no_longer_fits_is_compacted_first_and_then_an
 
 
 async def test_with_the_summariser_down_the_user_still_gets_a_text(tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"keep_recent_tokens": 1_200, "compaction_threshold": "100%", "context_budget": 3_000}
+    settings: dict[str, Any] = {"keep_recent_tokens": 1_200, "compaction_threshold": "100%", "context_budget": 3_400}
     model = ScriptedModel()
     async with talking(tmp_path, model, turns=3, **settings) as (app, client, conversation):
         model.then([ProviderUnreachable("down")])
