@@ -132,17 +132,29 @@ async def test_a_small_base_is_given_whole(app: App, client: Client, model: Scri
     assert "all passages" in result["content"]
 
 
-@pytest.mark.parametrize("level", [None, GrantLevel.NONE, GrantLevel.RESTRICTED])
-async def test_a_base_that_may_not_be_read_is_refused_by_the_tool(
-    app: App, client: Client, model: ScriptedModel, level: GrantLevel | None
-) -> None:
+async def test_a_restricted_base_is_refused_by_the_tool(app: App, client: Client, model: ScriptedModel) -> None:
     base = await base_of(app, ANN, "Secret plans")
     subject = Subject("user", LOCAL_OWNER.user_id)
-    await app.access.set_grant(ANN, base, subject, level, app.clock.now())
+    await app.access.set_grant(ANN, base, subject, GrantLevel.RESTRICTED, app.clock.now())
     result, _ = await searched(client, model, await client.conversation(), knowledge_base_ids=[base])
     assert result["is_error"]
     assert result["content"].startswith("restricted: ")
-    assert ("Secret plans" in result["content"]) == (level is GrantLevel.RESTRICTED)
+    assert "Secret plans" in result["content"]
+
+
+@pytest.mark.parametrize("level", [None, GrantLevel.NONE])
+async def test_a_base_without_a_grant_is_not_there(app: App, client: Client, level: GrantLevel | None) -> None:
+    base = await base_of(app, ANN, "Secret plans")
+    subject = Subject("user", LOCAL_OWNER.user_id)
+    await app.access.set_grant(ANN, base, subject, level, app.clock.now())
+    path = f"/conversations/{await client.conversation()}/turns"
+    answers = [
+        await client.call("POST", path, json={"text": "Which plans?", "knowledge_base_ids": [id]})
+        for id in (base, "kb_nobodys")
+    ]
+    assert [answer.status_code for answer in answers] == [404, 404]
+    assert "Secret" not in answers[0].text
+    assert answers[0].json()["error"]["code"] == answers[1].json()["error"]["code"]
 
 
 async def test_a_grant_that_is_taken_away_holds_at_once(app: App, client: Client, model: ScriptedModel) -> None:
