@@ -22,7 +22,7 @@ user:
   Documents for this conversation, as JSON. Cite one by its number in square brackets, such as [1].
   {"documents": [
   {"document":3,"title":"file_3.txt","metadata":"text/plain","contents":"The ship is called Anna."}
-  ]}
+  ]} ◆
 - <conversation-summary>
   They talked of harbours.
   </conversation-summary> ◆
@@ -34,7 +34,7 @@ user:
 - What colour is the sky?
 
   [Sent: Sunday 2026-03-01 09:00 +00:00, UTC]
-- The user is Ann.
+- The user is Ann. ◆
 assistant:
 - Let me look.
 - call search {'query': 'sky', 'expanded_queries': ['sky', 'sky colour']}

@@ -22,7 +22,7 @@ user:
   Documents for this conversation, as JSON. Cite one by its number in square brackets, such as [1].
   {"documents": [
   {"document":3,"title":"file_3.txt","metadata":"text/plain","contents":"The ship is called Anna."}
-  ]}
+  ]} ◆
 user:
 - <conversation-summary>
   They talked of harbours.
@@ -38,7 +38,7 @@ user:
 
   [Sent: Sunday 2026-03-01 09:00 +00:00, UTC]
 user:
-- The user is Ann.
+- The user is Ann. ◆
 assistant:
 - Let me look.
 - call search {"query":"sky","expanded_queries":["sky","sky colour"]}
