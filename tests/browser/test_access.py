@@ -51,6 +51,7 @@ def test_a_key_lets_in_and_a_base_is_shared_with_its_levels(house: Server, brows
         expect(page.get_by_test_id("entrance")).to_have_count(0)
         assert page.evaluate("document.cookie") == ""
 
+        expect(page.get_by_test_id("composer")).to_be_visible()
         page.keyboard.press("Control+,")
         page.get_by_test_id("settings-bases").click()
         page.get_by_test_id("base-new").click()
