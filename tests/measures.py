@@ -39,6 +39,27 @@ def growth(work: Callable[[str], object], text: str) -> float:
     return cpu_seconds(lambda: work(text * TIMES)) / small
 
 
+TICK = 0.01
+
+
+@asynccontextmanager
+async def ticks() -> AsyncIterator[Callable[[], float]]:
+    """A stopwatch that counts in sleeps of the event loop: its seconds are as long as the machine is busy."""
+    count = 0
+
+    async def tick() -> None:
+        nonlocal count
+        while True:
+            await asyncio.sleep(TICK)
+            count += 1
+
+    ticking = asyncio.create_task(tick())
+    try:
+        yield lambda: count * TICK
+    finally:
+        ticking.cancel()
+
+
 @asynccontextmanager
 async def loop_pauses() -> AsyncIterator[list[float]]:
     """CPU seconds that the event loop's thread spends between two chances of a waiting task to go on."""
