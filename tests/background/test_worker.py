@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lamella.background.worker import BACKOFF_SECONDS, MOST, MOST_OF_OWNER, Again, Worker
+from lamella.background.worker import BACKOFF_SECONDS, LEASE_SECONDS, MOST, MOST_OF_OWNER, Again, Worker
 from lamella.core.clock import VirtualClock
 from lamella.core.records import Caller, Job, JobStatus, NewJob
 from lamella.storage import SqlStore, open_store
@@ -113,6 +113,31 @@ async def test_many_jobs_of_one_owner_leave_room_for_the_others(tmp_path: Path) 
             for _ in range(2):
                 done.release()
             assert (await begun.get()).caller.user_id == "cleo"
+        await worker.close()
+
+
+async def test_a_lease_that_ran_out_here_is_taken_anew_here(tmp_path: Path) -> None:
+    """As after a suspended machine: the first attempt still runs when the second begins, and ends for nothing."""
+    clock, attempts = VirtualClock(NOON), asyncio.Queue[asyncio.Event]()
+
+    async def slow(job: Job) -> Again | None:
+        done = asyncio.Event()
+        attempts.put_nowait(done)
+        await done.wait()
+        return None
+
+    async with await open_store(tmp_path / "a.db") as store:
+        worker = Worker(store, clock, {"look": slow})
+        worker.start()
+        await worker.enqueue(ANN, job(clock))
+        async with asyncio.timeout(10):
+            first = await attempts.get()
+            clock.advance(LEASE_SECONDS + 1)
+            worker.wake()
+            second = await attempts.get()
+        first.set()
+        second.set()
+        assert (await ended(store, JobStatus.FINISHED)).attempts == 2
         await worker.close()
 
 

@@ -61,8 +61,7 @@ class Worker:
         self._clock = clock
         self._handlers = handlers
         self._woken = asyncio.Event()
-        self._doing: dict[asyncio.Task[None], tuple[str, str]] = {}
-        self._held: dict[str, Job] = {}
+        self._doing: dict[asyncio.Task[None], Job] = {}  # by task: a job whose lease ran out may be here twice
         self._loop: asyncio.Task[None] | None = None
 
     async def enqueue(self, caller: Caller, job: NewJob, *, first: bool = False) -> Job:
@@ -94,7 +93,7 @@ class Worker:
 
     async def close(self) -> None:
         """Stop, and give back what was not finished: it is due at once for the next worker."""
-        held = list(self._held.values())
+        held = list(self._doing.values())
         tasks = [task for task in (self._loop, *self._doing) if task is not None]
         for task in tasks:
             task.cancel()
@@ -124,17 +123,18 @@ class Worker:
 
     def _begin(self, job: Job) -> None:
         task = asyncio.create_task(self._do(job))
-        self._doing[task] = job.kind, job.caller.user_id
+        self._doing[task] = job
         task.add_done_callback(self._done)
 
     def _free(self) -> tuple[str, ...]:
         """The kinds of which one more can be done."""
-        doing = Counter(kind for kind, _ in self._doing.values())
+        doing = Counter(job.kind for job in self._doing.values())
         return tuple(kind for kind in self._handlers if doing[kind] < MOST)
 
     def _busy(self) -> tuple[tuple[str, str], ...]:
         """Kinds, and the owners who have as many of them done at once as they may."""
-        return tuple(one for one, count in Counter(self._doing.values()).items() if count >= MOST_OF_OWNER)
+        doing = Counter((job.kind, job.caller.user_id) for job in self._doing.values())
+        return tuple(one for one, count in doing.items() if count >= MOST_OF_OWNER)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         del self._doing[task]
@@ -142,7 +142,6 @@ class Worker:
 
     async def _do(self, job: Job) -> None:
         renewing = asyncio.create_task(self._renew(job))
-        self._held[job.id] = job
         try:
             again = await self._handlers[job.kind](job)
             await self._end(job, again)
@@ -155,12 +154,16 @@ class Worker:
             await self._failed(job, LamellaError("The job failed.", hint="The server's log has the cause."))
         finally:
             renewing.cancel()
-            del self._held[job.id]
 
     async def _renew(self, job: Job) -> None:
         while True:
             await asyncio.sleep(LEASE_SECONDS / 3)
-            await self._jobs.renew(job, self._clock.now(), LEASE_SECONDS)
+            try:
+                await self._jobs.renew(job, self._clock.now(), LEASE_SECONDS)
+            except LeaseLost:
+                return  # the job itself learns of it at its next write
+            except LamellaError as error:
+                log.error("a lease could not be renewed", job=job.id, error=error.message)
 
     async def _end(self, job: Job, again: Again | None) -> None:
         if again is None:
