@@ -1,0 +1,228 @@
+"""Turns and their runs: begun, running, ended, left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from lamella.core.decisions import Decision
+from lamella.core.messages import Attachment, Step, TurnStatus, UserMessage
+from lamella.core.records.callers import Caller
+from lamella.core.records.places import Place
+from lamella.core.records.requests import RequestEnd
+from lamella.core.sessions import SessionReturn, SessionStep
+from lamella.core.tokens import Usage
+
+
+class Leave(Enum):
+    """Stands for a value that is not asked to change, where None means something."""
+
+    LEAVE = "leave"
+
+
+LEAVE = Leave.LEAVE
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What one turn chooses in place of what its conversation says. `agent_id` None: no agent for this turn."""
+
+    layout: str | None = None
+    marker_policy: str | None = None
+    agent_id: str | Leave | None = LEAVE
+    thinking_effort: str | None = None
+    knowledge_base_ids: tuple[str, ...] = ()
+    """Those that are searched beside the ones of the conversation and the agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """One model that is to answer a turn."""
+
+    id: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Footing:
+    """What a turn begins on. `head` is where the conversation stood when that was read: if it stands elsewhere when the
+    turn is stored, nothing is. `parent` is what the turn follows, `session` the way to the session of that place where
+    the conversation is in another one. `decisions` are what the turn brought.
+    """
+
+    head: Place
+    parent: Place
+    session: SessionStep | SessionReturn | None = None
+    decisions: Sequence[Decision] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NewTurn:
+    """A turn to begin: the user's message as it arrived. `sent_at` carries the offset of `timezone`.
+
+    `runs` are the models that answer it, in the order that they were named in. `dynamic` is the dynamic context that
+    goes with it, its blocks joined. `choices` are not stored: its requests say what they came to. `parent` is what it
+    follows, None for where the conversation stands.
+    """
+
+    id: str
+    conversation_id: str
+    user_message_id: str
+    runs: tuple[NewRun, ...]
+    text: str
+    sent_at: datetime
+    timezone: str
+    tokens: int
+    file_ids: tuple[str, ...] = ()
+    dynamic: str = ""
+    choices: Choices = Choices()
+    parent: Place | None = None
+
+    def message(self, attachments: tuple[Attachment, ...] = ()) -> UserMessage:
+        """The user message of the turn."""
+        return UserMessage(
+            self.user_message_id, self.text, self.sent_at, self.timezone, self.tokens, attachments, self.dynamic
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One model's answer to a turn, as clients see it."""
+
+    id: str
+    index: int
+    model: str
+    status: TurnStatus
+    steps: tuple[Step, ...]
+    finished_at: datetime | None
+    error: Mapping[str, str | None] | None
+    usage: Usage
+    cost: float
+
+    @property
+    def answer(self) -> str:
+        """The text of its last step."""
+        return self.steps[-1].text if self.steps else ""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRecord:
+    """A turn as clients see it. `parent` is what it follows; usage and cost are those of all its `runs`."""
+
+    id: str
+    conversation_id: str
+    parent: Place
+    status: TurnStatus
+    user_message_id: str
+    text: str
+    sent_at: datetime
+    timezone: str
+    attachments: tuple[Attachment, ...]
+    dynamic: str
+    runs: tuple[RunRecord, ...]
+    started_at: datetime
+    finished_at: datetime | None
+    error: Mapping[str, str | None] | None
+    usage: Usage
+    cost: float
+
+    @property
+    def model(self) -> str:
+        """The first model that was asked."""
+        return self.runs[0].model
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps of the answer that is shown where nobody chose."""
+        return self.run.steps
+
+    @property
+    def run(self) -> RunRecord:
+        """The run whose answer is shown where nobody chose: see `first_choice`."""
+        return self.runs[first_choice([run.status for run in self.runs])]
+
+
+def first_choice(statuses: Sequence[TurnStatus]) -> int:
+    """Which of a turn's runs is continued where nobody chose: the first that finished, else the first that was stopped
+    on the way, else the first.
+    """
+    for wanted in ((TurnStatus.FINISHED,), (TurnStatus.STOPPED, TurnStatus.INTERRUPTED)):
+        for index, status in enumerate(statuses):
+            if status in wanted:
+                return index
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOnPath:
+    """A turn of the current path: `run_id` is the run that is followed, None while nobody chose and it runs.
+
+    `siblings` are the turns that follow the same answer, itself among them, the oldest first.
+    """
+
+    turn: TurnRecord
+    run_id: str | None
+    siblings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A turn as a node of its conversation's tree: what it follows, how its message begins, and its runs."""
+
+    id: str
+    parent: Place
+    text: str
+    status: TurnStatus
+    started_at: datetime
+    runs: tuple[tuple[NewRun, TurnStatus], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """How one run of a turn ended, and what it made."""
+
+    run_id: str
+    status: TurnStatus
+    steps: Sequence[Step]
+    requests: Sequence[RequestEnd]
+    finished_at: datetime
+    error: Mapping[str, str | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnd:
+    """The whole end of a turn, stored in one transaction on success, stop, failure or recovery."""
+
+    turn_id: str
+    status: TurnStatus
+    runs: Sequence[RunEnd]
+    finished_at: datetime
+    error: Mapping[str, str | None] | None = None
+
+    @property
+    def requests(self) -> tuple[RequestEnd, ...]:
+        """What became of the requests of all its runs."""
+        return tuple(request for run in self.runs for request in run.requests)
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """Consecutive packets of one turn, as JSON lines; the crash copy and the source for resuming."""
+
+    owner: str
+    turn_id: str
+    first: int
+    last: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedTurn:
+    """A turn that was running when a process ended, with its runs in order."""
+
+    caller: Caller
+    turn_id: str
+    conversation_id: str
+    run_ids: tuple[str, ...] = ()
