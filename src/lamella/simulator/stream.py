@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from lamella.simulator.clock import Clock
 from lamella.simulator.errors import ProviderError
@@ -13,7 +13,7 @@ from lamella.simulator.state import Record
 
 
 class Encoder(Protocol):
-    """One vendor's stream events, as bytes ready for the socket."""
+    """One wire's stream events, as bytes ready for the socket, and the whole answer where nothing streams."""
 
     def start(self) -> bytes: ...
 
@@ -26,6 +26,8 @@ class Encoder(Protocol):
     def end(self) -> bytes: ...
 
     def error(self, error: ProviderError) -> bytes: ...
+
+    def whole(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ class MessageEncoder:
     """`thinking.display = omitted`: the text stays empty, the signature comes."""
     transformations: tuple[Json, ...] | None = None
 
-    def message(self) -> Json:
+    def whole(self) -> Json:
         """The whole answer, for a request that does not stream."""
         usage = full_usage(self.outcome, self.draft.output_tokens) | self._details()
         return {

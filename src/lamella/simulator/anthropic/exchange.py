@@ -22,8 +22,8 @@ from lamella.simulator.drafting import Limits, compose
 from lamella.simulator.errors import invalid
 from lamella.simulator.models import Model
 from lamella.simulator.replies import Draft, Fault, Reply
+from lamella.simulator.serving import Answer
 from lamella.simulator.state import Simulator
-from lamella.simulator.stream import Cut, Pace
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +34,6 @@ class Accepted:
     model: Model
     admitted: thinking.Admitted
     prefix: Prefix
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Everything that is left to do is to write it out."""
-
-    draft: Draft
-    encoder: MessageEncoder
-    pace: Pace
-    chunk: int
-    cut: Cut | None
-    fault: Fault | None
 
 
 def accept(request: MessagesRequest, model: Model, call: Call, simulator: Simulator) -> Accepted:
@@ -76,7 +64,7 @@ def sealed_prefix(
     return build(blocks, placed, sealer, salted)
 
 
-def answer(accepted: Accepted, call: Call, simulator: Simulator) -> Answer:
+def answer(accepted: Accepted, call: Call, simulator: Simulator) -> Answer[MessageEncoder]:
     """Decides the whole answer and enters it in ledger and log."""
     request, model = accepted.request, accepted.model
     script = simulator.scripted(call.reply_id)
@@ -100,7 +88,8 @@ def answer(accepted: Accepted, call: Call, simulator: Simulator) -> Answer:
         hide_thinking=(request.thinking or {}).get("display") == "omitted",
         transformations=accepted.admitted.transformations if reports else None,
     )
-    return Answer(draft, encoder, pace, reply.chunk or simulator.settings.chunk, cut_of(fault), fault)
+    chunk = reply.chunk or simulator.settings.chunk
+    return Answer(draft, encoder, pace, chunk, cut_of(fault), fault, streams=request.stream)
 
 
 def make_draft(accepted: Accepted, reply: Reply, fault: Fault | None, call: Call, simulator: Simulator) -> Draft:

@@ -24,7 +24,7 @@ FINISH = {
 }
 
 
-def error_body(error: ProviderError) -> Json:
+def error_body(error: ProviderError, _request_id: str = "") -> Json:
     kind = ERROR_TYPES.get(error.status, "server_error")
     return {"error": {"message": error.message, "type": kind, "param": None, "code": error.code}}
 
@@ -53,7 +53,7 @@ class ChatEncoder:
     include_usage: bool = False
     show_reasoning: bool = False
 
-    def completion(self) -> Json:
+    def whole(self) -> Json:
         """The whole answer, for a request that does not stream."""
         message: Json = {"role": "assistant", "content": self._text("text") or None, "refusal": None}
         if calls := [tool_call(part) for part in self.draft.parts if part.kind == "tool"]:

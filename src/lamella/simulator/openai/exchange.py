@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from lamella.simulator.access import Call, content_fault, cut_of, pace_of, raise_early
@@ -20,23 +19,13 @@ from lamella.simulator.openai.images import check_images
 from lamella.simulator.openai.listening import conversation
 from lamella.simulator.openai.request import CacheOptions, ChatRequest
 from lamella.simulator.replies import Draft, Fault, Reply
+from lamella.simulator.serving import Answer
 from lamella.simulator.state import Simulator
-from lamella.simulator.stream import Cut, Pace
 
 DAY = 86_400
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    draft: Draft
-    encoder: ChatEncoder
-    pace: Pace
-    chunk: int
-    cut: Cut | None
-    fault: Fault | None
-
-
-def answer(request: ChatRequest, model: Model, call: Call, simulator: Simulator) -> Answer:
+def answer(request: ChatRequest, model: Model, call: Call, simulator: Simulator) -> Answer[ChatEncoder]:
     settings, pictures = simulator.settings, simulator.pictures
     check_images(request, model, pictures, settings.most_images)
     prefix = prompt.build(request, model, call.account, simulator.counter, pictures, settings)
@@ -70,7 +59,8 @@ def answer(request: ChatRequest, model: Model, call: Call, simulator: Simulator)
         include_usage=request.stream_options is not None and request.stream_options.include_usage,
         show_reasoning=simulator.settings.openai_reasoning_content,
     )
-    return Answer(draft, encoder, pace, reply.chunk or simulator.settings.chunk, cut_of(fault), fault)
+    chunk = reply.chunk or simulator.settings.chunk
+    return Answer(draft, encoder, pace, chunk, cut_of(fault), fault, streams=request.stream)
 
 
 class Cached(Protocol):

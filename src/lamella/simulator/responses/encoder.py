@@ -62,7 +62,7 @@ class ResponsesEncoder:
     _said: dict[int, int] = field(default_factory=dict)
     """Characters streamed of each part."""
 
-    def response(self) -> Json:
+    def whole(self) -> Json:
         """The whole answer, for a request that does not stream."""
         output = [self._item(index, part, whole=True) for index, part in enumerate(self.draft.parts)]
         return self._response(self._status(), output, self.usage)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from lamella.simulator.access import Call, content_fault, cut_of, pace_of, raise_early
 from lamella.simulator.answerer.speaking import speak
 from lamella.simulator.blocks import Prefix
@@ -18,18 +16,8 @@ from lamella.simulator.responses.listening import conversation
 from lamella.simulator.responses.reasoning import Sealed, fingerprint, seal
 from lamella.simulator.responses.request import ENCRYPTED, ResponsesRequest
 from lamella.simulator.responses.validation import validate
+from lamella.simulator.serving import Answer
 from lamella.simulator.state import Simulator
-from lamella.simulator.stream import Cut, Pace
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    draft: Draft
-    encoder: ResponsesEncoder
-    pace: Pace
-    chunk: int
-    cut: Cut | None
-    fault: Fault | None
 
 
 def accept(request: ResponsesRequest, model: Model, call: Call, simulator: Simulator) -> Prefix:
@@ -45,7 +33,9 @@ def accept(request: ResponsesRequest, model: Model, call: Call, simulator: Simul
     return prefix
 
 
-def answer(request: ResponsesRequest, model: Model, prefix: Prefix, call: Call, simulator: Simulator) -> Answer:
+def answer(
+    request: ResponsesRequest, model: Model, prefix: Prefix, call: Call, simulator: Simulator
+) -> Answer[ResponsesEncoder]:
     script = simulator.scripted(call.reply_id)
     fault = simulator.fault(call.reply_id, script)
     raise_early(fault)
@@ -75,7 +65,8 @@ def answer(request: ResponsesRequest, model: Model, prefix: Prefix, call: Call, 
         show_summary=request.shows_summary,
         show_encrypted=ENCRYPTED in request.include,
     )
-    return Answer(draft, encoder, pace, reply.chunk or simulator.settings.chunk, cut_of(fault), fault)
+    chunk = reply.chunk or simulator.settings.chunk
+    return Answer(draft, encoder, pace, chunk, cut_of(fault), fault, streams=request.stream)
 
 
 def make_draft(
