@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lamella.app.app import LOCAL_OWNER, App
+from lamella.app.bases import described
 from lamella.core.access import BaseContent, GrantLevel, Role, Subject, User
 from lamella.core.messages import ToolCall
 from lamella.core.records import Caller
@@ -53,6 +54,22 @@ async def ready(client: Client, base: str, id: str, version: int = 1) -> Object:
 
 def long(subject: str, parts: int = 40) -> str:
     return "\n\n".join(f"# {subject} {n}\n\nPart {n} tells of {subject}. {'Filler words. ' * 90}" for n in range(parts))
+
+
+async def test_what_a_base_is_about_is_for_whoever_reads_all_of_it(scripted: tuple[App, Client]) -> None:
+    app, client = scripted
+    told = {"name": "Prices", "hint": "Ask for a tool.", "summary": " Of tools. ", "topics": ["tools", "tools", " "]}
+    base = await client.post("/knowledge-bases", told)
+    about = {"hint": "Ask for a tool.", "summary": "Of tools.", "topics": ["tools"], "described_by": "user"}
+    assert base.items() >= about.items()
+    changed = await client.call("PATCH", f"/knowledge-bases/{base['id']}", json={"summary": "", "topics": []})
+    assert (changed.json()["described_by"], changed.json()["hint"]) == ("nobody", "Ask for a tool.")
+    anns = await base_of(app, ANN, "Anns")
+    await app.access.change_base(ANN, anns, lambda now: described(now, "Secret.", ()), app.clock.now())
+    for level in (GrantLevel.RESTRICTED, GrantLevel.FULL):
+        await app.access.set_grant(ANN, anns, Subject("user", LOCAL_OWNER.user_id), level, app.clock.now())
+        seen = await client.get(f"/knowledge-bases/{anns}")
+        assert (about.keys() & seen.keys() != set()) == (level is GrantLevel.FULL)
 
 
 def call(arguments: Object) -> ToolCall:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from lamella.app.bases import described
 from lamella.core.access import (
     EVERY_SCOPE,
     LOCAL_USER,
@@ -43,16 +44,36 @@ async def people(store: SqlStore) -> None:
     await store.add_member("group_staff", "user_bob")
 
 
-async def library(store: SqlStore, **content: bool) -> str:
+async def library(store: SqlStore, *, visible: bool = False) -> str:
     """A base of Ann's."""
     await people(store)
-    return (await store.add_base(ANN, "kb_1", BaseContent("Prices", "What things cost.", **content), NOON)).id
+    return (await store.add_base(ANN, "kb_1", BaseContent("Prices", "What things cost.", visible), NOON)).id
 
 
 def key(key_id: str = "key_1", user_id: str = "user_ann", **rest: object) -> Key:
     """A key of Ann's."""
     made = Key(key_id, user_id, "laptop", "abcd", b"\x01" * 32, EVERY_SCOPE, user_id, NOON)
     return replace(made, **rest)  # type: ignore[arg-type]  # the fields of a key
+
+
+async def test_what_a_model_says_of_a_base_never_replaces_what_a_person_said(store: SqlStore) -> None:
+    base = await library(store)
+    assert await store.described_from(ANN, base) == ""
+    assert await store.describe_base(ANN, base, "Prices of tools.", ("tools", "prices"), "f1", NOON)
+    found = (await store.base(ANN, base)).content
+    assert (found.summary, found.topics, found.described_by) == ("Prices of tools.", ("tools", "prices"), "model")
+    assert await store.described_from(ANN, base) == "f1"
+
+    await store.change_base(ANN, base, lambda now: described(now, "Mine.", now.topics), NOON)
+    assert await store.described_from(ANN, base) is None
+    assert not await store.describe_base(ANN, base, "Again.", (), "f2", NOON)
+    assert (await store.base(ANN, base)).content.summary == "Mine."
+
+    await store.change_base(ANN, base, lambda now: described(now, " ", ()), NOON)
+    assert await store.describe_base(ANN, base, "Again.", (), "f2", NOON)
+    with pytest.raises(NotFound):
+        await store.described_from(BOB, base)
+    assert not await store.describe_base(BOB, base, "Foreign.", (), "f3", NOON)
 
 
 async def test_a_new_database_has_the_local_user_as_its_admin(store: SqlStore) -> None:

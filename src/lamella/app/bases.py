@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from lamella.app.accounts import filled
 from lamella.app.once import Asked, Once
-from lamella.core.access import BaseContent, Grant, GrantLevel, KnowledgeBase, Subject
+from lamella.core.access import BaseContent, DescribedBy, Grant, GrantLevel, KnowledgeBase, Subject
 from lamella.core.access_ports import Access
 from lamella.core.clock import Clock
 from lamella.core.ids import Ids
@@ -50,5 +50,19 @@ class Bases:
         return await self._access.set_grant(caller, base_id, subject, level, self._clock.now())
 
 
+def described(content: BaseContent, summary: str, topics: Sequence[str]) -> BaseContent:
+    """The base with this summary and these topics, which are a person's where they are others than before.
+
+    Without either it may be a model's turn again.
+    """
+    said, about = summary.strip(), tuple(dict.fromkeys(topic.strip() for topic in topics if topic.strip()))
+    if (said, about) == (content.summary, content.topics):
+        return content
+    by = DescribedBy.USER if said or about else DescribedBy.NOBODY
+    return replace(content, summary=said, topics=about, described_by=by)
+
+
 def _checked(content: BaseContent) -> BaseContent:
-    return replace(content, name=filled(content.name), description=content.description.strip())
+    return replace(
+        content, name=filled(content.name), description=content.description.strip(), hint=content.hint.strip()
+    )

@@ -117,16 +117,33 @@ class Identity:
     key_id: str | None = None
 
 
+class DescribedBy(StrEnum):
+    """Whose words the summary and the topics of a base are."""
+
+    NOBODY = "nobody"
+    MODEL = "model"
+    """Written anew when the documents have changed."""
+
+    USER = "user"
+    """Never written over."""
+
+
 @dataclass(frozen=True, slots=True)
 class BaseContent:
-    """What an owner says of a knowledge base.
+    """What is said of a knowledge base.
 
-    `visible`: members without a grant see its name and description, so that they can ask for access.
+    `visible`: members without a grant see its name and description, so that they can ask for access. `hint`: what its
+    owner lets restricted readers know of it. `summary` and `topics` say what its documents are about: for whoever may
+    read all of it, and for nobody else.
     """
 
     name: str
     description: str = ""
     visible: bool = False
+    hint: str = ""
+    summary: str = ""
+    topics: tuple[str, ...] = ()
+    described_by: DescribedBy = DescribedBy.NOBODY
 
 
 @dataclass(frozen=True, slots=True)

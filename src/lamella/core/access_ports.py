@@ -137,6 +137,22 @@ class Access(Protocol):
         """Store what `edit` makes of its content."""
         ...
 
+    async def describe_base(
+        self, caller: Caller, base_id: str, summary: str, topics: Sequence[str], made_from: str, at: datetime
+    ) -> bool:
+        """Store what a model says that a base is about; False, and nothing stored, where a person has said it.
+
+        `made_from` is a fingerprint of the documents, as `described_from` gives it back.
+        """
+        ...
+
+    async def described_from(self, caller: Caller, base_id: str) -> str | None:
+        """The fingerprint of the documents that a model's words about a base were made from, "" for none.
+
+        None where the words are a person's.
+        """
+        ...
+
     async def delete_base(self, caller: Caller, base_id: str, at: datetime) -> None:
         """Remove it with all that belongs to it, and its grants, each a change that is kept."""
         ...

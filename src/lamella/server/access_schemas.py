@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr, StringConstraints
 
 from lamella.app.accounts import Issued, filled
+from lamella.app.bases import described
 from lamella.core.access import (
     BaseContent,
     Grant,
@@ -99,16 +100,25 @@ class GroupBody(Body):
     name: Name
 
 
+Hint = Annotated[str, StringConstraints(max_length=1000)]
+Summary = Annotated[str, StringConstraints(max_length=4000)]
+Topics = Annotated[list[Annotated[str, StringConstraints(min_length=1, max_length=100)]], Field(max_length=30)]
+
+
 class NewBase(Body):
     """`POST /api/v1/knowledge-bases`."""
 
     name: Name
     description: Annotated[str, StringConstraints(max_length=4000)] = ""
     visible: bool = False
+    hint: Hint = ""
+    summary: Summary = ""
+    topics: Topics = Field(default_factory=list)
 
     def content(self) -> BaseContent:
         """What was sent."""
-        return BaseContent(self.name, self.description, self.visible)
+        said = BaseContent(self.name, self.description, self.visible, self.hint)
+        return described(said, self.summary, self.topics)
 
 
 class BasePatch(Body):
@@ -117,10 +127,15 @@ class BasePatch(Body):
     name: Name = ""
     description: Annotated[str, StringConstraints(max_length=4000)] = ""
     visible: bool = False
+    hint: Hint = ""
+    summary: Summary = ""
+    topics: Topics = Field(default_factory=list)
 
     def edit(self, now: BaseContent) -> BaseContent:
         """The base with what was sent."""
-        return replace(now, **self.model_dump(exclude_unset=True))
+        sent = self.model_dump(exclude_unset=True)
+        summary, topics = sent.pop("summary", now.summary), sent.pop("topics", now.topics)
+        return described(replace(now, **sent), summary, topics)
 
 
 class GrantBody(Body):
@@ -184,13 +199,23 @@ def issued_json(issued: Issued) -> Json:
 
 
 def base_json(base: KnowledgeBase, caller: Caller) -> Json:
-    """A base as its caller sees it."""
+    """A base as its caller sees it; what its documents are about is for whoever may read all of them."""
+    content = base.content
+    about: Json = {}
+    if base.level is GrantLevel.FULL:
+        about = {
+            "hint": content.hint,
+            "summary": content.summary,
+            "topics": content.topics,
+            "described_by": content.described_by.value,
+        }
     return {
         "id": base.id,
         "object": "knowledge_base",
-        "name": base.content.name,
-        "description": base.content.description,
-        "visible": base.content.visible,
+        "name": content.name,
+        "description": content.description,
+        "visible": content.visible,
+        **about,
         "level": base.level.value,
         "owner_id": base.owner,
         "yours": base.owner == caller.user_id,

@@ -77,8 +77,15 @@ knowledge_bases = Table(
     Column("visible", Boolean, nullable=False),
     Column("created_at", String, nullable=False),
     Column("updated_at", String, nullable=False),
+    Column("hint", Text, nullable=False, server_default=""),
+    Column("summary", Text, nullable=False, server_default=""),
+    Column("topics", Text, nullable=False, server_default="[]"),
+    Column("described_by", Text, nullable=False, server_default="nobody"),
+    Column("described_from", Text, nullable=False, server_default=""),
     Index("ix_knowledge_bases_owner_id", "owner", "id"),
 )
+"""`described_by` is whose words summary and topics are; `described_from` the fingerprint of the documents that a model
+wrote them from."""
 
 grants = Table(
     "grants",

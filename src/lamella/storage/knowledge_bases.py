@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import ColumnElement, RowMapping, delete, exists, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lamella.core.access import (
     BaseContent,
+    DescribedBy,
     Grant,
     GrantChange,
     GrantLevel,
@@ -24,7 +26,7 @@ from lamella.core.knowledge import Shelf
 from lamella.core.records import Caller, Page, PageQuery
 from lamella.storage.access_tables import grant_changes, grants, group_members, users
 from lamella.storage.access_tables import knowledge_bases as bases
-from lamella.storage.columns import moment_text
+from lamella.storage.columns import NAMES, json_of, json_text, moment_text, word_of
 from lamella.storage.database import Verbs, uninterrupted
 from lamella.storage.grants import Granting, change_of, find_grants, name_of, standings, write_grant
 from lamella.storage.keys import forget_keys
@@ -36,11 +38,32 @@ def _base_of(row: RowMapping, standing: Standing) -> KnowledgeBase:
     return KnowledgeBase(
         id=row["id"],
         owner=row["owner"],
-        content=BaseContent(row["name"], row["description"], row["visible"]),
+        content=BaseContent(
+            name=row["name"],
+            description=row["description"],
+            visible=row["visible"],
+            hint=row["hint"],
+            summary=row["summary"],
+            topics=json_of(NAMES, row["topics"], f"knowledge base {row['id']}"),
+            described_by=word_of(DescribedBy, row["described_by"], f"knowledge base {row['id']}"),
+        ),
         level=level_of(standing),
         created_at=datetime.fromisoformat(row["created_at"]),
         updated_at=datetime.fromisoformat(row["updated_at"]),
     )
+
+
+def _values(content: BaseContent, at: datetime) -> dict[str, Any]:
+    return {
+        "name": content.name,
+        "description": content.description,
+        "visible": content.visible,
+        "hint": content.hint,
+        "summary": content.summary,
+        "topics": json_text(content.topics),
+        "described_by": content.described_by.value,
+        "updated_at": moment_text(at),
+    }
 
 
 async def find_base(connection: AsyncConnection, caller: Caller, base_id: str) -> KnowledgeBase:
@@ -80,15 +103,7 @@ class KnowledgeBaseVerbs(Verbs):
     @uninterrupted
     async def add_base(self, caller: Caller, base_id: str, content: BaseContent, at: datetime) -> KnowledgeBase:
         """Store a new base of the caller."""
-        row = {
-            "id": base_id,
-            "owner": caller.user_id,
-            "name": content.name,
-            "description": content.description,
-            "visible": content.visible,
-            "created_at": moment_text(at),
-            "updated_at": moment_text(at),
-        }
+        row = {"id": base_id, "owner": caller.user_id, "created_at": moment_text(at), **_values(content, at)}
         async with self._database.writing() as connection:
             if (await connection.execute(select(users.c.id).where(users.c.id == caller.user_id))).first() is None:
                 raise NotFound(f"There is no user {caller.user_id}.", param="user_id")
@@ -125,10 +140,41 @@ class KnowledgeBaseVerbs(Verbs):
             before = (await own_base(connection, caller, base_id)).content
             after = edit(before)
             if after != before:
-                values = {"name": after.name, "description": after.description, "visible": after.visible}
                 changed = update(bases).where(bases.c.id == base_id, bases.c.owner == caller.user_id)
-                await connection.execute(changed.values(**values, updated_at=moment_text(at)))
+                await connection.execute(changed.values(**_values(after, at)))
             return await find_base(connection, caller, base_id)
+
+    @uninterrupted
+    async def describe_base(
+        self, caller: Caller, base_id: str, summary: str, topics: Sequence[str], made_from: str, at: datetime
+    ) -> bool:
+        """Store what a model says that a base is about, where no person has said it."""
+        values = {
+            "summary": summary,
+            "topics": json_text(tuple(topics)),
+            "described_by": DescribedBy.MODEL.value,
+            "described_from": made_from,
+            "updated_at": moment_text(at),
+        }
+        this = (bases.c.id == base_id, bases.c.owner == caller.user_id)
+        free = bases.c.described_by != DescribedBy.USER.value
+        async with self._database.writing() as connection:
+            return (await connection.execute(update(bases).where(*this, free).values(**values))).rowcount > 0
+
+    @uninterrupted
+    async def described_from(self, caller: Caller, base_id: str) -> str | None:
+        """What a model's words about a base were made from; None where a person has said them."""
+        query = select(bases.c.described_by, bases.c.described_from).where(bases.c.id == base_id)
+        async with self._database.reading() as connection:
+            await own_base(connection, caller, base_id)
+            by, made_from = (await connection.execute(query)).one()
+        match word_of(DescribedBy, by, f"knowledge base {base_id}"):
+            case DescribedBy.USER:
+                return None
+            case DescribedBy.MODEL:
+                return str(made_from)
+            case DescribedBy.NOBODY:
+                return ""
 
     @uninterrupted
     async def delete_base(self, caller: Caller, base_id: str, at: datetime) -> None:

@@ -13,7 +13,7 @@ from lamella.core.errors import ConfigurationError
 from lamella.storage.failures import plain_errors
 from lamella.storage.sqlite import check_references, sqlite_engine, sqlite_url
 
-HEAD = "0019"
+HEAD = "0020"
 """The newest revision in `migrations/versions`, as text so that asking for it does not load Alembic."""
 
 
