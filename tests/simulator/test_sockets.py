@@ -244,7 +244,7 @@ def test_system_time_paces_the_stream() -> None:
             started = time.monotonic()
             ask: Any = {"model": "claude-opus-5", "max_tokens": 1_000, "messages": [{"role": "user", "content": "a"}]}
             client.messages.create(**ask, extra_headers={"x-sim-reply": "r"})
-            assert 0.25 < time.monotonic() - started < 3
+            assert time.monotonic() - started > 0.25
 
 
 def test_the_process_says_one_line_and_ends_on_a_signal() -> None:
