@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -43,12 +43,37 @@ def _tables(path: Path) -> dict[str, list[str]]:
     return {name: sorted(line.strip(" \t,").replace('"', "") for line in sql.splitlines()) for name, sql in found}
 
 
+def _rows(path: Path) -> dict[str, list[tuple[object, ...]]]:
+    """The rows of every table that has any, but for when they came."""
+    with sqlite3.connect(path) as connection:
+        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        rows = {name: connection.execute(f'SELECT * FROM "{name}"').fetchall() for name in names}
+    connection.close()
+    today = datetime.now(UTC).date().isoformat()[:8]
+    return {
+        name: [tuple(value for value in row if not str(value).startswith(today)) for row in found]
+        for name, found in rows.items()
+        if found
+    }
+
+
+async def test_a_new_database_is_what_the_revisions_make(tmp_path: Path) -> None:
+    await _older(tmp_path / "upgraded.db", "head")
+    await migrate(tmp_path / "new.db")
+    upgraded, new = _tables(tmp_path / "upgraded.db"), _tables(tmp_path / "new.db")
+    del upgraded["alembic_version"], new["alembic_version"]
+    assert new == upgraded
+    assert _rows(tmp_path / "new.db") == _rows(tmp_path / "upgraded.db")
+    await migrate(tmp_path / "new.db")
+
+
 async def test_the_revisions_make_the_tables_of_the_schema(tmp_path: Path) -> None:
-    await migrate(tmp_path / "migrated.db")
+    await _older(tmp_path / "migrated.db", "head")
     engine = sqlite_engine(sqlite_url(tmp_path / "migrated.db"), writes=False)
 
     def differences(connection: Connection) -> list[object]:
-        # The full-text index and its own tables are compared below, by their statements.
+        # Full-text indexes and their own tables, keys, defaults, deletion rules and conditions of indexes are
+        # compared by their statements, above.
         words = ("recall_words", "recall_postings", "knowledge_words", "knowledge_postings")
         named = {"compare_type": True, "include_name": lambda name, *_: not str(name).startswith(words)}
         context = MigrationContext.configure(connection, opts=named)
@@ -57,15 +82,6 @@ async def test_the_revisions_make_the_tables_of_the_schema(tmp_path: Path) -> No
     async with engine.connect() as connection:
         assert await connection.run_sync(differences) == []
     await engine.dispose()
-
-    # Alembic does not compare keys, defaults, deletion rules or conditions of indexes: the statements do.
-    made = sqlite_engine(sqlite_url(tmp_path / "made.db"), writes=True)
-    async with made.begin() as connection:
-        await connection.run_sync(metadata.create_all)
-    await made.dispose()
-    migrated = _tables(tmp_path / "migrated.db")
-    del migrated["alembic_version"]
-    assert migrated == _tables(tmp_path / "made.db")
 
 
 @pytest.mark.parametrize("table", metadata.sorted_tables, ids=str)
@@ -82,10 +98,12 @@ def test_the_newest_revision_is_the_one_that_is_asked_for() -> None:
     assert ScriptDirectory.from_config(config()).get_current_head() == HEAD
 
 
-def test_a_database_that_is_up_to_date_does_not_load_alembic(migrated: Path) -> None:
+@pytest.mark.parametrize("new", [True, False])
+def test_a_database_that_is_new_or_up_to_date_does_not_load_alembic(migrated: Path, tmp_path: Path, new: bool) -> None:
+    path = tmp_path / "new.db" if new else migrated
     program = (
         "import asyncio, sys; from lamella.storage import open_store; "
-        f"asyncio.run(asyncio.wait_for(open_store({str(migrated)!r}), 9)); print('alembic' in sys.modules)"
+        f"asyncio.run(asyncio.wait_for(open_store({str(path)!r}), 9)); print('alembic' in sys.modules)"
     )
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == "False\n"
 

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from lamella.core.errors import ConfigurationError
 from lamella.storage.failures import plain_errors
+from lamella.storage.fresh import is_new, make
 from lamella.storage.sqlite import check_references, sqlite_engine, sqlite_url
 
 HEAD = "0020"
@@ -22,6 +23,16 @@ def _stored(connection: Connection) -> str | None:
         return None
     revision: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
     return revision
+
+
+async def _made(engine: AsyncEngine) -> bool:
+    """Whether the tables are there and up to date now: a new database gets them all at once."""
+    async with engine.begin() as connection:
+        stored = await connection.run_sync(_stored)
+        if stored is None and await connection.run_sync(is_new):
+            await connection.run_sync(make, HEAD)
+            return True
+        return stored == HEAD
 
 
 async def _upgrade(engine: AsyncEngine) -> None:
@@ -50,7 +61,7 @@ async def migrate(url_or_path: str | Path | URL) -> None:
                     f"A newer lamella wrote this database (revision {stored}, this one knows {HEAD}).",
                     hint="Install the newer version again.",
                 )
-            if stored != HEAD:
+            if stored != HEAD and not await _made(engine):
                 await _upgrade(engine)
     finally:
         await engine.dispose()
