@@ -58,10 +58,12 @@ class Settings(BaseSettings):
         "openai_api_key",
         "compaction_api_key",
         "embedding_api_key",
+        "restricted_api_key",
         "anthropic_base_url",
         "openai_base_url",
         "compaction_base_url",
         "embedding_base_url",
+        "restricted_base_url",
         mode="before",
     )
     @classmethod
@@ -82,7 +84,9 @@ class Settings(BaseSettings):
         except InvalidRequest:
             raise ValueError(f"it is none of {CHOICES}") from None
 
-    @field_validator("anthropic_base_url", "openai_base_url", "compaction_base_url", "embedding_base_url")
+    @field_validator(
+        "anthropic_base_url", "openai_base_url", "compaction_base_url", "embedding_base_url", "restricted_base_url"
+    )
     @classmethod
     def _is_an_address(cls, value: str | None) -> str | None:
         if value is not None and not value.startswith(("http://", "https://")):
@@ -192,6 +196,24 @@ class Settings(BaseSettings):
     )
     knowledge_calls_per_conversation: int = Field(
         300, ge=1, le=100_000, description="How often a conversation may; the model is told before either limit."
+    )
+    restricted_model: str | None = Field(
+        None,
+        description="The second model, which alone reads what it says of knowledge bases with restricted access; "
+        "unset: nothing is told of them.",
+    )
+    restricted_provider: Literal["anthropic", "openai"] | None = Field(
+        None, description="Who serves it; unset: by its name, or as the conversations' models."
+    )
+    restricted_api_key: SecretStr | None = Field(
+        None, description="Its key; unset: that of the conversations' models of the same provider."
+    )
+    restricted_base_url: str | None = Field(None, description="Where it is served; unset: as for the others.")
+    restricted_timeout: float = Field(
+        30.0, gt=0, le=600, description="Seconds after which it has not answered, and nothing is told."
+    )
+    restricted_confidence: float = Field(
+        0.5, ge=0, le=1, description="How sure it has to be, from 0 to 1, for anything to be told."
     )
     step_limit: int = Field(12, ge=1, le=100, description="Inferences of one turn.")
     open_url: bool = Field(False, description="Whether models can open pages of the web in new conversations.")

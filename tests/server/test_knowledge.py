@@ -149,16 +149,6 @@ async def test_a_small_base_is_given_whole(app: App, client: Client, model: Scri
     assert "all passages" in result["content"]
 
 
-async def test_a_restricted_base_is_refused_by_the_tool(app: App, client: Client, model: ScriptedModel) -> None:
-    base = await base_of(app, ANN, "Secret plans")
-    subject = Subject("user", LOCAL_OWNER.user_id)
-    await app.access.set_grant(ANN, base, subject, GrantLevel.RESTRICTED, app.clock.now())
-    result, _ = await searched(client, model, await client.conversation(), knowledge_base_ids=[base])
-    assert result["is_error"]
-    assert result["content"].startswith("restricted: ")
-    assert "Secret plans" in result["content"]
-
-
 @pytest.mark.parametrize("level", [None, GrantLevel.NONE])
 async def test_a_base_without_a_grant_is_not_there(app: App, client: Client, level: GrantLevel | None) -> None:
     base = await base_of(app, ANN, "Secret plans")

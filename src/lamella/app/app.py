@@ -20,6 +20,7 @@ from lamella.app.knowledge import Knowledge, knowledge_of
 from lamella.app.library import Library
 from lamella.app.once import Once
 from lamella.app.providers import Models, Providers
+from lamella.app.restricted_model import restricted_of
 from lamella.app.second import second_of
 from lamella.app.surroundings import StoredSurroundings
 from lamella.cache.ledger import Ledger
@@ -75,10 +76,14 @@ SHIPPED_TOOLS: tuple[Tool, ...] = (ReadFile(),)
 """The tools that need no store: what a replay has."""
 
 
+SEARCH_SECONDS = 30.0
+"""How long a search of knowledge bases may take, beside what a second model says of those with restricted access."""
+
+
 def shipped_tools(store: SqlStore, recall: Recall, knowledge: Knowledge, settings: Settings) -> tuple[Tool, ...]:
     """The tools of a server: files, knowledge bases, and what was said before."""
     limits = CallLimits(settings.knowledge_calls_per_turn, settings.knowledge_calls_per_conversation)
-    searching = KnowledgeBaseSearch(knowledge.reader, limits)
+    searching = KnowledgeBaseSearch(knowledge.reader, limits, SEARCH_SECONDS + settings.restricted_timeout)
     if settings.recall == "off":
         return (ReadFile(store), searching)
     everywhere = settings.recall == "user"
@@ -248,7 +253,10 @@ async def open_app(
         embedder = embedder_of(settings)
         recall = Recall(store, SqlRecallIndex(store.database), embedder, store, clock)
         uploads = FolderFileStore(settings.data / "files")
-        knowledge = knowledge_of(settings, store, uploads, embedder, clock, ids)
+        restricted = restricted_of(settings, models, table)
+        if restricted is not None:
+            stack.push_async_callback(restricted.close)
+        knowledge = knowledge_of(settings, store, uploads, embedder, restricted, clock, ids)
         offered = shipped_tools(store, recall, knowledge, settings) if tools is None else tools
         mcp = McpServers(configs)
         registry = Registry((*offered, *more_tools, *web_tools(settings)), (mcp,) if configs else ())

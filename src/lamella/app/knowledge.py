@@ -17,6 +17,9 @@ from lamella.core.ports import Embedder, FileStore
 from lamella.core.records import Caller, Page, PageQuery
 from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
 from lamella.knowledge.ingestion import Ingestion
+from lamella.knowledge.restricted.safe_answers import SafeAnswers, SafeSettings
+from lamella.knowledge.restricted.searching import RestrictedSearch
+from lamella.knowledge.restricted.second_model import SecondModel
 from lamella.knowledge.searching import KnowledgeSearch, Searched
 from lamella.settings import Settings
 from lamella.storage.knowledge import SqlKnowledge
@@ -34,11 +37,12 @@ class Knowledge:
     store: KnowledgeStore
     ingestion: Ingestion
     searching: KnowledgeSearch
+    restricted: RestrictedSearch
 
     @property
     def reader(self) -> StoredReader:
         """Where the search tool reads."""
-        return StoredReader(self.access, self.store, self.searching)
+        return StoredReader(self.access, self.store, self.searching, self.restricted)
 
     async def bind(self, caller: Caller, subject_id: str, base_ids: Sequence[str]) -> tuple[str, ...]:
         """Let a conversation or an agent of the caller's search these bases, which the caller has to see.
@@ -130,9 +134,15 @@ def shelf_of(base: KnowledgeBase) -> Shelf:
 
 
 def knowledge_of(
-    settings: Settings, store: SqlStore, uploads: FileStore, embedder: Embedder, clock: Clock, ids: Ids
+    settings: Settings,
+    store: SqlStore,
+    uploads: FileStore,
+    embedder: Embedder,
+    second: SecondModel | None,
+    clock: Clock,
+    ids: Ids,
 ) -> Knowledge:
-    """The documents of a server."""
+    """The documents of a server; without a `second` model nothing is told of restricted bases."""
     documents = SqlKnowledge(store.database, ids)
     limits = ExtractionLimits(max_bytes=settings.max_upload_bytes, seconds=READING_SECONDS)
     extractor = ProcessExtractor(limits, children=1)
@@ -147,4 +157,8 @@ def knowledge_of(
         ids=ids,
         max_bytes=settings.max_upload_bytes,
     )
-    return Knowledge(store, documents, ingestion, KnowledgeSearch(documents, embedder))
+    searching = KnowledgeSearch(documents, embedder)
+    answers = SafeAnswers(
+        second, SafeSettings(settings.restricted_timeout, settings.restricted_confidence, settings.log_llm_requests)
+    )
+    return Knowledge(store, documents, ingestion, searching, RestrictedSearch(store, documents, searching, answers))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lamella.core.access import GrantLevel
 from lamella.core.access_ports import Access
@@ -11,11 +11,12 @@ from lamella.core.errors import NotFound, ToolFailed
 from lamella.core.knowledge import Document, KnowledgeFound, Shelf, ShelfTotals, StoredPassage
 from lamella.core.knowledge_port import KnowledgeStore
 from lamella.core.records import Caller, PageQuery
+from lamella.knowledge.restricted.searching import RestrictedBase, RestrictedSearch
+from lamella.knowledge.restricted.summary import SafeSummary
 from lamella.knowledge.searching import KnowledgeSearch, Searched
 from lamella.tools.knowledge_base_search import Reach
 from lamella.tools.tool import ToolScope
 
-RESTRICTED = "it may only be read in restricted mode, which this server does not have"
 NO_ACCESS = "you have no access to it"
 
 
@@ -26,6 +27,7 @@ class StoredReader:
     access: Access
     store: KnowledgeStore
     searching: KnowledgeSearch
+    restricted: RestrictedSearch
 
     async def reach(self, scope: ToolScope, base_ids: Sequence[str]) -> Reach:
         """See `KnowledgeReader.reach`. The caller's level for each base is asked for anew."""
@@ -33,7 +35,7 @@ class StoredReader:
         bound = [*await self.store.bound_bases(caller, scope.conversation_id), *scope.base_ids]
         if scope.agent_id is not None:
             bound += await self._of_agent(caller, scope.agent_id)
-        shelves, names, refused = [], {}, []
+        shelves, names, refused, restricted = [], {}, [], []
         for base_id in dict.fromkeys(bound):
             if base_ids and base_id not in base_ids:
                 continue
@@ -45,18 +47,18 @@ class StoredReader:
             if base.level is GrantLevel.FULL:
                 shelves.append(Shelf(base.owner, base.id))
                 names[base.id] = base.content.name
+            elif base.level is GrantLevel.RESTRICTED:
+                restricted.append(RestrictedBase(base.id, base.owner, base.content.name))
             else:
-                why = RESTRICTED if base.level is GrantLevel.RESTRICTED else NO_ACCESS
-                refused.append((base.content.name, why))
-        if scope.project_files and not base_ids:
-            return await self._with_files(scope, Reach(Searched(tuple(shelves)), names, refused))
-        return Reach(Searched(tuple(shelves)), names, refused)
+                refused.append((base.content.name, NO_ACCESS))
+        reach = Reach(Searched(tuple(shelves)), names, refused, restricted)
+        return await self._with_files(scope, reach) if scope.project_files and not base_ids else reach
 
     async def _with_files(self, scope: ToolScope, reach: Reach) -> Reach:
         """With the files of the project: of their shelf only these."""
         shelves = (*reach.where.shelves, Shelf(scope.caller.user_id))
         documents = {id for shelf in reach.where.shelves for id in await self._ids(shelf)}
-        return Reach(Searched(shelves, frozenset(documents | set(scope.project_files))), reach.bases, reach.refused)
+        return replace(reach, where=Searched(shelves, frozenset(documents | set(scope.project_files))))
 
     async def _of_agent(self, caller: Caller, agent_id: str) -> Sequence[str]:
         try:
@@ -97,6 +99,11 @@ class StoredReader:
             for document in await self._documents(where)
             if document.found is not None
         ]
+
+    async def summarised(self, scope: ToolScope, base: RestrictedBase, query: str, limit: int) -> SafeSummary:
+        """See `KnowledgeReader.summarised`."""
+        said = [turn.user.text for turn in scope.turns]
+        return (await self.restricted.answer(scope.caller, base, query, said, limit)).safe
 
     async def count(self, caller: Caller, conversation_id: str, turn_id: str) -> tuple[int, int]:
         """See `KnowledgeReader.count`."""

@@ -45,6 +45,10 @@ class Models(ModelSource, Protocol):
         """The models to choose from."""
         ...
 
+    async def open_silent(self, name: str) -> OpenModel:
+        """As `open`, a model that logs nothing of what it is asked and answers, whatever is set, and asks once."""
+        ...
+
     async def warm(self) -> None:
         """Load what the default model needs while nobody waits."""
         ...
@@ -178,18 +182,7 @@ class Providers:
         """See `ModelSource.open`."""
         facts = self.facts(name)
         async with self._opening:
-            if self._simulator is not None:
-                url = await self._simulator.start()
-                endpoint = Endpoint(
-                    "anthropic",
-                    url,
-                    "demo",
-                    self._settings.provider_timeout,
-                    self._settings.provider_retries,
-                    self._settings.log_llm_requests,
-                )
-            else:
-                endpoint = self._endpoints[self.provider_of(name)]
+            endpoint = await self._endpoint(name)
             key = f"{endpoint.account}/{facts.protocol}/{facts.name}"
             if key not in self._models:
                 patient = PatientModel(
@@ -200,6 +193,29 @@ class Providers:
                 )
                 self._models[key] = OpenModel(patient, endpoint.account)
             return self._models[key]
+
+    async def open_silent(self, name: str) -> OpenModel:
+        """See `Models.open_silent`."""
+        facts = self.facts(name)
+        async with self._opening:
+            endpoint = replace(await self._endpoint(name), log_bodies=False)
+            key = f"silent {endpoint.account}/{facts.protocol}/{facts.name}"
+            if key not in self._models:
+                self._models[key] = OpenModel(await adapter(facts, endpoint), endpoint.account)
+            return self._models[key]
+
+    async def _endpoint(self, name: str) -> Endpoint:
+        if self._simulator is None:
+            return self._endpoints[self.provider_of(name)]
+        settings = self._settings
+        return Endpoint(
+            "anthropic",
+            await self._simulator.start(),
+            "demo",
+            settings.provider_timeout,
+            settings.provider_retries,
+            settings.log_llm_requests,
+        )
 
     async def warm(self) -> None:
         """Load the SDK and start the demonstration while nobody waits."""

@@ -193,6 +193,10 @@ class ScriptedModels:
         """See `ModelSource.open`."""
         return OpenModel(self.model(name), "scripted")
 
+    async def open_silent(self, name: str) -> OpenModel:
+        """The same: a script logs nothing."""
+        return await self.open(name)
+
     async def warm(self) -> None:
         """Nothing to load."""
 

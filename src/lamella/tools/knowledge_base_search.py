@@ -1,11 +1,13 @@
 """`knowledge_base_search`: passages of knowledge bases and project files, all of them where they are few (SPEC W9).
 
 What it says of itself never changes while a server runs, so it stands in the cached prefix. What may be searched is
-decided anew for each call, from the caller's grants.
+decided anew for each call, from the caller's grants. Of a base that the caller may use and not read it gives what a
+second model and the guard let through, apart from everything else (SPEC W10).
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Protocol
@@ -17,6 +19,8 @@ from lamella.core.json import Json, encode_text
 from lamella.core.knowledge import Document, KnowledgeFound, KnowledgeHit, ShelfTotals, StoredPassage
 from lamella.core.prompt import ToolSpec
 from lamella.core.records import Caller, FoundDocument
+from lamella.knowledge.restricted.searching import RestrictedBase
+from lamella.knowledge.restricted.summary import TO_DO, SafeSummary
 from lamella.knowledge.searching import Searched
 from lamella.tools.tool import Invocation, ToolKind, ToolOutput, ToolScope
 
@@ -34,6 +38,12 @@ ALL_MOST = 8_000
 
 WARNING = 2
 """Calls before a limit from which on the model is told."""
+
+_NO_TITLES = "Documents can't be named in a knowledge base with restricted access."
+_ABOUT_SAFE = (
+    "What stands under `restricted` is all that may be said of those knowledge bases: help with it in general words, "
+    "keep it apart from other sources, don't cite it as a document, and don't guess what was left out."
+)
 
 _SCHEMA: dict[str, Json] = {
     "type": "object",
@@ -77,13 +87,14 @@ class _Arguments(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What a call may search: bases by id with their names, and files of a project. `refused`: bases that are bound and
-    may not be read in full, each with its name and why.
+    """What a call may search: bases by id with their names, and files of a project. `restricted`: bases of which only a
+    safe summary is given. `refused`: bases that are bound and may not be used, each with its name and why.
     """
 
     where: Searched
     bases: Mapping[str, str]
     refused: Sequence[tuple[str, str]] = ()
+    restricted: Sequence[RestrictedBase] = ()
 
 
 class KnowledgeReader(Protocol):
@@ -109,6 +120,10 @@ class KnowledgeReader(Protocol):
         """All documents with all passages."""
         ...
 
+    async def summarised(self, scope: ToolScope, base: RestrictedBase, query: str, limit: int) -> SafeSummary:
+        """What may be said of a base with restricted access; the name of the base was checked before."""
+        ...
+
     async def count(self, caller: Caller, conversation_id: str, turn_id: str) -> tuple[int, int]:
         """Count a call; gives how many the turn and the conversation made."""
         ...
@@ -127,11 +142,11 @@ class KnowledgeBaseSearch:
 
     spec = ToolSpec(NAME, _DESCRIPTION, encode_text(_SCHEMA))
     kind = ToolKind.SEARCH
-    timeout = 30.0
 
-    def __init__(self, reader: KnowledgeReader, limits: CallLimits) -> None:
+    def __init__(self, reader: KnowledgeReader, limits: CallLimits, seconds: float = 30.0) -> None:
         self._reader = reader
         self._limits = limits
+        self.timeout = seconds
 
     async def run(self, scope: ToolScope, call: Invocation) -> ToolOutput:
         """See `Tool.run`. Documents as JSON, with the number that each has in the conversation."""
@@ -140,11 +155,42 @@ class KnowledgeBaseSearch:
             raise _failure("invalid_query", "The query is empty. Say what to look for.")
         reach = await self._reader.reach(scope, asked.knowledge_base_ids)
         _must_reach(reach)
+        if not reach.where.shelves and asked.documents:
+            raise _failure("restricted", f"{_NO_TITLES} Leave `documents` out.")
         note = await self._counted(scope)
+        notes = [note] if note else []
+        if not reach.restricted:
+            return _output(await self._open(scope, reach, asked), notes)
+        restricted = [] if asked.documents else await self._restricted(scope, reach.restricted, asked)
+        notes += [f"{_NO_TITLES} Those were not searched."] if asked.documents else []
+        notes += [_ABOUT_SAFE] if restricted else []
+        if not reach.where.shelves:
+            return _output(
+                _Part(None, (), [f"“{name}” was not searched: {why}" for name, why in reach.refused]), notes, restricted
+            )
+        try:
+            part = await self._open(scope, reach, asked)
+        except ToolFailed as error:
+            if not restricted:
+                raise
+            part = _Part((), (), [f"Of the others: {error.message}"])
+        return _output(part, notes, restricted)
+
+    async def _restricted(
+        self, scope: ToolScope, bases: Sequence[RestrictedBase], asked: _Arguments
+    ) -> list[dict[str, Json]]:
+        """A part for each base, never joined with another."""
+        summaries = await asyncio.gather(
+            *(self._reader.summarised(scope, base, asked.query, asked.max_results) for base in bases)
+        )
+        return [_safe(base, summary) for base, summary in zip(bases, summaries, strict=True)]
+
+    async def _open(self, scope: ToolScope, reach: Reach, asked: _Arguments) -> _Part:
+        """What is found where everything may be read. Raises `ToolFailed`."""
         where = await self._reader.narrowed(reach.where, asked.documents) if asked.documents else reach.where
         totals = await self._reader.totals(where)
         _must_be_indexed(totals)
-        notes = [*([note] if note else []), *_notes(totals, reach)]
+        notes = _notes(totals, reach)
         if scope.room is not None and totals.tokens <= min(scope.room * ALL_SHARE, ALL_MOST):
             return await self._all(scope, where, notes)
         return await self._found(scope, where, asked, notes)
@@ -166,7 +212,7 @@ class KnowledgeBaseSearch:
                 return f"Searches left in this {what}: {limit - count}."
         return ""
 
-    async def _all(self, scope: ToolScope, where: Searched, notes: Sequence[str]) -> ToolOutput:
+    async def _all(self, scope: ToolScope, where: Searched, notes: Sequence[str]) -> _Part:
         shown: list[Mapping[str, Json]] = []
         rich: list[Json] = []
         for document, passages in await self._reader.everything(where):
@@ -175,9 +221,9 @@ class KnowledgeBaseSearch:
             shown.append({"document": number, "title": document.name, "contents": text})
             rich.append(_rich(number, document, passages[0], len(text)))
         note = "These are all passages of what can be searched: there is no need to search again."
-        return _output(shown, rich, [note, *notes], ())
+        return _Part(shown, rich, [note, *notes])
 
-    async def _found(self, scope: ToolScope, where: Searched, asked: _Arguments, notes: Sequence[str]) -> ToolOutput:
+    async def _found(self, scope: ToolScope, where: Searched, asked: _Arguments, notes: Sequence[str]) -> _Part:
         try:
             found = await self._reader.search(where, asked.query, asked.max_results)
         except InvalidRequest as error:
@@ -194,11 +240,11 @@ class KnowledgeBaseSearch:
             notes = ["Nothing was found. Try other words, a name or a date.", *notes]
         if found.without:
             notes = [*notes, f"Searched by words alone: {found.without}"]
-        return _output(shown, rich, notes, found.queries)
+        return _Part(shown, rich, notes, found.queries)
 
 
 def _must_reach(reach: Reach) -> None:
-    if reach.where.shelves:
+    if reach.where.shelves or reach.restricted:
         return
     if reach.refused:
         names = "; ".join(f"“{name}”: {why}" for name, why in reach.refused)
@@ -271,13 +317,39 @@ def _rich(
     return made
 
 
-def _output(
-    shown: Sequence[Mapping[str, Json]], rich: Sequence[Json], notes: Sequence[str], queries: tuple[str, ...]
-) -> ToolOutput:
-    lines = ",\n".join(encode_text(document) for document in shown)
-    more = f', "note": {encode_text(" ".join(notes))}' if notes else ""
-    content = f'{{"documents": [\n{lines}\n]{more}}}' if shown else f'{{"documents": []{more}}}'
-    return ToolOutput(content, queries if len(queries) > 1 else (), encode_text({"documents": rich}))
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What is given of what may be read: documents for the model (None: there is nothing open) and for people."""
+
+    shown: Sequence[Mapping[str, Json]] | None
+    rich: Sequence[Json]
+    notes: Sequence[str]
+    queries: tuple[str, ...] = ()
+
+
+def _safe(base: RestrictedBase, summary: SafeSummary) -> dict[str, Json]:
+    """A base's part of the result; nothing but this of what its documents say is given to anybody."""
+    made: dict[str, Json] = {"knowledge_base": base.name, "id": base.id, "access": "restricted"}
+    made |= {"decision": summary.decision, "reason": summary.reason.value}
+    if summary.decision == "answer":
+        return made | {"summary": summary.text}
+    return made | {"what_to_do": TO_DO[summary.reason]}
+
+
+def _output(part: _Part, notes: Sequence[str], restricted: Sequence[Mapping[str, Json]] = ()) -> ToolOutput:
+    pieces = [] if part.shown is None else [f'"documents": {_listed(part.shown)}']
+    pieces += [f'"restricted": {_listed(restricted)}'] if restricted else []
+    told = [*part.notes, *notes] if restricted else [*notes, *part.notes]
+    pieces += [f'"note": {encode_text(" ".join(told))}'] if told else []
+    rich: dict[str, Json] = {"documents": list(part.rich)}
+    rich |= {"restricted": [dict(one) for one in restricted]} if restricted else {}
+    content = "{" + ", ".join(pieces) + "}"
+    return ToolOutput(content, part.queries if len(part.queries) > 1 else (), encode_text(rich))
+
+
+def _listed(documents: Sequence[Mapping[str, Json]]) -> str:
+    lines = ",\n".join(encode_text(document) for document in documents)
+    return f"[\n{lines}\n]" if documents else "[]"
 
 
 def _failure(cause: str, text: str) -> ToolFailed:

@@ -1,0 +1,103 @@
+"""A search in restricted bases, for one caller: passages are found, and a safe summary of each base comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from lamella.core.access import GrantLevel
+from lamella.core.access_ports import Access
+from lamella.core.knowledge import Document, Shelf, ShelfTotals, StoredPassage
+from lamella.core.knowledge_port import KnowledgeStore
+from lamella.core.records import Caller, PageQuery
+from lamella.knowledge.restricted.material import Chunk, chunks_of
+from lamella.knowledge.restricted.safe_answers import Answered, Question, SafeAnswers
+from lamella.knowledge.restricted.summary import Reason, SafeSummary
+from lamella.knowledge.searching import KnowledgeSearch, Searched
+
+log = structlog.get_logger()
+
+ALL_MOST = 4_000
+"""Tokens of a base that is shown whole to the second model; of a larger one what fits the question is."""
+
+READ = frozenset({GrantLevel.RESTRICTED, GrantLevel.FULL})
+
+
+@dataclass(frozen=True, slots=True)
+class RestrictedBase:
+    """A base that the caller may use and not read."""
+
+    id: str
+    owner: str
+    name: str
+
+    @property
+    def shelf(self) -> Shelf:
+        """Where its documents stand."""
+        return Shelf(self.owner, self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class RestrictedSearch:
+    """Searches for callers whose level is `restricted`; for others it is an owner's look at what those would get."""
+
+    access: Access
+    store: KnowledgeStore
+    searching: KnowledgeSearch
+    answers: SafeAnswers
+
+    async def answer(
+        self, caller: Caller, base: RestrictedBase, text: str, said: Sequence[str], limit: int
+    ) -> Answered:
+        """What may be said to the caller about a question, of the documents of one base.
+
+        What is found does not decide whether the second model is asked: it is, also when nothing fits. Never raises.
+        """
+        try:
+            return await self._answer(caller, base, text, said, limit)
+        except Exception as error:  # noqa: BLE001  # the border of a model run: its text may be protected
+            log.error("a safe summary failed", knowledge_base_id=base.id, error=type(error).__name__)
+            return Answered(SafeSummary(Reason.FAILED))
+
+    async def _answer(
+        self, caller: Caller, base: RestrictedBase, text: str, said: Sequence[str], limit: int
+    ) -> Answered:
+        chunks = await self.chunks(base, text, limit)
+        if isinstance(chunks, Reason):
+            return Answered(SafeSummary(chunks))
+        answered = await self.answers.answer(Question(caller.user_id, base.id, text, tuple(said)), chunks)
+        # The second model takes its time: who lost access meanwhile gets nothing.
+        if await self.access.level(caller, base.id) not in READ:
+            return Answered(SafeSummary(Reason.ACCESS_CHANGED), len(chunks), usage=answered.usage)
+        return answered
+
+    async def chunks(self, base: RestrictedBase, text: str, limit: int) -> tuple[Chunk, ...] | Reason:
+        """The passages that the second model is shown, or why there are none."""
+        where = Searched((base.shelf,))
+        totals = await self.store.shelf_totals(base.shelf)
+        if not totals.found:
+            return _nothing(totals)
+        if totals.tokens <= ALL_MOST:
+            return await asyncio.to_thread(chunks_of, await self._everything(base.shelf))
+        found = await self.searching.search(where, text, limit)
+        return await asyncio.to_thread(chunks_of, [(hit.document, hit.passage) for hit in found.hits])
+
+    async def _everything(self, shelf: Shelf) -> list[tuple[Document, StoredPassage]]:
+        found: list[tuple[Document, StoredPassage]] = []
+        after: str | None = None
+        while True:
+            page = await self.store.documents_on_shelf(shelf, PageQuery(100, after, "asc"))
+            for document in page.data:
+                if document.found is not None:
+                    passages = await self.store.passages_of(Caller(shelf.owner), document.id)
+                    found += [(document, passage) for passage in passages]
+            if not page.has_more:
+                return found
+            after = page.data[-1].id
+
+
+def _nothing(totals: ShelfTotals) -> Reason:
+    return Reason.STILL_INDEXING if totals.unfinished else Reason.NO_DOCUMENTS

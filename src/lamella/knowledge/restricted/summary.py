@@ -1,0 +1,119 @@
+"""What a second model may answer about restricted documents, and what is left of it for the reader (SPEC W10)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Literal
+
+import msgspec
+
+LONGEST = 4_000
+"""Characters of a summary; a longer one is no summary."""
+
+Decision = Literal["answer", "refuse"]
+
+
+class Reason(StrEnum):
+    """Why there is an answer or none, as programs read it: the second model chooses among the first five alone."""
+
+    ANSWERED = "answered"
+    PARTLY_ANSWERED = "partly_answered"
+    NOT_IN_DOCUMENTS = "not_in_documents"
+    TOO_REVEALING = "too_revealing"
+    OFF_TOPIC = "off_topic"
+
+    NO_MODEL = "no_model"
+    """No second model is configured."""
+
+    TIMED_OUT = "timed_out"
+    MODEL_FAILED = "model_failed"
+    BAD_OUTPUT = "bad_output"
+    """What it gave is not what it was asked for."""
+
+    LOW_CONFIDENCE = "low_confidence"
+    GUARDED = "guarded"
+    """It told something protected, and too little was left without that."""
+
+    NO_DOCUMENTS = "no_documents"
+    STILL_INDEXING = "still_indexing"
+    ACCESS_CHANGED = "access_changed"
+    """The grant was changed while the second model answered."""
+
+    FAILED = "failed"
+
+
+ANSWERS = frozenset({Reason.ANSWERED, Reason.PARTLY_ANSWERED})
+_REFUSALS = frozenset({Reason.NOT_IN_DOCUMENTS, Reason.TOO_REVEALING, Reason.OFF_TOPIC})
+
+TO_DO = {
+    Reason.ANSWERED: "",
+    Reason.PARTLY_ANSWERED: "",
+    Reason.NOT_IN_DOCUMENTS: "Say that nothing was found; try other words once.",
+    Reason.TOO_REVEALING: "Say that this may not be told with restricted access, and that the owner may be asked.",
+    Reason.OFF_TOPIC: "Say that this base does not help with the question.",
+    Reason.NO_MODEL: "Say that restricted access is not configured on this server (LAMELLA_RESTRICTED_MODEL).",
+    Reason.TIMED_OUT: "The second model took too long. It may be tried again later.",
+    Reason.MODEL_FAILED: "The second model could not be asked. It may be tried again later.",
+    Reason.BAD_OUTPUT: "The second model gave no usable answer. Ask in other words once.",
+    Reason.LOW_CONFIDENCE: "The second model was not sure. Ask for one thing at a time.",
+    Reason.GUARDED: "What could be said would have told protected text. Ask for something more general, or the owner.",
+    Reason.NO_DOCUMENTS: "There is nothing in this base.",
+    Reason.STILL_INDEXING: "The documents are still being indexed. Say so, or try later.",
+    Reason.ACCESS_CHANGED: "Access to this base has changed meanwhile. Search again.",
+    Reason.FAILED: "The search failed. It may be tried again later.",
+}
+"""What the main model is told to do, for each reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class SafeSummary:
+    """What may leave: `text` is empty when it is a refusal, whatever else was said."""
+
+    reason: Reason
+    text: str = ""
+
+    @property
+    def decision(self) -> Decision:
+        """Whether there is an answer."""
+        return "answer" if self.text and self.reason in ANSWERS else "refuse"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the second model answered, in the form that it was asked for. None of it may leave before the guard."""
+
+    reason: Reason
+    summary: str
+    confidence: float
+
+
+class _Wire(msgspec.Struct, forbid_unknown_fields=True):
+    decision: Decision
+    reason: str
+    summary: Annotated[str, msgspec.Meta(max_length=LONGEST)]
+    confidence: Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+_FENCED = re.compile(r"\A```(?:json)?\s*\n(.*)\n```\Z", re.DOTALL)
+
+
+def reply_of(text: str) -> Reply | None:
+    """What a second model answered; None for whatever is not exactly what it was asked for.
+
+    A fence around the object is taken off; words before or behind it, other fields, another reason or one that does
+    not fit the decision, and an answer without a summary are all no reply.
+    """
+    bare = text.strip()
+    fenced = _FENCED.match(bare)
+    try:
+        wire = msgspec.json.decode(fenced[1] if fenced else bare, type=_Wire)
+        reason = Reason(wire.reason)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    expected = ANSWERS if wire.decision == "answer" else _REFUSALS
+    summary = wire.summary.strip()
+    if reason not in expected or bool(summary) != (wire.decision == "answer"):
+        return None
+    return Reply(reason, summary, wire.confidence)

@@ -1,0 +1,209 @@
+"""A base that is used and not read: what the main model, the client, the store and the logs get of it (W8, W10)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from lamella.app.app import LOCAL_OWNER, App
+from lamella.core.access import BaseContent, GrantLevel
+from lamella.core.errors import ProviderRefusedRequest
+from lamella.core.json import encode_text
+from lamella.core.messages import ToolCall
+from lamella.engine.scripted import Gate, Happening, ScriptedModel, ScriptedModels, calling, saying
+from lamella.server.testing import Client, Object, served
+from lamella.settings import read_settings
+from lamella.tools.knowledge_base_search import NAME
+from leaking.restricted_base import add, grant, reply, restricted_base, second_model, stored_elsewhere
+
+pytestmark = pytest.mark.anyio
+
+CANARY = "CANARY-4711"
+SECRET = f"# Lease of the northern mill\n\nThe tenant pays {CANARY} of 1,234,500 euros and keeps geese out of the yard."
+HARMLESS = "The documents deal with what a tenant owes. For the sum, ask the owner of the base."
+NUMBERS = count()
+
+
+@pytest.fixture
+def second() -> ScriptedModel:
+    return second_model()
+
+
+@pytest.fixture
+async def scripted(model: ScriptedModel, second: ScriptedModel, tmp_path: Path) -> AsyncIterator[tuple[App, Client]]:
+    given = read_settings(data=tmp_path, restricted_model="second", restricted_timeout=2.0, log_llm_requests=True)
+    async with served(given, models=ScriptedModels(model, second)) as opened:
+        yield opened
+
+
+async def searched(client: Client, model: ScriptedModel, bases: list[str], **more: Any) -> Object:
+    """What the tool gave in a turn whose model searches once."""
+    conversation = more.pop("conversation", None) or await client.conversation()
+    arguments = encode_text({"query": "What does the tenant owe?", **more})
+    model.then(calling(ToolCall(f"c{next(NUMBERS)}", NAME, arguments)), saying("That I may not say in full."))
+    packets = await client.send(conversation, "What is owed?", knowledge_base_ids=bases)
+    return next(packet for packet in packets if packet["type"] == "tool.result")
+
+
+def part(result: Object) -> Object:
+    """The one restricted part of a result."""
+    assert not result["is_error"], result["content"]
+    [found] = json.loads(result["content"])["restricted"]
+    assert json.loads(result["rich"])["restricted"] == [found]
+    made: Object = found
+    return made
+
+
+async def test_a_restricted_base_is_answered_from_by_the_second_model(
+    app: App, client: Client, model: ScriptedModel, second: ScriptedModel, tmp_path: Path
+) -> None:
+    base = await restricted_base(app, SECRET)
+    second.then(saying(reply(HARMLESS)))
+    with capture_logs() as logs:
+        found = part(await searched(client, model, [base]))
+    assert (found["decision"], found["reason"], found["summary"]) == ("answer", "answered", HARMLESS)
+    assert (found["knowledge_base"], found["id"]) == ("Contracts", base)
+    [asked] = second.requests
+    assert CANARY in encode_text(second.body(asked))
+    # Nothing protected left: not to the main model, nor to the log with requests logged, nor to rows outside the base.
+    assert CANARY not in "".join(encode_text(model.body(request)) for request in model.requests)
+    assert CANARY not in str(logs)
+    assert [table for table, text in stored_elsewhere(tmp_path) if CANARY in text] == []
+    events = [line["event"] for line in logs if line.get("model") == "second"]
+    assert events == ["Starting safe summary", "LLM_REQUEST", "LLM_RESPONSE", "Safe summary completed"]
+
+
+ECHOES = {
+    "everything": SECRET,
+    "a sentence": "The tenant pays the sum and keeps geese out of the yard at all times.",
+    "a figure": "It is 1.2345 million euros.",
+    "a title": "See the lease of the northern mill.",
+}
+
+
+@pytest.mark.parametrize("said", ECHOES.values(), ids=ECHOES.keys())
+async def test_what_tells_protected_text_is_refused_by_the_tool(
+    app: App, client: Client, model: ScriptedModel, second: ScriptedModel, said: str
+) -> None:
+    base = await restricted_base(
+        app, SECRET + "\n\nThe tenant pays the sum and keeps geese out of the yard at all times."
+    )
+    second.then(saying(reply(said)))
+    found = part(await searched(client, model, [base]))
+    assert (found["decision"], found["reason"]) == ("refuse", "guarded")
+    assert "summary" not in found
+
+
+REFUSED: dict[str, tuple[list[Happening], str]] = {
+    "no json": (saying("It is fine."), "bad_output"),
+    "words around it": (saying("Here: " + reply(HARMLESS)), "bad_output"),
+    "another field": (saying(reply(HARMLESS)[:-1] + ',"text":"x"}'), "bad_output"),
+    "a reason of its own": (saying(reply(HARMLESS, CANARY)), "bad_output"),
+    "our reason": (saying(reply(HARMLESS, "no_model")), "bad_output"),
+    "an answer without words": (saying(reply("", "answered")), "bad_output"),
+    "a refusal with words": (saying(reply(HARMLESS, "too_revealing")), "bad_output"),
+    "a call": (calling(ToolCall("x", "read_file", "{}"), text=reply(HARMLESS)), "bad_output"),
+    "too long": (saying(reply("word " * 2_000)), "bad_output"),
+    "not sure": (saying(reply(HARMLESS, confidence=0.2)), "low_confidence"),
+    "sure beyond measure": (saying(reply(HARMLESS, confidence=2)), "bad_output"),
+    "its own refusal": (saying(reply("", "too_revealing")), "too_revealing"),
+    "an error that quotes": ([ProviderRefusedRequest(f"bad request: {SECRET}")], "model_failed"),
+    "silence": ([Gate()], "timed_out"),
+}
+
+
+@pytest.mark.parametrize(("said", "reason"), REFUSED.values(), ids=REFUSED.keys())
+async def test_whatever_is_no_safe_answer_is_refused_with_its_reason(
+    model: ScriptedModel, second: ScriptedModel, tmp_path: Path, said: list[Happening], reason: str
+) -> None:
+    given = read_settings(data=tmp_path, restricted_model="second", restricted_timeout=0.3, provider_retries=0)
+    async with served(given, models=ScriptedModels(model, second)) as (app, client):
+        base = await restricted_base(app, SECRET)
+        second.then(said)
+        with capture_logs() as logs:
+            result = await searched(client, model, [base])
+    found = part(result)
+    assert (found["decision"], found["reason"]) == ("refuse", reason)
+    assert found["what_to_do"]
+    assert "summary" not in found
+    assert CANARY not in str(logs)
+
+
+async def test_without_a_second_model_nothing_is_told(model: ScriptedModel, tmp_path: Path) -> None:
+    async with served(read_settings(data=tmp_path), models=ScriptedModels(model)) as (app, client):
+        base = await restricted_base(app, SECRET)
+        assert part(await searched(client, model, [base]))["reason"] == "no_model"
+
+
+async def test_open_and_restricted_parts_are_never_one_text(
+    app: App, client: Client, model: ScriptedModel, second: ScriptedModel
+) -> None:
+    closed = await restricted_base(app, SECRET)
+    other = await restricted_base(app, "The cook hides CANARY-99 under the stove of the inn.", "Recipes")
+    opened = (await app.access.add_base(LOCAL_OWNER, "kb_open", BaseContent("Open"), app.clock.now())).id
+    await add(app, opened, "A tenant owes rent.", "o.md", owner=LOCAL_OWNER)
+    second.then_from(
+        lambda request: saying(reply("About what is owed." if CANARY in str(request) else "About a meal."))
+    )
+    second.then_from(
+        lambda request: saying(reply("About what is owed." if CANARY in str(request) else "About a meal."))
+    )
+    result = await searched(client, model, [opened, closed, other])
+    made = json.loads(result["content"])
+    assert [document["contents"] for document in made["documents"]] == ["A tenant owes rent."]
+    assert [(one["id"], one["summary"]) for one in made["restricted"]] == [
+        (closed, "About what is owed."),
+        (other, "About a meal."),
+    ]
+    # Each base was asked about by itself.
+    bodies = [encode_text(second.body(request)) for request in second.requests]
+    assert sorted((CANARY in body, "CANARY-99" in body) for body in bodies) == [(False, True), (True, False)]
+
+
+async def test_a_title_is_not_looked_for_in_a_restricted_base(
+    app: App, client: Client, model: ScriptedModel, second: ScriptedModel
+) -> None:
+    base = await restricted_base(app, SECRET)
+    there = await searched(client, model, [base], documents=["a.md"])
+    not_there = await searched(client, model, [base], documents=["b.md"])
+    assert there["is_error"]
+    assert there["content"] == not_there["content"]
+    assert there["content"].startswith("restricted: ")
+    assert second.requests == []
+
+
+async def test_an_answer_is_asked_for_once_until_documents_change(
+    app: App, client: Client, model: ScriptedModel, second: ScriptedModel
+) -> None:
+    base = await restricted_base(app, SECRET)
+    second.then(saying(reply(HARMLESS)), saying(reply("They deal with something else.")))
+    first, again = [part(await searched(client, model, [base])) for _ in range(2)]
+    assert first == again
+    assert len(second.requests) == 1
+    await add(app, base, "Another document.", "b.md")
+    assert part(await searched(client, model, [base]))["summary"] == "They deal with something else."
+
+
+async def test_who_loses_access_while_the_second_model_answers_gets_nothing(
+    app: App, client: Client, model: ScriptedModel, second: ScriptedModel
+) -> None:
+    base = await restricted_base(app, SECRET)
+    gate = Gate()
+    second.then([gate, *saying(reply(HARMLESS))])
+
+    async def taken_away() -> None:
+        await gate.reached.wait()
+        await grant(app, base, GrantLevel.NONE)
+        gate.opened.set()
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(taken_away())
+        result = tasks.create_task(searched(client, model, [base]))
+    assert part(result.result())["reason"] == "access_changed"
