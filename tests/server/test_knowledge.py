@@ -56,6 +56,22 @@ def long(subject: str, parts: int = 40) -> str:
     return "\n\n".join(f"# {subject} {n}\n\nPart {n} tells of {subject}. {'Filler words. ' * 90}" for n in range(parts))
 
 
+async def test_a_document_is_read_again_and_a_base_names_who_searches_it(scripted: tuple[App, Client]) -> None:
+    app, client = scripted
+    base = await base_of(app)
+    added = await upload(client, base, "mooring.md", "The mast is 60 m high.")
+    assert (await client.post(f"/knowledge-bases/{base}/documents/{added['id']}/again"))["version"] == 2
+    again = await ready(client, base, added["id"], 2)
+    assert (again["state"], again["passages"]) == ("ready", added["passages"])
+
+    agent = (await client.post("/agents", {"name": "Rigger", "prompt": "Rig."}))["id"]
+    conversation = await client.conversation(title="Masts")
+    for path in (f"/agents/{agent}", f"/conversations/{conversation}"):
+        await client.call("PUT", f"{path}/knowledge-bases", json={"knowledge_base_ids": [base]})
+    found = (await client.get(f"/knowledge-bases/{base}/searchers"))["data"]
+    assert [(one["object"], one["name"]) for one in found] == [("agent", "Rigger"), ("conversation", "Masts")]
+
+
 async def test_what_a_base_is_about_is_for_whoever_reads_all_of_it(scripted: tuple[App, Client]) -> None:
     app, client = scripted
     told = {"name": "Prices", "hint": "Ask for a tool.", "summary": " Of tools. ", "topics": ["tools", "tools", " "]}

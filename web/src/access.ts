@@ -2,6 +2,7 @@
 
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { body, everything, items, json, type ListOf, newKey, withKey } from './api.ts'
+import { unchoose } from './drafts.ts'
 import { required } from './resources.ts'
 
 export interface Login {
@@ -50,12 +51,21 @@ export interface BaseValue {
   name: string
   description: string
   visible: boolean
+  /** What restricted readers may know of it. */
+  hint: string
+  summary: string
+  topics: string[]
 }
 
-export interface Base extends BaseValue {
+/** Hint, summary and topics are told to whoever may read all of it. */
+export interface Base extends Omit<BaseValue, 'hint' | 'summary' | 'topics'> {
   id: string
   level: Level
   yours: boolean
+  hint?: string
+  summary?: string
+  topics?: string[]
+  described_by?: 'nobody' | 'model' | 'user'
 }
 
 export interface Grant {
@@ -127,7 +137,7 @@ export const useRevokeKey = () =>
   useChange(accessKeys.keys, (id: string) => json<Key>(`/keys/${id}`, { method: 'DELETE' }))
 
 export const useSaveBase = (id: string | null) =>
-  useChange(accessKeys.bases, async (value: BaseValue) => {
+  useChange(accessKeys.bases, async (value: Partial<BaseValue>) => {
     required(value, 'name', 'The knowledge base has no name.', 'Give it one: you choose it by that name.')
     return id === null
       ? json<Base>('/knowledge-bases', withKey(body('POST', value), newKey()))
@@ -135,7 +145,10 @@ export const useSaveBase = (id: string | null) =>
   })
 
 export const useRemoveBase = () =>
-  useChange(accessKeys.bases, (id: string) => json<null>(`/knowledge-bases/${id}`, { method: 'DELETE' }))
+  useChange(accessKeys.bases, async (id: string) => {
+    await json<null>(`/knowledge-bases/${id}`, { method: 'DELETE' })
+    unchoose(id)
+  })
 
 /** Give somebody a level, or take their grant away with null. */
 export const useGrant = (base: string) =>

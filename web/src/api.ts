@@ -398,6 +398,9 @@ export const api = {
   change: (id: string, value: ConversationPatch) =>
     json<Conversation>(`/conversations/${id}`, body('PATCH', value)),
   remove: (id: string) => json<null>(`/conversations/${id}`, { method: 'DELETE' }),
+  /** Let a conversation search these knowledge bases. */
+  bind: (id: string, bases: readonly string[]) =>
+    json<unknown>(`/conversations/${id}/knowledge-bases`, body('PUT', { knowledge_base_ids: bases })),
   turns: (id: string, after?: string) =>
     json<ListOf<Turn>>(`/conversations/${id}/turns${query({ order: 'desc', limit: 50, after })}`),
   turn: (id: string) => json<Turn>(`/turns/${id}`),
@@ -447,15 +450,25 @@ function streaming(init: RequestInit): RequestInit {
   return { ...init, headers: { ...(init.headers as Record<string, string>), Accept: 'text/event-stream' } }
 }
 
-export interface Upload {
-  done: Promise<UploadedFile>
+export interface Upload<Answer = UploadedFile> {
+  done: Promise<Answer>
   cancel: () => void
 }
 
-/** Send a file; `progress` gets the share that left this machine, 1 when the server has it and reads it. */
+/** Send a file to be attached. */
 export function upload(file: File, progress: (share: number) => void): Upload {
+  return sendFile<UploadedFile>('POST', '/files', file, progress)
+}
+
+/** Send a file; `progress` gets the share that left this machine, 1 when the server has it and reads it. */
+export function sendFile<Answer>(
+  method: 'POST' | 'PUT',
+  path: string,
+  file: File,
+  progress: (share: number) => void,
+): Upload<Answer> {
   const request = new XMLHttpRequest()
-  const done = new Promise<UploadedFile>((resolve, reject) => {
+  const done = new Promise<Answer>((resolve, reject) => {
     request.upload.onprogress = (event) => {
       if (event.lengthComputable && event.total > 0) progress(event.loaded / event.total)
     }
@@ -467,7 +480,7 @@ export function upload(file: File, progress: (share: number) => void): Upload {
         return
       }
       try {
-        resolve(JSON.parse(request.responseText) as UploadedFile)
+        resolve(JSON.parse(request.responseText) as Answer)
       } catch {
         reject(new ApiError(request.status, errorBody(request.status, '')))
       }
@@ -475,7 +488,7 @@ export function upload(file: File, progress: (share: number) => void): Upload {
   })
   const form = new FormData()
   form.append('file', file, file.name)
-  request.open('POST', `${ROOT}/files`)
+  request.open(method, ROOT + path)
   request.setRequestHeader('Idempotency-Key', newKey())
   request.send(form)
   return { done, cancel: () => request.abort() }

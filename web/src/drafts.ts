@@ -21,6 +21,8 @@ export interface Draft {
   choice: Choice
   /** The models that answer beside the conversation's. They stay for the next message. */
   others: readonly string[]
+  /** The knowledge bases that a conversation that does not exist yet shall search. */
+  bases: readonly string[]
 }
 
 const empty: Draft = {
@@ -32,6 +34,7 @@ const empty: Draft = {
   created: null,
   choice: noChoice,
   others: [],
+  bases: [],
 }
 const NEW = 'new'
 const ATTEMPTS = 3
@@ -89,6 +92,11 @@ export function choose(patch: Partial<Choice>): void {
   change(null, (draft) => ({ choice: { ...draft.choice, ...patch }, key: null, problem: null }))
 }
 
+/** Let the new conversation search these knowledge bases. */
+export function chooseBases(bases: readonly string[]): void {
+  change(null, () => ({ bases, key: null, problem: null }))
+}
+
 /** Let other models answer beside the conversation's. */
 export function compareWith(conversation: string | null, others: readonly string[]): void {
   remember(compared(conversation), others)
@@ -97,7 +105,9 @@ export function compareWith(conversation: string | null, others: readonly string
 
 /** Let go of an agent or project that was removed. */
 export function unchoose(id: string): void {
-  const { agent_id, project_id } = get(null).choice
+  const { choice, bases } = get(null)
+  const { agent_id, project_id } = choice
+  if (bases.includes(id)) chooseBases(bases.filter((one) => one !== id))
   if (agent_id === id) choose({ agent_id: null })
   if (project_id === id) choose({ project_id: null })
 }
@@ -205,12 +215,16 @@ export async function submit(
 
 /** The id of the new conversation, as it was chosen: made now, or by an attempt or a preview before. */
 export async function begun(): Promise<string> {
-  const { text, created, choice } = get(null)
-  if (created !== null && (await renewed(created, text, choice))) return created
+  const { text, created, choice, bases } = get(null)
+  if (created !== null && (await renewed(created, text, choice))) {
+    await api.bind(created, bases)
+    return created
+  }
   making ??= api
     .create({ title: titleOf(text), ...asked(choice) })
-    .then((made) => {
+    .then(async (made) => {
       change(null, () => ({ created: made.id }))
+      if (bases.length > 0) await api.bind(made.id, bases)
       return made.id
     })
     .finally(() => {

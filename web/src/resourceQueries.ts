@@ -2,6 +2,7 @@
 
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { unchoose } from './drafts.ts'
+import { bind } from './knowledge.ts'
 import { keys } from './queries.ts'
 import { type AgentValue, type ProjectValue, required, resources } from './resources.ts'
 
@@ -22,10 +23,12 @@ export const useSystemPrompts = () =>
 export const useLayouts = () => useQuery({ queryKey: resourceKeys.layouts, queryFn: resources.layouts, staleTime: 60_000 })
 
 export const useSaveAgent = (id: string | null) =>
-  useSaving(resourceKeys.agents, async (value: AgentValue) => {
+  useSaving(resourceKeys.agents, async ({ value, bases }: { value: AgentValue; bases: readonly string[] | null }) => {
     required(value, 'name', 'The agent has no name.', 'Give it one: you choose it by that name.')
     required(value, 'prompt', 'The agent has no prompt.', 'Write what it shall do.')
-    return id === null ? resources.addAgent(value) : resources.changeAgent(id, value)
+    const saved = await (id === null ? resources.addAgent(value) : resources.changeAgent(id, value))
+    if (bases !== null) await bind({ kind: 'agents', id: saved.id }, bases)
+    return saved
   })
 
 export const useRemoveAgent = () => useRemoving(resourceKeys.agents, resources.removeAgent)

@@ -11,7 +11,7 @@ from lamella.core.access_ports import Access
 from lamella.core.clock import Clock
 from lamella.core.errors import InvalidRequest, NotFound, PermissionDenied
 from lamella.core.ids import Ids
-from lamella.core.knowledge import Document, KnowledgeFound, Shelf, ShelfTotals, StoredPassage
+from lamella.core.knowledge import Document, KnowledgeFound, Searcher, Shelf, ShelfTotals, StoredPassage
 from lamella.core.knowledge_port import KnowledgeStore
 from lamella.core.ports import Embedder, FileStore
 from lamella.core.records import Caller, Page, PageQuery
@@ -24,6 +24,9 @@ from lamella.knowledge.searching import KnowledgeSearch, Searched
 from lamella.settings import Settings
 from lamella.storage.knowledge import SqlKnowledge
 from lamella.storage.store import SqlStore
+
+MOST_SEARCHERS = 200
+"""Conversations and agents of a base that are named."""
 
 READING_SECONDS = 300.0
 """How long a document may take to be read: nobody waits for it."""
@@ -75,6 +78,16 @@ class Knowledge:
         """Remove a document with its passages and vectors."""
         await self._of(await self._own(caller, base_id), document_id)
         await self.ingestion.remove(caller, document_id)
+
+    async def again(self, caller: Caller, base_id: str, document_id: str) -> Document:
+        """Read a document of a base of the caller's once more."""
+        await self._of(await self._own(caller, base_id), document_id)
+        return await self.ingestion.again(caller, document_id)
+
+    async def searchers(self, caller: Caller, base_id: str) -> tuple[Searcher, ...]:
+        """The caller's agents and conversations that search a base which the caller can see."""
+        await self.access.base(caller, base_id)
+        return await self.store.searchers(caller, base_id, MOST_SEARCHERS)
 
     async def documents(self, caller: Caller, base_id: str, query: PageQuery) -> Page[Document]:
         """The documents of a base that the caller may read all of."""

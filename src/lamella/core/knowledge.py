@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Literal
 
 from lamella.core.recall import Space
 
@@ -115,6 +116,15 @@ class StoredPassage:
     headings: tuple[str, ...] = ()
     page: int | None = None
     tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Searcher:
+    """A conversation or an agent that searches a base, as its owner knows it."""
+
+    kind: Literal["conversation", "agent"]
+    id: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)

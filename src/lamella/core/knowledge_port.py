@@ -13,6 +13,7 @@ from lamella.core.knowledge import (
     KnowledgeHit,
     KnowledgeQuery,
     NewPassage,
+    Searcher,
     Shelf,
     ShelfTotals,
     StoredPassage,
@@ -40,6 +41,10 @@ class KnowledgeStore(Protocol):
 
         Name, size, digest, upload and moment are those of `new`.
         """
+        ...
+
+    async def renew_document(self, caller: Caller, document_id: str, job: NewJob) -> Document:
+        """A new version of the document from the bytes that it has; what is found stays until it is indexed."""
         ...
 
     async def document_on_shelf(self, caller: Caller, document_id: str) -> Document:
@@ -152,6 +157,10 @@ class KnowledgeStore(Protocol):
 
     async def bound_bases(self, caller: Caller, subject_id: str) -> tuple[str, ...]:
         """The bases that a conversation or an agent searches, in order."""
+        ...
+
+    async def searchers(self, caller: Caller, base_id: str, limit: int) -> tuple[Searcher, ...]:
+        """The caller's agents and conversations that search a base, the newest first."""
         ...
 
     async def count_search(self, caller: Caller, conversation_id: str, turn_id: str) -> tuple[int, int]:

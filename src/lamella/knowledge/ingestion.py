@@ -140,6 +140,13 @@ class Ingestion:
         self._worker.wake()
         return stored
 
+    async def again(self, caller: Caller, document_id: str) -> Document:
+        """Read a document once more, as a new version; raises `NotFound`. What is found stays until it is indexed."""
+        job = NewJob(INGEST, document_id, "it is read again", self._clock.now(), follows=True, takes_over=True)
+        stored = await self._store.renew_document(caller, document_id, job)
+        self._worker.wake()
+        return stored
+
     async def remove(self, caller: Caller, document_id: str) -> None:
         """Remove a document: it is found no more at once, and what is left of it goes in the background."""
         known = await self._store.document_on_shelf(caller, document_id)

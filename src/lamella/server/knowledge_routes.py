@@ -81,6 +81,12 @@ async def replace_document(base_id: str, doc_id: str, request: Request, app: The
     return document_json(await app.knowledge.replace(caller, base_id, doc_id, name, pieces))
 
 
+@router.post("/knowledge-bases/{base_id}/documents/{doc_id}/again", status_code=202)
+async def read_again(base_id: str, doc_id: str, app: TheApp, caller: TheCaller) -> Json:
+    """Read a document once more from its bytes, as a new version: after a failure, or when it could be read better."""
+    return document_json(await app.knowledge.again(caller, base_id, doc_id))
+
+
 @router.delete("/knowledge-bases/{base_id}/documents/{doc_id}", status_code=204)
 async def delete_document(base_id: str, doc_id: str, app: TheApp, caller: TheCaller) -> Response:
     """Remove a document with its passages and vectors."""
@@ -101,6 +107,13 @@ async def passages(
     found = await app.knowledge.passages(caller, base_id, doc_id, first, limit + 1)
     listed = whole_list_json([passage_json(passage) for passage in found[:limit]], "position")
     return listed | {"has_more": len(found) > limit}
+
+
+@router.get("/knowledge-bases/{base_id}/searchers")
+async def searchers(base_id: str, app: TheApp, caller: TheCaller) -> Json:
+    """The caller's agents and conversations that search a base, the newest first."""
+    found = await app.knowledge.searchers(caller, base_id)
+    return whole_list_json([{"id": one.id, "object": one.kind, "name": one.name} for one in found])
 
 
 @router.get("/conversations/{conversation_id}/knowledge-bases")

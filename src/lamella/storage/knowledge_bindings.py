@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import Column, Select, Table, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from lamella.core.knowledge import Searcher
 from lamella.core.records import Caller
 from lamella.storage.agents import find_agent
 from lamella.storage.conversations import find_conversation
 from lamella.storage.database import Verbs, insert_missing, uninterrupted
 from lamella.storage.knowledge_tables import knowledge_bindings, knowledge_calls
+from lamella.storage.schema import agents, conversations
 
 
 async def _find_subject(connection: AsyncConnection, caller: Caller, subject_id: str) -> None:
@@ -49,6 +51,23 @@ class BindingRows(Verbs):
             await _find_subject(connection, caller, subject_id)
             rows = await connection.execute(select(of.knowledge_base_id).where(*mine).order_by(of.position))
             return tuple(rows.scalars())
+
+    @uninterrupted
+    async def searchers(self, caller: Caller, base_id: str, limit: int) -> tuple[Searcher, ...]:
+        """The caller's agents and conversations that search a base, the newest first."""
+        of = knowledge_bindings.c
+        bound = select(of.subject_id).where(of.knowledge_base_id == base_id, of.owner == caller.user_id)
+
+        def those(table: Table, name: Column[str]) -> Select[tuple[str, str]]:
+            mine = select(table.c.id, name).where(table.c.owner == caller.user_id, table.c.id.in_(bound))
+            return mine.order_by(table.c.id.desc()).limit(limit)
+
+        async with self._database.reading() as connection:
+            named = (await connection.execute(those(agents, agents.c.name))).all()
+            titled = (await connection.execute(those(conversations, conversations.c.title))).all()
+        found = [Searcher("agent", id, name) for id, name in named]
+        found += [Searcher("conversation", id, title) for id, title in titled]
+        return tuple(found[:limit])
 
     @uninterrupted
     async def count_search(self, caller: Caller, conversation_id: str, turn_id: str) -> tuple[int, int]:

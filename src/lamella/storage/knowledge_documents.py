@@ -180,23 +180,28 @@ class DocumentRows(Verbs):
     @uninterrupted
     async def replace_document(self, caller: Caller, new: Document, job: NewJob) -> Document:
         """A new version; what is found stays until it is indexed."""
-        id, document_id, at = self._ids.new("job"), new.id, new.updated_at
-        values = {
-            "name": new.name,
-            "size": new.size,
-            "digest": new.digest,
-            "upload": new.upload,
+        values = {"name": new.name, "size": new.size, "digest": new.digest, "upload": new.upload}
+        return await self._new_version(caller, new.id, job, values)
+
+    @uninterrupted
+    async def renew_document(self, caller: Caller, document_id: str, job: NewJob) -> Document:
+        """A new version from the bytes that it has."""
+        return await self._new_version(caller, document_id, job, {})
+
+    async def _new_version(self, caller: Caller, document_id: str, job: NewJob, values: dict[str, Any]) -> Document:
+        waiting = {
             "version": knowledge_documents.c.version + 1,
             "state": DocumentState.WAITING.value,
             "code": None,
             "reason": None,
-            "updated_at": moment_text(at),
+            "updated_at": moment_text(job.not_before),
         }
+        id = self._ids.new("job")
         async with self._database.writing() as connection:
             await find_document(connection, caller, document_id)
-            changed = update(knowledge_documents).where(this_document(caller, document_id)).values(**values)
-            await connection.execute(changed)
-            await enqueue_job(connection, caller, id, job, at)
+            changed = update(knowledge_documents).where(this_document(caller, document_id))
+            await connection.execute(changed.values(**values, **waiting))
+            await enqueue_job(connection, caller, id, job, job.not_before)
             return await find_document(connection, caller, document_id)
 
     @uninterrupted

@@ -1,6 +1,8 @@
 import { type FormEvent, useState } from 'react'
+import { useBases } from '../access.ts'
 import { efforts } from '../choice.ts'
 import { problemAt, problemElsewhere } from '../fields.ts'
+import { useBound } from '../knowledge.ts'
 import { useUnsaved } from '../panels.ts'
 import { useModels } from '../queries.ts'
 import { useLayouts, useRemoveAgent, useSaveAgent } from '../resourceQueries.ts'
@@ -9,6 +11,7 @@ import { ErrorNote, QueryError } from './ErrorNote.tsx'
 import { Field, useFirstWrong } from './Field.tsx'
 import { FormActions } from './FormActions.tsx'
 import form from './form.module.css'
+import { BaseChecks } from './KnowledgePick.tsx'
 import { ToolsField } from './ToolsField.tsx'
 
 const FIELDS = ['name', 'prompt', 'reminder', 'replaces_system', 'tools', 'model', 'layout', 'fallback_model', 'thinking_effort'] as const
@@ -30,16 +33,29 @@ export function valueOf(agent: Agent | null): AgentValue {
   return Object.fromEntries(FIELDS.map((field) => [field, source[field]])) as unknown as AgentValue
 }
 
-/** One agent. What was opened is compared with what is written, so that nothing is lost without a question. */
-export function AgentForm({ agent, onDone }: { agent: Agent | null; onDone: () => void }) {
+/** One agent, as soon as it is known which bases its conversations search. */
+export function AgentForm(props: { agent: Agent | null; onDone: () => void }) {
+  const { agent } = props
+  const bound = useBound(agent && { kind: 'agents', id: agent.id })
+  if (bound.error) return <QueryError error={bound.error} />
+  if (agent && !bound.data) return <p className={form.quiet}>Loading…</p>
+  return <LoadedForm {...props} bound={bound.data ?? []} />
+}
+
+/** What was opened is compared with what is written, so that nothing is lost without a question. */
+function LoadedForm({ agent, bound, onDone }: { agent: Agent | null; bound: readonly string[]; onDone: () => void }) {
   const [first] = useState(() => valueOf(agent))
   const [value, setValue] = useState(first)
+  const [searched] = useState(bound)
+  const [bases, setBases] = useState(searched)
+  const known = useBases().data ?? []
   const set = (patch: Partial<AgentValue>) => setValue((old) => ({ ...old, ...patch }))
   const save = useSaveAgent(agent?.id ?? null)
   const element = useFirstWrong(save.error)
   const remove = useRemoveAgent()
   const ended = save.isSuccess || remove.isSuccess
-  const dirty = !ended && JSON.stringify(value) !== JSON.stringify(first)
+  const rebound = JSON.stringify(bases) !== JSON.stringify(searched)
+  const dirty = !ended && (rebound || JSON.stringify(value) !== JSON.stringify(first))
   const release = useUnsaved(dirty)
   const leave = () => {
     release()
@@ -49,7 +65,7 @@ export function AgentForm({ agent, onDone }: { agent: Agent | null; onDone: () =
 
   const submit = (event: FormEvent) => {
     event.preventDefault()
-    save.mutate(value, { onSuccess: leave })
+    save.mutate({ value, bases: rebound ? bases : null }, { onSuccess: leave })
   }
   return (
     <form ref={element} className={form.form} onSubmit={submit} noValidate data-testid="agent-form">
@@ -84,6 +100,13 @@ export function AgentForm({ agent, onDone }: { agent: Agent | null; onDone: () =
         )}
       </Field>
       <ToolsField value={value.tools} problem={problemAt(save.error, 'tools')} onChange={(tools) => set({ tools })} />
+      {(known.length > 0 || bases.length > 0) && (
+        <fieldset className={form.group} data-testid="agent-knowledge">
+          <legend className={form.legend}>Knowledge</legend>
+          <BaseChecks bases={known} chosen={bases} onChange={setBases} />
+          <p className={form.hint}>Its conversations search these, whatever else they search.</p>
+        </fieldset>
+      )}
       <Defaults value={value} error={save.error} onChange={set} />
       <FormActions
         save={agent ? 'Save' : 'Create the agent'}

@@ -1,44 +1,28 @@
-import { type FormEvent, useState } from 'react'
-import { type Base, type BaseValue, useBases, useRemoveBase, useSaveBase } from '../access.ts'
-import { problemAt, problemElsewhere } from '../fields.ts'
-import { useUnsaved } from '../panels.ts'
+import { type ReactNode, useState } from 'react'
+import { type Base, useBases } from '../access.ts'
 import { BaseAccess } from './BaseAccess.tsx'
-import { ErrorNote, QueryError } from './ErrorNote.tsx'
-import { Field, useFirstWrong } from './Field.tsx'
-import { FormActions } from './FormActions.tsx'
+import { BaseDocuments } from './BaseDocuments.tsx'
+import { BaseForm } from './BaseForm.tsx'
+import { BaseSearch } from './BaseSearch.tsx'
+import { BaseSearchers } from './BaseSearchers.tsx'
+import { ErrorNote } from './ErrorNote.tsx'
 import form from './form.module.css'
+import styles from './Settings.module.css'
 import type { SectionProps } from './Settings.tsx'
 import { SettingsList } from './SettingsList.tsx'
 
-const ABOUT = 'Knowledge bases that you can see. Whose base it is says who else may read it.'
-const blank: BaseValue = { name: '', description: '', visible: false }
+const ABOUT = 'Documents that conversations and agents search. Whose base it is says who else may read it.'
 
-/** Knowledge bases, and for one's own the access to them. */
+/** Knowledge bases; one's own with all that belongs to them. */
 export function BaseSettings({ id, onOpen }: SectionProps) {
   const bases = useBases()
   const base = bases.data?.find((one) => one.id === id)
   const onDone = () => onOpen(null)
-  if (id === 'new') return <BaseForm base={null} onDone={onDone} />
-  if (base?.yours)
-    return (
-      <>
-        <BaseForm base={base} onDone={onDone} />
-        <BaseAccess base={base} />
-      </>
-    )
-  if (base)
-    return (
-      <>
-        <p>
-          <strong>{base.name}</strong>
-        </p>
-        {base.description && <p>{base.description}</p>}
-        <p className={form.quiet}>{gist(base)}. Ask its owner for more.</p>
-      </>
-    )
+  if (id === 'new') return <BaseForm base={null} onDone={onDone} onMade={onOpen} />
+  if (base) return <OneBase key={base.id} base={base} onDone={onDone} />
   return (
     <>
-      {id !== null && bases.isSuccess && <ErrorNote problem={{ message: 'This knowledge base is not there.' }} />}
+      {id !== null && bases.isSuccess && !bases.isFetching && <ErrorNote problem={{ message: 'This knowledge base is not there.' }} />}
       <SettingsList items={bases.data} error={bases.error} noun="base" about={ABOUT} gist={gist} onOpen={onOpen} />
     </>
   )
@@ -50,59 +34,57 @@ function gist(base: Base): string {
   return base.yours ? base.description || 'Yours' : levels[base.level]
 }
 
-function BaseForm({ base, onDone }: { base: Base | null; onDone: () => void }) {
-  const [first] = useState<BaseValue>(() =>
-    base ? { name: base.name, description: base.description, visible: base.visible } : blank,
-  )
-  const [value, setValue] = useState(first)
-  const set = (patch: Partial<BaseValue>) => setValue((old) => ({ ...old, ...patch }))
-  const save = useSaveBase(base?.id ?? null)
-  const remove = useRemoveBase()
-  const element = useFirstWrong(save.error)
-  const dirty = !save.isSuccess && !remove.isSuccess && JSON.stringify(value) !== JSON.stringify(first)
-  const release = useUnsaved(dirty)
-  const leave = () => {
-    release()
-    onDone()
+const tabs = [
+  { name: 'documents', label: 'Documents' },
+  { name: 'search', label: 'Search' },
+  { name: 'used', label: 'Used in' },
+  { name: 'about', label: 'About' },
+  { name: 'access', label: 'Access' },
+] as const
+
+type Tab = (typeof tabs)[number]['name']
+
+/** A base. What was opened of it stays as it is while another part is looked at. */
+function OneBase({ base, onDone }: { base: Base; onDone: () => void }) {
+  const readable = base.level === 'full'
+  const [tab, setTab] = useState<Tab>(readable ? 'documents' : 'about')
+  const [opened, setOpened] = useState<ReadonlySet<Tab>>(new Set([tab]))
+  const show = (name: Tab) => {
+    setTab(name)
+    setOpened((old) => new Set([...old, name]))
   }
-  const problem = problemElsewhere(save.error, ['name', 'description', 'visible'])
-  const submit = (event: FormEvent) => {
-    event.preventDefault()
-    save.mutate(value, { onSuccess: leave })
-  }
+  const shown = tabs.filter(({ name }) => name === 'about' || name === 'used' || (name === 'access' ? base.yours : readable))
+  const part = (name: Tab, content: ReactNode) => opened.has(name) && <div hidden={tab !== name}>{content}</div>
   return (
-    <form ref={element} className={form.form} onSubmit={submit} noValidate data-testid="base-form">
-      {problem && <ErrorNote problem={problem} />}
-      {remove.error && <QueryError error={remove.error} />}
-      <Field label="Name" problem={problemAt(save.error, 'name')}>
-        {(control) => (
-          <input {...control} name="name" value={value.name} onChange={(event) => set({ name: event.target.value })} autoFocus={!base} />
-        )}
-      </Field>
-      <Field label="Description" hint="What is in it." problem={problemAt(save.error, 'description')}>
-        {(control) => (
-          <textarea {...control} name="description" rows={3} value={value.description} onChange={(event) => set({ description: event.target.value })} />
-        )}
-      </Field>
-      <label className={form.check}>
-        <input type="checkbox" name="visible" checked={value.visible} onChange={(event) => set({ visible: event.target.checked })} />
-        Members without access see its name and description
-      </label>
-      <FormActions
-        save={base ? 'Save' : 'Create'}
-        saving={save.isPending}
-        dirty={dirty}
-        onCancel={leave}
-        remove={
-          base
-            ? {
-                question: `Delete “${base.name}”?`,
-                detail: 'With all that is in it, for everybody.',
-                onConfirm: () => remove.mutate(base.id, { onSuccess: leave }),
-              }
-            : undefined
-        }
-      />
-    </form>
+    <>
+      <h3 className={form.title} data-testid="base-name">
+        {base.name}
+      </h3>
+      <nav className={styles.sections} aria-label={`Parts of ${base.name}`}>
+        {shown.map(({ name, label }) => (
+          <button key={name} type="button" aria-current={tab === name ? 'page' : undefined} onClick={() => show(name)} data-testid={`base-${name}`}>
+            {label}
+          </button>
+        ))}
+      </nav>
+      {part('documents', <BaseDocuments base={base} />)}
+      {part('search', <BaseSearch base={base} />)}
+      {part('used', <BaseSearchers base={base} />)}
+      {part('about', base.yours ? <BaseForm base={base} onDone={onDone} onMade={onDone} /> : <About base={base} />)}
+      {part('access', <BaseAccess base={base} />)}
+    </>
+  )
+}
+
+/** Somebody else's base. */
+function About({ base }: { base: Base }) {
+  const { description, summary, topics = [] } = base
+  return (
+    <div className={form.group}>
+      {description && <p>{description}</p>}
+      {summary && <p>{summary}</p>}
+      {topics.length > 0 && <p className={form.quiet}>{topics.join(' · ')}</p>}
+      <p className={form.quiet}>{levels[base.level]}. Ask its owner for more.</p>
+    </div>
   )
 }

@@ -9,6 +9,7 @@ import controls from './controls.module.css'
 import { EffortPick } from './EffortPick.tsx'
 import { ErrorNote, QueryError } from './ErrorNote.tsx'
 import { SlidersIcon } from './icons.tsx'
+import { KnowledgePick } from './KnowledgePick.tsx'
 import { Pick } from './Pick.tsx'
 
 /** What the next message is sent with; each of it can be changed here. `conversation` is null before the first message. */
@@ -51,6 +52,7 @@ export function ChoiceLine({ conversation, started }: { conversation: Conversati
           options={named(projects.data ?? [])}
           onChange={(project_id) => set({ project_id })}
         />
+        <KnowledgePick conversation={conversation?.id ?? null} />
         <Pick
           label="Layout"
           name="layout"

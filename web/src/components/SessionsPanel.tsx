@@ -1,11 +1,12 @@
-import { type ReactNode, useState } from 'react'
-import { explain, type Hit, type Session, type Told } from '../api.ts'
+import { useState } from 'react'
+import { explain, type Session, type Told } from '../api.ts'
 import { eventsOf, openedBy } from '../commands.ts'
 import { fullMoment, moment, tokens } from '../format.ts'
 import { useResume, useSearch, useSessions, useTold } from '../queries.ts'
 import { Confirm } from './Confirm.tsx'
 import controls from './controls.module.css'
 import { ErrorNote, QueryError } from './ErrorNote.tsx'
+import { Marked } from './Marked.tsx'
 import { Panel } from './Panel.tsx'
 import styles from './SessionsPanel.module.css'
 import { Summary } from './Summary.tsx'
@@ -70,25 +71,13 @@ function Search({ conversation, sessions }: { conversation: string; sessions: Se
               <p className={styles.figures}>
                 Session {number(hit.session_id) ?? '?'} · {hit.role} · {moment(hit.at)}
               </p>
-              <p>{marked(hit)}</p>
+              <p><Marked text={hit.snippet.text} marks={hit.snippet.marks} /></p>
             </li>
           ))}
         </ul>
       )}
     </search>
   )
-}
-
-/** A snippet with what fits in it marked. */
-function marked({ snippet }: Hit): ReactNode[] {
-  const text = [...snippet.text]
-  const shown: ReactNode[] = []
-  let at = 0
-  for (const { start, end } of snippet.marks) {
-    shown.push(text.slice(at, start).join(''), <mark key={start}>{text.slice(start, end).join('')}</mark>)
-    at = end
-  }
-  return [...shown, text.slice(at).join('')]
 }
 
 const counted = (count: number) => (count === 1 ? '1 session' : `${count} sessions`)

@@ -2,7 +2,9 @@ import { QueryClient, QueryClientProvider } from '@tanstack/react-query'
 import type { ReactNode } from 'react'
 import { renderToStaticMarkup } from 'react-dom/server'
 import { describe, expect, it } from 'vitest'
+import { accessKeys, type Base } from '../access.ts'
 import { fullMoment } from '../format.ts'
+import { knowledgeKeys } from '../knowledge.ts'
 import { resourceKeys } from '../resourceQueries.ts'
 import type { Agent, Layout, Project, SystemPrompt } from '../resources.ts'
 import { Field } from './Field.tsx'
@@ -35,6 +37,7 @@ const project: Project = {
     { id: 'file_2', name: 'scan.pdf', media_type: 'application/pdf', tokens: 0, status: 'failed', reason: 'It holds no text.' },
   ],
 }
+const base: Base = { id: 'kb_1', name: 'Prices', description: '', visible: false, level: 'full', yours: true }
 const prompts: SystemPrompt[] = [
   { object: 'system_prompt', version: 2, text: 'Be brief.', note: 'Shorter', shipped: false, created_at: '2026-11-21T12:00:00Z' },
   { object: 'system_prompt', version: 0, text: 'Be helpful.', note: '', shipped: true, created_at: null },
@@ -45,6 +48,8 @@ const layouts: Layout[] = [{ object: 'layout', name: 'onyx', description: 'As On
 function shown(content: ReactNode): string {
   const client = new QueryClient({ defaultOptions: { queries: { staleTime: Infinity } } })
   client.setQueryData(resourceKeys.agents, [agent])
+  client.setQueryData(knowledgeKeys.bound(agent.id), ['kb_1'])
+  client.setQueryData(accessKeys.bases, [base])
   client.setQueryData(resourceKeys.projects, [project])
   client.setQueryData(resourceKeys.systemPrompts, prompts)
   client.setQueryData(resourceKeys.layouts, layouts)
