@@ -58,7 +58,7 @@ class BindingRows(Verbs):
         of = knowledge_bindings.c
         bound = select(of.subject_id).where(of.knowledge_base_id == base_id, of.owner == caller.user_id)
 
-        def those(table: Table, name: Column[str]) -> Select[tuple[str, str]]:
+        def those(table: Table, name: Column[str]) -> Select[str, str]:
             mine = select(table.c.id, name).where(table.c.owner == caller.user_id, table.c.id.in_(bound))
             return mine.order_by(table.c.id.desc()).limit(limit)
 
