@@ -207,3 +207,38 @@ async def test_who_loses_access_while_the_second_model_answers_gets_nothing(
         tasks.create_task(taken_away())
         result = tasks.create_task(searched(client, model, [base]))
     assert part(result.result())["reason"] == "access_changed"
+
+
+async def test_after_a_grant_is_lowered_old_results_are_given_to_nobody(
+    app: App, client: Client, model: ScriptedModel, second: ScriptedModel
+) -> None:
+    base = await restricted_base(app, SECRET)
+    await grant(app, base, GrantLevel.FULL)
+    conversation = await client.conversation()
+    full = await searched(client, model, [base], conversation=conversation)
+    assert CANARY in full["content"]
+    await app.sessions.settled(conversation)
+    # While the grant holds, the next turn has it in its window.
+    model.then(saying("Yes."))
+    await client.send(conversation, "And?")
+    assert CANARY in encode_text(model.body(model.requests[-1]))
+    await grant(app, base, GrantLevel.RESTRICTED)
+    asked = len(model.requests)
+    model.then(
+        calling(
+            ToolCall("r1", "read_message", encode_text({"id": full["call_id"]})),
+            ToolCall("r2", "search_conversation", encode_text({"query": "CANARY tenant geese yard"})),
+        ),
+        saying("No."),
+    )
+    packets = await client.send(conversation, "And now?")
+    shown = [packet["content"] for packet in packets if packet["type"] == "tool.result"]
+    assert len(shown) == 2
+    assert CANARY not in "".join(shown)
+    assert CANARY not in "".join(encode_text(model.body(request)) for request in model.requests[asked:])
+    assert CANARY not in encode_text(await client.get(f"/conversations/{conversation}/turns"))
+    # Granted again, it is there again: nothing was lost.
+    await grant(app, base, GrantLevel.FULL)
+    model.then(saying("Yes."))
+    await client.send(conversation, "Once more?")
+    assert CANARY in encode_text(model.body(model.requests[-1]))

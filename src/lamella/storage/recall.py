@@ -42,6 +42,8 @@ from lamella.core.recall import (
     Speaker,
 )
 from lamella.core.records import Caller
+from lamella.core.withheld import WITHHELD, held_back
+from lamella.storage.closed_bases import closed_bases
 from lamella.storage.columns import local_moment_text, parts_of, word_of
 from lamella.storage.conversations import find_conversation
 from lamella.storage.database import Database, insert_missing, uninterrupted
@@ -268,7 +270,8 @@ class SqlRecallIndex:
             if conversation_id is not None:
                 query = query.where(turns.c.conversation_id == conversation_id)
             row = (await connection.execute(query)).mappings().first()
-        found = _message_of(row, call_id) if row is not None else None
+            closed = await _closed(connection, caller, [row] if row is not None and call_id else [])
+        found = _message_of(row, call_id, closed) if row is not None else None
         if found is None:
             raise NotFound(f"There is no message {reference[:80]}.", param="id")
         return found
@@ -366,23 +369,36 @@ async def _sources(
     said = {row["id"]: row for row in (await connection.execute(of_messages)).mappings()}
     of_sessions = select(sessions).where(sessions.c.id.in_(ids), sessions.c.owner == caller.user_id)
     summaries = {row["id"]: _summary_of(row) for row in (await connection.execute(of_sessions)).mappings()}
+    of_calls = {row["source_id"] for row in rows if row["call_id"]}
+    closed = await _closed(connection, caller, [row for id, row in said.items() if id in of_calls])
     found = {}
     for row in rows:
         message = said.get(row["source_id"])
-        source = _message_of(message, row["call_id"]) if message is not None else summaries.get(row["source_id"])
-        if source is not None:
+        source = (
+            _message_of(message, row["call_id"], closed) if message is not None else summaries.get(row["source_id"])
+        )
+        # What is held back is not found either: that words stand in it would tell something.
+        if source is not None and not (row["call_id"] and source.content == WITHHELD):
             source = replace(source, speaker=word_of(Speaker, row["speaker"], f"recall entry {row['id']}"))
             found[row["id"]] = (source, row["start"], row["end"])
     return found
 
 
-def _message_of(row: RowMapping, call_id: str) -> Source | None:
-    """A message, or the result of a call of it; None when it has no such call."""
+def _results_of(row: RowMapping) -> list[ToolResult]:
+    return [part for part in parts_of(row["results"], f"message {row['id']}") if isinstance(part, ToolResult)]
+
+
+async def _closed(connection: AsyncConnection, caller: Caller, rows: Sequence[RowMapping]) -> frozenset[str]:
+    """The bases that are closed to the caller, of those that results in these rows come from."""
+    return await closed_bases(connection, caller, [result for row in rows for result in _results_of(row)])
+
+
+def _message_of(row: RowMapping, call_id: str, closed: frozenset[str]) -> Source | None:
+    """A message, or the result of a call of it; None when it has no such call. What came from `closed` is held back."""
     what = f"message {row['id']}"
     name, speaker = "", Speaker.ASSISTANT if row["seq"] else Speaker.USER
     if call_id:
-        results = [part for part in parts_of(row["results"], what) if isinstance(part, ToolResult)]
-        result = next((result for result in results if result.call_id == call_id), None)
+        result = next((held_back(one, closed) for one in _results_of(row) if one.call_id == call_id), None)
         if result is None:
             return None
         content, name, speaker = result.content, result.name, Speaker.TOOL

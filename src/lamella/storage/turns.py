@@ -30,6 +30,7 @@ from lamella.core.records import (
     first_choice,
 )
 from lamella.core.tokens import Usage
+from lamella.storage.closed_bases import records_held_back, turns_held_back
 from lamella.storage.columns import fixed_offset, moment_text
 from lamella.storage.conversations import find_conversation, turn_in_progress
 from lamella.storage.database import Verbs, uninterrupted
@@ -135,7 +136,8 @@ async def find_records(
     of_runs = select(runs).where(runs.c.turn_id.in_(turn_ids), runs.c.owner == caller.user_id).order_by(runs.c.number)
     runs_of = _by_turn((await connection.execute(of_runs)).mappings().all())
     attached = await _attachments(connection, caller, turn_ids)
-    return tuple(turn_record_of(row, runs_of.get(row["id"], ()), by_turn.get(row["id"], ()), attached) for row in rows)
+    found = [turn_record_of(row, runs_of.get(row["id"], ()), by_turn.get(row["id"], ()), attached) for row in rows]
+    return await records_held_back(connection, caller, found)
 
 
 async def _attach(
@@ -217,7 +219,8 @@ async def find_path(
     attached = await _attachments(connection, caller, select(line.c.id))
     if place.turn_id not in by_turn:
         raise damaged(f"conversation {conversation_id}", "its turns are missing")
-    return tuple(turn_of(turn_id, rows[0]["status"], rows, attached) for turn_id, rows in by_turn.items())
+    found = [turn_of(turn_id, rows[0]["status"], rows, attached) for turn_id, rows in by_turn.items()]
+    return await turns_held_back(connection, caller, found)
 
 
 async def _end_runs(connection: AsyncConnection, caller: Caller, end: TurnEnd) -> None:
