@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
 import anthropic
-import httpx2
 from anthropic.types import RawMessageStreamEvent
 
 from lamella.core import deltas
@@ -19,9 +18,10 @@ from lamella.core.models import ModelFacts, Thinking
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
 from lamella.llm.anthropic_wire import CLEAR_AT, blocks_of, body_of
-from lamella.llm.failures import MALFORMED, broken, in_stream, of_status, timed_out, unreachable
+from lamella.llm.failures import broken, in_stream, of_status, timed_out, unreachable
 from lamella.llm.fields import counter, index_of, plain
 from lamella.llm.http_client import http_client
+from lamella.llm.streaming import Vendor, streamed
 from lamella.llm.wiring import wire_segments
 
 PROVIDER = "Anthropic"
@@ -110,28 +110,11 @@ class AnthropicModel:
         """See `ChatModel.body`."""
         return body_of(request)
 
-    async def stream(self, request: WireRequest, headers: dict[str, str]) -> AsyncIterator[Delta]:
+    def stream(self, request: WireRequest, headers: dict[str, str]) -> AsyncIterator[Delta]:
         """See `ChatModel.stream`."""
         body: Any = self.body(request)
-        events = _Events()
-        began = False
-        try:
-            async with self._client.messages.with_streaming_response.create(
-                **body, extra_headers=headers | _betas(request)
-            ) as response:
-                began = True
-                yield deltas.Opened(response.headers.get("request-id"), response.http_request.content)
-                async for event in await response.parse():
-                    for delta in events.of(event):
-                        yield delta
-        except anthropic.AnthropicError as error:
-            raise self._failure(error, began=began) from error
-        except httpx2.TimeoutException as error:
-            raise timed_out(PROVIDER) from error
-        except (httpx2.HTTPError, *MALFORMED) as error:
-            raise broken(PROVIDER, str(error) or type(error).__name__) from error
-        if not events.ended:
-            raise broken(PROVIDER, "the stream ended before the message did")
+        opening = self._client.messages.with_streaming_response.create(**body, extra_headers=headers | _betas(request))
+        return streamed(VENDOR, str(self._client.base_url), opening, _Events())
 
     async def count(self, request: WireRequest) -> int:
         """See `ChatModel.count`."""
@@ -141,29 +124,34 @@ class AnthropicModel:
         try:
             counted = await self._client.messages.count_tokens(**body, extra_headers=_betas(request))
         except anthropic.AnthropicError as error:
-            raise self._failure(error, began=False) from error
+            raise failure_of(error, str(self._client.base_url), began=False) from error
         return counted.input_tokens
 
     async def close(self) -> None:
         """See `ChatModel.close`."""
         await self._client.close()
 
-    def _failure(self, error: anthropic.AnthropicError, *, began: bool) -> ProviderError:
-        match error:
-            case anthropic.APITimeoutError():
-                return timed_out(PROVIDER)
-            case anthropic.APIConnectionError():
-                cause = str(error.__cause__ or error)
-                return broken(PROVIDER, cause) if began else unreachable(PROVIDER, str(self._client.base_url), cause)
-            case anthropic.APIStatusError() if not began:
-                said = ": ".join(_error_body(error.body, error.message))
-                retry_after = error.response.headers.get("retry-after")
-                return of_status(PROVIDER, error.status_code, said, KEY_VARIABLE, retry_after)
-            case anthropic.APIError():
-                type, message = _error_body(error.body, error.message)
-                return in_stream(PROVIDER, type, message)
-            case _:
-                return broken(PROVIDER, str(error))
+
+def failure_of(error: anthropic.AnthropicError, base_url: str, *, began: bool) -> ProviderError:
+    """The SDK's error as one of ours; `began`: the provider had accepted the request."""
+    match error:
+        case anthropic.APITimeoutError():
+            return timed_out(PROVIDER)
+        case anthropic.APIConnectionError():
+            cause = str(error.__cause__ or error)
+            return broken(PROVIDER, cause) if began else unreachable(PROVIDER, base_url, cause)
+        case anthropic.APIStatusError() if not began:
+            said = ": ".join(_error_body(error.body, error.message))
+            retry_after = error.response.headers.get("retry-after")
+            return of_status(PROVIDER, error.status_code, said, KEY_VARIABLE, retry_after)
+        case anthropic.APIError():
+            type, message = _error_body(error.body, error.message)
+            return in_stream(PROVIDER, type, message)
+        case _:
+            return broken(PROVIDER, str(error))
+
+
+VENDOR = Vendor(PROVIDER, "request-id", anthropic.AnthropicError, failure_of)
 
 
 def _betas(request: WireRequest) -> dict[str, str]:

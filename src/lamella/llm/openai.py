@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import httpx2
 import openai
 from openai.types import CompletionUsage
 from openai.types.chat import ChatCompletionChunk
@@ -14,16 +13,16 @@ from openai.types.chat import ChatCompletionChunk
 from lamella.core import deltas
 from lamella.core.deltas import Delta
 from lamella.core.effort import asked_thinking
-from lamella.core.errors import ProviderError, ProviderRefusedRequest
-from lamella.core.json import Json, encode_text
+from lamella.core.errors import ProviderRefusedRequest
+from lamella.core.json import Json
 from lamella.core.messages import StopReason
-from lamella.core.models import Markers, ModelFacts, Thinking, WireProtocol
+from lamella.core.models import Markers, ModelFacts, WireProtocol
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
-from lamella.llm.failures import MALFORMED, broken, timed_out
 from lamella.llm.fields import counter, index_of, plain
-from lamella.llm.openai_client import FILTERED, PROVIDER, client_of, failure_of
+from lamella.llm.openai_client import FILTERED, PROVIDER, VENDOR, client_of, effort_salts
 from lamella.llm.openai_wire import blocks_of, body_of
+from lamella.llm.streaming import streamed
 from lamella.llm.wiring import wire_segments
 
 _STOPS = {
@@ -70,10 +69,7 @@ class OpenAIModel:
 
     def salts(self, sampling: Sampling) -> Mapping[Level, str]:
         """See `ChatModel.salts`: the effort changes the whole prefix; tool choice and pictures do not (PROVIDERS 2)."""
-        if self.facts.thinking is Thinking.NONE:
-            return {}
-        effort = encode_text(self._effort(sampling).get("reasoning_effort") or self.facts.default_effort)
-        return {"tools": effort, "system": effort}
+        return effort_salts(self.facts, self._effort(sampling).get("reasoning_effort"))
 
     def _effort(self, sampling: Sampling) -> dict[str, Json]:
         level = asked_thinking(self.facts, sampling.thinking_effort, sampling.max_output).level
@@ -83,28 +79,11 @@ class OpenAIModel:
         """See `ChatModel.body`."""
         return body_of(request)
 
-    async def stream(self, request: WireRequest, headers: dict[str, str]) -> AsyncIterator[Delta]:
+    def stream(self, request: WireRequest, headers: dict[str, str]) -> AsyncIterator[Delta]:
         """See `ChatModel.stream`."""
         body: Any = self.body(request)
-        chunks = _Chunks()
-        began = False
-        try:
-            async with self._client.chat.completions.with_streaming_response.create(
-                **body, extra_headers=headers
-            ) as response:
-                began = True
-                yield deltas.Opened(response.headers.get("x-request-id"), response.http_request.content)
-                async for chunk in await response.parse():
-                    for delta in chunks.of(chunk):
-                        yield delta
-        except openai.OpenAIError as error:
-            raise self._failure(error, began=began) from error
-        except httpx2.TimeoutException as error:
-            raise timed_out(PROVIDER) from error
-        except (httpx2.HTTPError, *MALFORMED) as error:
-            raise broken(PROVIDER, str(error) or type(error).__name__) from error
-        if not chunks.ended:
-            raise broken(PROVIDER, "the stream ended before the message did")
+        opening = self._client.chat.completions.with_streaming_response.create(**body, extra_headers=headers)
+        return streamed(VENDOR, str(self._client.base_url), opening, _Chunks())
 
     async def count(self, request: WireRequest) -> int:
         """Always refused: Chat Completions has no counting endpoint."""
@@ -116,9 +95,6 @@ class OpenAIModel:
     async def close(self) -> None:
         """See `ChatModel.close`."""
         await self._client.close()
-
-    def _failure(self, error: openai.OpenAIError, *, began: bool) -> ProviderError:
-        return failure_of(error, str(self._client.base_url), began=began)
 
 
 class _Chunks:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import openai
 
 from lamella.core.errors import ProviderError
+from lamella.core.json import Json, encode_text
+from lamella.core.models import ModelFacts, Thinking
+from lamella.core.prompt import Level
 from lamella.llm.failures import broken, in_stream, of_status, timed_out, unreachable
 from lamella.llm.http_client import http_client
+from lamella.llm.streaming import Vendor
 
 PROVIDER = "OpenAI"
 KEY_VARIABLE = "OPENAI_API_KEY"
@@ -36,3 +42,14 @@ def failure_of(error: openai.OpenAIError, base_url: str, *, began: bool) -> Prov
             return in_stream(PROVIDER, str(error.code or error.type or "error"), error.message)
         case _:
             return broken(PROVIDER, str(error))
+
+
+VENDOR = Vendor(PROVIDER, "x-request-id", openai.OpenAIError, failure_of)
+
+
+def effort_salts(facts: ModelFacts, effort: Json) -> Mapping[Level, str]:
+    """The effort changes the whole prefix; tool choice and pictures do not (PROVIDERS 2)."""
+    if facts.thinking is Thinking.NONE:
+        return {}
+    said = encode_text(effort or facts.default_effort)
+    return {"tools": said, "system": said}

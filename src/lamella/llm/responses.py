@@ -6,22 +6,21 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import httpx2
 import openai
 
 from lamella.core import deltas
 from lamella.core.deltas import Delta
 from lamella.core.effort import asked_thinking
-from lamella.core.errors import ProviderError
-from lamella.core.json import Json, encode_text
+from lamella.core.json import Json
 from lamella.core.messages import StopReason
 from lamella.core.models import Markers, ModelFacts, Thinking, WireProtocol
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
-from lamella.llm.failures import MALFORMED, broken, in_stream, timed_out
+from lamella.llm.failures import in_stream
 from lamella.llm.fields import counter, index_of, plain
-from lamella.llm.openai_client import FILTERED, PROVIDER, client_of, failure_of
+from lamella.llm.openai_client import FILTERED, PROVIDER, VENDOR, client_of, effort_salts, failure_of
 from lamella.llm.responses_wire import BETWEEN_SUMMARIES, ReasoningSeal, blocks_of, body_of
+from lamella.llm.streaming import streamed
 from lamella.llm.wiring import wire_segments
 
 COUNTED = ("model", "input", "tools", "tool_choice", "reasoning")
@@ -69,10 +68,7 @@ class ResponsesModel:
 
     def salts(self, sampling: Sampling) -> Mapping[Level, str]:
         """See `ChatModel.salts`: the effort changes the whole prefix; tool choice and pictures do not (PROVIDERS 2)."""
-        if self.facts.thinking is Thinking.NONE:
-            return {}
-        effort = encode_text(self._effort(sampling).get("effort") or self.facts.default_effort)
-        return {"tools": effort, "system": effort}
+        return effort_salts(self.facts, self._effort(sampling).get("effort"))
 
     def _effort(self, sampling: Sampling) -> dict[str, Json]:
         level = asked_thinking(self.facts, sampling.thinking_effort, sampling.max_output).level
@@ -82,26 +78,11 @@ class ResponsesModel:
         """See `ChatModel.body`."""
         return body_of(request)
 
-    async def stream(self, request: WireRequest, headers: dict[str, str]) -> AsyncIterator[Delta]:
+    def stream(self, request: WireRequest, headers: dict[str, str]) -> AsyncIterator[Delta]:
         """See `ChatModel.stream`."""
         body: Any = self.body(request)
-        events = _Events()
-        began = False
-        try:
-            async with self._client.responses.with_streaming_response.create(**body, extra_headers=headers) as response:
-                began = True
-                yield deltas.Opened(response.headers.get("x-request-id"), response.http_request.content)
-                async for event in await response.parse():
-                    for delta in events.of(event):
-                        yield delta
-        except openai.OpenAIError as error:
-            raise self._failure(error, began=began) from error
-        except httpx2.TimeoutException as error:
-            raise timed_out(PROVIDER) from error
-        except (httpx2.HTTPError, *MALFORMED) as error:
-            raise broken(PROVIDER, str(error) or type(error).__name__) from error
-        if not events.ended:
-            raise broken(PROVIDER, "the stream ended before the message did")
+        opening = self._client.responses.with_streaming_response.create(**body, extra_headers=headers)
+        return streamed(VENDOR, str(self._client.base_url), opening, _Events())
 
     async def count(self, request: WireRequest) -> int:
         """See `ChatModel.count`."""
@@ -109,15 +90,12 @@ class ResponsesModel:
         try:
             counted = await self._client.responses.input_tokens.count(**body)
         except openai.OpenAIError as error:
-            raise self._failure(error, began=False) from error
+            raise failure_of(error, str(self._client.base_url), began=False) from error
         return counted.input_tokens
 
     async def close(self) -> None:
         """See `ChatModel.close`."""
         await self._client.close()
-
-    def _failure(self, error: openai.OpenAIError, *, began: bool) -> ProviderError:
-        return failure_of(error, str(self._client.base_url), began=began)
 
 
 class _Events:
