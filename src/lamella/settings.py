@@ -215,6 +215,13 @@ class Settings(BaseSettings):
     restricted_confidence: float = Field(
         0.5, ge=0, le=1, description="How sure it has to be, from 0 to 1, for anything to be told."
     )
+    dynamic_context: str = Field(
+        "",
+        description="Providers of dynamic context beside the installed ones: `package.module:name`, commas between.",
+    )
+    dynamic_context_seconds: float = Field(
+        5.0, gt=0, description="Seconds that a provider of dynamic context may take; after that nothing is sent."
+    )
     step_limit: int = Field(12, ge=1, le=100, description="Inferences of one turn.")
     open_url: bool = Field(False, description="Whether models can open pages of the web in new conversations.")
     open_url_allow: str = Field(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from lamella.backend.blocks import Blocks, BlockScope
+from lamella.backend.blocks import Blocks, BlockScope, DynamicContextProvider
 from lamella.core.errors import ConfigurationError
 from lamella.engine.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import served
@@ -21,8 +22,9 @@ pytestmark = pytest.mark.anyio
 class Says:
     """A provider that always says the same."""
 
-    def __init__(self, name: str, block: str | None) -> None:
+    def __init__(self, name: str, block: str | None, order: int = 0) -> None:
         self.name = name
+        self.order = order
         self._block = block
 
     async def block(self, scope: BlockScope) -> str | None:
@@ -32,7 +34,7 @@ class Says:
 class Counts:
     """A provider whose block is another one every time."""
 
-    name = "count"
+    name, order = "count", 0
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -45,7 +47,7 @@ class Counts:
 class Breaks:
     """A provider with a bug."""
 
-    name = "permissions"
+    name, order = "permissions", 0
 
     async def block(self, scope: BlockScope) -> str | None:
         raise KeyError("secret detail")
@@ -103,6 +105,58 @@ async def test_a_provider_that_fails_sends_nothing_and_tells_nothing_of_its_insi
         assert "secret" not in str(error)
         assert (await client.get(f"/conversations/{conversation}/turns"))["data"] == []
     assert model.requests == []
+
+
+class Sleeps:
+    """A provider that waits for something that never comes."""
+
+    name, order = "directory", 0
+
+    async def block(self, scope: BlockScope) -> str | None:
+        await asyncio.Event().wait()
+        return "Never."
+
+
+class Counted(Counts):
+    """A provider that gives what is no text."""
+
+    async def block(self, scope: BlockScope) -> str | None:
+        return 7  # type: ignore[return-value]  # as code without types does
+
+
+@pytest.mark.parametrize(
+    ("provider", "told"),
+    [
+        (Sleeps(), "The dynamic context “directory” was not there after 0.01 seconds; the message was not sent."),
+        (Counted(), "The dynamic context “count” could not be made; the message was not sent."),
+        (Says("half", "\ud800"), "The dynamic context “half” could not be made; the message was not sent."),
+    ],
+)
+async def test_a_provider_that_is_late_or_gives_no_text_sends_nothing(
+    tmp_path: Path, provider: DynamicContextProvider, told: str
+) -> None:
+    model = ScriptedModel([saying("Yes.")])
+    parts: dict[str, Any] = {"models": ScriptedModels(model), "blocks": Blocks([provider, Says("x", "X.")], 0.01)}
+    async with served(read_settings(data=tmp_path), **parts) as (_, client):
+        body = {"text": "May I?"}
+        answer = await client.call("POST", f"/conversations/{await client.conversation()}/turns", json=body)
+    assert answer.status_code == 500
+    assert (answer.json()["error"]["code"], answer.json()["error"]["message"]) == ("dynamic_context_failed", told)
+    assert model.requests == []
+
+
+async def test_an_order_goes_before_a_name_and_a_map_says_who_wrote_what(tmp_path: Path) -> None:
+    blocks = Blocks([Says("a", "Last.", 10), Says("z", "First.", -10), Says("m", None)])
+    parts: dict[str, Any] = {"models": ScriptedModels(ScriptedModel()), "blocks": blocks}
+    async with served(read_settings(data=tmp_path), **parts) as (_, client):
+        asked = {"conversation_id": await client.conversation(), "text": "Hi", "dynamic_context": ["It rains."]}
+        shown = await client.post("/context/preview", asked)
+    assert [note["text"] for note in shown["notes"]] == [
+        "from the provider z",
+        "from the provider a",
+        "sent along with the message",
+    ]
+    assert shown["segments"][-1]["text_preview"] == "First. Last. It rains."
 
 
 def test_two_providers_of_one_name_are_refused() -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from lamella.app.app import App, open_app
-from lamella.backend.blocks import BlockProvider, Blocks
+from lamella.backend.blocks import Blocks, DynamicContextProvider
 from lamella.core.clock import SystemClock
 from lamella.core.ids import CountingIds
 from lamella.core.json import Json, encode_text
@@ -94,7 +94,7 @@ async def told(
     plant: Plant,
     story: Story,
     settings: Mapping[str, object] | None = None,
-    blocks: Callable[[App], BlockProvider] | None = None,
+    blocks: Callable[[App], DynamicContextProvider] | None = None,
 ) -> Left:
     """What leaves a server over `folder` while the story is told, once the text is planted."""
     model, left = ScriptedModel(), Left()
@@ -128,7 +128,7 @@ async def differences(
     plant: Plant,
     story: Story,
     settings: Mapping[str, object] | None = None,
-    blocks: Callable[[App], BlockProvider] | None = None,
+    blocks: Callable[[App], DynamicContextProvider] | None = None,
 ) -> list[str]:
     """What leaves two servers and is not the same, where only the protected text differs; or what holds that text."""
     both = [await told(folder / str(number), text, plant, story, settings, blocks) for number, text in enumerate(texts)]

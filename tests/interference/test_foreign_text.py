@@ -96,7 +96,7 @@ async def test_nothing_that_leaves_depends_on_somebody_elses_text(tmp_path: Path
 class Gossip:
     """A block that tells everybody how long the newest file of anybody is: what the kit has to notice."""
 
-    name = "gossip"
+    name, order = "gossip", 0
 
     def __init__(self, app: App) -> None:
         self._app = app

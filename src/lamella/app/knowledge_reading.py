@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from lamella.app.bound_bases import bound_bases
 from lamella.core.access import GrantLevel
 from lamella.core.access_ports import Access
 from lamella.core.errors import NotFound, ToolFailed
@@ -32,11 +33,9 @@ class StoredReader:
     async def reach(self, scope: ToolScope, base_ids: Sequence[str]) -> Reach:
         """See `KnowledgeReader.reach`. The caller's level for each base is asked for anew."""
         caller = scope.caller
-        bound = [*await self.store.bound_bases(caller, scope.conversation_id), *scope.base_ids]
-        if scope.agent_id is not None:
-            bound += await self._of_agent(caller, scope.agent_id)
+        bound = await bound_bases(self.store, caller, scope.conversation_id, scope.agent_id, scope.base_ids)
         shelves, names, refused, restricted = [], {}, [], []
-        for base_id in dict.fromkeys(bound):
+        for base_id in (one.id for one in bound):
             if base_ids and base_id not in base_ids:
                 continue
             try:
@@ -59,12 +58,6 @@ class StoredReader:
         shelves = (*reach.where.shelves, Shelf(scope.caller.user_id))
         documents = {id for shelf in reach.where.shelves for id in await self._ids(shelf)}
         return replace(reach, where=Searched(shelves, frozenset(documents | set(scope.project_files))))
-
-    async def _of_agent(self, caller: Caller, agent_id: str) -> Sequence[str]:
-        try:
-            return await self.store.bound_bases(caller, agent_id)
-        except NotFound:
-            return ()
 
     async def narrowed(self, where: Searched, titles: Sequence[str]) -> Searched:
         """See `KnowledgeReader.narrowed`."""

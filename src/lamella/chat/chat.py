@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 from lamella.chat.keeper import Keeper, queued_id_of
 from lamella.chat.mailbox import Mailbox
-from lamella.chat.message import AT_ONCE, PATIENT, Message, Patience, checked, joined, local
+from lamella.chat.message import AT_ONCE, PATIENT, Message, Patience, checked, local
 from lamella.chat.packets import Queued, command_answer, ends, missing_end, one_batch
 from lamella.chat.queue import Queue
 from lamella.chat.turns import Turns
@@ -24,6 +24,7 @@ from lamella.chat.waiting import Order, Words, payload_of
 from lamella.commands.command import Reach
 from lamella.commands.parse import Typed, parse
 from lamella.commands.registry import Commands
+from lamella.core.dynamic import joined
 from lamella.core.errors import InvalidRequest, LamellaError, NotFound, ServerStopping, TurnInProgress
 from lamella.core.json import digest, encode
 from lamella.core.messages import TurnStatus
@@ -209,7 +210,8 @@ class Chat:
             agent_id=setting.conversation.agent_id,
             agent_chosen=message.choices.agent_id is not LEAVE,
             file_ids=message.file_ids,
-            blocks=message.blocks,
+            blocks=tuple(block.text for block in message.blocks),
+            whys=tuple(block.why for block in message.blocks),
             dynamic=message.dynamic,
             knowledge_base_ids=message.choices.knowledge_base_ids,
         )
@@ -373,7 +375,7 @@ class Chat:
             timezone=message.timezone,
             tokens=await asyncio.to_thread(self._services.counter.count, text),
             file_ids=message.file_ids,
-            dynamic=joined((*message.blocks, *message.dynamic)),
+            dynamic=joined(message.context),
             choices=message.choices,
         )
 

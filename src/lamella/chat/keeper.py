@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from lamella.chat.mailbox import Mailbox
-from lamella.chat.message import joined, local
+from lamella.chat.message import local
 from lamella.chat.turns import Turns
 from lamella.chat.waiting import Group, Order, Sent, Words, groups
 from lamella.commands.registry import Commands
@@ -196,7 +196,7 @@ class Keeper:
             timezone=last.timezone,
             tokens=await asyncio.to_thread(self._services.counter.count, group.text),
             file_ids=sent.file_ids,
-            dynamic=joined((*sent.blocks, *sent.dynamic)),
+            dynamic=sent.context,
             choices=Choices(
                 layout=sent.layout,
                 marker_policy=sent.marker_policy,

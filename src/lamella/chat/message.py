@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from lamella.core.dynamic import DynamicBlock
 from lamella.core.errors import InvalidRequest
 from lamella.core.records import LEAVE, Choices, Leave
 
@@ -30,9 +32,19 @@ class Message:
     models: tuple[str, ...] = ()
     key: str | None = None
     dynamic: tuple[str, ...] = ()
-    blocks: tuple[str, ...] = ()
+    blocks: tuple[DynamicBlock, ...] = ()
     choices: Choices = field(default_factory=Choices)
     parent_message_id: str | Leave | None = LEAVE
+
+    @property
+    def context(self) -> tuple[DynamicBlock, ...]:
+        """All blocks of the dynamic context, in order."""
+        return (*self.blocks, *sent_along(self.dynamic))
+
+
+def sent_along(texts: Iterable[str]) -> tuple[DynamicBlock, ...]:
+    """The caller's own blocks of the dynamic context."""
+    return tuple(DynamicBlock(text, "sent along with the message") for text in texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +69,8 @@ def checked(message: Message) -> str:
     if not message.text.strip():
         raise InvalidRequest("The message is empty.", hint="Write something; files go with a message.", param="text")
     _must_be_unicode(message.text, "message", "text")
-    for block in (*message.blocks, *message.dynamic):
-        _must_be_unicode(block, "dynamic context", "dynamic_context")
+    for block in message.context:
+        _must_be_unicode(block.text, "dynamic context", "dynamic_context")
     if len(message.file_ids) > MAX_FILES:
         raise InvalidRequest(
             f"A message can have {MAX_FILES} files at most.", hint="Send the others along next.", param="file_ids"
@@ -85,8 +97,3 @@ def local(now: datetime, timezone: str) -> datetime:
         raise InvalidRequest(
             f"“{timezone[:60]}” is no time zone.", hint="Use an IANA name such as Europe/Berlin.", param="timezone"
         ) from None
-
-
-def joined(blocks: tuple[str, ...]) -> str:
-    """The dynamic context: the blocks that say something, a blank line between them (SPEC W4)."""
-    return "\n\n".join(block for block in blocks if block.strip())

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import zip_longest
 
 import msgspec
 
-from lamella.chat.message import MAX_FILES, joined
+from lamella.chat.message import MAX_FILES, sent_along
 from lamella.commands.parse import Typed
+from lamella.core.dynamic import DynamicBlock, DynamicContext, joined
 from lamella.core.errors import StoreFailed
 from lamella.core.json import JsonObject
 from lamella.core.records import Place, QueuedMessage
@@ -24,7 +26,7 @@ class Words(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="me
     """What was sent with a message, and what it was to be answered with at that time.
 
     `due` is when its debounce has passed. `agent_chosen` says that the message itself named its agent, or none.
-    `parent` is what it follows where it named that.
+    `parent` is what it follows where it named that. `whys` are those of `blocks`.
     """
 
     due: datetime
@@ -36,9 +38,18 @@ class Words(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="me
     agent_chosen: bool = False
     file_ids: tuple[str, ...] = ()
     blocks: tuple[str, ...] = ()
+    whys: tuple[str, ...] = ()
     dynamic: tuple[str, ...] = ()
     parent: Place | None = None
     knowledge_base_ids: tuple[str, ...] = ()
+
+    @property
+    def context(self) -> DynamicContext:
+        """The dynamic context that was sent with it."""
+        own = (
+            DynamicBlock(text, why) for text, why in zip_longest(self.blocks, self.whys, fillvalue="from the server")
+        )
+        return joined((*own, *sent_along(self.dynamic)))
 
     @property
     def settings(self) -> tuple[object, ...]:
@@ -127,13 +138,19 @@ def _with(group: Group, row: QueuedMessage, sent: Sent) -> Group | None:
         or len(files) > MAX_FILES
     ):
         return None
+    newer = sent if _says(sent.blocks) else before
     merged = msgspec.structs.replace(
         sent,
         file_ids=files,
-        blocks=sent.blocks if joined(sent.blocks) else before.blocks,
-        dynamic=sent.dynamic if joined(sent.dynamic) else before.dynamic,
+        blocks=newer.blocks,
+        whys=newer.whys,
+        dynamic=sent.dynamic if _says(sent.dynamic) else before.dynamic,
     )
     return Group((*group.rows, row), merged, sent.due)
+
+
+def _says(texts: Sequence[str]) -> bool:
+    return any(text.strip() for text in texts)
 
 
 def _closed(group: Group) -> Group:

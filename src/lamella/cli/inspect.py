@@ -11,6 +11,7 @@ import httpx2
 import typer
 
 from lamella.app.app import open_app
+from lamella.backend.registration import registered_blocks
 from lamella.cli.api import Api, Object, running_server, with_key
 from lamella.cli.doors import local_zone
 from lamella.cli.logs import configure_logs
@@ -90,7 +91,8 @@ async def open_api(settings: Settings, *, as_nobody: bool = False) -> AsyncItera
             yield found[0]
             return
         app = await stack.enter_async_context(open_app(settings))
-        transport = httpx2.ASGITransport(create_web(app, Entrance(app.accounts, holds_folder=True)))
+        entrance, blocks = Entrance(app.accounts, holds_folder=True), registered_blocks(settings)
+        transport = httpx2.ASGITransport(create_web(app, entrance, blocks=blocks))
         client = httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=with_key(settings))
         yield Api(await stack.enter_async_context(client))
 

@@ -17,6 +17,7 @@ from uvicorn.loops.auto import auto_loop_factory
 
 from lamella.app.app import App, open_app
 from lamella.app.demonstration import NOTICE
+from lamella.backend.registration import registered_blocks
 from lamella.cli.doors import announced
 from lamella.cli.logs import configure_logs
 from lamella.cli.main import DataOption, ModelOption, cli
@@ -51,10 +52,15 @@ async def _serve(host: str, port: int, settings: Settings) -> None:
     listener = _listen(host, port)
     shown = f"http://[{host}]:" if ":" in host else f"http://{host}:"
     url = f"{shown}{listener.getsockname()[1]}"
+    blocks = registered_blocks(settings)
     async with open_app(settings) as app, announced(settings.data, _here(url)):
         entrance = await _entrance(app, host)
         config = uvicorn.Config(
-            create_web(app, entrance), log_config=None, access_log=False, timeout_graceful_shutdown=2, lifespan="off"
+            create_web(app, entrance, blocks=blocks),
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=2,
+            lifespan="off",
         )
         _announce(app, url, entrance)
         settling = asyncio.create_task(_settle(app))

@@ -20,6 +20,7 @@ from lamella.context.results import kept_names
 from lamella.context.segments import (
     Place,
     agent_segment,
+    dynamic_id,
     dynamic_segment,
     project_segment,
     sections_segment,
@@ -112,7 +113,7 @@ class _Work:
                 estimate=int(window.local * context.calibration),
                 budget=context.budget,
                 durable=window.durable,
-                notes=tuple(_notes(context, self._choices, window.rendered)),
+                notes=tuple(_notes(context, self._choices, window)),
                 absent=tuple(absences(context, self._layout, self._choices, present)),
             ),
             decisions=self._decided,
@@ -316,10 +317,14 @@ def _called(segment: Segment, context: ContextInput) -> tuple[Kind, str]:
     return segment.kind, segment.label
 
 
-def _notes(context: ContextInput, choices: Choices, rendered: Sequence[RenderedTurn]) -> Iterator[SegmentNote]:
-    """What is to be said of segments: what is listed, cut, left out or not seen."""
-    for turn in rendered:
-        yield from turn.notes
+def _notes(context: ContextInput, choices: Choices, window: _Window) -> Iterator[SegmentNote]:
+    """What is to be said of segments: what is listed, cut, left out or not seen, and why dynamic context is there."""
+    dynamic = {segment.id for segment in window.segments if segment.kind is Kind.DYNAMIC}
+    for rendered in window.rendered:
+        yield from rendered.notes
+        name = dynamic_id(rendered.turn)
+        if name in dynamic:
+            yield from (SegmentNote(name, why) for why in rendered.turn.user.dynamic_whys)
     project = context.project
     if project is not None and not choices.project_absent:
         for file in project.files:

@@ -266,10 +266,15 @@ def _picture_tokens(part: Part, model: ModelFacts) -> int:
     return count_tokens(part.text) if isinstance(part, Text) else 0
 
 
+def dynamic_id(turn: Turn) -> str:
+    """The name of the segment with a turn's dynamic context."""
+    return f"{turn.id}/dynamic"
+
+
 def dynamic_segment(turn: Turn, place: Place) -> Segment:
     """The dynamic context of a turn, or the word that the earlier one no longer holds (SPEC W2, W4)."""
     return _text_segment(
-        f"{turn.id}/dynamic",
+        dynamic_id(turn),
         Kind.DYNAMIC,
         turn.user.dynamic or WITHDRAWN,
         place,

@@ -29,6 +29,7 @@ LamellaError
 │   ├── ProviderOverloaded          overloaded
 │   └── ProviderTimeout             provider_timeout
 ├── ToolFailed                  a tool failed; the model is told and goes on
+├── DynamicContextFailed        dynamic_context_failed; what goes with a message could not be made, so it was not sent
 ├── LeaseLost                   a worker came late: somebody else has its job
 ├── StoreFailed                 the database or the file folder failed
 ├── ServerStopping              overloaded; the process is on its way out and takes nothing new
@@ -226,6 +227,12 @@ class ToolFailed(LamellaError):
     """A tool could not do its work; the text goes back to the model as an error result."""
 
     code = "tool_failed"
+
+
+class DynamicContextFailed(LamellaError):
+    """A provider of dynamic context failed or took too long; the message was not sent."""
+
+    code = "dynamic_context_failed"
 
 
 class LeaseLost(LamellaError):

@@ -100,6 +100,7 @@ class UserMessage:
     """What a user sent. `sent_at` carries the offset of the user's zone, so its rendering needs no zone database.
 
     `dynamic` is the dynamic context as it was sent with this message, its blocks joined; "" for none (SPEC W4, W5).
+    `dynamic_whys` says for each block why it is there; no model reads that.
     """
 
     id: str
@@ -109,6 +110,7 @@ class UserMessage:
     tokens: int
     attachments: tuple[Attachment, ...] = ()
     dynamic: str = ""
+    dynamic_whys: tuple[str, ...] = ()
 
     @property
     def files(self) -> tuple[Attachment, ...]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 from fastapi import Depends, Header, Query, Request
 
 from lamella.app.app import App
-from lamella.backend.blocks import Blocks, BlockScope
-from lamella.chat import Message
+from lamella.backend.backend import Backend
 from lamella.core.access import Identity, Role
 from lamella.core.errors import PermissionDenied
 from lamella.core.records import Caller, PageQuery
@@ -43,21 +41,15 @@ async def _page(parameters: Annotated[PageParameters, Query()]) -> PageQuery:
     return PageQuery(parameters.limit, parameters.after, parameters.order)
 
 
-async def _blocks(request: Request) -> Blocks:
-    blocks: Blocks = request.app.state.blocks
-    return blocks
+async def _backend(request: Request) -> Backend:
+    backend: Backend = request.app.state.backend
+    return backend
 
 
 TheApp = Annotated[App, Depends(_app)]
 TheCaller = Annotated[Caller, Depends(_caller)]
 TheIdentity = Annotated[Identity, Depends(_identity)]
 TheAdmin = Annotated[Identity, Depends(_admin)]
-TheBlocks = Annotated[Blocks, Depends(_blocks)]
+TheBackend = Annotated[Backend, Depends(_backend)]
 ThePage = Annotated[PageQuery, Depends(_page)]
 IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key", max_length=200)]
-
-
-async def with_blocks(message: Message, blocks: Blocks, app: App, caller: Caller, conversation_id: str) -> Message:
-    """The message with the deployment's dynamic context; raises `NotFound` or what a provider raises."""
-    conversation = await app.store.conversation(caller, conversation_id)
-    return replace(message, blocks=await blocks.build(BlockScope(caller, conversation, message.text)))

@@ -29,6 +29,7 @@ STATUS = {
     "queue_full": 429,
     "internal_error": 500,
     "store_failed": 500,
+    "dynamic_context_failed": 500,
     "configuration_error": 500,
     "provider_error": 502,
     "overloaded": 503,

@@ -18,7 +18,7 @@ from lamella.commands.parse import Typed
 from lamella.core.errors import InvalidRequest
 from lamella.core.json import encode
 from lamella.core.records import LEAVE, Notice, PageQuery
-from lamella.server.asked import PREFIX, IdempotencyKey, TheApp, TheBlocks, TheCaller, ThePage, with_blocks
+from lamella.server.asked import PREFIX, IdempotencyKey, TheApp, TheBackend, TheCaller, TheIdentity, ThePage
 from lamella.server.outcomes import in_json, wants_json
 from lamella.server.schemas import (
     ConversationPatch,
@@ -156,8 +156,8 @@ async def send(
     body: NewTurnBody,
     request: Request,
     app: TheApp,
-    caller: TheCaller,
-    blocks: TheBlocks,
+    identity: TheIdentity,
+    backend: TheBackend,
     key: IdempotencyKey = None,
 ) -> Response:
     """Send a message. Answers with the turn's packets, or with `Accept: application/json` with the finished turn.
@@ -165,6 +165,7 @@ async def send(
     What has to wait answers 202: with a stream that begins with `turn.queued` and goes on with its turn, or as JSON
     with its place in the queue. A command answers with one packet, or as JSON.
     """
+    caller = identity.caller
     for base_id in body.knowledge_base_ids:
         await app.access.base(caller, base_id)
     asked = replace(message_of(body), key=key)
@@ -176,7 +177,7 @@ async def send(
     if isinstance(read, Typed):
         done = await app.chat.submit_command(caller, conversation_id, read, key=key, queue=body.queue)
     else:
-        message = await with_blocks(read, blocks, app, caller, conversation_id)
+        message = await backend.dressed(identity, conversation_id, read)
         done = await app.chat.submit(caller, conversation_id, message, body.patience())
     packets = await app.chat.packets(caller, done)
     if not wants_json(request.headers.get("accept", "")):
@@ -305,10 +306,10 @@ async def request_diff(request_id: str, app: TheApp, caller: TheCaller) -> Json:
 
 
 @router.post("/context/preview")
-async def preview(body: PreviewBody, app: TheApp, caller: TheCaller, blocks: TheBlocks) -> Json:
+async def preview(body: PreviewBody, app: TheApp, identity: TheIdentity, backend: TheBackend) -> Json:
     """The map of the request that this message would make. Nothing is stored and nothing is sent."""
-    message = await with_blocks(message_of(body), blocks, app, caller, body.conversation_id)
-    found = await app.chat.preview(caller, body.conversation_id, message)
+    message = await backend.dressed(identity, body.conversation_id, message_of(body))
+    found = await app.chat.preview(identity.caller, body.conversation_id, message)
     mapped = map_json(found.record, map_request(found.record, found.blocks))
     return mapped | {"id": None, "turn_id": None, "why": None}
 

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lamella import __version__
 from lamella.app.app import App
+from lamella.backend.backend import Backend
 from lamella.backend.blocks import Blocks
 from lamella.core.errors import NotFound
 from lamella.server import (
@@ -93,7 +94,7 @@ def create_web(
     """The ASGI application over a running app.
 
     `entrance` says who asks: without one it is that of this machine, and a deployment that knows its users by other
-    means brings a function. `blocks` is what goes with every message as dynamic context. After `silence` seconds
+    means brings a function. `blocks` are the providers of dynamic context. After `silence` seconds
     without a packet a stream sends a comment.
     """
     entrance = entrance or Entrance(app.accounts)
@@ -102,7 +103,7 @@ def create_web(
     api.state.lamella = app
     api.state.entrance = by_key
     api.state.silence = silence
-    api.state.blocks = blocks or Blocks()
+    api.state.backend = Backend(app, blocks or Blocks())
     install(api)
     for router in ROUTERS:
         api.include_router(router)

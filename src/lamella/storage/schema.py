@@ -238,6 +238,7 @@ messages = Table(
     Column("sent_at", String),
     Column("timezone", String),
     Column("dynamic", Text),
+    Column("dynamic_whys", Text, nullable=False, server_default="[]"),
     *_usage(nullable=True),
     Column("cost", Float),
     _part_of("session_id", "sessions.id"),

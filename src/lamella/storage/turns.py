@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import HeadMoved, NotFound
-from lamella.core.messages import Attachment, Turn, TurnStatus, UserMessage
+from lamella.core.messages import Attachment, Turn, TurnStatus
 from lamella.core.records import (
     Caller,
     Conversation,
@@ -73,6 +73,7 @@ _MESSAGE = (
     messages.c.sent_at,
     messages.c.timezone,
     messages.c.dynamic,
+    messages.c.dynamic_whys,
 )
 
 TurnIds = Select[tuple[str]]
@@ -285,8 +286,7 @@ class TurnVerbs(Verbs):
             attached = await _attach(connection, caller, turn, first, wanted)
             await take_queued(connection, caller, conversation.id, queued_ids, turn.id)
         sent_at = fixed_offset(turn.sent_at)
-        user = UserMessage(turn.user_message_id, turn.text, sent_at, turn.timezone, turn.tokens, attached, turn.dynamic)
-        return Turn(turn.id, user)
+        return Turn(turn.id, replace(turn, sent_at=sent_at).message(attached))
 
     async def _take_head(
         self,

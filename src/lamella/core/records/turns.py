@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
 from lamella.core.decisions import Decision
+from lamella.core.dynamic import DynamicContext
 from lamella.core.messages import Attachment, Step, TurnStatus, UserMessage
 from lamella.core.records.callers import Caller
 from lamella.core.records.places import Place
@@ -63,7 +64,7 @@ class NewTurn:
     """A turn to begin: the user's message as it arrived. `sent_at` carries the offset of `timezone`.
 
     `runs` are the models that answer it, in the order that they were named in. `dynamic` is the dynamic context that
-    goes with it, its blocks joined. `choices` are not stored: its requests say what they came to. `parent` is what it
+    goes with it. `choices` are not stored: its requests say what they came to. `parent` is what it
     follows, None for where the conversation stands.
     """
 
@@ -76,14 +77,21 @@ class NewTurn:
     timezone: str
     tokens: int
     file_ids: tuple[str, ...] = ()
-    dynamic: str = ""
+    dynamic: DynamicContext = field(default_factory=DynamicContext)
     choices: Choices = Choices()
     parent: Place | None = None
 
     def message(self, attachments: tuple[Attachment, ...] = ()) -> UserMessage:
         """The user message of the turn."""
         return UserMessage(
-            self.user_message_id, self.text, self.sent_at, self.timezone, self.tokens, attachments, self.dynamic
+            self.user_message_id,
+            self.text,
+            self.sent_at,
+            self.timezone,
+            self.tokens,
+            attachments,
+            self.dynamic.text,
+            self.dynamic.whys,
         )
 
 

@@ -29,6 +29,9 @@ from lamella.core.records import (
 )
 from lamella.core.tokens import Usage
 from lamella.storage.columns import (
+    NAMES,
+    json_of,
+    json_text,
     local_moment_text,
     moment_text,
     parts_of,
@@ -77,7 +80,8 @@ def user_message_row(owner: str, turn: NewTurn) -> Row:
         "tokens": turn.tokens,
         "sent_at": local_moment_text(turn.sent_at),
         "timezone": turn.timezone,
-        "dynamic": turn.dynamic,
+        "dynamic": turn.dynamic.text,
+        "dynamic_whys": json_text(turn.dynamic.whys),
     }
 
 
@@ -141,7 +145,9 @@ def user_message_of(row: RowMapping, attachments: tuple[Attachment, ...]) -> Use
     """The user message of a message row."""
     text = "".join(part.text for part in _answer_parts(row) if isinstance(part, Text))
     sent_at = datetime.fromisoformat(row["sent_at"])
-    return UserMessage(row["id"], text, sent_at, row["timezone"], row["tokens"], attachments, row["dynamic"] or "")
+    whys = json_of(NAMES, row["dynamic_whys"], f"message {row['id']}")
+    dynamic = row["dynamic"] or ""
+    return UserMessage(row["id"], text, sent_at, row["timezone"], row["tokens"], attachments, dynamic, whys)
 
 
 def turn_of(turn_id: str, status: str, rows: Sequence[RowMapping], attached: Attached) -> Turn:

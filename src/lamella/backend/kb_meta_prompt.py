@@ -1,0 +1,98 @@
+"""`kb_meta_prompt`: what the model is told of the knowledge bases that it can search (SPEC W6).
+
+One block of the dynamic context, never in the system prompt. The order of the bases is that of their ids and the words
+are fixed, so that the same bases give the same bytes whoever bound them in whatever order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lamella.app.bound_bases import BoundBase, bound_bases
+from lamella.app.knowledge import Knowledge
+from lamella.core.access import GrantLevel, KnowledgeBase
+from lamella.core.dynamic import DynamicBlock
+from lamella.core.errors import NotFound
+from lamella.core.records import Caller, Conversation
+
+HEADING = "Knowledge bases that can be searched here:"
+MOST_OF_A_NAME, MOST_OF_A_HINT, MOST_OF_A_SUMMARY, MOST_TOPICS = 200, 300, 600, 12
+"""Characters, and how many: a block that goes with every message stays short."""
+
+
+@dataclass(frozen=True, slots=True)
+class BaseFacts:
+    """What is told of one base: `hint` of a `restricted` one, `summary` and `topics` of another."""
+
+    id: str
+    name: str
+    summary: str = ""
+    topics: tuple[str, ...] = ()
+    restricted: bool = False
+    hint: str = ""
+
+
+def facts_of(base: KnowledgeBase) -> BaseFacts:
+    """What a caller at this level is told of a base: of a restricted one its name and its owner's hint (SPEC W8)."""
+    content = base.content
+    if base.level is not GrantLevel.FULL:
+        return BaseFacts(base.id, content.name, restricted=True, hint=content.hint)
+    return BaseFacts(base.id, content.name, content.summary or content.description, content.topics)
+
+
+def kb_meta_prompt(bases: Sequence[BaseFacts]) -> str:
+    """The block; "" for no bases. What owners wrote stands on one line each: it can't look like another base."""
+    if not bases:
+        return ""
+    return "\n".join([HEADING, *(_entry(facts) for facts in sorted(bases, key=lambda facts: facts.id))])
+
+
+def _entry(facts: BaseFacts) -> str:
+    name = _line(facts.name, MOST_OF_A_NAME)
+    lines = [f"- {name} (id: {facts.id}{', restricted' if facts.restricted else ''})"]
+    if summary := _line(facts.summary, MOST_OF_A_SUMMARY):
+        lines.append(f"  Summary: {summary}")
+    if hint := _line(facts.hint, MOST_OF_A_HINT):
+        lines.append(f"  Hint: {hint}")
+    if topics := [topic for one in facts.topics[:MOST_TOPICS] if (topic := _line(one, MOST_OF_A_NAME))]:
+        lines.append(f"  Topics: {', '.join(topics)}")
+    return "\n".join(lines)
+
+
+def _line(text: str, most: int) -> str:
+    """A text without line ends and other white space in a row, cut at `most` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+@dataclass(frozen=True, slots=True)
+class KbMetaPrompts:
+    """Builds the block for a message, by what its caller may see at that moment."""
+
+    knowledge: Knowledge
+
+    async def block(
+        self, caller: Caller, conversation: Conversation, agent_id: str | None, named: Sequence[str]
+    ) -> DynamicBlock:
+        """The block of the bases bound to conversation, agent and message; an empty one where there are none.
+
+        Bases that the caller may not search are not in it. Raises `NotFound` for a conversation that is not the
+        caller's.
+        """
+        bound = await bound_bases(self.knowledge.store, caller, conversation.id, agent_id, named)
+        told: list[tuple[BaseFacts, BoundBase]] = []
+        for one in sorted(bound, key=lambda one: one.id):
+            try:
+                base = await self.knowledge.access.base(caller, one.id)
+            except NotFound:
+                continue
+            if base.level is not GrantLevel.NONE:
+                told.append((facts_of(base), one))
+        named_in = ", ".join(_why(facts, one) for facts, one in told)
+        return DynamicBlock(kb_meta_prompt([facts for facts, _ in told]), f"from the knowledge bases bound: {named_in}")
+
+
+def _why(facts: BaseFacts, bound: BoundBase) -> str:
+    level = ", restricted" if facts.restricted else ""
+    return f"“{_line(facts.name, MOST_OF_A_NAME)}” (to the {' and the '.join(bound.to)}{level})"
