@@ -12,7 +12,6 @@ giving another task a chance: counted over 10 ms, beside compactions and without
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import tempfile
 import time
@@ -27,6 +26,7 @@ from pydantic import SecretStr
 
 from lamella.app.app import LOCAL_OWNER, App, open_app
 from lamella.app.conversations import NewConversation
+from lamella.app.garbage import keep_loaded
 from lamella.chat import Message
 from lamella.commands.parse import Typed
 from lamella.settings import read_settings
@@ -107,8 +107,7 @@ async def measure(app: App, pairs: int, turns: int) -> Figures:
             await turn(app, conversation_id)
     blocks, times_beside, times_without, overlapped = Blocks(), [], [], 0
     listening = asyncio.create_task(blocks.listen())
-    gc.collect()
-    gc.freeze()
+    keep_loaded()  # as a server does when it is up
     for pair in range(pairs):
         compacted, plain = conversations if pair % 4 < 2 else reversed(conversations)
         for kind in ("beside", "without") if pair % 2 else ("without", "beside"):

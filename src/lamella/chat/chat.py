@@ -108,6 +108,11 @@ class Chat:
         box = self._mailboxes.get(conversation_id)
         return box is not None and box.floor.locked()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody is being answered in this process."""
+        return self._turns.is_idle
+
     def read(self, message: Message) -> Message | Typed:
         """What a message is: a command, or words; of `//x` the words `/x`. Raises `InvalidRequest`, see `parse`."""
         parsed = parse(checked(message), self.commands.names)

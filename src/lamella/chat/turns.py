@@ -35,6 +35,11 @@ class Turns:
         """By owner and turn."""
         self._work: set[asyncio.Task[object]] = set()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing runs."""
+        return not self._work
+
     def track(self, work: Coroutine[None, None, DoneT]) -> asyncio.Task[DoneT]:
         """Run it; who closes the process waits for it."""
         task = asyncio.create_task(work)

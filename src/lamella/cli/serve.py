@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import secrets
 import signal
 import socket
@@ -17,6 +16,7 @@ from uvicorn.loops.auto import auto_loop_factory
 
 from lamella.app.app import App, open_app
 from lamella.app.demonstration import NOTICE
+from lamella.app.garbage import collect_in_pauses, keep_loaded
 from lamella.backend.registration import registered_blocks
 from lamella.cli.doors import announced
 from lamella.cli.logs import configure_logs
@@ -84,11 +84,11 @@ def _here(url: str) -> str:
 
 
 async def _settle(app: App) -> None:
-    """When all is loaded, keep it out of garbage collections: looking through it takes 0.1 s and stops every stream."""
+    """When all is loaded, keep it out of garbage collections, and have what comes later looked through in pauses."""
     with suppress(LamellaError):
         await app.models.warm()
-    gc.collect()
-    gc.freeze()
+    keep_loaded()
+    await collect_in_pauses(lambda: app.chat.is_idle)
 
 
 class _Server(uvicorn.Server):

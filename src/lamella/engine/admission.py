@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lamella.context.assemble import Assembled, assemble
+from lamella.core.aside import aside
 from lamella.core.errors import ContextLengthExceeded, NeedsCompaction
 from lamella.core.messages import Turn
 from lamella.engine.counted import count, is_near
@@ -39,12 +40,14 @@ class Admission:
         if found[0].refusal is not None and all(one.refusal for one in found):
             raise found[0].refusal
         return [
-            self._seen(one.opening, turn, can_compact=False) if isinstance(one.refusal, NeedsCompaction) else one
+            await self._looked_at(one.opening, turn, can_compact=False)
+            if isinstance(one.refusal, NeedsCompaction)
+            else one
             for one in found
         ]
 
     async def _admitted(self, opening: Opening, turn: Turn, *, can_compact: bool) -> Admitted:
-        seen = self._seen(opening, turn, can_compact=can_compact)
+        seen = await self._looked_at(opening, turn, can_compact=can_compact)
         if seen.assembled is None or not is_near(seen.assembled.report):
             return seen
         run, prompt = opening.run, seen.assembled.prompt
@@ -53,7 +56,10 @@ class Admission:
         if counted is None:
             return replace(seen, opening=replace(opening, run=replace(run, counts=False)))
         opening = replace(opening, run=run.with_count(counted, seen.assembled.report.estimate))
-        return self._seen(opening, turn, can_compact=can_compact)
+        return await self._looked_at(opening, turn, can_compact=can_compact)
+
+    async def _looked_at(self, opening: Opening, turn: Turn, *, can_compact: bool) -> Admitted:
+        return await aside(len(opening.found.path), self._seen, opening, turn, can_compact=can_compact)
 
     def _seen(self, opening: Opening, turn: Turn, *, can_compact: bool) -> Admitted:
         context = first_context(opening, turn, self.services.registry, self.reminders)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,6 +15,7 @@ from lamella.context.assemble import Assembled, assemble, letters
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
 from lamella.context.segments import MESSAGE_TOKENS, content_digest, system_segment
+from lamella.core.aside import aside
 from lamella.core.counting import count_tokens
 from lamella.core.messages import Text
 from lamella.core.models import ModelFacts
@@ -87,10 +87,6 @@ class Draft:
     model: ChatModel
 
 
-LONG = 20
-"""Turns of a window from which on it is drafted in a thread: a longer one would hold the event loop up."""
-
-
 def draft(context: ContextInput, layout: Layout, model: ChatModel, account: str, line: Line | None) -> Draft:
     """Assemble the window and wire it; only what is new behind `line`, the last request of the same line.
 
@@ -104,10 +100,8 @@ def draft(context: ContextInput, layout: Layout, model: ChatModel, account: str,
 
 
 async def drafted(context: ContextInput, layout: Layout, model: ChatModel, account: str, line: Line | None) -> Draft:
-    """See `draft`; a long window that is made from nothing does not hold the event loop up."""
-    if line is None and len(context.history) >= LONG:
-        return await asyncio.to_thread(draft, context, layout, model, account, line)
-    return draft(context, layout, model, account, line)
+    """See `draft`; a long window does not hold the event loop up, whatever of `line` still holds."""
+    return await aside(len(context.history), draft, context, layout, model, account, line)
 
 
 def prepare(made: Draft, policy: MarkerPolicy, ledger: Ledger, now: datetime, ttl: Ttl | None = None) -> Prepared:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from lamella.context.assemble import Assembled, assemble
+from lamella.core.aside import aside
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import ContextLengthExceeded, LamellaError, LeaseLost, NotFound, SessionMoved, StoreFailed
 from lamella.core.json import JsonObject
@@ -146,7 +147,7 @@ class Compactor:
         Raises `NotFound`, `LeaseLost` and `StoreFailed`; then nothing has changed.
         """
         caller = asked.caller
-        plan = self._plan(await self._openings.standing(caller, asked.conversation_id))
+        plan = await self._planned(caller, asked.conversation_id)
         if isinstance(plan, NotCompacted):
             return plan
         vain = self._trigger.vain(plan.gain, plan.opening.run.budget) if asked.if_it_pays else None
@@ -157,7 +158,7 @@ class Compactor:
         if isinstance(summary, NotCompacted):
             return summary
         known = await self._services.store.sessions(caller, asked.conversation_id)
-        step, compacted = self._step(plan, summary, asked, known)
+        step, compacted = await aside(len(plan.kept), self._step, plan, summary, asked, known)
         try:
             opened = await self._services.store.next_session(caller, step, asked.job)
         except (SessionMoved, LeaseLost, NotFound, StoreFailed) as error:
@@ -176,10 +177,14 @@ class Compactor:
 
     async def ahead(self, caller: Caller, conversation_id: str) -> Ahead | NotCompacted:
         """What a compaction would summarise now; no model is asked. Raises `NotFound` and `StoreFailed`."""
-        plan = self._plan(await self._openings.standing(caller, conversation_id))
+        plan = await self._planned(caller, conversation_id)
         if isinstance(plan, NotCompacted):
             return plan
         return Ahead(len(plan.old), len(plan.old) + len(plan.kept), plan.old_tokens)
+
+    async def _planned(self, caller: Caller, conversation_id: str) -> _Plan | NotCompacted:
+        opening = await self._openings.standing(caller, conversation_id)
+        return await aside(len(opening.found.path), self._plan, opening)
 
     def _plan(self, opening: Opening) -> _Plan | NotCompacted:
         """What to summarise; nothing where all of it is recent."""

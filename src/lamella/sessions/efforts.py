@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from lamella.cache.chain import chain
 from lamella.cache.unread import Unread, unread
 from lamella.context.assemble import assemble
+from lamella.core.aside import aside
 from lamella.core.effort import LEVELS, OFF, AskedThinking, asked_thinking, tokens_of
 from lamella.core.errors import ContextLengthExceeded
 from lamella.core.messages import Turn, TurnStatus, UserMessage
@@ -31,11 +32,11 @@ class EffortChoice:
     lost: Unread | None
 
 
-def effort_choices(opening: Opening, services: Services) -> tuple[EffortChoice, ...]:
+async def effort_choices(opening: Opening, services: Services) -> tuple[EffortChoice, ...]:
     """Off, the levels and the current one, from none to most. Nothing is stored and nothing is sent."""
     sampling, facts = opening.run.sampling, opening.run.model.facts
     now = sampling.thinking_effort
-    window = _window(opening, services)
+    window = await _windowed(opening, services)
     return tuple(
         EffortChoice(
             effort=name,
@@ -47,10 +48,10 @@ def effort_choices(opening: Opening, services: Services) -> tuple[EffortChoice, 
     )
 
 
-def lost_since(opening: Opening, services: Services, before: str) -> Unread | None:
+async def lost_since(opening: Opening, services: Services, before: str) -> Unread | None:
     """What the next request can't read that it could with the effort `before`."""
     now = opening.run.sampling.thinking_effort
-    return _lost(opening, services, _window(opening, services), before=before, after=now)
+    return _lost(opening, services, await _windowed(opening, services), before=before, after=now)
 
 
 def _lost(opening: Opening, services: Services, window: _Window | None, *, before: str, after: str) -> Unread | None:
@@ -62,6 +63,10 @@ def _lost(opening: Opening, services: Services, window: _Window | None, *, befor
     changed = chain(blocks, cache_root(run.account, model.facts), salts[1])
     lost = unread(changed, salts[0], services.ledger, services.clock.now(), model.facts)
     return lost if lost is not None and lost.tokens else None
+
+
+async def _windowed(opening: Opening, services: Services) -> _Window | None:
+    return await aside(len(opening.found.path), _window, opening, services)
 
 
 def _window(opening: Opening, services: Services) -> _Window | None:

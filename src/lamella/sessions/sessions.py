@@ -220,11 +220,11 @@ class Sessions:
 
     async def efforts(self, caller: Caller, conversation_id: str) -> tuple[EffortChoice, ...]:
         """The thinking efforts to choose from, with what changing to each costs now; no model is asked."""
-        return effort_choices(await self._openings.standing(caller, conversation_id), self._services)
+        return await effort_choices(await self._openings.standing(caller, conversation_id), self._services)
 
     async def lost_since(self, caller: Caller, conversation_id: str, before: str) -> Unread | None:
         """What the next request can't read that it could with the effort `before`; None where nothing is lost."""
-        return lost_since(await self._openings.standing(caller, conversation_id), self._services, before)
+        return await lost_since(await self._openings.standing(caller, conversation_id), self._services, before)
 
     async def prune(self, caller: Caller, conversation_id: str) -> Pruning | None:
         """Prune now, below the threshold too; None when there is nothing to prune.

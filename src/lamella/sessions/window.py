@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from lamella.context.assemble import assemble
+from lamella.core.aside import aside
 from lamella.core.decisions import DecisionKind
 from lamella.core.effort import AskedThinking, asked_thinking
 from lamella.core.errors import ContextLengthExceeded
@@ -50,7 +51,7 @@ async def standing(openings: Openings, services: Services, caller: Caller, conve
     opening = await openings.standing(caller, conversation_id)
     bill = opening.found.last_bill
     measured = bill is not None and is_of_window(bill, opening.found.decisions)
-    parts, problem = parts_of(opening, services.clock.now())
+    parts, problem = await aside(len(opening.found.path), parts_of, opening, services.clock.now())
     billed = bill.usage.input if bill is not None else 0
     facts, sampling = opening.run.model.facts, opening.run.sampling
     return Standing(

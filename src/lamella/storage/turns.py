@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import RowMapping, Select, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from lamella.core.aside import aside
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import HeadMoved, NotFound
 from lamella.core.messages import Attachment, Turn, TurnStatus
@@ -114,6 +115,10 @@ async def _attachments(connection: AsyncConnection, caller: Caller, turn_ids: Tu
     for row, file in zip(rows, of, strict=True):
         found[row["message_id"]] += (attachment_of(file, row["document"], contents),)
     return found
+
+
+def _path_of(by_turn: Mapping[str, Sequence[RowMapping]], attached: Attached) -> list[Turn]:
+    return [turn_of(turn_id, rows[0]["status"], rows, attached) for turn_id, rows in by_turn.items()]
 
 
 def _by_turn(rows: Sequence[RowMapping]) -> Mapping[str, list[RowMapping]]:
@@ -220,7 +225,7 @@ async def find_path(
     attached = await _attachments(connection, caller, select(line.c.id))
     if place.turn_id not in by_turn:
         raise damaged(f"conversation {conversation_id}", "its turns are missing")
-    found = [turn_of(turn_id, rows[0]["status"], rows, attached) for turn_id, rows in by_turn.items()]
+    found = await aside(len(by_turn), _path_of, by_turn, attached)
     return await turns_held_back(connection, caller, found)
 
 
