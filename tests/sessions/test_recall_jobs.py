@@ -12,11 +12,12 @@ import pytest
 
 from lamella.core.clock import VirtualClock
 from lamella.core.errors import ProviderUnreachable
-from lamella.core.recall import Embedded
-from lamella.core.records import JobStatus
+from lamella.core.recall import Embedded, Passage
+from lamella.core.records import Caller, JobStatus
 from lamella.search.lexical import LexicalEmbedder
 from lamella.sessions.recall.recall import INDEX, Recall
 from lamella.storage import SqlStore, open_store
+from lamella.storage.database import Database
 from lamella.storage.recall import SqlRecallIndex
 from storage.examples import ANN, NOON, conversation, minutes, new_turn, turn_end
 
@@ -45,10 +46,26 @@ class Remote:
         pass
 
 
+class SlowIndex(SqlRecallIndex):
+    """An index whose first turn waits until it is let in."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self.asked, self.let = asyncio.Event(), asyncio.Event()
+
+    async def index_turn(self, caller: Caller, turn_id: str, passages: Sequence[Passage], model: str) -> bool:
+        if not self.asked.is_set():
+            self.asked.set()
+            await self.let.wait()
+        return await super().index_turn(caller, turn_id, passages, model)
+
+
 @asynccontextmanager
-async def recalling(folder: Path, remote: Remote) -> AsyncIterator[tuple[SqlStore, Recall, SqlRecallIndex]]:
+async def recalling(
+    folder: Path, remote: Remote, kind: type[SqlRecallIndex] = SqlRecallIndex
+) -> AsyncIterator[tuple[SqlStore, Recall, SqlRecallIndex]]:
     async with await open_store(folder / "a.db") as store:
-        index = SqlRecallIndex(store.database)
+        index = kind(store.database)
         recall = Recall(store, index, remote, store, VirtualClock(NOON))
         await store.create_conversation(ANN, conversation())
         recall.start()
@@ -94,3 +111,17 @@ async def test_words_are_found_while_their_vectors_cannot_be_made(tmp_path: Path
         found = await recall.search(ANN, "quagga")
         assert found.hits[0].source.content == "the second quagga"
         assert found.without == "It is down."
+
+
+async def test_what_is_just_being_indexed_is_found(tmp_path: Path) -> None:
+    remote = Remote()
+    remote.let.set()
+    async with recalling(tmp_path, remote, SlowIndex) as (store, recall, index):
+        assert isinstance(index, SlowIndex)
+        await say(store, recall, 1, "the first zeppelin")
+        await asyncio.wait_for(index.asked.wait(), 10)
+        found = await recall.search(ANN, "zeppelin")
+        assert [hit.source.content for hit in found.hits] == ["the first zeppelin"]
+        index.let.set()
+        await until(store, lambda status: status is JobStatus.FINISHED)
+        assert len((await recall.search(ANN, "zeppelin")).hits) == 1

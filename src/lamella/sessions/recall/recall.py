@@ -7,7 +7,7 @@ vectors of a remote embedder come later, by a job.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -49,6 +49,7 @@ class Recall:
         self._clock = clock
         self._worker = Worker(jobs, clock, {INDEX: self._do})
         self._behind: set[tuple[str, str]] = set()
+        self._indexing: Counter[tuple[str, str]] = Counter()
         self._starting: asyncio.Task[None] | None = None
 
     @property
@@ -128,7 +129,8 @@ class Recall:
 
     async def _catch_up(self, caller: Caller, conversation_id: str | None) -> None:
         """Index the words of what was said in the conversation, or in those of this caller that wait here."""
-        behind = [of for owner, of in list(self._behind) if owner == caller.user_id]
+        # What is being indexed is looked at too: a search finds what the background has not stored yet.
+        behind = [of for owner, of in self._behind | set(self._indexing) if owner == caller.user_id]
         for one in behind if conversation_id is None else [conversation_id]:
             await self._index_words(caller, one)
             if self._embedder.is_local:
@@ -142,6 +144,7 @@ class Recall:
         key = (caller.user_id, conversation_id)
         # Before the first look: what is stored from here on says anew that it waits.
         self._behind.discard(key)
+        self._indexing[key] += 1
         try:
             while turns := await self._index.unindexed(caller, conversation_id, BATCH):
                 for turn_id, _ in turns:
@@ -149,6 +152,9 @@ class Recall:
         except BaseException:
             self._behind.add(key)
             raise
+        finally:
+            self._indexing[key] -= 1
+            self._indexing += Counter()  # drops what is at zero
 
     async def _index_turn(self, caller: Caller, turn_id: str) -> None:
         with suppress(NotFound):
