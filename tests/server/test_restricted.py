@@ -38,7 +38,7 @@ def second() -> ScriptedModel:
 
 @pytest.fixture
 async def scripted(model: ScriptedModel, second: ScriptedModel, tmp_path: Path) -> AsyncIterator[tuple[App, Client]]:
-    given = read_settings(data=tmp_path, restricted_model="second", restricted_timeout=2.0, log_llm_requests=True)
+    given = read_settings(data=tmp_path, restricted_model="second", log_llm_requests=True, debounce_ms=0)
     async with served(given, models=ScriptedModels(model, second)) as opened:
         yield opened
 
