@@ -12,7 +12,7 @@ from sqlite3 import connect
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.core.access import BaseContent, GrantLevel, Role, Subject, User
 from lamella.core.json import encode_text
-from lamella.core.knowledge import Document
+from lamella.core.knowledge import Document, DocumentState
 from lamella.core.records import Caller, PageQuery
 from lamella.engine.scripted import FACTS, ScriptedModel
 from lamella.storage.store import SqlStore
@@ -54,11 +54,17 @@ async def add(app: App, base: str, text: str, title: str, owner: Caller = ANN) -
         yield text.encode()
 
     document = await app.knowledge.add(owner, base, title, pieces())
+    return await ready(app, owner, base, document.id)
+
+
+async def ready(app: App, owner: Caller, base: str, document_id: str) -> Document:
+    """A document of the owner's, once it is ready."""
     async with asyncio.timeout(30):
-        while document.state != "ready":
+        while True:
+            document = await app.knowledge.document(owner, base, document_id)
+            if document.state is DocumentState.READY:
+                return document
             await asyncio.sleep(0.01)
-            document = await app.knowledge.document(owner, base, document.id)
-    return document
 
 
 async def grant(app: App, base: str, level: GrantLevel | None) -> None:
