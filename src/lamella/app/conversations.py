@@ -18,7 +18,7 @@ from lamella.core.ids import Ids
 from lamella.core.ports import Store
 from lamella.core.prompt import Kind
 from lamella.core.records import LEAVE, Caller, Conversation, ConversationChange, Leave
-from lamella.engine.setting import difference, layout_named
+from lamella.engine.setting import layout_named, taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +151,10 @@ class Conversations:
         """
         before = await self.store.conversation(caller, conversation_id)
         specs = self.library.registry.specs()
-        if specs == before.tools:
+        decisions = taken(before.tools, specs, caller.user_id, "the list of tools was refreshed")
+        if not decisions:
             return before
-        names = ", ".join(spec.name for spec in specs) or "none"
-        why = f"the list of tools was refreshed: {difference(before.tools, specs)}"
-        decision = Decision(DecisionKind.SETTING, "tools", names, caller.user_id, why, first_changed="tools")
-        change = ConversationChange(tools=specs, decisions=(decision,))
+        change = ConversationChange(tools=specs, decisions=decisions)
         return await self.store.change_conversation(caller, conversation_id, change, self.clock.now())
 
     def _policy(self, before: Conversation, asked: Asking, layout: str | None) -> str | None:

@@ -11,6 +11,7 @@ from lamella.core.agents import Summary
 from lamella.core.counting import count_tokens
 from lamella.core.decisions import Decision
 from lamella.core.json import JsonObject
+from lamella.core.prompt import ToolSpec
 from lamella.core.tokens import Usage
 
 
@@ -90,7 +91,8 @@ class SessionStep:
     without one. Messages behind `session.begins_after` on the path are the new session's from then on. `changes` is how
     often the conversation had changed its session when this was planned: one that left `expected` and came back since
     has moved too; None where that does not matter. `then` is the kind of job that is enqueued with it for the session
-    that ends, where something was said in it.
+    that ends, where something was said in it. `tools` is the list that the conversation has from then on; None leaves
+    it as it is.
     """
 
     expected: str
@@ -101,6 +103,7 @@ class SessionStep:
     decisions: Sequence[Decision] = ()
     changes: int | None = None
     then: str | None = None
+    tools: tuple[ToolSpec, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

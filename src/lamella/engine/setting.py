@@ -75,7 +75,7 @@ def setting_of(
         conversation,
         layout=layout.name,
         marker_policy=policy.value,
-        tools=_allowed(conversation.tools, around.agent),
+        tools=allowed(conversation.tools, around.agent),
     )
     return TurnSetting(chosen, layout, policy, around, _effort(conversation, choices, around.agent, effort))
 
@@ -93,7 +93,8 @@ def _policy(conversation: Conversation, layout: Layout, layouts: Mapping[str, La
     return layout.markers if own is not None and own.markers == policy else policy
 
 
-def _allowed(tools: tuple[ToolSpec, ...], agent: Agent | None) -> tuple[ToolSpec, ...]:
+def allowed(tools: tuple[ToolSpec, ...], agent: Agent | None) -> tuple[ToolSpec, ...]:
+    """Of these tools, those that an agent has."""
     if agent is None or agent.tools is None:
         return tools
     return tuple(tool for tool in tools if tool.name in agent.tools)
@@ -172,8 +173,17 @@ def offered(
     news = difference(pinned, there)
     if news == _outcome(last_settings(decisions), OFFERED, ""):
         return ()
-    why = f"other tools are offered now ({news})" if news else "the tools of this conversation are offered again"
-    return (_setting(OFFERED, news, "engine", f"{why}; the conversation keeps its list until it is refreshed"),)
+    later = "the conversation keeps its list until its next session, or until it is refreshed"
+    why = f"other tools are offered now ({news}); {later}" if news else "the conversation has what is offered"
+    return (_setting(OFFERED, news, "engine", why),)
+
+
+def taken(pinned: Sequence[ToolSpec], there: Sequence[ToolSpec], who: str, moment: str) -> tuple[Decision, ...]:
+    """The decision that a conversation takes the tools `there` at this moment; none where it has them."""
+    if tuple(pinned) == tuple(there):
+        return ()
+    names = ", ".join(spec.name for spec in there) or "none"
+    return (_setting("tools", names, who, f"{moment}: {difference(pinned, there)}", "tools"),)
 
 
 def _agent(now: TurnSetting, last: Decision | None, who: str, deleted: bool) -> Iterator[Decision]:

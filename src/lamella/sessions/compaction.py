@@ -18,10 +18,12 @@ from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import ContextLengthExceeded, LamellaError, LeaseLost, NotFound, SessionMoved, StoreFailed
 from lamella.core.json import JsonObject
 from lamella.core.messages import Turn, TurnStatus
+from lamella.core.prompt import ToolSpec
 from lamella.core.records import Caller, Job, StoredDecision
 from lamella.core.sessions import Session, SessionCause, SessionStep, SessionSummary, summaries_in_window
 from lamella.engine.inputs import Services
 from lamella.engine.opening import Opening, Openings
+from lamella.engine.setting import allowed, taken
 from lamella.sessions.askers import asking
 from lamella.sessions.figures import Breakdown
 from lamella.sessions.settings import SessionSettings
@@ -32,6 +34,10 @@ from lamella.sessions.triggers import Gain, Trigger
 from lamella.sessions.window import parts_of
 
 log = structlog.get_logger()
+
+
+ENGINE = "engine"
+"""Who decides what nobody asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +111,10 @@ class _Plan:
         """What summarising it comes to."""
         return Gain(self.before - self.old_tokens - self.kept_tokens, self.old_tokens)
 
-    def left(self, sessions: Sequence[Session], decision: StoredDecision) -> Opening:
-        """Where the conversation stands in the last of `sessions`, which `decision` opens."""
-        found = self.opening.found
+    def left(self, sessions: Sequence[Session], decision: StoredDecision, tools: tuple[ToolSpec, ...]) -> Opening:
+        """Where the conversation stands in the last of `sessions`, which `decision` opens, with these tools."""
+        found, setting = self.opening.found, self.opening.setting
+        equipped = replace(setting.conversation, tools=allowed(tools, setting.around.agent))
         left = replace(
             found,
             path=tuple(self.kept),
@@ -115,7 +122,7 @@ class _Plan:
             session=sessions[-1],
             summaries=summaries_in_window(sessions, sessions[-1].id),
         )
-        return replace(self.opening, found=left)
+        return replace(self.opening, found=left, setting=replace(setting, conversation=equipped))
 
     @property
     def first_segment(self) -> str | None:
@@ -228,10 +235,21 @@ class Compactor:
         )
         ended = replace(old, summary=summary.text, summary_tokens=summary.tokens)
         sessions = (*(ended if one.id == old.id else one for one in known), session)
-        after, _ = parts_of(plan.left(sessions, StoredDecision("", now, decision)), now)
+        pinned = plan.opening.found.conversation.tools
+        tools = self._services.registry.newest(pinned)
+        news = taken(pinned, tools, ENGINE, "a compaction takes the tools that there are now")
+        after, _ = parts_of(plan.left(sessions, StoredDecision("", now, decision), tools), now)
         if after is not None:
             decision = replace(decision, numbers={**numbers, "after": after.total})
-        changes = plan.opening.found.session_changes
-        step = SessionStep(old.id, session, asked.why, now, summary, (decision,), changes)
+        step = SessionStep(
+            expected=old.id,
+            session=session,
+            why=asked.why,
+            at=now,
+            summary=summary,
+            decisions=(decision, *news),
+            changes=plan.opening.found.session_changes,
+            tools=tools if news else None,
+        )
         budget = plan.opening.run.budget
         return step, Compacted(session, plan.before, after, size, plan.kept_tokens, budget, summary.check)

@@ -16,7 +16,7 @@ from lamella.core.errors import NotFound, StoreFailed
 from lamella.core.json import JsonObject, digest, encode
 from lamella.core.records import Caller, Job, JobStatus, NewJob
 from lamella.engine.turn import Finished
-from lamella.sessions.compaction import Asked, Compacted, Compactor
+from lamella.sessions.compaction import ENGINE, Asked, Compacted, Compactor
 from lamella.sessions.notifications import Notifications
 from lamella.sessions.recall.recall import Recall
 from lamella.sessions.settings import SessionSettings
@@ -25,7 +25,6 @@ from lamella.sessions.triggers import FIXED
 
 log = structlog.get_logger()
 
-ENGINE = "engine"
 COMPACT = "compact"
 
 GROWTH = 1.25

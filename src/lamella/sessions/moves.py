@@ -11,6 +11,7 @@ from lamella.core.records import Caller, Conversation
 from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep
 from lamella.engine.inputs import Services
 from lamella.engine.opening import Openings
+from lamella.engine.setting import taken
 from lamella.sessions.ended import SUMMARISE, summarise_job
 from lamella.sessions.resuming import resumed_size
 from lamella.sessions.settings import SessionSettings
@@ -38,9 +39,7 @@ class Moves:
             boundary = conversation.head or ""
             session = self._next(conversation.session_id, conversation_id, SessionCause.NEW, conversation.head)
             decision = Decision(DecisionKind.SESSION, session.id, boundary, caller.user_id, why)
-            step = SessionStep(
-                conversation.session_id, session, why, session.opened_at, decisions=(decision,), then=SUMMARISE
-            )
+            step = self._step(caller, conversation, session, decision)
             try:
                 opened = await self._services.store.next_session(caller, step)
             except SessionMoved:
@@ -109,10 +108,21 @@ class Moves:
         boundary = conversation.head or ""
         decision = Decision(DecisionKind.SESSION, session.id, boundary, caller.user_id, why, numbers)
         session = replace(session, inherits=True)
-        step = SessionStep(
-            conversation.session_id, session, why, session.opened_at, decisions=(decision,), then=SUMMARISE
+        return await self._services.store.next_session(caller, self._step(caller, conversation, session, decision))
+
+    def _step(self, caller: Caller, conversation: Conversation, session: Session, decision: Decision) -> SessionStep:
+        """The step to a session that begins with another window anyway: it takes the tools that there are now."""
+        tools = self._services.registry.newest(conversation.tools)
+        news = taken(conversation.tools, tools, caller.user_id, "a new session takes the tools that there are now")
+        return SessionStep(
+            expected=conversation.session_id,
+            session=session,
+            why=decision.why,
+            at=session.opened_at,
+            decisions=(decision, *news),
+            then=SUMMARISE,
+            tools=tools if news else None,
         )
-        return await self._services.store.next_session(caller, step)
 
     async def _after(self, caller: Caller, target: Session) -> str | None:
         """The last turn that a session had when it ended, the tail that a compaction carried on included.

@@ -30,8 +30,8 @@ from lamella.engine.inputs import Services
 from lamella.engine.opening import Openings
 from lamella.engine.setting import layout_named
 from lamella.engine.turn import Finished
-from lamella.sessions.compaction import Ahead, Compactor
-from lamella.sessions.compactions import COMPACT, ENGINE, Compactions, Outcome
+from lamella.sessions.compaction import ENGINE, Ahead, Compactor
+from lamella.sessions.compactions import COMPACT, Compactions, Outcome
 from lamella.sessions.efforts import EffortChoice, effort_choices, lost_since
 from lamella.sessions.ended import SUMMARISE, EndedSessions
 from lamella.sessions.moves import UNDONE, Moves

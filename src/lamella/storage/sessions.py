@@ -182,6 +182,16 @@ async def move_to_session(
     return opened
 
 
+async def _equip(connection: AsyncConnection, caller: Caller, step: SessionStep) -> None:
+    """Give the conversation the tools that it has from this step on; a turn that runs keeps its own."""
+    if step.tools is not None:
+        await connection.execute(
+            update(conversations)
+            .where(conversations.c.id == step.session.conversation_id, conversations.c.owner == caller.user_id)
+            .values(tools=json_text(step.tools))
+        )
+
+
 async def _enter(
     connection: AsyncConnection, caller: Caller, conversation: Conversation, session: Session, head: str | None
 ) -> None:
@@ -282,6 +292,7 @@ class SessionVerbs(Verbs):
                 await _summarise(connection, caller, step.expected, step.summary, opened.begins_after)
             await self._then(connection, caller, conversation, step)
             await _enter(connection, caller, conversation, opened, conversation.head)
+            await _equip(connection, caller, step)
             await decide(connection, self._ids, caller, conversation.id, step.at, step.decisions, conversation.head)
         return opened
 

@@ -127,6 +127,10 @@ class ToolSource(Protocol):
         """The tool of this name. One that can't be reached now is found too: its calls say why they fail."""
         ...
 
+    def may_come(self, name: str) -> bool:
+        """Whether it may offer a tool of this name that it does not offer yet: it was not reached so far."""
+        ...
+
     async def settled(self) -> None:
         """Come back when what it offers at the start is known."""
         ...
@@ -159,6 +163,15 @@ class Registry:
         offered = {tool.spec.name: tool.spec for source in self._sources for tool in source.tools()}
         offered |= {name: tool.spec for name, tool in self._tools.items()}
         return tuple(offered[name] for name in sorted(offered) if self._allows(name))
+
+    def newest(self, pinned: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
+        """The list of a conversation that had `pinned` and may take another: what there is, and of `pinned` what may
+        only be missing because its source was not reached yet.
+        """
+        there = {spec.name: spec for spec in self.specs()}
+        missing = (spec for spec in pinned if spec.name not in there)
+        there |= {spec.name: spec for spec in missing if any(one.may_come(spec.name) for one in self._sources)}
+        return tuple(there[name] for name in sorted(there))
 
     async def settled(self) -> None:
         """Come back when the tools of all sources are known, or have had their time."""

@@ -86,6 +86,11 @@ class McpServers:
         """See `ToolSource.tools`."""
         return tuple(self._tools.values())
 
+    def may_come(self, name: str) -> bool:
+        """See `ToolSource.may_come`."""
+        connection = self._connections.get(name.partition(SEPARATOR)[0])
+        return SEPARATOR in name and connection is not None and not connection.state().connected
+
     def find(self, name: str) -> Tool | None:
         """See `ToolSource.find`. A tool that its server no longer lists is found and says so."""
         if name in self._tools:
