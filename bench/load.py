@@ -4,8 +4,9 @@
 
 Every stream asks in a conversation of its own. The lag of a delta is how much later it comes than its place in the
 stream says, counted from the first of its stream. The same streams straight from the simulator, through a bare HTTP
-client, say how much of it is the simulator's and the generator's own. Memory is what the server's process alone holds
-with all streams running, less what it held before, less the packets, which it keeps for clients that come back.
+client, say how much of it is the simulator's and the generator's own; through the official SDK, what a program without
+a server spends for a token. Memory is what the server's process alone holds with all streams running, less what it held
+before, less the packets, which it keeps for clients that come back.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 
+import anthropic
 import httpx2
 import msgspec
 
@@ -28,6 +30,7 @@ from tables import arguments, emit, milliseconds, show
 RATE = 30
 """Deltas of a stream in a second."""
 TOKENS = 300
+WAYS = ("by the SDK", "through the server")
 LIMIT = 0.1
 """Seconds that the p99 of the lag may be."""
 
@@ -80,6 +83,17 @@ async def straight(http: httpx2.AsyncClient) -> Stream:
         return await listen(answer, b'"text_delta"')
 
 
+async def by_sdk(client: anthropic.AsyncAnthropic) -> Stream:
+    """From the simulator, through the SDK that the server uses too."""
+    found = Stream([])
+    ask: anthropic.types.MessageParam = {"role": "user", "content": QUESTION}
+    async with await client.messages.create(model=MODEL, max_tokens=4_000, messages=[ask], stream=True) as events:
+        async for event in events:
+            if event.type == "content_block_delta" and event.delta.type == "text_delta":
+                found.times.append(time.perf_counter())
+    return found
+
+
 async def through(http: httpx2.AsyncClient, conversation: str) -> Stream:
     """Through the server."""
     path = f"/api/v1/conversations/{conversation}/turns"
@@ -123,6 +137,7 @@ async def all_ways(sim: Running, lamella: Running, numbers: Sequence[int]) -> li
     async with (
         httpx2.AsyncClient(base_url=sim.url, timeout=120, limits=limits, trust_env=False) as provider,
         httpx2.AsyncClient(base_url=lamella.url, timeout=120, limits=limits, trust_env=False) as http,
+        anthropic.AsyncAnthropic(api_key=KEY, base_url=sim.url) as sdk,
     ):
         (await provider.post("/_sim/replies", content=msgspec.json.encode(reply))).raise_for_status()
         await settings(sim.url, {"default_reply": "even", "rate": RATE * PIECE, "keep_requests": 10})
@@ -131,9 +146,10 @@ async def all_ways(sim: Running, lamella: Running, numbers: Sequence[int]) -> li
         await through(http, conversation)  # the first turn loads what a server loads once
         for number in numbers:
             found.append(await measure("straight", [partial(straight, provider)] * number, pids, None))
+            found.append(await measure(WAYS[0], [partial(by_sdk, sdk)] * number, pids, None))
             made = [(await http.post("/api/v1/conversations", json={})).json()["id"] for _ in range(number)]
             asks = [partial(through, http, str(id)) for id in made]
-            found.append(await measure("through", asks, pids, lamella.pid))
+            found.append(await measure(WAYS[1], asks, pids, lamella.pid))
     return found
 
 
@@ -150,11 +166,14 @@ def main() -> None:
     rows = [["streams", "way", "lag median", "p99", "CPU/token: server", "simulator", "generator", "memory/stream"]]
     for one in found:
         cpus = [f"{cpu * 1e6:.0f} µs" for cpu in (one.cpu_server, one.cpu_simulator, one.cpu_generator)]
-        memory = f"{one.memory / 1e3:.0f} kB" if one.way == "through" else ""
+        memory = f"{one.memory / 1e3:.0f} kB" if one.way == WAYS[1] else ""
         lags = [milliseconds(one.lag_median), milliseconds(one.lag_p99)]
         rows.append([str(one.streams), one.way, *lags, *cpus, memory])
     show(rows)
-    carried = [one.streams for one in found if one.way == "through" and one.lag_p99 <= LIMIT]
+    for number in given.streams:
+        alone, served = (next(one for one in found if (one.way, one.streams) == (way, number)) for way in WAYS)
+        print(f"{number} streams: {served.cpu_server / alone.cpu_generator:.2f} times the CPU of the SDK alone")
+    carried = [one.streams for one in found if one.way == WAYS[1] and one.lag_p99 <= LIMIT]
     print(f"\np99 within {LIMIT * 1e3:.0f} ms: up to {max(carried, default=0)} streams of those tried")
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
