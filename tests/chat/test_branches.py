@@ -115,14 +115,14 @@ async def test_a_branch_from_an_older_session_has_its_window(talk: Talk) -> None
     # Going on from the second turn is after /new; beside it is before.
     await talk.say("Two again", parent_message_id=second["parent_run_id"])
     assert talk.sent()[: len(before) - 1] == before[:-1]
-    sessions = (await talk.client.get(f"/conversations/{talk.conversation}/sessions"))["data"]
+    sessions = (await talk.client.get(f"/conversations/{talk.conversation}/sessions?order=asc"))["data"]
     assert [session["opened_by"] for session in sessions] == ["created", "new", "branch"]
     assert sessions[2]["parent_id"] == sessions[0]["id"]
     await talk.client.call("POST", f"/turns/{third['id']}/prefer", json={})
     await talk.say("Four")
     assert not any(b"One" in block for block in talk.sent())
     assert any(b"Three" in block for block in talk.sent())
-    sessions = (await talk.client.get(f"/conversations/{talk.conversation}/sessions"))["data"]
+    sessions = (await talk.client.get(f"/conversations/{talk.conversation}/sessions?order=asc"))["data"]
     assert [session["current"] for session in sessions] == [False, True, False]
 
 

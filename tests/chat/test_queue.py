@@ -163,7 +163,7 @@ async def test_a_queued_question_gets_its_answer_before_the_command_behind_it(
             [ran] = await rest_of(events)
     assert (ran["type"], ran["name"]) == ("command", "new")
     turns = await answered(client, conversation, 3)
-    sessions = (await client.get(f"/conversations/{conversation}/sessions"))["data"]
+    sessions = (await client.get(f"/conversations/{conversation}/sessions?order=asc"))["data"]
     assert [turn["answer"] for turn in turns] == ["Half an answer.", "Two.", "Three."]
     assert sessions[1]["begins_after"] == turns[1]["id"]
     assert [block.role for block in model.requests[-1].blocks if block.role == "assistant"] == []
@@ -433,7 +433,7 @@ async def test_a_command_flushes_the_debounce_before_it(tmp_path: Path) -> None:
         )
         [command] = [packet for packet in await client.send(conversation, "/new") if packet["type"] == "command"]
         assert (await sending).json()["answer"] == "One."
-        sessions = (await client.get(f"/conversations/{conversation}/sessions"))["data"]
+        sessions = (await client.get(f"/conversations/{conversation}/sessions?order=asc"))["data"]
         assert (command["name"], sessions[1]["begins_after"]) == ("new", (await sending).json()["id"])
 
 

@@ -230,7 +230,7 @@ async def test_compact_answers_at_once_and_tells_when_it_is_done(tmp_path: Path)
         assert told["data"]["summary"] > 0
         listing = (await command(client, conversation, "/resume"))["answer"]
         assert "The ship is the Aurora [msg_1]" in listing
-        first, second = (await client.get(f"/conversations/{conversation}/sessions"))["data"]
+        first, second = (await client.get(f"/conversations/{conversation}/sessions?order=asc"))["data"]
         assert (first["summary"], first["why"], second["current"]) == (SUMMARY, "/compact the ships", True)
         assert second["numbers"]["after"] < second["numbers"]["before"] == told["data"]["before"]
         assert second["numbers"]["after"] == told["data"]["total"], "the divider and the notification say one figure"
@@ -270,7 +270,7 @@ async def test_notifications_can_be_switched_off(tmp_path: Path) -> None:
         model.then(saying(SUMMARY))
         await app.sessions.compact(LOCAL_OWNER, conversation, who="engine", why="the window is full")
         assert await listed(client, conversation) == []
-        assert len((await client.get(f"/conversations/{conversation}/sessions"))["data"]) == 2
+        assert len((await client.get(f"/conversations/{conversation}/sessions?order=asc"))["data"]) == 2
 
 
 @pytest.mark.parametrize(("answer", "outcome"), [(SUMMARY, "compacted"), (" ", "not_compacted")])
@@ -354,7 +354,7 @@ async def test_a_key_that_comes_again_runs_nothing_again(tmp_path: Path) -> None
         key = {"Idempotency-Key": "once"}
         found = [await command(client, conversation, "/new", headers=key) for _ in range(2)]
         assert found[0] == found[1]
-        assert len((await client.get(f"/conversations/{conversation}/sessions"))["data"]) == 2
+        assert len((await client.get(f"/conversations/{conversation}/sessions?order=asc"))["data"]) == 2
         other = await client.call(
             "POST", f"/conversations/{conversation}/commands", json={"text": "/help"}, headers=key
         )

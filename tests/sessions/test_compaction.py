@@ -292,7 +292,7 @@ async def test_a_session_that_ended_with_nothing_is_resumed_with_nothing(tmp_pat
         second = (await app.sessions.view(LOCAL_OWNER, conversation)).current
         await app.sessions.resume(LOCAL_OWNER, conversation, first.id, why="/resume")
         view = await app.sessions.view(LOCAL_OWNER, conversation)
-        assert (view.current.id, view.messages) == (first.id, {second.id: 2})
+        assert (view.current.id, view.figures.messages) == (first.id, {second.id: 2})
         await client.send(conversation, "Fresh?")
         assert [text.split("\n")[0] for text in texts(model.requests[-1])] == ["Fresh?"]
         await app.sessions.resume(LOCAL_OWNER, conversation, second.id, why="/resume")

@@ -431,7 +431,8 @@ export const api = {
     items(await json<Hit[] | ListOf<Hit>>(`/sessions/search${query({ q, conversation_id: id })}`)),
   resume: (session: string) => json<Told>(`/sessions/${session}/resume`, withKey({ method: 'POST' }, newKey())),
   undo: (session: string) => json<Told>(`/sessions/${session}/undo`, withKey({ method: 'POST' }, newKey())),
-  sessions: async (id: string) => items(await json<ListOf<Session>>(`/conversations/${id}/sessions`)),
+  /** The sessions of a conversation, the oldest first. */
+  sessions: async (id: string) => (await everything<Session>(`/conversations/${id}/sessions`)).reverse(),
   requests: async (turn: string) =>
     items(await json<RequestSummary[] | ListOf<RequestSummary>>(`/turns/${turn}/requests`)),
   map: (request: string) => json<RequestMap>(`/requests/${request}/map`),

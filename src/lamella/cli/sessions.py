@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lamella.cli.api import Api, Object
-from lamella.cli.asking import Asking, JsonOption, moment, show
+from lamella.cli.asking import Asking, JsonOption, moment, show, whole
 from lamella.cli.inspect import newest
 from lamella.cli.main import DataOption, KeyOption, cli
 from lamella.core.figures import short
@@ -30,7 +30,7 @@ def list_command(
     """List the sessions of a conversation, the oldest first."""
 
     async def ask(api: Api) -> Object:
-        return await api.get(f"/conversations/{conversation or await newest(api)}/sessions")
+        return await whole(api, f"/conversations/{conversation or await newest(api)}/sessions")
 
     show(Asking(data, key, json), ask, lambda found: [_session(one) for one in found["data"]])
 

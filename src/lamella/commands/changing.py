@@ -220,7 +220,7 @@ def _list(view: SessionView) -> Answer:
         lines.append("To go on from one: /resume with its number or its id.")
     data: JsonObject = {
         "sessions": [
-            {"id": session.id, "number": session.number, "messages": view.messages.get(session.id, 0)}
+            {"id": session.id, "number": session.number, "messages": view.figures.messages.get(session.id, 0)}
             for session in view.sessions
         ]
     }
@@ -228,7 +228,7 @@ def _list(view: SessionView) -> Answer:
 
 
 def _line(session: Session, view: SessionView) -> str:
-    count = view.messages.get(session.id, 0)
+    count = view.figures.messages.get(session.id, 0)
     parts = [
         f"{session.number}",
         f"{session.opened_at:%Y-%m-%d %H:%M}",

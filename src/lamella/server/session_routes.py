@@ -56,17 +56,18 @@ async def known(app: TheApp) -> Json:
 
 
 @router.get("/conversations/{conversation_id}/sessions")
-async def sessions(conversation_id: str, app: TheApp, caller: TheCaller) -> Json:
-    """The sessions of a conversation, the oldest first."""
-    view = await app.sessions.view(caller, conversation_id)
-    return whole_list_json([session_json(session, view) for session in view.sessions])
+async def sessions(conversation_id: str, page: ThePage, app: TheApp, caller: TheCaller) -> Json:
+    """The sessions of a conversation."""
+    found = await app.store.session_page(caller, conversation_id, page)
+    figures = await app.sessions.figures(caller, conversation_id)
+    return list_json(found, lambda session: session_json(session, figures))
 
 
 @router.get("/sessions/{session_id}")
 async def session(session_id: str, app: TheApp, caller: TheCaller) -> Json:
     """One session."""
     found = await app.store.session(caller, session_id)
-    return session_json(found, await app.sessions.view(caller, found.conversation_id))
+    return session_json(found, await app.sessions.figures(caller, found.conversation_id))
 
 
 @router.post("/conversations/{conversation_id}/compact")

@@ -49,16 +49,24 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
+class SessionFigures:
+    """What is said of a conversation's sessions beside their rows: which one is current, and by session id the rest."""
+
+    current_id: str
+    messages: Mapping[str, int]
+    """Stored messages."""
+    numbers: Mapping[str, Mapping[str, float]]
+    """The figures of what opened it; of a compaction `before`, `after`, `summary`, `kept`."""
+
+
+@dataclass(frozen=True, slots=True)
 class SessionView:
     """Where a conversation is: its sessions, the oldest first, and which one is current."""
 
     current: Session
     sessions: tuple[Session, ...]
     compacting: bool
-    messages: Mapping[str, int]
-    """Stored messages by session id."""
-    numbers: Mapping[str, Mapping[str, float]]
-    """By session id, the figures of what opened it; of a compaction `before`, `after`, `summary`, `kept`."""
+    figures: SessionFigures
 
 
 class Sessions:
@@ -265,13 +273,18 @@ class Sessions:
 
     async def view(self, caller: Caller, conversation_id: str) -> SessionView:
         """Where the conversation is."""
-        conversation = await self._services.store.conversation(caller, conversation_id)
+        figures = await self.figures(caller, conversation_id)
         sessions = await self._services.store.sessions(caller, conversation_id)
-        current = next(session for session in sessions if session.id == conversation.session_id)
+        current = next(session for session in sessions if session.id == figures.current_id)
+        return SessionView(current, sessions, self.is_compacting(conversation_id), figures)
+
+    async def figures(self, caller: Caller, conversation_id: str) -> SessionFigures:
+        """What is said of the sessions of a conversation beside their rows."""
+        conversation = await self._services.store.conversation(caller, conversation_id)
         totals = await self._services.store.totals(caller, conversation_id)
         decided = [stored.decision for stored in await self._services.store.decisions(caller, conversation_id)]
         numbers = {d.subject: d.numbers for d in decided if d.kind is DecisionKind.SESSION and d.numbers}
-        return SessionView(current, sessions, self.is_compacting(conversation_id), totals.messages, numbers)
+        return SessionFigures(conversation.session_id, totals.messages, numbers)
 
     async def close(self) -> None:
         """End what runs: a compaction that was not committed has changed nothing, and is taken up again later."""

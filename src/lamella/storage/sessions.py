@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from lamella.core.decisions import DecisionKind
 from lamella.core.errors import NotFound, SessionMoved
 from lamella.core.messages import TurnStatus
-from lamella.core.records import Caller, Conversation, Job, NewJob, Place, first_choice
+from lamella.core.records import Caller, Conversation, Job, NewJob, Page, PageQuery, Place, first_choice
 from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep, SessionSummary
 from lamella.core.tokens import Usage
 from lamella.storage.columns import json_text, moment_text
@@ -23,6 +23,7 @@ from lamella.storage.decided import decide
 from lamella.storage.jobs import check_lease, enqueue_job
 from lamella.storage.lines import line_of
 from lamella.storage.mapping import session_of, session_row
+from lamella.storage.pages import page
 from lamella.storage.recall_versions import forget_source, touch_recall
 from lamella.storage.schema import conversations, decisions, messages, runs, sessions, turns
 
@@ -276,6 +277,15 @@ class SessionVerbs(Verbs):
         async with self._database.reading() as connection:
             await find_conversation(connection, caller, conversation_id)
             return await find_sessions(connection, caller, conversation_id)
+
+    @uninterrupted
+    async def session_page(self, caller: Caller, conversation_id: str, query: PageQuery) -> Page[Session]:
+        """Some of the sessions of a conversation."""
+        mine = sessions.c.conversation_id == conversation_id, sessions.c.owner == caller.user_id
+        async with self._database.reading() as connection:
+            await find_conversation(connection, caller, conversation_id)
+            found, has_more = await page(connection, select(*_SESSION).where(*mine), sessions.c.id, query)
+        return Page(tuple(map(session_of, found)), has_more)
 
     @uninterrupted
     async def next_session(self, caller: Caller, step: SessionStep, job: Job | None = None) -> Session:

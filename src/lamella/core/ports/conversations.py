@@ -55,6 +55,10 @@ class ConversationStore(Protocol):
         """All sessions of a conversation, the oldest first."""
         ...
 
+    async def session_page(self, caller: Caller, conversation_id: str, query: PageQuery) -> Page[Session]:
+        """Some of the sessions of a conversation."""
+        ...
+
     async def next_session(self, caller: Caller, step: SessionStep, job: Job | None = None) -> Session:
         """Close the current session and open the next, whose number the store counts; gives it as stored.
 

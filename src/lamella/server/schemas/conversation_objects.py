@@ -16,7 +16,7 @@ from lamella.core.sessions import Session
 from lamella.server.schemas.lists import Json
 from lamella.server.schemas.turn_objects import usage_json
 from lamella.sessions.efforts import EffortChoice
-from lamella.sessions.sessions import SessionView
+from lamella.sessions.sessions import SessionFigures
 
 
 def conversation_json(conversation: Conversation) -> Json:
@@ -122,7 +122,7 @@ def queued_json(queued: Queued) -> Json:
     }
 
 
-def session_json(session: Session, view: SessionView) -> Json:
+def session_json(session: Session, figures: SessionFigures) -> Json:
     """A session; `numbers` are the figures of the compaction that opened it, in tokens.
 
     `check` says how its summary compares with what it stands for, and who made it.
@@ -132,7 +132,7 @@ def session_json(session: Session, view: SessionView) -> Json:
         "object": "session",
         "conversation_id": session.conversation_id,
         "number": session.number,
-        "current": session.id == view.current.id,
+        "current": session.id == figures.current_id,
         "parent_id": session.parent_id,
         "begins_after": session.begins_after,
         "inherits": session.inherits,
@@ -144,7 +144,7 @@ def session_json(session: Session, view: SessionView) -> Json:
         "summary": session.summary,
         "summary_tokens": session.summary_tokens,
         "check": dict(session.check),
-        "messages": view.messages.get(session.id, 0),
-        "numbers": dict(view.numbers.get(session.id, {})),
+        "messages": figures.messages.get(session.id, 0),
+        "numbers": dict(figures.numbers.get(session.id, {})),
         "usage": {purpose: usage_json(usage) for purpose, usage in session.usage.items()},
     }
