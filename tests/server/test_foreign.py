@@ -87,6 +87,8 @@ EVERY_ROUTE: list[tuple[str, str, Any]] = [
     ("PUT", "/agents/{agent}/knowledge-bases", {"knowledge_base_ids": []}),
     ("GET", "/knowledge-bases/{base}/grants", None),
     ("GET", "/knowledge-bases/{base}/grant-changes", None),
+    ("POST", "/knowledge-bases/{base}/restricted-preview", {"query": "secret"}),
+    ("GET", "/knowledge-bases/{base}/restricted-uses", None),
     ("PUT", "/knowledge-bases/{base}/grants/{subject}", {"level": "full"}),
     ("DELETE", "/knowledge-bases/{base}/grants/{subject}", None),
     ("GET", "/conversations/{conversation}", None),

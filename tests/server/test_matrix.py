@@ -74,6 +74,8 @@ ACCESS = {
     ("PUT", "/knowledge-bases/{base_id}/grants/{subject_id}"): OWNED_BASE,
     ("DELETE", "/knowledge-bases/{base_id}/grants/{subject_id}"): OWNED_BASE,
     ("GET", "/knowledge-bases/{base_id}/grant-changes"): OWNED_BASE,
+    ("POST", "/knowledge-bases/{base_id}/restricted-preview"): OWNED_BASE,
+    ("GET", "/knowledge-bases/{base_id}/restricted-uses"): OWNED_BASE,
 }
 LISTS = (
     *("agents", "commands", "conversations", "files", "keys", "knowledge-bases", "layouts", "mcp-servers", "models"),

@@ -14,14 +14,15 @@ from structlog.testing import capture_logs
 
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.core.access import BaseContent, GrantLevel
-from lamella.core.errors import ProviderRefusedRequest
+from lamella.core.errors import PermissionDenied, ProviderRefusedRequest
 from lamella.core.json import encode_text
 from lamella.core.messages import ToolCall
+from lamella.core.records import PageQuery
 from lamella.engine.scripted import Gate, Happening, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings
 from lamella.tools.knowledge_base_search import NAME
-from leaking.restricted_base import add, grant, reply, restricted_base, second_model, stored_elsewhere
+from leaking.restricted_base import ANN, add, grant, reply, restricted_base, second_model, stored_elsewhere
 
 pytestmark = pytest.mark.anyio
 
@@ -76,8 +77,15 @@ async def test_a_restricted_base_is_answered_from_by_the_second_model(
     assert CANARY not in "".join(encode_text(model.body(request)) for request in model.requests)
     assert CANARY not in str(logs)
     assert [table for table, text in stored_elsewhere(tmp_path) if CANARY in text] == []
-    events = [line["event"] for line in logs if line.get("model") == "second"]
-    assert events == ["Starting safe summary", "LLM_REQUEST", "LLM_RESPONSE", "Safe summary completed"]
+    named = ("Starting", "LLM_", "Safe", "Persist")
+    assert [line["event"] for line in logs if line["event"].startswith(named)] == [
+        "Starting safe summary",
+        "LLM_REQUEST",
+        "LLM_RESPONSE",
+        "Safe summary completed",
+        "Persist HTTP request",
+        "Persist HTTP response",
+    ]
 
 
 ECHOES = {
@@ -242,3 +250,36 @@ async def test_after_a_grant_is_lowered_old_results_are_given_to_nobody(
     model.then(saying("Yes."))
     await client.send(conversation, "Once more?")
     assert CANARY in encode_text(model.body(model.requests[-1]))
+
+
+async def test_an_owner_sees_what_a_reader_would_be_told_and_who_asked(
+    app: App, client: Client, model: ScriptedModel, second: ScriptedModel
+) -> None:
+    base = await restricted_base(app, SECRET)
+    second.then(saying(reply(f"{HARMLESS} It is 1.2345 million euros.")), saying(reply("", "off_topic")))
+    assert part(await searched(client, model, [base]))["summary"] == HARMLESS
+    path = f"/knowledge-bases/{base}/restricted-uses"
+    assert (await client.call("GET", path)).status_code == 403
+    [use] = (await app.knowledge.restricted_uses(ANN, base, PageQuery())).data
+    assert (use.user_id, use.question) == (LOCAL_OWNER.user_id, "What does the tenant owe?")
+    assert (use.decision, use.reason, use.removed, use.chunks) == ("answer", "answered", ("figure",), 1)
+    assert use.input_tokens == 100
+    # The owner's own look is no use.
+    answered, chunks = await app.knowledge.restricted_preview(ANN, base, "Geese?", 8)
+    assert (answered.safe.reason, [chunk.text for chunk in chunks]) == ("off_topic", [SECRET])
+    assert len((await app.knowledge.restricted_uses(ANN, base, PageQuery())).data) == 1
+    with pytest.raises(PermissionDenied):
+        await app.knowledge.restricted_preview(LOCAL_OWNER, base, "Geese?", 8)
+
+
+async def test_the_preview_of_ones_own_base_over_http(app: App, client: Client, second: ScriptedModel) -> None:
+    base = (await client.post("/knowledge-bases", {"name": "Mine"}))["id"]
+    path = f"/knowledge-bases/{base}/restricted-preview"
+    assert (await client.post(path, {"query": "Rent?"}))["safe"]["reason"] == "no_documents"
+    await add(app, base, SECRET, "a.md", owner=LOCAL_OWNER)
+    second.then(saying(reply(f"{HARMLESS} It is 1.2345 million euros.")))
+    shown = await client.post(path, {"query": "Rent?"})
+    assert shown["safe"] == {"decision": "answer", "reason": "answered", "summary": HARMLESS}
+    assert (shown["said"], shown["removed"]) == (f"{HARMLESS} It is 1.2345 million euros.", ["figure"])
+    assert [passage["text"] for passage in shown["passages"]] == [SECRET]
+    assert (await client.get(f"/knowledge-bases/{base}/restricted-uses"))["data"] == []

@@ -15,10 +15,12 @@ from lamella.core.knowledge import Document, KnowledgeFound, Searcher, Shelf, Sh
 from lamella.core.knowledge_port import KnowledgeStore
 from lamella.core.ports import Embedder, FileStore
 from lamella.core.records import Caller, Page, PageQuery
+from lamella.core.restricted import RestrictedUse
 from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
 from lamella.knowledge.ingestion import Ingestion
-from lamella.knowledge.restricted.safe_answers import SafeAnswers, SafeSettings
-from lamella.knowledge.restricted.searching import RestrictedSearch
+from lamella.knowledge.restricted.material import Chunk
+from lamella.knowledge.restricted.safe_answers import Answered, SafeAnswers, SafeSettings
+from lamella.knowledge.restricted.searching import RestrictedBase, RestrictedSearch
 from lamella.knowledge.restricted.second_model import SecondModel
 from lamella.knowledge.searching import KnowledgeSearch, Searched
 from lamella.settings import Settings
@@ -118,6 +120,23 @@ class Knowledge:
         only = frozenset(documents) if documents is not None else None
         return await self.searching.search(Searched(tuple(shelves), only), query, limit)
 
+    async def restricted_preview(
+        self, caller: Caller, base_id: str, query: str, limit: int
+    ) -> tuple[Answered, tuple[Chunk, ...]]:
+        """What a restricted reader of the caller's own base would get, and the passages it is made of.
+
+        Raises `InvalidRequest`, `NotFound` and `PermissionDenied`.
+        """
+        await self._own(caller, base_id)
+        base = await self.access.base(caller, base_id)
+        if not query.strip():
+            raise InvalidRequest("The query is empty.", hint="Say what to look for.", param="query")
+        return await self.restricted.preview(RestrictedBase(base.id, base.owner, base.content.name), query, limit)
+
+    async def restricted_uses(self, caller: Caller, base_id: str, query: PageQuery) -> Page[RestrictedUse]:
+        """Who asked a base of the caller's with restricted access what. Raises `NotFound` and `PermissionDenied`."""
+        return await self.restricted.uses.restricted_uses(caller, base_id, query)
+
     async def _own(self, caller: Caller, base_id: str) -> Shelf:
         base = await self.access.base(caller, base_id)
         if base.owner != caller.user_id:
@@ -174,4 +193,6 @@ def knowledge_of(
     answers = SafeAnswers(
         second, SafeSettings(settings.restricted_timeout, settings.restricted_confidence, settings.log_llm_requests)
     )
-    return Knowledge(store, documents, ingestion, searching, RestrictedSearch(store, documents, searching, answers))
+    return Knowledge(
+        store, documents, ingestion, searching, RestrictedSearch(store, documents, searching, answers, store, clock)
+    )

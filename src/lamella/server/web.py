@@ -25,6 +25,7 @@ from lamella.server import (
     knowledge_routes,
     library_routes,
     queue_routes,
+    restricted_routes,
     routes,
     search_routes,
     session_routes,
@@ -51,6 +52,7 @@ ROUTERS = (
     library_routes.router,
     file_routes.router,
     knowledge_routes.router,
+    restricted_routes.router,
     tool_routes.router,
 )
 """The native API."""

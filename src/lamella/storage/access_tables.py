@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Boolean, Column, ForeignKey, Index, LargeBinary, String, Table, Text
+from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, LargeBinary, String, Table, Text
 
 from lamella.storage.table_parts import metadata, owner, row_id
 
@@ -116,3 +116,25 @@ grant_changes = Table(
     Index("ix_grant_changes_knowledge_base_id_id", "knowledge_base_id", "id"),
 )
 """Every change of a grant; the rows outlive the base. `before` and `after` are levels, null for no grant."""
+
+restricted_uses = Table(
+    "restricted_uses",
+    metadata,
+    row_id(),
+    owner(),
+    Column("knowledge_base_id", String, ForeignKey("knowledge_bases.id", ondelete="CASCADE"), nullable=False),
+    Column("user_id", String, nullable=False),
+    Column("user_name", Text, nullable=False),
+    Column("at", String, nullable=False),
+    Column("question", Text, nullable=False),
+    Column("decision", String, nullable=False),
+    Column("reason", String, nullable=False),
+    Column("chunks", Integer, nullable=False),
+    Column("removed", Text, nullable=False),
+    Column("cached", Boolean, nullable=False),
+    Column("model", String, nullable=False),
+    Column("input_tokens", Integer, nullable=False),
+    Column("output_tokens", Integer, nullable=False),
+    Index("ix_restricted_uses_knowledge_base_id_id", "knowledge_base_id", "id"),
+)
+"""Questions to bases with restricted access; `owner` is the base's. `removed` is a JSON list of kinds."""

@@ -32,6 +32,7 @@ from lamella.storage.access_tables import (
     group_members,
     groups,
     knowledge_bases,
+    restricted_uses,
     set_ups,
     users,
 )
@@ -48,7 +49,7 @@ from lamella.storage.table_parts import owner as _owner
 from lamella.storage.table_parts import part_of as _part_of
 from lamella.storage.table_parts import row_id as _id
 
-ACCESS = (users, set_ups, groups, group_members, api_keys, knowledge_bases, grants, grant_changes)
+ACCESS = (users, set_ups, groups, group_members, api_keys, knowledge_bases, grants, grant_changes, restricted_uses)
 """The tables of callers, which are made with the others."""
 
 KNOWLEDGE = (

@@ -1,4 +1,4 @@
-"""`SqlStore`: every verb of the ports `Store`, `Jobs`, `Directory` and `Access` over one database."""
+"""`SqlStore`: every verb of the ports `Store`, `Jobs`, `Directory`, `Access` and `RestrictedUses` over one database."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from lamella.core.access_ports import Access, Directory
 from lamella.core.clock import SystemClock
 from lamella.core.ids import Ids, RandomIds
 from lamella.core.ports import Jobs, Store
+from lamella.core.restricted import RestrictedUses
 from lamella.storage.agents import AgentVerbs
 from lamella.storage.api_keys import ApiKeyVerbs
 from lamella.storage.beginnings import BeginningVerbs
@@ -26,6 +27,7 @@ from lamella.storage.notices import NoticeVerbs
 from lamella.storage.projects import ProjectVerbs
 from lamella.storage.queue import QueueVerbs
 from lamella.storage.requests import RequestVerbs
+from lamella.storage.restricted_uses import RestrictedUseVerbs
 from lamella.storage.sessions import SessionVerbs
 from lamella.storage.sqlite import sqlite_database, sqlite_url
 from lamella.storage.surroundings import SurroundingsVerbs
@@ -56,6 +58,7 @@ class SqlStore(
     ApiKeyVerbs,
     GroupVerbs,
     KnowledgeBaseVerbs,
+    RestrictedUseVerbs,
 ):
     """The store; `ids` names what it makes itself. Closing it, or leaving its block, closes the database."""
 
@@ -79,3 +82,4 @@ async def open_store(url_or_path: str | Path, ids: Ids | None = None) -> SqlStor
 
 
 _: tuple[type[Store], type[Jobs], type[Directory], type[Access]] = (SqlStore, SqlStore, SqlStore, SqlStore)
+__: type[RestrictedUses] = SqlStore

@@ -53,11 +53,12 @@ class Question:
 class Answered:
     """A safe summary, and what only the owner of the base is told of how it came about.
 
-    `removed` names the kinds of protected things that the guard found in what the second model said.
+    `removed` names the kinds of protected things that the guard found in what the second model `said`.
     """
 
     safe: SafeSummary
     chunks: int = 0
+    said: str = field(default="", repr=False)
     confidence: float | None = None
     removed: tuple[str, ...] = ()
     cached: bool = False
@@ -113,11 +114,20 @@ class SafeAnswers:
             return Answered(SafeSummary(Reason.NO_MODEL), len(chunks))
         asked = await self._asked(self._model, question, chunks)
         safe, removed = await self._guarded(asked.reply, question, chunks)
-        confidence = asked.reply.confidence if isinstance(asked.reply, Reply) else None
+        reply = asked.reply if isinstance(asked.reply, Reply) else None
         if self._settings.logs_requests and not asked.cached:
             said = {"decision": safe.decision, "reason": safe.reason.value, "text": safe.text}
             log.info("LLM_RESPONSE", purpose="safe_summary", model=self._model.name, **said)
-        return Answered(safe, len(chunks), confidence, removed, asked.cached, self._model.name, asked.usage)
+        return Answered(
+            safe,
+            len(chunks),
+            said=reply.summary if reply is not None else "",
+            confidence=reply.confidence if reply is not None else None,
+            removed=removed,
+            cached=asked.cached,
+            model=self._model.name,
+            usage=asked.usage,
+        )
 
     async def _asked(self, model: SecondModel, question: Question, chunks: Sequence[Chunk]) -> _Asked:
         """The reply to this question about these chunks: kept, or asked for."""

@@ -10,9 +10,11 @@ import structlog
 
 from lamella.core.access import GrantLevel
 from lamella.core.access_ports import Access
+from lamella.core.clock import Clock
 from lamella.core.knowledge import Document, Shelf, ShelfTotals, StoredPassage
 from lamella.core.knowledge_port import KnowledgeStore
 from lamella.core.records import Caller, PageQuery
+from lamella.core.restricted import RestrictedUse, RestrictedUses
 from lamella.knowledge.restricted.material import Chunk, chunks_of
 from lamella.knowledge.restricted.safe_answers import Answered, Question, SafeAnswers
 from lamella.knowledge.restricted.summary import Reason, SafeSummary
@@ -48,16 +50,21 @@ class RestrictedSearch:
     store: KnowledgeStore
     searching: KnowledgeSearch
     answers: SafeAnswers
+    uses: RestrictedUses
+    clock: Clock
 
     async def answer(
         self, caller: Caller, base: RestrictedBase, text: str, said: Sequence[str], limit: int
     ) -> Answered:
         """What may be said to the caller about a question, of the documents of one base.
 
-        What is found does not decide whether the second model is asked: it is, also when nothing fits. Never raises.
+        What is found does not decide whether the second model is asked: it is, also when nothing fits. What can't be
+        recorded for the owner is not told. Never raises.
         """
         try:
-            return await self._answer(caller, base, text, said, limit)
+            answered = await self._answer(caller, base, text, said, limit)
+            await self._record(caller, base, text, answered)
+            return answered
         except Exception as error:  # noqa: BLE001  # the border of a model run: its text may be protected
             log.error("a safe summary failed", knowledge_base_id=base.id, error=type(error).__name__)
             return Answered(SafeSummary(Reason.FAILED))
@@ -73,6 +80,39 @@ class RestrictedSearch:
         if await self.access.level(caller, base.id) not in READ:
             return Answered(SafeSummary(Reason.ACCESS_CHANGED), len(chunks), usage=answered.usage)
         return answered
+
+    async def _record(self, caller: Caller, base: RestrictedBase, text: str, answered: Answered) -> None:
+        safe, usage = answered.safe, answered.usage
+        lines = log.bind(knowledge_base_id=base.id, decision=safe.decision, reason=safe.reason.value)
+        lines.info("Persist HTTP request", kind="restricted use")
+        use = RestrictedUse(
+            id="",
+            base_id=base.id,
+            user_id=caller.user_id,
+            user_name="",
+            at=self.clock.now(),
+            question=text,
+            decision=safe.decision,
+            reason=safe.reason.value,
+            chunks=answered.chunks,
+            removed=answered.removed,
+            cached=answered.cached,
+            model=answered.model,
+            input_tokens=usage.input,
+            output_tokens=usage.output,
+        )
+        kept = await self.uses.record_restricted_use(use)
+        lines.info("Persist HTTP response", kind="restricted use", id=kept.id)
+
+    async def preview(self, base: RestrictedBase, text: str, limit: int) -> tuple[Answered, tuple[Chunk, ...]]:
+        """What a restricted reader would get, and the passages it is made of: for the owner alone, recorded nowhere.
+
+        Raises what a search raises.
+        """
+        chunks = await self.chunks(base, text, limit)
+        if isinstance(chunks, Reason):
+            return Answered(SafeSummary(chunks)), ()
+        return await self.answers.answer(Question(base.owner, base.id, text), chunks), chunks
 
     async def chunks(self, base: RestrictedBase, text: str, limit: int) -> tuple[Chunk, ...] | Reason:
         """The passages that the second model is shown, or why there are none."""
