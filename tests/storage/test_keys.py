@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
 from lamella.core.errors import IdempotencyMismatch
 from lamella.storage import SqlStore
+from lamella.storage.keys import KEYS_LAST
 
 from .examples import ANN, BOB, NOON
 
@@ -41,3 +43,21 @@ async def test_a_released_key_is_free(store: SqlStore) -> None:
     await store.release_key(ANN, "k")
     await store.release_key(ANN, "k")
     assert await store.claim_key(ANN, "k", "POST b", "g", "turn_2", NOON) == "turn_2"
+
+
+async def test_a_key_is_bound_for_a_day(store: SqlStore) -> None:
+    await store.claim_key(ANN, "k", "POST a", "f", "turn_1", NOON)
+    assert await store.claim_key(ANN, "k", "POST a", "f", "turn_2", NOON + KEYS_LAST) == "turn_1"
+    later = NOON + KEYS_LAST + timedelta(seconds=1)
+    assert await store.claim_key(ANN, "k", "POST b", "g", "turn_3", later) == "turn_3"
+    assert await store.claim_key(ANN, "k", "POST b", "g", "turn_4", later) == "turn_3"
+
+
+async def test_expired_keys_are_removed_and_no_others(store: SqlStore) -> None:
+    await store.claim_key(ANN, "old", "POST a", "f", "turn_1", NOON)
+    await store.claim_key(BOB, "old", "POST a", "f", "turn_2", NOON)
+    await store.claim_key(ANN, "new", "POST a", "f", "turn_3", NOON + timedelta(hours=1))
+    now = NOON + KEYS_LAST + timedelta(minutes=1)
+    assert await store.forget_expired_keys(now) == 2
+    assert await store.forget_expired_keys(now) == 0
+    assert await store.claim_key(ANN, "new", "POST a", "f", "turn_4", now) == "turn_3"

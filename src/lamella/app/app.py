@@ -15,6 +15,7 @@ from lamella.app.accounts import Accounts
 from lamella.app.bases import Bases
 from lamella.app.conversations import Conversations
 from lamella.app.embedding import embedder_of
+from lamella.app.expired_keys import forget_expired_keys
 from lamella.app.kept_ledger import kept_ledger
 from lamella.app.knowledge import Knowledge, knowledge_of
 from lamella.app.library import Library
@@ -288,8 +289,8 @@ async def open_app(
         stack.push_async_callback(core.chat.close)
         knowledge.ingestion.start()
         stack.push_async_callback(knowledge.ingestion.close)
-        warming = asyncio.create_task(_warm(models))
-        stack.push_async_callback(_cancel, warming)
+        for background in (_warm(models), forget_expired_keys(store, clock)):
+            stack.push_async_callback(_cancel, asyncio.create_task(background))
         yield App(
             settings=settings,
             engine_settings=engine,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from sqlalchemy import delete, func, literal, or_, select
+from sqlalchemy import ColumnElement, delete, func, literal, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lamella.core.errors import IdempotencyMismatch
@@ -13,6 +13,9 @@ from lamella.storage.columns import moment_text
 from lamella.storage.database import Verbs, insert_missing, uninterrupted
 from lamella.storage.schema import idempotency_keys as keys
 from lamella.storage.schema import notices, queued_messages, turns
+
+KEYS_LAST = timedelta(hours=24)
+"""How long a key is bound to what it made first; whoever sends it later asks for something new."""
 
 
 async def forget_keys(connection: AsyncConnection, caller: Caller, result_id: str) -> None:
@@ -36,6 +39,10 @@ async def forget_conversation_keys(connection: AsyncConnection, caller: Caller, 
     await connection.execute(delete(keys).where(keys.c.owner == caller.user_id, of))
 
 
+def _expired(now: datetime) -> ColumnElement[bool]:
+    return keys.c.at < moment_text(now - KEYS_LAST)
+
+
 class KeyVerbs(Verbs):
     """The verbs of `Store` about idempotency keys."""
 
@@ -43,7 +50,7 @@ class KeyVerbs(Verbs):
     async def claim_key(
         self, caller: Caller, key: str, route: str, fingerprint: str, result_id: str, at: datetime
     ) -> str:
-        """Bind an Idempotency-Key to `result_id`, or give the id it was bound to before."""
+        """Bind an Idempotency-Key to `result_id`, or give the id it was bound to before; what is expired is not bound."""
         row = {
             "owner": caller.user_id,
             "key": key,
@@ -52,10 +59,10 @@ class KeyVerbs(Verbs):
             "result_id": result_id,
             "at": moment_text(at),
         }
-        query = select(keys.c.route, keys.c.fingerprint, keys.c.result_id).where(
-            keys.c.owner == caller.user_id, keys.c.key == key
-        )
+        this = (keys.c.owner == caller.user_id, keys.c.key == key)
+        query = select(keys.c.route, keys.c.fingerprint, keys.c.result_id).where(*this)
         async with self._database.writing() as connection:
+            await connection.execute(delete(keys).where(*this, _expired(at)))
             await insert_missing(connection, keys, [row])
             bound = (await connection.execute(query)).mappings().one()
         if (bound["route"], bound["fingerprint"]) != (route, fingerprint):
@@ -72,3 +79,9 @@ class KeyVerbs(Verbs):
         """Forget a key whose request stored nothing."""
         async with self._database.writing() as connection:
             await connection.execute(delete(keys).where(keys.c.owner == caller.user_id, keys.c.key == key))
+
+    @uninterrupted
+    async def forget_expired_keys(self, now: datetime) -> int:
+        """Forget everybody's keys whose time is over; gives how many."""
+        async with self._database.writing() as connection:
+            return (await connection.execute(delete(keys).where(_expired(now)))).rowcount

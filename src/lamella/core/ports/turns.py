@@ -137,7 +137,7 @@ class TurnStore(Protocol):
     async def claim_key(
         self, caller: Caller, key: str, route: str, fingerprint: str, result_id: str, at: datetime
     ) -> str:
-        """Bind an Idempotency-Key to `result_id`, or give the id it was bound to before.
+        """Bind an Idempotency-Key to `result_id`, or give the id it was bound to before; what is expired is not bound.
 
         Raises `IdempotencyMismatch` when the key came with another route or fingerprint.
         """
@@ -145,6 +145,10 @@ class TurnStore(Protocol):
 
     async def release_key(self, caller: Caller, key: str) -> None:
         """Forget a key whose request stored nothing."""
+        ...
+
+    async def forget_expired_keys(self, now: datetime) -> int:
+        """Forget everybody's keys whose time is over; gives how many."""
         ...
 
     async def unfinished_turns(self) -> tuple[UnfinishedTurn, ...]:
