@@ -50,7 +50,7 @@ class KeyVerbs(Verbs):
     async def claim_key(
         self, caller: Caller, key: str, route: str, fingerprint: str, result_id: str, at: datetime
     ) -> str:
-        """Bind an Idempotency-Key to `result_id`, or give the id it was bound to before; what is expired is not bound."""
+        """Bind an Idempotency-Key to `result_id`, or give the id it is bound to; what is expired is not bound."""
         row = {
             "owner": caller.user_id,
             "key": key,
