@@ -1,7 +1,8 @@
-"""Writes docs/settings.md and docs/packets.md from the code: `python docs/generate.py`."""
+"""Writes the pages that are made from the code: `python docs/generate.py`."""
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import typing
 from pathlib import Path
@@ -10,6 +11,8 @@ import msgspec
 from pydantic.fields import FieldInfo
 
 from lamella.core import packets
+from lamella.core.execution import ExecutionRequest
+from lamella.core.records import LEAVE
 from lamella.settings import Settings, default_data_folder
 
 DOCS = Path(__file__).parent
@@ -53,7 +56,29 @@ def packets_page() -> str:
     return MADE + "".join(lines)
 
 
-PAGES = {"settings.md": settings_page, "packets.md": packets_page}
+def execution_request_page() -> str:
+    """Every field of an execution request, with its type and default."""
+    lines = ["# ExecutionRequest\n\n", inspect.cleandoc(ExecutionRequest.__doc__ or ""), "\n\n"]
+    lines += ["`from lamella.core.execution import ExecutionRequest`; [library.md](library.md) says how it is run.\n"]
+    lines += ["\n| field | type | default |\n|---|---|---|\n"]
+    for field in dataclasses.fields(ExecutionRequest):
+        lines.append(f"| `{field.name}` | {str(field.type).replace('|', 'or')} | {_default_of(field)} |\n")
+    return MADE + "".join(lines)
+
+
+def _default_of(field: dataclasses.Field[object]) -> str:
+    if field.default is LEAVE:
+        return "`LEAVE`"
+    if field.default_factory is not dataclasses.MISSING:
+        return f"`{field.default_factory()!r}`"
+    return "" if field.default is dataclasses.MISSING else f"`{field.default!r}`"
+
+
+PAGES = {
+    "settings.md": settings_page,
+    "packets.md": packets_page,
+    "execution-request.md": execution_request_page,
+}
 
 
 def main() -> None:

@@ -73,7 +73,7 @@ async def test_results_go_back_in_call_order_and_are_shown_as_they_come(tmp_path
         first, second = (await app.store.turn(LOCAL_OWNER, packets[0]["turn_id"])).steps
         assert [result.call_id for result in first.results] == ["c1", "c2", "c3"]
         assert (first.text, second.text) == ("Let me see.", "Done.")
-        assert (await client.get(f"/turns/{packets[0]['turn_id']}"))["answer"] == "Done."
+        assert (await client.get(f"/turns/{packets[0]['turn_id']}"))["answer"] == "Let me see.\n\nDone."
 
 
 async def test_every_block_has_its_own_place(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ ADMIN = (401, 403, 403, 403, 403, 0)
 ONESELF = (401, 404, 404, 404, 0, 0)
 """The answers by role; 0 is to be let in."""
 
-OUTSIDE = {("GET", "/healthz"): ANYBODY, ("GET", "/version"): ANYBODY}
+OUTSIDE = {("GET", "/healthz"): ANYBODY, ("GET", "/version"): ANYBODY, ("POST", "/v1/responses"): OWN}
 ACCESS = {
     ("GET", "/login"): ANYBODY,
     ("POST", "/login"): ANYBODY,
@@ -111,6 +111,7 @@ def expected(method: str, path: str) -> tuple[int, ...]:
 BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/login"): {"key": "lam_no"},
     ("POST", "/setup"): {"name": "Ann"},
+    ("POST", "/v1/responses"): {"input": "What is the secret?", "conversation": "{conversation}"},
     ("POST", "/users"): {"name": "Another"},
     ("POST", "/groups"): {"name": "Another"},
     **{(method, path): body for method, path, body in reversed([*EVERY_ROUTE, *FOR_ADMINS])},

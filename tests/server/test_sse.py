@@ -9,7 +9,7 @@ import pytest
 from starlette.types import Message
 
 from lamella.core.ports import Batch
-from lamella.server.sse import STILL_THERE, EventStream, frame
+from lamella.server.sse import STILL_THERE, EventStream, frame, frames
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +41,7 @@ async def test_a_batch_goes_out_in_one_piece() -> None:
         sent.append(message)
 
     source = Source((0, [(1, b"{}"), (2, b'{"a":1}')]), (0, [(4, b"{}")]))
-    await EventStream(source.follow(), silence=60).stream_response(send)
+    await EventStream(frames(source.follow()), silence=60).stream_response(send)
     assert bodies(sent) == [frame(1, b"{}") + frame(2, b'{"a":1}'), frame(4, b"{}")]
     assert sent[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
     assert source.closed
@@ -54,7 +54,7 @@ async def test_comments_come_in_silence_only() -> None:
         sent.append(message)
 
     source = Source((0.25, [(1, b"{}")]), *[(0.01, [(n, b"{}")]) for n in range(2, 12)])
-    await EventStream(source.follow(), silence=0.1).stream_response(send)
+    await EventStream(frames(source.follow()), silence=0.1).stream_response(send)
     assert bodies(sent)[:2] == [STILL_THERE, STILL_THERE]
     assert bodies(sent)[-1] == frame(11, b"{}")
 
@@ -70,7 +70,7 @@ async def test_the_source_is_closed_when_the_client_leaves(when: str) -> None:
         if gone.is_set() and when == "a packet is sent":
             raise OSError("the client is gone")
 
-    streaming = asyncio.create_task(EventStream(source.follow(), silence=60).stream_response(send))
+    streaming = asyncio.create_task(EventStream(frames(source.follow()), silence=60).stream_response(send))
     await gone.wait()
     if when == "nothing comes":
         streaming.cancel()

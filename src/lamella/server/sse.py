@@ -38,13 +38,13 @@ async def frames(batches: AsyncIterator[Batch]) -> AsyncGenerator[bytes, None]:
 
 
 class EventStream(StreamingResponse):
-    """The packets of a turn, and a comment whenever nothing was sent for `silence` seconds.
+    """Events as they are written, and a comment whenever nothing was sent for `silence` seconds.
 
     The comments come from a task beside the stream: a task or a timer for each packet would cost more than the packet.
     """
 
-    def __init__(self, batches: AsyncIterator[Batch], silence: float, status: int = 200) -> None:
-        self._frames = frames(batches)
+    def __init__(self, written: AsyncGenerator[bytes, None], silence: float, status: int = 200) -> None:
+        self._frames = written
         super().__init__(self._frames, status_code=status, media_type=EVENT_STREAM, headers=HEADERS)
         self._silence = silence
         self._sent_at = 0.0
@@ -77,5 +77,5 @@ class EventStream(StreamingResponse):
 
 
 def event_stream(batches: AsyncIterator[Batch], silence: float, status: int = 200) -> EventStream:
-    """The streaming answer."""
-    return EventStream(batches, silence, status)
+    """The packets of a turn as a streaming answer."""
+    return EventStream(frames(batches), silence, status)

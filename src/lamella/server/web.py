@@ -37,6 +37,7 @@ from lamella.server.file_routes import UPLOAD_PATH
 from lamella.server.guard import OriginGuard
 from lamella.server.knowledge_routes import DOCUMENT_PATHS
 from lamella.server.limits import BodyLimit
+from lamella.server.responses import routes as responses_routes
 from lamella.server.sse import SILENCE_SECONDS
 
 INDEX = "index.html"
@@ -56,6 +57,9 @@ ROUTERS = (
     tool_routes.router,
 )
 """The native API."""
+
+FACADES = (responses_routes.router,)
+"""Doors for clients of other vendors' APIs."""
 
 POLICY = (
     "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
@@ -107,7 +111,7 @@ def create_web(
     api.state.silence = silence
     api.state.backend = Backend(app, blocks or Blocks())
     install(api)
-    for router in ROUTERS:
+    for router in (*ROUTERS, *FACADES):
         api.include_router(router)
     _outside(api)
     _page(api, page_folder())

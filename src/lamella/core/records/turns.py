@@ -9,7 +9,7 @@ from enum import Enum
 
 from lamella.core.decisions import Decision
 from lamella.core.dynamic import DynamicContext
-from lamella.core.messages import Attachment, Step, TurnStatus, UserMessage
+from lamella.core.messages import Attachment, Step, Text, TurnStatus, UserMessage
 from lamella.core.records.callers import Caller
 from lamella.core.records.places import Place
 from lamella.core.records.requests import RequestEnd
@@ -111,8 +111,9 @@ class RunRecord:
 
     @property
     def answer(self) -> str:
-        """The text of its last step."""
-        return self.steps[-1].text if self.steps else ""
+        """All that it said in all its steps, a blank line between its texts, as the page shows it."""
+        parts = (part for step in self.steps for part in step.parts)
+        return "\n\n".join(part.text for part in parts if isinstance(part, Text) and part.text)
 
 
 @dataclass(frozen=True, slots=True)

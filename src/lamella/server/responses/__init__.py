@@ -1,0 +1,1 @@
+"""The door for clients of OpenAI's Responses API."""

@@ -1,0 +1,126 @@
+"""An execution request comes back from its OpenAI form as it was, whatever is in it; what can't travel is an error."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lamella.backend.openai_request import KEY_LENGTH, NATIVE, OWN, PAIRS, VALUE_LENGTH, from_openai, to_openai
+from lamella.core.errors import InvalidRequest
+from lamella.core.execution import ExecutionRequest
+from lamella.core.json import decode_object, encode
+from lamella.core.records import LEAVE
+
+TEXT = st.text(max_size=40)
+TEXTS = st.lists(TEXT, max_size=3).map(tuple)
+MAYBE = st.none() | TEXT
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=6,
+)
+KEYS = st.text(min_size=1, max_size=KEY_LENGTH).filter(lambda key: not key.startswith("lamella."))
+FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "text": TEXT,
+    "conversation_id": MAYBE,
+    "file_ids": TEXTS,
+    "models": TEXTS,
+    "timezone": TEXT,
+    "parent_message_id": MAYBE | st.just(LEAVE),
+    "layout": MAYBE,
+    "marker_policy": MAYBE,
+    "agent_id": MAYBE | st.just(LEAVE),
+    "thinking_effort": MAYBE,
+    "knowledge_base_ids": TEXTS,
+    "kb_meta_prompt": MAYBE | st.text(max_size=1_500),
+    "dynamic_context": TEXTS,
+    "metadata": st.dictionaries(KEYS, st.text(max_size=VALUE_LENGTH), max_size=5),
+    "extra_fields": st.dictionaries(TEXT.filter(lambda name: name not in {*OWN, "models"}), JSON, max_size=3),
+    "body_fields": st.dictionaries(TEXT.filter(lambda name: name not in NATIVE), JSON, max_size=3),
+}
+
+
+def test_every_field_is_drawn() -> None:
+    assert set(FIELDS) == {one.name for one in fields(ExecutionRequest)}
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.fixed_dictionaries({"text": TEXT}, optional={k: v for k, v in FIELDS.items() if k != "text"}))
+def test_a_request_comes_back_as_it_was_and_its_metadata_is_what_the_api_takes(drawn: dict[str, Any]) -> None:
+    request = ExecutionRequest(**drawn)
+    try:
+        body = to_openai(request)
+    except InvalidRequest as error:
+        if "values of metadata" not in error.message:
+            raise
+        return
+    metadata = body.get("metadata", {})
+    assert isinstance(metadata, dict)
+    assert len(metadata) <= PAIRS
+    assert all(len(key) <= KEY_LENGTH and len(str(value)) <= VALUE_LENGTH for key, value in metadata.items())
+    sent = decode_object(encode(body))
+    assert from_openai(sent) == request
+    assert to_openai(from_openai(sent)) == sent
+
+
+def test_what_the_metadata_cannot_hold_is_told_and_not_cut() -> None:
+    most = ExecutionRequest(text="Hi", kb_meta_prompt="x" * (PAIRS * VALUE_LENGTH - len('{"kb_meta_prompt":""}')))
+    assert from_openai(to_openai(most)) == most
+    for request in (
+        ExecutionRequest(text="Hi", kb_meta_prompt=f"{most.kb_meta_prompt}x"),
+        ExecutionRequest(text="Hi", kb_meta_prompt=most.kb_meta_prompt, metadata={"mine": "1"}),
+    ):
+        with pytest.raises(InvalidRequest, match="values of metadata"):
+            to_openai(request)
+
+
+@pytest.mark.parametrize(
+    ("changed", "param"),
+    [
+        ({"metadata": {"lamella.0": "1"}}, "metadata"),
+        ({"metadata": {"k" * 65: "1"}}, "metadata"),
+        ({"metadata": {"k": "1" * 513}}, "metadata"),
+        ({"body_fields": {"input": "Other"}}, "body_fields.input"),
+        ({"extra_fields": {"layout": "onyx"}}, "extra_fields.layout"),
+    ],
+)
+def test_names_that_are_taken_are_refused(changed: dict[str, Any], param: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        to_openai(ExecutionRequest(text="Hi", **changed))
+    assert caught.value.param == param
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({}, "input"),
+        ({"input": []}, "input"),
+        ({"input": [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]}, "input"),
+        ({"input": [{"role": "assistant", "content": "a"}]}, "input.0"),
+        ({"input": [{"role": "user", "content": [{"type": "input_file", "file_data": "x"}]}]}, "input.0.content.0"),
+        ({"input": [{"role": "user", "content": None}]}, "input.0.content.0"),
+        ({"input": "a", "model": 5}, "model"),
+        ({"input": "a", "conversation": ["conv_1"]}, "conversation"),
+        ({"input": "a", "metadata": {"a": 1}}, "metadata"),
+        ({"input": "a", "metadata": {"lamella.1": "}"}}, "metadata.lamella.0"),
+        ({"input": "a", "metadata": {"lamella.0": '{"layout"'}}, "metadata.lamella.0"),
+        ({"input": "a", "metadata": {"lamella.0": '{"layout":5}'}}, "metadata.lamella.0.layout"),
+        ({"input": "a", "metadata": {"lamella.0": '{"dynamic_context":"x"}'}}, "metadata.lamella.0.dynamic_context"),
+        ({"input": "a", "metadata": {"lamella.0": '{"timezone":null}'}}, "metadata.lamella.0.timezone"),
+    ],
+)
+def test_a_body_that_is_not_one_message_is_refused_with_its_place(body: dict[str, Any], param: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        from_openai(body)
+    assert caught.value.param == param
+
+
+def test_other_ways_to_write_the_same_message_are_read() -> None:
+    plain = from_openai({"input": "Hi", "conversation": {"id": "conv_1"}})
+    listed = from_openai({"input": [{"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}]})
+    assert (plain.text, plain.conversation_id) == ("Hi", "conv_1")
+    assert listed == from_openai({"input": [{"type": "message", "role": "user", "content": "Hi"}]})
