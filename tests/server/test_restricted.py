@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -283,3 +284,25 @@ async def test_the_preview_of_ones_own_base_over_http(app: App, client: Client, 
     assert (shown["said"], shown["removed"]) == (f"{HARMLESS} It is 1.2345 million euros.", ["figure"])
     assert [passage["text"] for passage in shown["passages"]] == [SECRET]
     assert (await client.get(f"/knowledge-bases/{base}/restricted-uses"))["data"] == []
+
+
+async def test_name_and_hint_are_told_as_far_as_they_tell_nothing(
+    app: App, client: Client, model: ScriptedModel, second: ScriptedModel
+) -> None:
+    base = await restricted_base(app, SECRET, "Lease of the northern mill")
+    hint = "Ask about duties of tenants. The sum is 1,234,500 euros. Due in 2031. See KX-4711. Geese: keeps geese out."
+
+    def told(content: BaseContent) -> BaseContent:
+        return replace(content, hint=hint)
+
+    await app.bases.change(ANN, base, told)
+    second.then(saying(reply(HARMLESS)))
+    assert part(await searched(client, model, [base]))["knowledge_base"] == "Knowledge base with restricted access"
+    body = encode_text(model.body(model.requests[0]))
+    assert f"Knowledge base with restricted access (id: {base}, restricted)" in body
+    assert "Hint: Ask about duties of tenants. Geese: keeps geese out." in body
+    assert "northern mill" not in body
+    await app.bases.change(ANN, base, lambda content: replace(content, name="Contracts"))
+    model.then(saying("Yes."))
+    await client.send(await client.conversation(), "And now?", knowledge_base_ids=[base])
+    assert f"Contracts (id: {base}, restricted)" in encode_text(model.body(model.requests[-1]))

@@ -19,6 +19,7 @@ from lamella.core.restricted import RestrictedUse
 from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
 from lamella.knowledge.ingestion import Ingestion
 from lamella.knowledge.restricted.material import Chunk
+from lamella.knowledge.restricted.metadata import SafeMetadataSource
 from lamella.knowledge.restricted.safe_answers import Answered, SafeAnswers, SafeSettings
 from lamella.knowledge.restricted.searching import RestrictedBase, RestrictedSearch
 from lamella.knowledge.restricted.second_model import SecondModel
@@ -43,11 +44,12 @@ class Knowledge:
     ingestion: Ingestion
     searching: KnowledgeSearch
     restricted: RestrictedSearch
+    metadata: SafeMetadataSource
 
     @property
     def reader(self) -> StoredReader:
         """Where the search tool reads."""
-        return StoredReader(self.access, self.store, self.searching, self.restricted)
+        return StoredReader(self.access, self.store, self.searching, self.restricted, self.metadata)
 
     async def bind(self, caller: Caller, subject_id: str, base_ids: Sequence[str]) -> tuple[str, ...]:
         """Let a conversation or an agent of the caller's search these bases, which the caller has to see.
@@ -193,6 +195,5 @@ def knowledge_of(
     answers = SafeAnswers(
         second, SafeSettings(settings.restricted_timeout, settings.restricted_confidence, settings.log_llm_requests)
     )
-    return Knowledge(
-        store, documents, ingestion, searching, RestrictedSearch(store, documents, searching, answers, store, clock)
-    )
+    restricted = RestrictedSearch(store, documents, searching, answers, store, clock)
+    return Knowledge(store, documents, ingestion, searching, restricted, SafeMetadataSource(documents, searching))

@@ -12,6 +12,7 @@ from lamella.core.errors import NotFound, ToolFailed
 from lamella.core.knowledge import Document, KnowledgeFound, Shelf, ShelfTotals, StoredPassage
 from lamella.core.knowledge_port import KnowledgeStore
 from lamella.core.records import Caller, PageQuery
+from lamella.knowledge.restricted.metadata import SafeMetadataSource
 from lamella.knowledge.restricted.searching import RestrictedBase, RestrictedSearch
 from lamella.knowledge.restricted.summary import SafeSummary
 from lamella.knowledge.searching import KnowledgeSearch, Searched
@@ -29,6 +30,7 @@ class StoredReader:
     store: KnowledgeStore
     searching: KnowledgeSearch
     restricted: RestrictedSearch
+    metadata: SafeMetadataSource
 
     async def reach(self, scope: ToolScope, base_ids: Sequence[str]) -> Reach:
         """See `KnowledgeReader.reach`. The caller's level for each base is asked for anew."""
@@ -47,7 +49,8 @@ class StoredReader:
                 shelves.append(Shelf(base.owner, base.id))
                 names[base.id] = base.content.name
             elif base.level is GrantLevel.RESTRICTED:
-                restricted.append(RestrictedBase(base.id, base.owner, base.content.name))
+                named = (await self.metadata.of(base)).name
+                restricted.append(RestrictedBase(base.id, base.owner, named))
             else:
                 refused.append((base.content.name, NO_ACCESS))
         reach = Reach(Searched(tuple(shelves)), names, refused, restricted)

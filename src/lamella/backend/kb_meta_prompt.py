@@ -15,6 +15,7 @@ from lamella.core.access import GrantLevel, KnowledgeBase
 from lamella.core.dynamic import DynamicBlock
 from lamella.core.errors import NotFound
 from lamella.core.records import Caller, Conversation
+from lamella.knowledge.restricted.metadata import SafeMetadataSource
 
 HEADING = "Knowledge bases that can be searched here:"
 MOST_OF_A_NAME, MOST_OF_A_HINT, MOST_OF_A_SUMMARY, MOST_TOPICS = 200, 300, 600, 12
@@ -33,11 +34,14 @@ class BaseFacts:
     hint: str = ""
 
 
-def facts_of(base: KnowledgeBase) -> BaseFacts:
-    """What a caller at this level is told of a base: of a restricted one its name and its owner's hint (SPEC W8)."""
+async def facts_of(base: KnowledgeBase, metadata: SafeMetadataSource) -> BaseFacts:
+    """What a caller at this level is told of a base: of a restricted one its name and its owner's hint, both as far as
+    they tell nothing of the documents (SPEC W8).
+    """
     content = base.content
     if base.level is not GrantLevel.FULL:
-        return BaseFacts(base.id, content.name, restricted=True, hint=content.hint)
+        safe = await metadata.of(base)
+        return BaseFacts(base.id, safe.name, restricted=True, hint=safe.hint)
     return BaseFacts(base.id, content.name, content.summary or content.description, content.topics)
 
 
@@ -88,7 +92,7 @@ class KbMetaPrompts:
             except NotFound:
                 continue
             if base.level is not GrantLevel.NONE:
-                told.append((facts_of(base), one))
+                told.append((await facts_of(base, self.knowledge.metadata), one))
         named_in = ", ".join(_why(facts, one) for facts, one in told)
         return DynamicBlock(kb_meta_prompt([facts for facts, _ in told]), f"from the knowledge bases bound: {named_in}")
 

@@ -19,6 +19,7 @@ from lamella.guard.letters import Folded, Word, fold, stream_of, words_of
 from lamella.guard.numerals import KnownFigures, figures
 from lamella.guard.readings import decoded, shifted
 from lamella.guard.runs import Run, RunIndex
+from lamella.guard.sentences import sentence_places
 
 LONGEST_RUN = 7
 """Words in a row that may be shared: a run of eight is taken from the text."""
@@ -50,7 +51,6 @@ FEWEST_PATCHED = 12
 LEAST_LEFT = 0.4
 """Share of the words that must be left when sentences are taken out; with less the rest is refused too."""
 
-_SENTENCE = re.compile(r".+?(?:[.!?…]+[\"'”’)\]]*(?=\s|$)|[。！？]+|\n+|$)", re.DOTALL)
 _FILE_ENDING = re.compile(r"\.[A-Za-z]{2,5}$")
 _HEADING = re.compile(r"^\s{0,3}(?:#{1,6}\s+|\d+(?:\.\d+)*\.?\s+(?=[^\W\d_]))(.{3,120}?)\s*#*\s*$", re.MULTILINE)
 
@@ -263,7 +263,7 @@ def _without(text: str, hits: Sequence[Hit]) -> str:
     """The sentences that no hit touches."""
     kept = [
         match.group()
-        for match in _SENTENCE.finditer(text)
+        for match in sentence_places(text)
         if not any(hit.start < match.end() and hit.end > match.start() for hit in hits)
     ]
     return "".join(kept).strip()
