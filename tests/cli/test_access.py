@@ -15,7 +15,7 @@ import lamella.cli.kb
 import lamella.cli.keys
 import lamella.cli.users  # noqa: F401 (they register the commands)
 from lamella.app.app import open_app
-from lamella.cli.doors import announced
+from lamella.cli.api import announced
 from lamella.cli.failures import exit_code_of
 from lamella.cli.main import cli
 from lamella.core.errors import AuthenticationFailed, LamellaError, NotFound, PermissionDenied

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -10,6 +12,7 @@ import httpx2
 from lamella.core.errors import (
     AuthenticationFailed,
     CallerError,
+    ConfigurationError,
     ContextLengthExceeded,
     InvalidRequest,
     LamellaError,
@@ -98,3 +101,31 @@ async def running_server(
             return Api(client), {}
         raise refusal(status["error"])
     return (Api(client), status) if status.get("data_dir") == str(settings.data) else None
+
+
+@asynccontextmanager
+async def open_api(settings: Settings, *, as_nobody: bool = False) -> AsyncIterator[Api]:
+    """The API of the server that runs over this data folder, else of the app, opened here without a socket."""
+    async with AsyncExitStack() as stack:
+        found = await running_server(settings, stack, as_nobody=as_nobody)
+        if found is not None:
+            yield found[0]
+            return
+        # Loaded here: who asks a server does not wait for the whole engine to be loaded beside it.
+        from lamella.cli.own_server import own_client  # noqa: PLC0415
+
+        yield Api(await stack.enter_async_context(own_client(settings)))
+
+
+@asynccontextmanager
+async def announced(data: Path, url: str) -> AsyncIterator[None]:
+    """Leave the server's address in the data folder while it runs."""
+    address = data / ADDRESS_FILE
+    try:
+        address.write_text(url)
+    except OSError as error:
+        raise ConfigurationError(f"{address} can't be written: {error.strerror}.") from error
+    try:
+        yield
+    finally:
+        address.unlink(missing_ok=True)

@@ -11,8 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lamella.cli.api import Api, Object
-from lamella.cli.inspect import open_api
+from lamella.cli.api import Api, Object, open_api
 from lamella.cli.logs import configure_logs
 from lamella.core.errors import NotFound
 from lamella.core.json import encode_text

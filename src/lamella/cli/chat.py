@@ -14,10 +14,12 @@ from typing import Annotated
 import typer
 
 from lamella.cli.approvals import Asking, Keyboard
-from lamella.cli.doors import Door, local_zone, open_door
+from lamella.cli.door import Door, Sending
+from lamella.cli.doors import open_door
 from lamella.cli.failures import report
 from lamella.cli.logs import configure_logs
 from lamella.cli.main import DataOption, KeyOption, cli
+from lamella.cli.zones import local_zone
 from lamella.core.effort import effort_named
 from lamella.core.errors import InvalidRequest, LamellaError
 from lamella.core.packets import (
@@ -198,16 +200,8 @@ class _Talk:
         self._streams += 1
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._stop_all, door)
         try:
-            packets = door.send(
-                conversation,
-                text,
-                file_ids,
-                local_zone(),
-                at_once=taken is None,
-                effort=self._effort,
-                models=models,
-            )
-            async for packet in packets:
+            sending = Sending(text, file_ids, local_zone(), taken is None, self._effort, models)
+            async for packet in door.send(conversation, sending):
                 if taken is not None:
                     taken.set()
                 if isinstance(packet, TurnStarted):

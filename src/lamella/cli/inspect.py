@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Annotated
 
-import httpx2
 import typer
 
-from lamella.app.app import open_app
-from lamella.backend.registration import registered_blocks
-from lamella.cli.api import Api, Object, running_server, with_key
-from lamella.cli.doors import local_zone
+from lamella.cli.api import Api, Object, open_api
 from lamella.cli.logs import configure_logs
 from lamella.cli.main import DataOption, KeyOption, cli
+from lamella.cli.zones import local_zone
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.json import encode_text
-from lamella.server.entrance import Entrance
-from lamella.server.web import create_web
 from lamella.settings import Settings, read_settings
 
 NAMED = 34
@@ -80,21 +73,6 @@ async def _found(settings: Settings, what: str | None, preview: str | None) -> O
             message = {"conversation_id": conversation, "text": preview, "timezone": local_zone()}
             return await api.post("/context/preview", message)
         return await api.get(f"/requests/{await _last_request(api, conversation)}/map")
-
-
-@asynccontextmanager
-async def open_api(settings: Settings, *, as_nobody: bool = False) -> AsyncIterator[Api]:
-    """The API of the server that runs over this data folder, else of the app, opened here without a socket."""
-    async with AsyncExitStack() as stack:
-        found = await running_server(settings, stack, as_nobody=as_nobody)
-        if found is not None:
-            yield found[0]
-            return
-        app = await stack.enter_async_context(open_app(settings))
-        entrance, blocks = Entrance(app.accounts, holds_folder=True), registered_blocks(settings)
-        transport = httpx2.ASGITransport(create_web(app, entrance, blocks=blocks))
-        client = httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=with_key(settings))
-        yield Api(await stack.enter_async_context(client))
 
 
 async def newest(api: Api) -> str:

@@ -18,7 +18,7 @@ from lamella.app.app import App, open_app
 from lamella.app.demonstration import NOTICE
 from lamella.app.garbage import collect_in_pauses, keep_loaded
 from lamella.backend.registration import registered_blocks
-from lamella.cli.doors import announced
+from lamella.cli.api import announced
 from lamella.cli.logs import configure_logs
 from lamella.cli.main import DataOption, ModelOption, cli
 from lamella.core.errors import ConfigurationError, LamellaError
