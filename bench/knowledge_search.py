@@ -20,12 +20,13 @@ from tempfile import TemporaryDirectory
 
 from knowledge_corpus import CORPUS, QUERIES
 from lamella.app.app import LOCAL_OWNER
+from lamella.app.embedding import embedder_of
 from lamella.core.access import BaseContent
 from lamella.core.clock import SystemClock
 from lamella.core.ids import RandomIds
 from lamella.core.knowledge import Document, DocumentText, KnowledgeQuery, NewPassage, Shelf
 from lamella.core.records import Caller, NewJob
-from lamella.knowledge.passages import passages_of
+from lamella.knowledge.passages import embedded_text, passages_of
 from lamella.search.lexical import LexicalEmbedder
 from lamella.search.terms import query_terms, terms_of
 from lamella.server.testing import served
@@ -174,24 +175,31 @@ def p(seconds: Sequence[float], percent: int) -> float:
 
 
 async def quality() -> None:
-    """The share of the judged passages among the first ten, by words, by vectors, and by both."""
-    lexical = LexicalEmbedder()
+    """The share of the judged passages among the first ten, by words, by vectors, and by both.
+
+    With the embedder of the settings: `LAMELLA_EMBEDDING_MODEL=minilm` is another.
+    """
+    embedder = embedder_of(read_settings())
+    space = embedder.space
+    print(f"embedder {space.model}")
     with TemporaryDirectory() as folder:
         async with await open_store(Path(folder) / "a.db") as store:
             knowledge = SqlKnowledge(store.database, RandomIds(SystemClock()))
             for name, text in CORPUS.items():
                 document = Document(name, SHELF, f"{name}.md", 1, name, NOW, NOW, upload=f"{name}u")
                 await knowledge.add_document(document, NewJob("none", name, "bench", NOW))
-                made = list(passages_of(text, name, paged=False, lexical=lexical))
-                await knowledge.stage(OWNER, name, 1, 0, made, lexical.space.model)
+                cut = list(passages_of(text, name, paged=False, lexical=None))
+                embedded = await embedder.embed([embedded_text(one.text, one.headings) for one in cut])
+                made = [replace(one, vector=vector) for one, vector in zip(cut, embedded.vectors, strict=True)]
+                await knowledge.stage(OWNER, name, 1, 0, made, space.model)
                 await knowledge.publish(OWNER, name, 1, FACTS, NOW)
             for leg in ("words", "vectors", "both"):
                 recalls, firsts = [], []
                 for query, wanted in QUERIES:
-                    [vector] = lexical.vectors([query])
+                    [vector] = (await embedder.embed([query])).vectors
                     terms = () if leg == "vectors" else query_terms(query)
-                    space = replace(lexical.space, weight=1.0, floor=0.0) if leg == "vectors" else lexical.space
-                    asked = KnowledgeQuery(terms, space, None if leg == "words" else vector, (SHELF,))
+                    asked_in = replace(space, weight=1.0, floor=0.0) if leg == "vectors" else space
+                    asked = KnowledgeQuery(terms, asked_in, None if leg == "words" else vector, (SHELF,))
                     hits = await knowledge.search_knowledge(asked)
                     found = {hit.document.id for hit in hits[:10]}
                     recalls.append(len(found & set(wanted)) / len(wanted))

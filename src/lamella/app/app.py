@@ -309,7 +309,7 @@ async def open_app(
             conversations=Conversations(store, library, settings.marker_policy, once, clock, ids),
             accounts=Accounts(store, clock, ids),
             access=store,
-            bases=Bases(store, once, clock, ids),
+            bases=Bases(store, once, clock, ids, knowledge.ingestion.wake),
             clock=clock,
             ids=ids,
         )

@@ -15,13 +15,16 @@ from lamella.core.records import Caller
 
 
 class Bases:
-    """Bases over the store, checked."""
+    """Bases over the store, checked. `removed` is told when one is gone, and documents of it are to be cleared away."""
 
-    def __init__(self, access: Access, once: Once, clock: Clock, ids: Ids) -> None:
+    def __init__(
+        self, access: Access, once: Once, clock: Clock, ids: Ids, removed: Callable[[], None] = lambda: None
+    ) -> None:
         self._access = access
         self._once = once
         self._clock = clock
         self._ids = ids
+        self._removed = removed
 
     async def create(self, caller: Caller, content: BaseContent, again: str | None = None) -> KnowledgeBase:
         """A new base of the caller; raises `InvalidRequest` for an empty name."""
@@ -43,6 +46,7 @@ class Bases:
     async def delete(self, caller: Caller, base_id: str) -> None:
         """Remove it with all that belongs to it."""
         await self._access.delete_base(caller, base_id, self._clock.now())
+        self._removed()
 
     async def grant(self, caller: Caller, base_id: str, subject_id: str, level: GrantLevel | None) -> Grant | None:
         """Let a user or a group read so much of a base, or take their grant away with None."""

@@ -16,8 +16,10 @@ from lamella.core.knowledge_port import KnowledgeStore
 from lamella.core.ports import Embedder, FileStore
 from lamella.core.records import Caller, Page, PageQuery
 from lamella.core.restricted import RestrictedUse
+from lamella.knowledge.deposits import Deposits
+from lamella.knowledge.document_reader import DocumentReader
 from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
-from lamella.knowledge.ingestion import Ingestion
+from lamella.knowledge.ingestion import Ingestion, Making
 from lamella.knowledge.restricted.material import Chunk
 from lamella.knowledge.restricted.metadata import SafeMetadataSource
 from lamella.knowledge.restricted.safe_answers import Answered, SafeAnswers, SafeSettings
@@ -42,6 +44,7 @@ class Knowledge:
     access: Access
     store: KnowledgeStore
     ingestion: Ingestion
+    deposits: Deposits
     searching: KnowledgeSearch
     restricted: RestrictedSearch
     metadata: SafeMetadataSource
@@ -62,8 +65,8 @@ class Knowledge:
         return await self.store.bound_bases(caller, subject_id)
 
     async def add(self, caller: Caller, base_id: str, name: str, pieces: AsyncIterator[bytes]) -> Document:
-        """A new document in a base of the caller's. Raises as `Ingestion.add` does, `NotFound`, `PermissionDenied`."""
-        return await self.ingestion.add(await self._own(caller, base_id), name, pieces)
+        """A new document in a base of the caller's. Raises as `Deposits.add` does, `NotFound`, `PermissionDenied`."""
+        return await self.deposits.add(await self._own(caller, base_id), name, pieces)
 
     async def must_own(self, caller: Caller, base_id: str, document_id: str | None = None) -> None:
         """Raises `NotFound` or `PermissionDenied` for whoever may not change a base's documents, or this one."""
@@ -76,17 +79,17 @@ class Knowledge:
     ) -> Document:
         """A new version of a document; raises as `add` does."""
         await self._of(await self._own(caller, base_id), document_id)
-        return await self.ingestion.replace(caller, document_id, name, pieces)
+        return await self.deposits.replace(caller, document_id, name, pieces)
 
     async def remove(self, caller: Caller, base_id: str, document_id: str) -> None:
         """Remove a document with its passages and vectors."""
         await self._of(await self._own(caller, base_id), document_id)
-        await self.ingestion.remove(caller, document_id)
+        await self.deposits.remove(caller, document_id)
 
     async def again(self, caller: Caller, base_id: str, document_id: str) -> Document:
         """Read a document of a base of the caller's once more."""
         await self._of(await self._own(caller, base_id), document_id)
-        return await self.ingestion.again(caller, document_id)
+        return await self.deposits.again(caller, document_id)
 
     async def searchers(self, caller: Caller, base_id: str) -> tuple[Searcher, ...]:
         """The caller's agents and conversations that search a base which the caller can see."""
@@ -180,20 +183,13 @@ def knowledge_of(
     documents = SqlKnowledge(store.database, ids)
     limits = ExtractionLimits(max_bytes=settings.max_upload_bytes, seconds=READING_SECONDS)
     extractor = ProcessExtractor(limits, children=1)
-    ingestion = Ingestion(
-        store=documents,
-        files=store,
-        uploads=uploads,
-        extractor=extractor,
-        embedder=embedder,
-        jobs=store,
-        clock=clock,
-        ids=ids,
-        max_bytes=settings.max_upload_bytes,
-    )
+    making = Making(DocumentReader(store, uploads, extractor), embedder)
+    ingestion = Ingestion(documents, making, uploads, store, clock)
+    deposits = Deposits(documents, uploads, ingestion.wake, clock, ids, settings.max_upload_bytes)
     searching = KnowledgeSearch(documents, embedder)
     answers = SafeAnswers(
         second, SafeSettings(settings.restricted_timeout, settings.restricted_confidence, settings.log_llm_requests)
     )
     restricted = RestrictedSearch(store, documents, searching, answers, store, clock)
-    return Knowledge(store, documents, ingestion, searching, restricted, SafeMetadataSource(documents, searching))
+    metadata = SafeMetadataSource(documents, searching)
+    return Knowledge(store, documents, ingestion, deposits, searching, restricted, metadata)

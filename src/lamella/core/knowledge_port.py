@@ -63,6 +63,10 @@ class KnowledgeStore(Protocol):
         """Let a document be found no more; a job removes what is left of it."""
         ...
 
+    async def removed_upload(self, caller: Caller, document_id: str) -> str:
+        """What the bytes of a removed document are called; "" for one that has none, or that is there."""
+        ...
+
     async def removed_documents(self) -> tuple[tuple[Caller, str], ...]:
         """Documents of every owner that were removed and of which something is left."""
         ...

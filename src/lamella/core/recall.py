@@ -76,12 +76,13 @@ class Space:
     """Where vectors can be compared: all of one model and dimension.
 
     `weight` is what the rank by meaning counts beside the rank by words, `floor` the least similarity that means
-    anything.
+    anything; `session_weight` is what the nearest passages of a session count beside its words.
     """
 
     model: str
     weight: float
     floor: float
+    session_weight: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

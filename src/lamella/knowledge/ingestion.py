@@ -9,24 +9,21 @@ the new one is.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import replace
-from typing import Protocol
+from dataclasses import dataclass, field
 
 import structlog
 
 from lamella.background.worker import Again, Worker
 from lamella.core.clock import Clock
 from lamella.core.errors import InvalidRequest, LamellaError, NotFound, ProviderError
-from lamella.core.ids import Ids
-from lamella.core.json import digest
 from lamella.core.knowledge import CLEAR, INGEST, Document, DocumentState, DocumentText, Shelf
 from lamella.core.knowledge_port import KnowledgeStore
 from lamella.core.ports import Embedder, FileStore, Jobs
-from lamella.core.records import Caller, File, Job, NewJob
-from lamella.knowledge.extraction import Extraction, Extractor
-from lamella.knowledge.intake import clean_name, write_upload
+from lamella.core.records import Caller, Job, NewJob
+from lamella.knowledge.document_reader import DocumentReader
+from lamella.knowledge.extraction import Extraction
 from lamella.knowledge.passage_process import PassageMaker, ProcessPassages
 from lamella.knowledge.passage_worker import Order
 from lamella.knowledge.passages import embedded_text
@@ -43,46 +40,36 @@ CLEARED_AT_ONCE = 64
 RETRY_SECONDS = (15.0, 60.0, 300.0)
 """How long a document waits for an embeddings server that does not answer, attempt by attempt; then as the last."""
 
-PICTURE = "This is a picture; a document to search needs text. Save its text as a document."
+Changed = Callable[[Shelf], Awaitable[None]]
+"""Is told that something else is found on a shelf."""
 
 
-class Files(Protocol):
-    """The files that projects hold."""
+@dataclass(frozen=True, slots=True)
+class Making:
+    """What a document is made ready with: its text, the passages of that, and their vectors."""
 
-    async def file(self, caller: Caller, file_id: str) -> File:
-        """One file; raises `NotFound`."""
-        ...
-
-    async def file_text(self, caller: Caller, file_id: str) -> str | None:
-        """Its text."""
-        ...
+    reader: DocumentReader
+    embedder: Embedder
+    passages: PassageMaker = field(default_factory=ProcessPassages)
 
 
 class Ingestion:
-    """Takes documents in and makes them ready."""
+    """Makes documents ready. `changed` is told of a shelf whenever what is found there has changed."""
 
     def __init__(
         self,
         store: KnowledgeStore,
-        files: Files,
+        making: Making,
         uploads: FileStore,
-        extractor: Extractor,
-        embedder: Embedder,
         jobs: Jobs,
         clock: Clock,
-        ids: Ids,
-        max_bytes: int,
-        passages: PassageMaker | None = None,
+        changed: Changed | None = None,
     ) -> None:
         self._store = store
-        self._files = files
+        self._making = making
         self._uploads = uploads
-        self._extractor = extractor
-        self._embedder = embedder
         self._clock = clock
-        self._ids = ids
-        self._max_bytes = max_bytes
-        self._passages = passages or ProcessPassages()
+        self._changed = changed
         self._worker = Worker(jobs, clock, {INGEST: self._ingest, CLEAR: self._clear})
         self._starting: asyncio.Task[None] | None = None
 
@@ -102,85 +89,20 @@ class Ingestion:
         """Something was stored that is to be indexed: look now."""
         self._worker.wake()
 
-    async def add(self, shelf: Shelf, name: str, pieces: AsyncIterator[bytes]) -> Document:
-        """Store a document on a shelf; it is made ready in the background.
-
-        The same bytes under the same name again are the document that is there. Raises `PayloadTooLarge`,
-        `InvalidRequest` for an empty one, `StoreFailed`; then nothing is stored.
-        """
-        id, upload = self._ids.new("doc"), self._ids.new("doc")
-        size, content = await self._receive(upload, pieces)
-        now = self._clock.now()
-        document = Document(id, shelf, clean_name(name), size, content, now, now, upload=upload)
-        stored = await self._kept(upload, self._store.add_document(document, NewJob(INGEST, id, "it was added", now)))
-        if stored.id != id:
-            await self._uploads.remove(upload)
-        self._worker.wake()
-        return stored
-
-    async def replace(self, caller: Caller, document_id: str, name: str, pieces: AsyncIterator[bytes]) -> Document:
-        """A new version of a document; the one before is found until it is indexed.
-
-        The bytes that are there already change nothing. Raises as `add` does, and `NotFound`.
-        """
-        known = await self._store.document_on_shelf(caller, document_id)
-        if known.is_file:
-            raise InvalidRequest("A file of a project is not replaced.", hint="Upload another file.")
-        upload = self._ids.new("doc")
-        size, content = await self._receive(upload, pieces)
-        name = clean_name(name) if name else known.name
-        if (content, name) == (known.digest, known.name) and known.state is not DocumentState.FAILED:
-            await self._uploads.remove(upload)
-            return known
-        now = self._clock.now()
-        new = replace(known, name=name, size=size, digest=content, upload=upload, updated_at=now)
-        job = NewJob(INGEST, document_id, "it was replaced", now, follows=True, takes_over=True)
-        stored = await self._kept(upload, self._store.replace_document(caller, new, job))
-        await self._uploads.remove(known.upload)
-        self._worker.wake()
-        return stored
-
-    async def again(self, caller: Caller, document_id: str) -> Document:
-        """Read a document once more, as a new version; raises `NotFound`. What is found stays until it is indexed."""
-        job = NewJob(INGEST, document_id, "it is read again", self._clock.now(), follows=True, takes_over=True)
-        stored = await self._store.renew_document(caller, document_id, job)
-        self._worker.wake()
-        return stored
-
-    async def remove(self, caller: Caller, document_id: str) -> None:
-        """Remove a document: it is found no more at once, and what is left of it goes in the background."""
-        known = await self._store.document_on_shelf(caller, document_id)
-        await self._store.remove_document(caller, document_id)
-        if not known.is_file:
-            await self._uploads.remove(known.upload)
-        self._worker.wake()
-
-    async def _receive(self, upload: str, pieces: AsyncIterator[bytes]) -> tuple[int, str]:
-        """Store the bytes; gives their size and their fingerprint."""
-        async with self._uploads.receive(upload) as path:
-            size, content = await write_upload(path, pieces, self._max_bytes)
-        return size, digest(content)
-
-    async def _kept(self, upload: str, storing: Awaitable[Document]) -> Document:
-        """The stored row; without one the bytes go."""
-        try:
-            return await storing
-        except BaseException:
-            await asyncio.shield(self._uploads.remove(upload))
-            raise
-
     async def _take_up(self) -> None:
         try:
             await self._store.index_held_files(self._clock.now())
             for caller, document_id in await self._store.removed_documents():
                 await self._worker.enqueue(caller, NewJob(CLEAR, document_id, "it was removed", self._clock.now()))
-            for caller, document_id in await self._store.unready_documents(self._embedder.space.model):
+            for caller, document_id in await self._store.unready_documents(self._making.embedder.space.model):
                 await self._worker.enqueue(caller, NewJob(INGEST, document_id, "it is not ready", self._clock.now()))
         except LamellaError as error:
             log.error("what is to be indexed can't be read", error=error.message)
 
     async def _clear(self, job: Job) -> Again | None:
-        """Remove what is left of a removed document, bit by bit."""
+        """Remove what is left of a removed document, bit by bit, its bytes first."""
+        if upload := await self._store.removed_upload(job.caller, job.subject):
+            await self._uploads.remove(upload)
         while await self._store.clear_out(job.caller, job.subject, CLEARED_AT_ONCE) == CLEARED_AT_ONCE:
             pass
         return None
@@ -202,28 +124,18 @@ class Ingestion:
         """Read a version and let it be found by its words; False where it can't be, or is the newest no more."""
         if not await self._say(caller, document, DocumentState.READING):
             return False
-        read = await self._read(caller, document)
-        if read.status != "ready" or read.picture is not None:
-            code, reason = (read.code, read.reason) if read.picture is None else ("not_text", PICTURE)
-            await self._say(caller, document, DocumentState.FAILED, code, reason)
+        read = await self._making.reader.read(caller, document)
+        if read.status != "ready":
+            await self._say(caller, document, DocumentState.FAILED, read.code, read.reason)
             return False
         return await self._say(caller, document, DocumentState.INDEXING) and await self._stage(caller, document, read)
 
-    async def _read(self, caller: Caller, document: Document) -> Extraction:
-        if not document.is_file:
-            return await self._extractor.extract(self._uploads.path(document.upload), document.name)
-        file = await self._files.file(caller, document.id)
-        text = await self._files.file_text(caller, document.id)
-        if not text or not text.strip():
-            return Extraction("failed", file.media_type, code="empty", reason="There is no text in it.")
-        return Extraction("ready", file.media_type, text, file.tokens, file.pages)
-
     async def _stage(self, caller: Caller, document: Document, read: Extraction) -> bool:
         """Store the passages behind those that are stored already, then let all of them be found at once."""
-        store, id, version, model = self._store, document.id, document.version, self._embedder.space.model
+        store, id, version, model = self._store, document.id, document.version, self._making.embedder.space.model
         count, end = await store.staged(caller, id, version)
         order = Order(document.name, read.pages is not None, model == lexical.SPACE.model, count)
-        async with aclosing(self._passages.make(read.text, order)) as batches:
+        async with aclosing(self._making.passages.make(read.text, order)) as batches:
             async for batch in batches:
                 if batch[0].start != end:  # what is stored was cut by another rule
                     await store.unstage(caller, id, version)
@@ -236,13 +148,13 @@ class Ingestion:
 
     async def _embed(self, job: Job, document: Document) -> Again | None:
         """Make the vectors that are missing; waits as long as nobody makes them."""
-        caller, store, model = job.caller, self._store, self._embedder.space.model
+        caller, store, model = job.caller, self._store, self._making.embedder.space.model
         left = await store.begin_embedding(caller, document.id, document.version, model)
         if left is None:
             return None
         try:
             while waiting := await store.unembedded_passages(caller, document.id, model, EMBEDDED_AT_ONCE):
-                made = await self._embedder.embed([embedded_text(one.text, one.headings) for one in waiting])
+                made = await self._making.embedder.embed([embedded_text(one.text, one.headings) for one in waiting])
                 vectors = dict(zip((one.entry for one in waiting), made.vectors, strict=True))
                 if not await store.embed_passages(caller, document.id, model, vectors):
                     return None
@@ -251,6 +163,8 @@ class Ingestion:
         except InvalidRequest as error:
             return await self._waits(job, document, "wrong_dimension", error)
         await store.finish_document(caller, document.id, document.version, model, self._clock.now())
+        if self._changed is not None:
+            await self._changed(document.shelf)
         return None
 
     async def _waits(self, job: Job, document: Document, code: str, error: LamellaError) -> Again | None:

@@ -69,8 +69,14 @@ Postings = Sequence[tuple[Ints, Ints]]
 """For each term of the query: the passages that hold it, and how often."""
 
 
-def rank(corpus: Corpus, postings: Postings, similar: Floats | None, weight: float) -> Ranking:
-    """The ranking. `similar` are the passages' similarities to the query, 0 where it means nothing."""
+def rank(
+    corpus: Corpus, postings: Postings, similar: Floats | None, weight: float, session_weight: float = 0.0
+) -> Ranking:
+    """The ranking. `similar` are the passages' similarities to the query, 0 where it means nothing.
+
+    `weight` is what the order by them counts beside the order by words, `session_weight` what a session's nearest
+    passages count beside its words.
+    """
     count = len(corpus.lengths)
     words, covers = np.zeros(count), np.zeros(corpus.groups)
     session_words = np.zeros(corpus.groups)
@@ -87,6 +93,8 @@ def rank(corpus: Corpus, postings: Postings, similar: Floats | None, weight: flo
         best += weight
     passages = words if words.any() or similar is None else similar
     sessions = _relative(_sum_of_best(passages, corpus)) + SESSION_WORDS * _relative(session_words)
+    if similar is not None and session_weight:
+        sessions = sessions + session_weight * _relative(_sum_of_best(similar, corpus))
     return Ranking(scores * (RANK + 1) / best, _relative(sessions), covers, own)
 
 

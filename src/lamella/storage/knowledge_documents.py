@@ -129,7 +129,8 @@ async def forget_documents(connection: AsyncConnection, ids: Ids, caller: Caller
     """Let documents be found no more, with a job for each that removes what is left, if anything is."""
     mine = (knowledge_documents.c.owner == caller.user_id, _THERE, which)
     stored = exists().where(knowledge_passages.c.document_id == knowledge_documents.c.id)
-    bare = delete(knowledge_documents).where(*mine, ~stored).returning(knowledge_documents.c.id)
+    nothing = (~stored, knowledge_documents.c.upload == "")
+    bare = delete(knowledge_documents).where(*mine, *nothing).returning(knowledge_documents.c.id)
     gone = list((await connection.execute(bare)).scalars())
     await forget_jobs(connection, caller, jobs.c.subject.in_(gone))
     query = select(knowledge_documents.c.id, knowledge_documents.c.updated_at).where(*mine)
@@ -250,6 +251,14 @@ class DocumentRows(Verbs):
         async with self._database.writing() as connection:
             await find_document(connection, caller, document_id)
             await forget_documents(connection, self._ids, caller, knowledge_documents.c.id == document_id)
+
+    @uninterrupted
+    async def removed_upload(self, caller: Caller, document_id: str) -> str:
+        """What the bytes of a removed document are called, or ""."""
+        of = knowledge_documents.c
+        gone = (of.id == document_id, of.owner == caller.user_id, of.removed.is_(True))
+        async with self._database.reading() as connection:
+            return str((await connection.execute(select(of.upload).where(*gone))).scalar_one_or_none() or "")
 
     @uninterrupted
     async def removed_documents(self) -> tuple[tuple[Caller, str], ...]:

@@ -120,7 +120,7 @@ class Scope:
         if vector is not None and self.dimension:
             near = cosines(self.vectors, unpacked(vector)).astype(np.float64)
             similar = np.where(near >= space.floor, near, 0.0)[self.order]
-        made = rank(corpus, postings, similar, space.weight)
+        made = rank(corpus, postings, similar, space.weight, space.session_weight)
         return Ranking(made.scores[place] * self.messages, made.sessions, made.covers, made.words[place])
 
     def _places(self, entries: Ints) -> tuple[Ints, Ints]:

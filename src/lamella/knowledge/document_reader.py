@@ -1,0 +1,47 @@
+"""Reads a document's text: an upload in a limited child process, a file of a project from what was read of it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from lamella.core.knowledge import Document
+from lamella.core.ports import FileStore
+from lamella.core.records import Caller, File
+from lamella.knowledge.extraction import Extraction, Extractor
+
+PICTURE = "This is a picture; a document to search needs text. Save its text as a document."
+
+
+class Files(Protocol):
+    """The files that projects hold."""
+
+    async def file(self, caller: Caller, file_id: str) -> File:
+        """One file; raises `NotFound`."""
+        ...
+
+    async def file_text(self, caller: Caller, file_id: str) -> str | None:
+        """Its text."""
+        ...
+
+
+class DocumentReader:
+    """Reads documents of every kind of shelf."""
+
+    def __init__(self, files: Files, uploads: FileStore, extractor: Extractor) -> None:
+        self._files = files
+        self._uploads = uploads
+        self._extractor = extractor
+
+    async def read(self, caller: Caller, document: Document) -> Extraction:
+        """The text of a document, or why there is none: a picture has none."""
+        read = await self._extracted(caller, document)
+        return Extraction("failed", read.media_type, code="not_text", reason=PICTURE) if read.picture else read
+
+    async def _extracted(self, caller: Caller, document: Document) -> Extraction:
+        if not document.is_file:
+            return await self._extractor.extract(self._uploads.path(document.upload), document.name)
+        file = await self._files.file(caller, document.id)
+        text = await self._files.file_text(caller, document.id)
+        if not text or not text.strip():
+            return Extraction("failed", file.media_type, code="empty", reason="There is no text in it.")
+        return Extraction("ready", file.media_type, text, file.tokens, file.pages)
