@@ -240,7 +240,12 @@ class Settings(BaseSettings):
         120.0, gt=0, description="Seconds that a provider may be silent, and that all attempts may take to begin."
     )
     log_llm_requests: bool = Field(
-        False, description="Whether the body of every request to a provider is logged, as it is sent; never a key."
+        False,
+        description="Whether the body of every request to a provider is logged as it is sent (`LLM_REQUEST`), and its "
+        "answer (`LLM_RESPONSE`); never a key, and never what is read with restricted access.",
+    )
+    log_file: Path | None = Field(
+        None, description="A file that every line of the log is added to as JSON, beside what stderr gets."
     )
     provider_retries: int = Field(2, ge=0, description="How often a refused or failed request is sent again.")
 

@@ -66,8 +66,10 @@ async def test_the_bodies_of_requests_are_logged_as_they_are_sent(provider: str,
         with structlog.testing.capture_logs() as lines:
             conversation = await stage.client.conversation()
             packets = await stage.turn(conversation, "Grüße 🦎", {"text": "Yes."})
-        bodies = [line["body"] for line in lines if line["event"] == "request to a provider"]
+        bodies = [line["body"] for line in lines if line["event"] == "LLM_REQUEST"]
         assert len(bodies) == int(on)
+        answers = [line for line in lines if line["event"] == "LLM_RESPONSE"]
+        assert [(line["text"], line["stop_reason"]) for line in answers] == [("Yes.", "end_turn")] * int(on)
         for body in bodies:
             [seen] = await stage.seen()
             assert decode_object(body) == seen["body"]

@@ -17,6 +17,7 @@ from lamella.core.errors import InvalidRequest
 from lamella.core.models import ModelFacts, WireProtocol
 from lamella.core.ports import ChatModel
 from lamella.engine.opening import ModelSource, OpenModel
+from lamella.llm.logged import LoggedModel
 from lamella.llm.model_table import ModelTable
 from lamella.llm.patient import PatientModel
 from lamella.settings import Settings
@@ -231,7 +232,8 @@ class Providers:
 
 async def adapter(facts: ModelFacts, endpoint: Endpoint) -> ChatModel:
     """The adapter for a model; its SDK is imported in a thread (a second). It asks once: see `PatientModel`."""
-    return _build(await load_adapter(facts.protocol), facts, endpoint)
+    made = _build(await load_adapter(facts.protocol), facts, endpoint)
+    return LoggedModel(made) if endpoint.log_bodies else made
 
 
 async def load_adapter(protocol: WireProtocol) -> ModuleType:

@@ -42,10 +42,11 @@ def serve_command(
     model: ModelOption = None,
 ) -> None:
     """Serve the page and the API."""
-    configure_logs()
+    settings = read_settings(data=data, model=model)
+    configure_logs(settings.log_file)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with asyncio.Runner(loop_factory=auto_loop_factory()) as runner:
-        runner.run(_serve(host, port, read_settings(data=data, model=model)))
+        runner.run(_serve(host, port, settings))
 
 
 async def _serve(host: str, port: int, settings: Settings) -> None:

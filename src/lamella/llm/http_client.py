@@ -30,7 +30,7 @@ def http_client(
 
 async def _log_body(request: httpx2.Request) -> None:
     body = (await request.aread()).decode("utf-8", "replace")
-    log.info("request to a provider", method=request.method, url=str(request.url), body=body)
+    log.info("LLM_REQUEST", method=request.method, url=str(request.url), body=body)
 
 
 def _is_this_machine(url: str) -> bool:
