@@ -2,7 +2,8 @@
 
 By words: BM25 with the statistics of what is searched and of nothing else, so that nobody's texts change what somebody
 else finds. A passage also counts what its neighbours in the conversation say: an answer holds few words of its
-question. A session that holds more of the query lifts its passages.
+question. A session that holds more of the query lifts its passages. What few passages hold decides where it weighs as
+much as the rest of the query: whoever asks for a name or a number means those that have it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ SESSION_FADING = 0.6
 """What each further passage of a session counts beside the one before."""
 
 SESSION_PASSAGES = 5
+
+RARE = 3
+"""Passages at most that hold a term which decides."""
+
 RANK = 60
 """The constant of reciprocal-rank fusion (Cormack et al., 2009)."""
 
@@ -91,16 +96,29 @@ def rank(
     if similar is not None:
         scores = scores + weight * _reciprocal(_with_neighbours(similar, corpus.sessions) * (similar > 0))
         best += weight
+    scores *= (RANK + 1) / best
+    deciding = _deciding(postings, count)
+    if len(deciding):
+        scores /= 2
+        scores[deciding] += 0.5
     passages = words if words.any() or similar is None else similar
     sessions = _relative(_sum_of_best(passages, corpus)) + SESSION_WORDS * _relative(session_words)
     if similar is not None and session_weight:
         sessions = sessions + session_weight * _relative(_sum_of_best(similar, corpus))
-    return Ranking(scores * (RANK + 1) / best, _relative(sessions), covers, own)
+    return Ranking(scores, _relative(sessions), covers, own)
 
 
 def weight_of(holders: int, count: int) -> float:
     """What a term weighs that `holders` of `count` texts have."""
     return float(np.log(1 + (count - holders + 0.5) / (holders + 0.5)))
+
+
+def _deciding(postings: Postings, count: int) -> Ints:
+    """The passages that hold a rare term of the query, where such terms weigh as much as all others together."""
+    rare = [holders for holders, _ in postings if 0 < len(holders) <= RARE]
+    weight = sum(weight_of(len(holders), count) for holders in rare)
+    whole = sum(weight_of(len(holders), count) for holders, _ in postings)
+    return np.unique(np.concatenate(rare)) if rare and weight * 2 >= whole else np.zeros(0, np.int64)
 
 
 def _bm25(lengths: Floats, postings: Postings) -> Floats:
