@@ -17,12 +17,11 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 
+from lamella.app.replay.comparison import in_all_layouts, pairs
 from lamella.app.replay.ground import ReplayGround
 from lamella.app.replay.options import ReplayOptions
-from lamella.app.replay.run import replay
 from lamella.app.trace.format import Trace
 from lamella.app.trace.reader import read_trace
-from lamella.context.layouts import LAYOUTS
 from tables import arguments, emit, show
 
 ROOT = Path(__file__).parent.parent
@@ -31,8 +30,6 @@ PAGE = ROOT / "docs" / "context.md"
 BEGIN, END = "<!-- layouts: made by bench/layouts.py --write -->", "<!-- layouts: end -->"
 
 MODELS = ("claude-opus-5-5", "gpt-6.1-terra")
-USUAL = ("lamella", "planner")
-"""What all others are compared to."""
 
 ABOUT = {
     "plain_chat": "22 questions and answers about a garden, a minute or two apart; no tool, no file",
@@ -64,27 +61,17 @@ class Cost:
         return self.read / self.input if self.input else 0.0
 
 
-def settings() -> list[tuple[str, str]]:
-    """Each layout with its own policy and with the planner; the usual one first."""
-    own = [(name, layout.markers) for name, layout in LAYOUTS.items()]
-    planned = [(name, "planner") for name in LAYOUTS]
-    return [USUAL, *(pair for pair in sorted({*own, *planned}) if pair != USUAL)]
-
-
 async def measure(name: str, trace: Trace, model: str, ground: ReplayGround) -> list[Cost]:
     """One trace on one model, under every setting."""
     found: list[Cost] = []
-    for layout, policy in settings():
-        options = ReplayOptions(layout=layout, marker_policy=policy, model=model)
-        report = await replay(trace, options, ground)
+    for one in await in_all_layouts(trace, ReplayOptions(model=model), ground):
+        report = one.report
         failed = [r.record.error for r in report.requests if r.record.error is not None]
         if failed:
-            raise SystemExit(f"{name}, {layout}, {policy}, {model}: {failed[0]['message']}")
-        usage = report.usage
-        ratio = report.cost / found[0].cost if found else 1.0
-        found.append(
-            Cost(name, model, layout, policy, len(report.requests), usage.input, usage.cache_read, report.cost, ratio)
-        )
+            raise SystemExit(f"{name}, {one.layout}, {one.policy}, {model}: {failed[0]['message']}")
+        usage, ratio = report.usage, report.cost / found[0].cost if found else 1.0
+        sums = len(report.requests), usage.input, usage.cache_read, report.cost
+        found.append(Cost(name, model, one.layout, one.policy, *sums, ratio))
     return found
 
 
@@ -114,7 +101,7 @@ def rows(found: Sequence[Cost]) -> list[list[str]]:
         head += [f"{model}: input", "read", "cost", "ratio"]
     made = [head]
     for trace in dict.fromkeys(c.trace for c in found):
-        for layout, policy in settings():
+        for layout, policy in pairs():
             costs = [c for c in found if (c.trace, c.layout, c.policy) == (trace, layout, policy)]
             line = [trace, layout, policy, str(costs[0].requests)]
             for c in costs:

@@ -40,6 +40,7 @@ class Cost:
     policy: str
     requests: int
     cost: float
+    input_cost: float
     bound: float
     read: int
     input: int
@@ -97,6 +98,7 @@ async def measure(traces: Sequence[Trace], model: str, policy: str) -> Cost:
         policy=policy,
         requests=len(usages),
         cost=sum(report.cost for report in reports),
+        input_cost=sum(report.input_cost for report in reports),
         bound=sum(report.bound for report in reports),
         read=sum(usage.cache_read for usage in usages),
         input=sum(usage.input for usage in usages),
@@ -116,9 +118,9 @@ def _misread(run: int, request: Replayed) -> str | None:
 def table(found: Sequence[Cost]) -> list[list[str]]:
     """A line for each model and policy."""
     off = {cost.model: cost.cost for cost in found if cost.policy == "off"}
-    rows = [["model", "policy", "requests", "cost to off", "cost to bound", "read", "not as predicted"]]
+    rows = [["model", "policy", "requests", "cost to off", "input to bound", "read", "not as predicted"]]
     for cost in found:
-        ratios = [f"{cost.cost / off[cost.model]:.3f}", f"{cost.cost / cost.bound:.3f}", f"{cost.hit_rate:.1%}"]
+        ratios = [f"{cost.cost / off[cost.model]:.3f}", f"{cost.input_cost / cost.bound:.3f}", f"{cost.hit_rate:.1%}"]
         rows.append([cost.model, cost.policy, str(cost.requests), *ratios, str(len(cost.wrong))])
     return rows
 

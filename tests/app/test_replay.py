@@ -47,7 +47,7 @@ async def test_every_request_is_accepted_and_every_read_predicted(
         slack = 0 if layout == "lamella" else 0.05 * request.record.usage.input
         assert abs(request.record.usage.cache_read - request.record.predicted_read) <= slack
     if layout == "lamella":
-        assert report.bound <= report.cost * APPORTIONED
+        assert report.bound <= report.input_cost * APPORTIONED
     bodies = [json.loads(request.body) for request in report.requests]
     assert "ONE" in json.dumps(bodies[1])
     if layout != "onyx":
@@ -82,7 +82,7 @@ async def test_two_runs_of_a_trace_are_the_same_bytes(ground: ReplayGround) -> N
 async def test_no_policy_costs_less_than_the_bound(ground: ReplayGround, policy: str) -> None:
     turns = [asked(0) | {"at": f"2026-03-01T{hour:02d}:00:00+00:00"} for hour in range(8, 18, 3)]
     report = await run(example(turns=turns), ground, marker_policy=policy)
-    assert report.bound <= report.cost * APPORTIONED
+    assert report.bound <= report.input_cost * APPORTIONED
 
 
 async def test_a_turn_that_begins_during_an_answer_is_refused_by_name(ground: ReplayGround) -> None:

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 import lamella.cli.replay  # noqa: F401 (registers the command)
 from lamella.cli.failures import exit_code_of
 from lamella.cli.main import cli
+from lamella.context.layouts import LAYOUTS
 from lamella.core.errors import LamellaError
 
 LAMELLA = str(Path(sys.executable).with_name("lamella"))
@@ -46,7 +47,7 @@ def test_each_request_is_a_line_then_totals_and_the_bound(trace: Path) -> None:
     assert re.fullmatch(r" +1 +1 +0 +\d+ +0 +\d+ +0 +\d+ +0\.\d+  S U1", first)
     assert re.fullmatch(r" +2 +2 +0 +\d+ +[1-9]\d+ +\d+ +0 +\d+ +0\.\d+  S U1 A1 U2", second)
     assert re.fullmatch(r" +2 requests( +\d+){5} +0\.\d+", total)
-    assert re.fullmatch(r"cost \$0\.\d+, 1\.\d\d times the lower bound of \$0\.\d+", bound)
+    assert re.fullmatch(r"cost \$0\.\d+, of it input \$0\.\d+, 1\.\d\d times the lower bound of \$0\.\d+", bound)
 
 
 def test_json_and_dumped_bodies(trace: Path, tmp_path: Path) -> None:
@@ -58,6 +59,16 @@ def test_json_and_dumped_bodies(trace: Path, tmp_path: Path) -> None:
     assert {r["model"] for r in report["requests"]} == {"gpt-6.1-terra"}
     bodies = [json.loads((folder / request["body"]).read_bytes()) for request in report["requests"]]
     assert [len(body["input"]) for body in bodies] == [2, 4]
+
+
+def test_a_replay_is_compared_with_every_layout(trace: Path) -> None:
+    report = json.loads(replayed(trace, "--json", "--layouts", "--markers", "off").stdout)
+    costs = [row["cost"] for row in report["layouts"]]
+    assert {row["layout"] for row in report["layouts"]} == set(LAYOUTS)
+    assert report["cost_vs_best_layout"] == pytest.approx(report["totals"]["cost"] / min(costs), abs=1e-3)
+    assert report["cost_vs_best_layout"] > 1
+    *_, said = replayed(trace, "--layouts").stdout.splitlines()
+    assert re.fullmatch(r"this replay: \d\.\d\d times the best of these", said)
 
 
 @pytest.mark.parametrize(

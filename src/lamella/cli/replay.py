@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from lamella.app.replay.comparison import LayoutReplay, cost_vs_best_layout, in_all_layouts
+from lamella.app.replay.ground import ReplayGround
 from lamella.app.replay.happenings import Happening
 from lamella.app.replay.options import ReplayOptions
 from lamella.app.replay.report import Replayed, ReplayReport, body_name
 from lamella.app.replay.run import replay
+from lamella.app.trace.format import Trace
 from lamella.app.trace.reader import read_trace
 from lamella.cli.logs import configure_logs
 from lamella.cli.main import cli
 from lamella.core.errors import ConfigurationError, InvalidRequest
-from lamella.core.json import encode_text
+from lamella.core.json import Json, encode_text
 from lamella.core.tokens import Usage
 
 
@@ -32,19 +36,53 @@ def replay_command(
     dump: Annotated[
         Path | None, typer.Option(help="Write every request body, exactly as sent, to this folder.")
     ] = None,
+    layouts: Annotated[
+        bool, typer.Option("--layouts", help="Replay it in every layout too, and say what the best of them costs.")
+    ] = False,
 ) -> None:
     """Run a trace through the engine against the simulator, on virtual time."""
     configure_logs()
     options = ReplayOptions(layout, markers, model, provider, _settings(set or []))
-    report = asyncio.run(replay(read_trace(trace), options))
+    report, others = asyncio.run(_replayed(read_trace(trace), options, layouts=layouts))
     if report.unused:
         typer.echo(f"Not used by this version: {', '.join(report.unused)}", err=True)
     if dump is not None:
         _dump(report, dump)
     failed = [request.number for request in report.requests if request.record.error is not None]
-    typer.echo(encode_text(report.as_json()) if json else "\n".join(_lines(report)))
+    typer.echo(encode_text(_as_json(report, others)) if json else "\n".join(_lines(report) + _compared(report, others)))
     if failed and not report.faults:
         raise typer.Exit(1)
+
+
+async def _replayed(
+    trace: Trace, options: ReplayOptions, *, layouts: bool
+) -> tuple[ReplayReport, Sequence[LayoutReplay]]:
+    ground = ReplayGround()
+    try:
+        report = await replay(trace, options, ground)
+        return report, await in_all_layouts(trace, options, ground) if layouts else ()
+    finally:
+        await ground.close()
+
+
+def _as_json(report: ReplayReport, others: Sequence[LayoutReplay]) -> dict[str, Json]:
+    shown = report.as_json()
+    if others:
+        best = cost_vs_best_layout(report.cost, others)
+        shown["layouts"] = [
+            {"layout": o.layout, "marker_policy": o.policy, "cost": round(o.report.cost, 8)} for o in others
+        ]
+        shown["cost_vs_best_layout"] = round(best, 4) if best is not None else None
+    return shown
+
+
+def _compared(report: ReplayReport, others: Sequence[LayoutReplay]) -> list[str]:
+    """A line for each layout, the cheapest first, then how far this replay is from it."""
+    if not others:
+        return []
+    lines = [f"  {o.report.cost:>10.6f}  {o.layout}, {o.policy}" for o in sorted(others, key=lambda o: o.report.cost)]
+    best = cost_vs_best_layout(report.cost, others)
+    return ["", *lines, *([f"this replay: {best:.2f} times the best of these"] if best is not None else [])]
 
 
 def _settings(pairs: list[str]) -> dict[str, str]:
@@ -85,7 +123,7 @@ def _lines(report: ReplayReport) -> list[str]:
             for purpose, (count, spent, cost) in purposes.items()
         ]
     ratio = f", {report.ratio:.2f} times the lower bound of ${report.bound:.6f}" if report.ratio else ""
-    lines.append(f"cost ${report.cost:.6f}{ratio}")
+    lines.append(f"cost ${report.cost:.6f}, of it input ${report.input_cost:.6f}{ratio}")
     return lines
 
 

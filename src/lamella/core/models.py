@@ -140,12 +140,19 @@ class ModelFacts:
 
     def cost(self, usage: Usage) -> float:
         """US dollars of one request."""
+        return self.input_cost(usage) + self._tier(usage) * usage.output * self.price.output / 1_000_000
+
+    def input_cost(self, usage: Usage) -> float:
+        """US dollars of what one request read, wrote and brought anew: without its output."""
         price = self.price
-        tier = price.tier_factor if price.tier_above and usage.input > price.tier_above else 1.0
         units = (
             usage.fresh
             + usage.cache_read * price.read
             + usage.cache_write_5m * price.write_5m
             + usage.cache_write_1h * price.write_1h
         )
-        return tier * (units * price.input + usage.output * price.output) / 1_000_000
+        return self._tier(usage) * units * price.input / 1_000_000
+
+    def _tier(self, usage: Usage) -> float:
+        """What a long prompt makes of every price."""
+        return self.price.tier_factor if self.price.tier_above and usage.input > self.price.tier_above else 1.0

@@ -1,4 +1,4 @@
-"""The least that a conversation can cost under a provider's cache rules (PROVIDERS 5.1)."""
+"""The least that the input of a conversation can cost under a provider's cache rules (PROVIDERS 5.1)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class BilledRequest:
 
 
 def lower_bound(requests: Sequence[BilledRequest], facts: ModelFacts) -> float:
-    """US dollars that no placement of markers can go below, for the same windows.
+    """US dollars of input that no placement of markers can go below, for the same windows.
 
     A token is read where an earlier request had it in the same prefix and not too long ago; else it is written where a
     later request can read it, and plain where none can. Minimum sizes and shorter lives are left out. What two
@@ -48,7 +48,7 @@ def lower_bound(requests: Sequence[BilledRequest], facts: ModelFacts) -> float:
         written = max(0, read_later - read)
         units = read * price.read + written * write + (tokens - read - written)
         tier = price.tier_factor if price.tier_above and tokens > price.tier_above else 1.0
-        total += tier * (units * price.input + request.usage.output * price.output) / 1_000_000
+        total += tier * units * price.input / 1_000_000
     return total
 
 

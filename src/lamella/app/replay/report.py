@@ -47,10 +47,11 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """All requests, with the costs summed up in US dollars."""
+    """All requests, with the costs summed up in US dollars; `bound` is the least that their input can cost."""
 
     requests: tuple[Replayed, ...]
     cost: float
+    input_cost: float
     bound: float
     faults: bool = False
     """Whether the trace has scripted faults: then failed requests are what it is about."""
@@ -75,8 +76,8 @@ class ReplayReport:
 
     @property
     def ratio(self) -> float | None:
-        """Cost as a multiple of the lower bound."""
-        return self.cost / self.bound if self.bound else None
+        """The cost of input as a multiple of the lower bound. Output costs the same however it is cached."""
+        return self.input_cost / self.bound if self.bound else None
 
     def as_json(self) -> dict[str, Json]:
         """The shape that `lamella replay --json` prints."""
@@ -87,6 +88,7 @@ class ReplayReport:
                 "requests": len(self.requests),
                 **tokens_json(self.usage),
                 "cost": round(self.cost, 8),
+                "input_cost": round(self.input_cost, 8),
                 "lower_bound": round(self.bound, 8),
                 "ratio": round(self.ratio, 4) if self.ratio is not None else None,
                 "by_purpose": {

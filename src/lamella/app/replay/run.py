@@ -134,6 +134,9 @@ class _Replay:
         return ReplayReport(
             requests=tuple(found),
             cost=sum(r.record.cost or 0.0 for r in found),
+            input_cost=sum(
+                self._models.facts(r.record.model).input_cost(r.record.usage) for r in found if r.record.usage
+            ),
             bound=self._bound(found),
             faults=any(step.fault is not None for turn in self._trace.turns for step in turn.steps),
             unused=self._trace.unused,
