@@ -4,3 +4,4 @@ import os
 
 os.environ["LAMELLA_DEBOUNCE_MS"] = "0"
 os.environ["LAMELLA_TITLES"] = "false"
+os.environ["LAMELLA_KNOWLEDGE_SUMMARIES"] = "false"

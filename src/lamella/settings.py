@@ -195,6 +195,11 @@ class Settings(BaseSettings):
         "`lamella[minilm]`), unset is the built-in lexical embedder.",
     )
     embedding_api_key: SecretStr | None = Field(None, description="The key for that server, if it wants one.")
+    knowledge_summaries: bool = Field(
+        True,
+        description="Whether a model writes what a knowledge base is about, from its documents: that of the summaries, "
+        "else the default; never for the demonstration.",
+    )
     knowledge_calls_per_turn: int = Field(
         10, ge=1, le=1_000, description="How often a turn may search its knowledge bases and project files."
     )

@@ -35,7 +35,9 @@ class Server:
         own.pop("OPENAI_API_KEY", None)
         self.process = subprocess.Popen(
             [sys.executable, "-c", START, "serve", "--port", str(self.port), "--data", str(self.data)],
-            env=own | {"LAMELLA_DEBOUNCE_MS": "0", "LAMELLA_TITLES": "false"} | self.environment,
+            env=own
+            | {"LAMELLA_DEBOUNCE_MS": "0", "LAMELLA_TITLES": "false", "LAMELLA_KNOWLEDGE_SUMMARIES": "false"}
+            | self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,

@@ -62,7 +62,7 @@ async def started(*command: str, **environment: str) -> AsyncIterator[Server]:
 
 def lamella(data: Path, provider: str | None = None) -> tuple[tuple[str, ...], dict[str, str]]:
     """Command and environment of `lamella serve` on a data folder, with a provider's address or offline."""
-    environment = {"LAMELLA_TITLES": "false"}
+    environment = {"LAMELLA_TITLES": "false", "LAMELLA_KNOWLEDGE_SUMMARIES": "false"}
     if provider is not None:
         environment |= {"ANTHROPIC_BASE_URL": provider, "ANTHROPIC_API_KEY": "key"}
     return (LAMELLA, "serve", "--port", "0", "--data", str(data)), environment

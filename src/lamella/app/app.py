@@ -12,6 +12,7 @@ from pathlib import Path
 import structlog
 
 from lamella.app.accounts import Accounts
+from lamella.app.base_descriptions import describer
 from lamella.app.bases import Bases
 from lamella.app.conversations import Conversations
 from lamella.app.embedding import embedder_of
@@ -257,15 +258,17 @@ async def open_app(
         restricted = restricted_of(settings, models, table)
         if restricted is not None:
             stack.push_async_callback(restricted.close)
-        knowledge = knowledge_of(settings, store, uploads, embedder, restricted, clock, ids)
+        second = second_of(settings, models, table)
+        if second is not None:
+            stack.push_async_callback(second.close)
+        describes = settings.knowledge_summaries and not models.is_demonstration
+        describing = describer(models, second) if describes else None
+        knowledge = knowledge_of(settings, store, uploads, embedder, restricted, clock, ids, describing)
         offered = shipped_tools(store, recall, knowledge, settings) if tools is None else tools
         mcp = McpServers(configs)
         registry = Registry((*offered, *more_tools, *web_tools(settings)), (mcp,) if configs else ())
         ledger = await stack.enter_async_context(kept_ledger(SqlCacheEntries(store.database), clock))
         services = build_services(store, registry, clock, ids, ledger)
-        second = second_of(settings, models, table)
-        if second is not None:
-            stack.push_async_callback(second.close)
         sizes = session_settings(settings, demonstration=models.is_demonstration), queue_settings(settings)
         core = build_core(services, models, engine, tables, *sizes, jobs=store, second=second, recall=recall)
         once = Once(store, clock)
@@ -287,8 +290,8 @@ async def open_app(
         await stack.enter_async_context(mcp.open())
         await core.chat.start()
         stack.push_async_callback(core.chat.close)
-        knowledge.ingestion.start()
-        stack.push_async_callback(knowledge.ingestion.close)
+        knowledge.start()
+        stack.push_async_callback(knowledge.close)
         for background in (_warm(models), forget_expired_keys(store, clock)):
             stack.push_async_callback(_cancel, asyncio.create_task(background))
         yield App(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
+from lamella.app.base_descriptions import BaseDescriptions, OpenDescriber
 from lamella.app.knowledge_reading import StoredReader
 from lamella.core.access import GrantLevel, KnowledgeBase
 from lamella.core.access_ports import Access
@@ -48,6 +49,19 @@ class Knowledge:
     searching: KnowledgeSearch
     restricted: RestrictedSearch
     metadata: SafeMetadataSource
+    descriptions: BaseDescriptions | None = None
+
+    def start(self) -> None:
+        """Begin with what is to be done in the background."""
+        self.ingestion.start()
+        if self.descriptions is not None:
+            self.descriptions.start()
+
+    async def close(self) -> None:
+        """Stop; what is not done is taken up by the next start."""
+        await self.ingestion.close()
+        if self.descriptions is not None:
+            await self.descriptions.close()
 
     @property
     def reader(self) -> StoredReader:
@@ -83,8 +97,10 @@ class Knowledge:
 
     async def remove(self, caller: Caller, base_id: str, document_id: str) -> None:
         """Remove a document with its passages and vectors."""
-        await self._of(await self._own(caller, base_id), document_id)
+        shelf = await self._own(caller, base_id)
+        await self._of(shelf, document_id)
         await self.deposits.remove(caller, document_id)
+        await self.ingestion.tell(shelf)
 
     async def again(self, caller: Caller, base_id: str, document_id: str) -> Document:
         """Read a document of a base of the caller's once more."""
@@ -178,13 +194,18 @@ def knowledge_of(
     second: SecondModel | None,
     clock: Clock,
     ids: Ids,
+    describing: OpenDescriber | None = None,
 ) -> Knowledge:
-    """The documents of a server; without a `second` model nothing is told of restricted bases."""
+    """The documents of a server; without a `second` model nothing is told of restricted bases, and without a
+    `describing` one nobody writes what a base is about.
+    """
     documents = SqlKnowledge(store.database, ids)
     limits = ExtractionLimits(max_bytes=settings.max_upload_bytes, seconds=READING_SECONDS)
     extractor = ProcessExtractor(limits, children=1)
     making = Making(DocumentReader(store, uploads, extractor), embedder)
-    ingestion = Ingestion(documents, making, uploads, store, clock)
+    descriptions = BaseDescriptions(store, documents, store, describing, clock) if describing is not None else None
+    changed = descriptions.changed if descriptions is not None else None
+    ingestion = Ingestion(documents, making, uploads, store, clock, changed)
     deposits = Deposits(documents, uploads, ingestion.wake, clock, ids, settings.max_upload_bytes)
     searching = KnowledgeSearch(documents, embedder)
     answers = SafeAnswers(
@@ -192,4 +213,4 @@ def knowledge_of(
     )
     restricted = RestrictedSearch(store, documents, searching, answers, store, clock)
     metadata = SafeMetadataSource(documents, searching)
-    return Knowledge(store, documents, ingestion, deposits, searching, restricted, metadata)
+    return Knowledge(store, documents, ingestion, deposits, searching, restricted, metadata, descriptions)

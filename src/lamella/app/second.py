@@ -46,6 +46,10 @@ class Second:
                 self._adapter = await adapter(self._table.facts(self._name, endpoint.provider), endpoint)
             return OpenModel(self._adapter, endpoint.account)
 
+    async def open_silent(self) -> OpenModel:
+        """As `open`, with a model that logs nothing of what it is asked and answers."""
+        return await self._models.open_silent(self._name) if self._endpoint is None else await self.open()
+
     async def close(self) -> None:
         """Let its connections go."""
         if self._adapter is not None:

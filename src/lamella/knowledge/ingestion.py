@@ -89,6 +89,11 @@ class Ingestion:
         """Something was stored that is to be indexed: look now."""
         self._worker.wake()
 
+    async def tell(self, shelf: Shelf) -> None:
+        """Say that something else is found on a shelf."""
+        if self._changed is not None:
+            await self._changed(shelf)
+
     async def _take_up(self) -> None:
         try:
             await self._store.index_held_files(self._clock.now())
@@ -116,6 +121,7 @@ class Ingestion:
         if document.state is DocumentState.FAILED:
             return None
         if document.found != document.version and not await self._index(job.caller, document):
+            await self.tell(document.shelf)
             return None
         await self._clear(job)
         return await self._embed(job, document)
@@ -163,8 +169,7 @@ class Ingestion:
         except InvalidRequest as error:
             return await self._waits(job, document, "wrong_dimension", error)
         await store.finish_document(caller, document.id, document.version, model, self._clock.now())
-        if self._changed is not None:
-            await self._changed(document.shelf)
+        await self.tell(document.shelf)
         return None
 
     async def _waits(self, job: Job, document: Document, code: str, error: LamellaError) -> Again | None:

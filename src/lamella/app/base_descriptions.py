@@ -1,0 +1,219 @@
+"""What a knowledge base is about: written by a model in the background once its documents are read, and never over what
+a person wrote.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib.resources import files
+from itertools import islice
+
+import msgspec
+import structlog
+
+from lamella.app.providers import Models
+from lamella.app.second import Second
+from lamella.background.worker import Again, Worker
+from lamella.core.access_ports import Access
+from lamella.core.clock import Clock
+from lamella.core.effort import OFF
+from lamella.core.errors import NotFound, PermissionDenied
+from lamella.core.json import digest, encode_text
+from lamella.core.knowledge import Document, Shelf
+from lamella.core.knowledge_port import KnowledgeStore
+from lamella.core.messages import StopReason
+from lamella.core.ports import Jobs
+from lamella.core.prompt import Sampling
+from lamella.core.records import Caller, Job, NewJob, PageQuery
+from lamella.core.tokens import Usage
+from lamella.engine.opening import OpenModel
+from lamella.engine.request import side_prompt
+from lamella.engine.side import SideAnswer
+from lamella.sessions.askers import heard
+from lamella.sessions.material import framed
+
+log = structlog.get_logger()
+
+DESCRIBE = "knowledge_describe"
+"""The kind of the job."""
+
+QUIET_SECONDS = 3.0
+"""After the last document that became ready, before the model is asked: of many there is one description."""
+
+MOST_DOCUMENTS, SHOWN = 40, 12_000
+"""Documents that the model sees the beginnings of, and their characters together."""
+
+LEAST_SHOWN = 300
+"""Characters of the beginning of each document, at least."""
+
+LONGEST_SUMMARY, LONGEST_TOPIC, MOST_TOPICS = 1_500, 100, 12
+MAX_OUTPUT = 1_024
+SECONDS = 90.0
+PROMPT = files("lamella.app").joinpath("prompts", "describe_base.md").read_text("utf-8").strip()
+
+_EXPECTED = Usage(input=4_000, output=150)
+"""What a description is about billed: for a comparison of two models."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoDescription:
+    """What came back is none, and why."""
+
+    why: str
+
+
+class Description(msgspec.Struct, frozen=True):
+    """What a model says that a base is about."""
+
+    summary: str
+    topics: tuple[str, ...]
+
+
+def description_of(answer: SideAnswer) -> Description | NoDescription:
+    """The description in an answer, or why there is none."""
+    if answer.called_tools or answer.stop_reason is not StopReason.END_TURN:
+        return NoDescription(
+            f"the answer is not whole ({answer.stop_reason.value if answer.stop_reason else 'broken'})"
+        )
+    text = answer.text
+    try:
+        made = msgspec.json.decode(text[text.find("{") : text.rfind("}") + 1], type=Description)
+    except msgspec.DecodeError:
+        return NoDescription("the answer is not the JSON that was asked for")
+    summary = " ".join(made.summary.split())
+    topics = tuple(dict.fromkeys(topic for one in made.topics if (topic := " ".join(one.split()))))
+    if not summary or len(summary) > LONGEST_SUMMARY:
+        return NoDescription(f"the summary has {len(summary)} characters")
+    if len(topics) > MOST_TOPICS or any(len(topic) > LONGEST_TOPIC for topic in topics):
+        return NoDescription("the topics are too many or too long")
+    return Description(summary, topics)
+
+
+OpenDescriber = Callable[[], Awaitable[OpenModel]]
+"""Opens the model that describes; what it reads and writes stands in no log."""
+
+
+def describer(models: Models, second: Second | None) -> OpenDescriber:
+    """The model of the summaries where there is one, or the default where that is to be asked if it is cheaper."""
+
+    async def opened() -> OpenModel:
+        main = await models.open_silent(models.default)
+        if second is None:
+            return main
+        other = await second.open_silent()
+        if second.choice == "configured":
+            return other
+        return min(main, other, key=lambda one: one.model.facts.cost(_EXPECTED))
+
+    return opened
+
+
+class BaseDescriptions:
+    """Writes summaries and topics of bases; failing leaves those that are there."""
+
+    def __init__(
+        self,
+        access: Access,
+        store: KnowledgeStore,
+        jobs: Jobs,
+        opened: OpenDescriber,
+        clock: Clock,
+        quiet: float = QUIET_SECONDS,
+    ) -> None:
+        self._access = access
+        self._store = store
+        self._opened = opened
+        self._clock = clock
+        self._quiet = timedelta(seconds=quiet)
+        self._worker = Worker(jobs, clock, {DESCRIBE: self._describe})
+        self._looking: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Begin to work, with what an ended process left."""
+        self._worker.start()
+
+    async def close(self) -> None:
+        """Stop; what is not written is taken up by the next start."""
+        for task in self._looking:
+            task.cancel()
+        await asyncio.gather(*self._looking, return_exceptions=True)
+        await self._worker.close()
+
+    async def changed(self, shelf: Shelf) -> None:
+        """Something else is found in a base: say anew what it is about, once nothing has changed for a while."""
+        if not shelf.id:
+            return
+        due = self._clock.now() + self._quiet
+        job = NewJob(DESCRIBE, shelf.id, "its documents changed", due, follows=True, takes_over=True)
+        await self._worker.enqueue(Caller(shelf.owner), job)
+        if not self._looking:
+            task = asyncio.create_task(self._look_later())
+            self._looking.add(task)
+            task.add_done_callback(self._looking.discard)
+
+    async def _look_later(self) -> None:
+        await self._clock.sleep(self._quiet.total_seconds())
+        self._worker.wake()
+
+    async def _describe(self, job: Job) -> Again | None:
+        try:
+            known = await self._access.described_from(job.caller, job.subject)
+        except (NotFound, PermissionDenied):
+            return None
+        shelf = Shelf(job.caller.user_id, job.subject)
+        if known is None or (await self._store.shelf_totals(shelf)).unfinished:
+            return None  # a person has said it; or the last document that becomes ready asks again
+        documents = [one for one in await self._documents(shelf) if one.found is not None]
+        made_from = digest(encode_text([[one.id, one.found] for one in documents]).encode()) if documents else ""
+        if made_from == known:
+            return None
+        if not documents:
+            await self._access.describe_base(job.caller, job.subject, "", (), "", self._clock.now())
+            return None
+        answer = await self._ask(await self._material(job.caller, documents))
+        if answer.error is not None:
+            log.warning("no description of a base", base_id=job.subject, why=answer.error.message)
+            return Again(answer.error.message)
+        made = description_of(answer)
+        if isinstance(made, NoDescription):
+            log.warning("no description of a base", base_id=job.subject, why=made.why)
+            return None
+        now = self._clock.now()
+        await self._access.describe_base(job.caller, job.subject, made.summary, made.topics, made_from, now)
+        return None
+
+    async def _documents(self, shelf: Shelf) -> list[Document]:
+        found: list[Document] = []
+        after: str | None = None
+        while True:
+            page = await self._store.documents_on_shelf(shelf, PageQuery(100, after, "asc"))
+            found += page.data
+            if not page.has_more:
+                return found
+            after = page.data[-1].id
+
+    async def _material(self, caller: Caller, documents: Sequence[Document]) -> str:
+        """The names and beginnings of documents, picked evenly where they are many."""
+        step = max(len(documents) / MOST_DOCUMENTS, 1)
+        chosen = [documents[int(at * step)] for at in range(min(len(documents), MOST_DOCUMENTS))]
+        each = max(SHOWN // len(chosen), LEAST_SHOWN)
+        pieces = []
+        for document in chosen:
+            passages = await self._store.passages_of(caller, document.id, 0, 1 + each // 1_000)
+            text = "".join(passage.text for passage in passages)[:each]
+            pieces.append(f"{document.name}\n{text}")
+        left = [one.name for one in islice((d for d in documents if d not in chosen), 100)]
+        more = [f"{len(documents)} documents in all, also: {', '.join(left)}"] if left else []
+        return "\n\n---\n\n".join([*pieces, *more])
+
+    async def _ask(self, material: str) -> SideAnswer:
+        """The request is recorded nowhere: its body is what perhaps not everybody may read."""
+        model = (await self._opened()).model
+        facts = model.facts
+        sampling = Sampling(min(MAX_OUTPUT, facts.max_output), OFF)
+        prompt = await asyncio.to_thread(side_prompt, facts.name, PROMPT, framed("documents", material), sampling)
+        request = model.request(prompt, model.wire(prompt).blocks, ())
+        return await heard(self._clock, model, request, {}, SECONDS, "description")
