@@ -52,6 +52,12 @@ def test_a_base_is_filled_searched_and_asked(page: Page, demo: Server, tmp_path:
     expect(part(first, "score-words")).to_have_text(re.compile(r"\d+\.\d{3}"))
     expect(part(page, "search-about")).to_contain_text("embedder lexical")
 
+    part(page, "base-restricted").click()
+    page.get_by_label("A question").fill("How high is the mast?")
+    part(page, "restricted-try").click()
+    expect(part(page, "restricted-safe")).to_contain_text("Nothing: no second model is configured")
+    expect(part(page, "restricted-passage")).to_have_count(2)
+
     part(page, "base-about").click()
     expect(part(page, "base-form").get_by_label("Hint", exact=True)).to_have_value("Ask about masts.")
     part(page, "base-form").get_by_label("Topics").fill("masts, pumps")

@@ -73,6 +73,10 @@ def test_accounts_groups_keys_and_grants_in_the_terminal(tmp_path: Path) -> None
     assert terminal.run("kb", "grant", "prices", "Staff", "restricted", key=ann).stdout == "Staff: restricted\n"
     assert [base["level"] for base in terminal.ask("kb", "list", key=bob)["data"]] == ["restricted"]
     assert isinstance(terminal.refusal("kb", "grant", "Prices", "Bob", "full", key=bob), PermissionDenied)
+    assert isinstance(terminal.refusal("kb", "preview", "Prices", "What?", key=bob), PermissionDenied)
+    shown = terminal.run("kb", "preview", "Prices", "What", "of", "it?", key=ann).stdout
+    assert shown == "refuse · no_documents\n0 passages of: no documents\n"
+    assert terminal.run("kb", "uses", "Prices", key=ann).stdout == "Nobody has asked.\n"
     terminal.run("kb", "grant", "Prices", "Bob", "none", key=ann)
     assert terminal.ask("kb", "list", key=bob)["data"] == []
     assert isinstance(terminal.refusal("kb", "grants", "Prices", key=bob), NotFound)

@@ -17,6 +17,8 @@ from lamella.core.errors import NotFound
 from lamella.core.json import encode_text
 from lamella.settings import read_settings
 
+BaseArgument = Annotated[str, typer.Argument(metavar="BASE", help="The name or the id of a knowledge base.")]
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print what the API answers.")]
 
 WHOLE = 100

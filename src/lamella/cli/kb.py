@@ -9,18 +9,19 @@ from typing import Annotated, Literal
 import typer
 
 from lamella.cli.api import Api, Object
-from lamella.cli.asking import Asking, JsonOption, id_of, moment, show, whole
+from lamella.cli.asking import Asking, BaseArgument, JsonOption, id_of, moment, show, whole
+from lamella.cli.kb_restricted import restricted
 from lamella.cli.main import DataOption, KeyOption, cli
 
 kb = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Knowledge bases, their documents, and who may read them."
 )
 cli.add_typer(kb, name="kb")
+kb.add_typer(restricted)
 
 LOOK_SECONDS = 0.2
 """Between two looks at a document that is made ready."""
 
-BaseArgument = Annotated[str, typer.Argument(metavar="BASE", help="The name or the id of a knowledge base.")]
 SubjectArgument = Annotated[str, typer.Argument(metavar="WHO", help="The name or the id of a user or a group.")]
 
 

@@ -7,6 +7,7 @@ import { BaseSearch } from './BaseSearch.tsx'
 import { BaseSearchers } from './BaseSearchers.tsx'
 import { ErrorNote } from './ErrorNote.tsx'
 import form from './form.module.css'
+import { RestrictedPreview } from './RestrictedPreview.tsx'
 import styles from './Settings.module.css'
 import type { SectionProps } from './Settings.tsx'
 import { SettingsList } from './SettingsList.tsx'
@@ -40,6 +41,7 @@ const tabs = [
   { name: 'used', label: 'Used in' },
   { name: 'about', label: 'About' },
   { name: 'access', label: 'Access' },
+  { name: 'restricted', label: 'Restricted preview' },
 ] as const
 
 type Tab = (typeof tabs)[number]['name']
@@ -53,7 +55,7 @@ function OneBase({ base, onDone }: { base: Base; onDone: () => void }) {
     setTab(name)
     setOpened((old) => new Set([...old, name]))
   }
-  const shown = tabs.filter(({ name }) => name === 'about' || name === 'used' || (name === 'access' ? base.yours : readable))
+  const shown = tabs.filter(({ name }) => name === 'about' || name === 'used' || (name === 'access' || name === 'restricted' ? base.yours : readable))
   const part = (name: Tab, content: ReactNode) => opened.has(name) && <div hidden={tab !== name}>{content}</div>
   return (
     <>
@@ -72,6 +74,7 @@ function OneBase({ base, onDone }: { base: Base; onDone: () => void }) {
       {part('used', <BaseSearchers base={base} />)}
       {part('about', base.yours ? <BaseForm base={base} onDone={onDone} onMade={onDone} /> : <About base={base} />)}
       {part('access', <BaseAccess base={base} />)}
+      {part('restricted', <RestrictedPreview base={base} />)}
     </>
   )
 }

@@ -10,6 +10,7 @@ from lamella.simulator.answerer.conversation import Conversation, Heard
 from lamella.simulator.answerer.documents import Document
 from lamella.simulator.answerer.question import Question, understand
 from lamella.simulator.answerer.ranking import Candidate, Match, candidates, distinct, rank
+from lamella.simulator.answerer.safe_summary import safe_summary
 from lamella.simulator.answerer.summary import central
 from lamella.simulator.answerer.words import terms, words
 from lamella.simulator.replies import Reply, ToolCall
@@ -36,6 +37,9 @@ class Desk:
 
 def reply(conversation: Conversation) -> Reply:
     """The honest answer to a request, from its own text alone; the same request gives the same answer."""
+    safe = safe_summary(conversation)
+    if safe is not None:
+        return safe
     question = understand(conversation.questions)
     documents = conversation.documents()
     match question.wish:
