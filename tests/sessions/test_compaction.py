@@ -315,6 +315,31 @@ async def test_a_conversation_that_no_longer_fits_is_compacted_first_and_then_an
         assert first.why == "the next message would not fit the window"
 
 
+async def test_a_queued_message_that_waits_for_its_compaction_is_still_in_the_queue(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"keep_recent_tokens": 1_200, "compaction_threshold": "100%", "context_budget": 3_400}
+    answering, summarising = Gate(), Gate()
+    model = ScriptedModel()
+    async with talking(tmp_path, model, turns=2, **settings) as (_, client, conversation):
+        model.then([answering, *saying("Third." + MUCH)], [summarising, *saying(SUMMARY)], saying("Answered."))
+        running = asyncio.create_task(client.send(conversation, "Third?"))
+        await answering.reached.wait()
+        path = f"/conversations/{conversation}"
+        async with client.sending(conversation, "And? " + MUCH) as events:
+            assert (await anext(events)).type == "turn.queued"
+            answering.opened.set()
+            await summarising.reached.wait()
+            [waits] = (await client.get(f"{path}/queue"))["data"]
+            assert (waits["text"][:4], waits["place"], waits["begins"]) == ("And?", 1, True)
+            assert len((await client.get(f"{path}/turns"))["data"]) == 3
+            late = await client.http.request("PATCH", f"/api/v1{path}/queue/{waits['id']}", json={"text": "Another"})
+            assert late.json()["error"]["code"] == "not_waiting"
+            summarising.opened.set()
+            assert [event.type async for event in events][-1] == "turn.finished"
+        await running
+        assert (await client.get(f"{path}/queue"))["data"] == []
+        assert len((await client.get(f"{path}/turns"))["data"]) == 4
+
+
 async def test_with_the_summariser_down_the_user_still_gets_a_text(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"keep_recent_tokens": 1_200, "compaction_threshold": "100%", "context_budget": 3_400}
     model = ScriptedModel()

@@ -141,6 +141,8 @@ export interface QueuedMessage {
   text: string
   file_ids: string[]
   due_at: string | null
+  /** Its turn is about to be stored: it can't be changed any more. */
+  begins: boolean
 }
 
 export interface UploadedFile {

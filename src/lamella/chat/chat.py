@@ -448,8 +448,8 @@ class Chat:
             return
 
     async def waiting(self, caller: Caller, conversation_id: str) -> tuple[QueuedMessage, ...]:
-        """What waits, in order."""
-        return await self.queue.waiting(caller, conversation_id)
+        """See `Queue.behind`."""
+        return await self.queue.behind(caller, conversation_id)
 
     async def drop(self, caller: Caller, conversation_id: str, message_ids: Sequence[str]) -> tuple[QueuedMessage, ...]:
         """See `Queue.drop`."""

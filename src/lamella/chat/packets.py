@@ -26,12 +26,14 @@ from lamella.core.records import Notice, QueuedMessage, TurnRecord
 class Queued:
     """A row of the queue and its `place` in it, from 1; 0 when it waits no more.
 
-    `only_debounced`: nothing stands before its turn but its own debounce.
+    `only_debounced`: nothing stands before its turn but its own debounce. `begins`: its turn is about to be stored, and
+    it can't be changed any more.
     """
 
     row: QueuedMessage
     place: int
     only_debounced: bool = False
+    begins: bool = False
 
 
 async def one_batch(packets: Batch) -> AsyncIterator[Batch]:

@@ -39,11 +39,15 @@ class Queue:
         self._box_of = box_of
         self._read = read
 
-    async def waiting(self, caller: Caller, conversation_id: str) -> tuple[QueuedMessage, ...]:
-        """What waits, in order; not what begins at this moment."""
+    async def listed(self, caller: Caller, conversation_id: str) -> tuple[Queued, ...]:
+        """The queue, in order. What begins stands in it until its turn is stored: it is never nowhere."""
         rows = await self._store.queued(caller, conversation_id)
         taking = self._box_of(conversation_id).taking
-        return tuple(row for row in rows if row.id not in taking)
+        return tuple(Queued(row, place, begins=row.id in taking) for place, row in enumerate(rows, start=1))
+
+    async def behind(self, caller: Caller, conversation_id: str) -> tuple[QueuedMessage, ...]:
+        """What waits behind what begins at this moment, in order."""
+        return tuple(one.row for one in await self.listed(caller, conversation_id) if not one.begins)
 
     async def find(self, caller: Caller, conversation_id: str, message_id: str) -> Queued:
         """One message, whether or not it waits."""
@@ -57,7 +61,8 @@ class Queue:
         rows = await self._store.queued(caller, row.conversation_id)
         place = next((place for place, one in enumerate(rows, start=1) if one.id == row.id), 0)
         alone = bool(place) and row.id in groups(rows)[0].ids
-        return Queued(row, place, alone and not self._box_of(row.conversation_id).floor.locked())
+        box = self._box_of(row.conversation_id)
+        return Queued(row, place, alone and not box.floor.locked(), row.id in box.taking)
 
     async def change(self, caller: Caller, conversation_id: str, message_id: str, text: str) -> Queued:
         """Give a waiting message another text. Raises `NotWaiting`, and `InvalidRequest` for no text, or a command."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from lamella.chat import Queued
 from lamella.server.asked import PREFIX, TheApp, TheCaller
 from lamella.server.schemas import Json, QueuedPatch, queued_json, whole_list_json
 from lamella.server.sse import event_stream
@@ -15,8 +14,7 @@ router = APIRouter(prefix=PREFIX)
 @router.get("/conversations/{conversation_id}/queue")
 async def queue(conversation_id: str, app: TheApp, caller: TheCaller) -> Json:
     """The messages and commands that wait, in order."""
-    rows = await app.chat.waiting(caller, conversation_id)
-    return whole_list_json([queued_json(Queued(row, place)) for place, row in enumerate(rows, start=1)])
+    return whole_list_json([queued_json(one) for one in await app.chat.queue.listed(caller, conversation_id)])
 
 
 @router.post("/conversations/{conversation_id}/queue/flush")

@@ -23,7 +23,6 @@ from lamella.storage.decided import decide
 from lamella.storage.jobs import check_lease, enqueue_job
 from lamella.storage.lines import line_of
 from lamella.storage.mapping import session_of, session_row
-from lamella.storage.pages import page
 from lamella.storage.recall_versions import forget_source, touch_recall
 from lamella.storage.schema import conversations, decisions, messages, runs, sessions, turns
 
@@ -281,11 +280,16 @@ class SessionVerbs(Verbs):
     @uninterrupted
     async def session_page(self, caller: Caller, conversation_id: str, query: PageQuery) -> Page[Session]:
         """Some of the sessions of a conversation."""
+        number, rising = sessions.c.number, query.order == "asc"
         mine = sessions.c.conversation_id == conversation_id, sessions.c.owner == caller.user_id
+        rows = select(*_SESSION).where(*mine).order_by(number.asc() if rising else number.desc())
         async with self._database.reading() as connection:
             await find_conversation(connection, caller, conversation_id)
-            found, has_more = await page(connection, select(*_SESSION).where(*mine), sessions.c.id, query)
-        return Page(tuple(map(session_of, found)), has_more)
+            if query.after is not None:
+                after = (await find_session(connection, caller, query.after)).number
+                rows = rows.where(number > after if rising else number < after)
+            found = (await connection.execute(rows.limit(query.limit + 1))).mappings().all()
+        return Page(tuple(map(session_of, found[: query.limit])), len(found) > query.limit)
 
     @uninterrupted
     async def next_session(self, caller: Caller, step: SessionStep, job: Job | None = None) -> Session:

@@ -98,7 +98,7 @@ function Chip({ message, onRewrite, onRemove }: ChipProps) {
             event.preventDefault()
           }}
         />
-      ) : message.kind === 'command' ? (
+      ) : message.kind === 'command' || message.begins ? (
         <span className={styles.text}>{message.text}</span>
       ) : (
         <button
@@ -112,16 +112,18 @@ function Chip({ message, onRewrite, onRemove }: ChipProps) {
         </button>
       )}
       {message.file_ids.length > 0 && <span className={styles.files}>+{message.file_ids.length}</span>}
-      <button
-        type="button"
-        className={controls.icon}
-        onClick={onRemove}
-        aria-label={`Take out: ${message.text.slice(0, 40)}`}
-        title="Take out"
-        data-testid="queued-remove"
-      >
-        <CloseIcon size={14} />
-      </button>
+      {!message.begins && (
+        <button
+          type="button"
+          className={controls.icon}
+          onClick={onRemove}
+          aria-label={`Take out: ${message.text.slice(0, 40)}`}
+          title="Take out"
+          data-testid="queued-remove"
+        >
+          <CloseIcon size={14} />
+        </button>
+      )}
     </li>
   )
 }

@@ -100,7 +100,10 @@ def notice_json(notice: Notice) -> Json:
 
 
 def queued_json(queued: Queued) -> Json:
-    """A message or command of the queue; `place` counts from 1, null when it waits no more."""
+    """A message or command of the queue; `place` counts from 1, null when it waits no more.
+
+    `begins`: its turn is about to be stored, which may wait for a compaction; it can't be changed any more.
+    """
     row, sent = queued.row, sent_of(queued.row)
     words = sent if isinstance(sent, Words) else None
     return {
@@ -118,6 +121,7 @@ def queued_json(queued: Queued) -> Json:
         "timezone": row.timezone,
         "due_at": words.due.isoformat() if words else None,
         "status": row.status.value,
+        "begins": queued.begins,
         "turn_id": row.turn_id,
     }
 
