@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from lamella.app.base_descriptions import BaseDescriptions, Description, NoDescription, describer, description_of
 from lamella.app.bases import described
@@ -103,6 +104,18 @@ async def test_a_model_that_fails_or_says_nothing_of_use_leaves_what_was_there(t
             stage.model.then(answer)
             content = await stage.done()
             assert (content.summary, content.described_by) == ("", "nobody")
+
+
+async def test_an_error_that_quotes_the_documents_is_told_by_its_kind_alone(tmp_path: Path) -> None:
+    async with opened(tmp_path) as stage:
+        await stage.add("mast.md", "The mast of Recife is 62 m high.")
+        stage.model.then([ProviderUnreachable("Bad request: The mast of Recife is 62 m high.")])
+        with capture_logs() as lines:
+            await stage.done()
+        job = await stage.store.job(ANN, "knowledge_describe", BASE)
+        assert job is not None
+        assert "ProviderUnreachable" in str(job.error)
+        assert "Recife" not in f"{job} {lines}"
 
 
 def test_only_whole_answers_of_the_right_form_are_descriptions() -> None:

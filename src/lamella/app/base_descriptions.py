@@ -175,8 +175,10 @@ class BaseDescriptions:
             return None
         answer = await self._ask(await self._material(job.caller, documents))
         if answer.error is not None:
-            log.warning("no description of a base", base_id=job.subject, why=answer.error.message)
-            return Again(answer.error.message)
+            # Its text may quote the request, and so the documents: only what kind of error it is may be told or kept.
+            kind = type(answer.error).__name__
+            log.warning("no description of a base", base_id=job.subject, why=kind)
+            return Again(f"The model that describes knowledge bases failed: {kind}.")
         made = description_of(answer)
         if isinstance(made, NoDescription):
             log.warning("no description of a base", base_id=job.subject, why=made.why)

@@ -19,6 +19,9 @@ from lamella.knowledge.searching import KnowledgeSearch, Searched
 from lamella.tools.knowledge_base_search import Reach
 from lamella.tools.tool import ToolScope
 
+MOST_SAID = 50_000
+"""Characters of what the user wrote that may be said to them again of a restricted base."""
+
 NO_ACCESS = "you have no access to it"
 
 
@@ -98,8 +101,7 @@ class StoredReader:
 
     async def summarised(self, scope: ToolScope, base: RestrictedBase, query: str, limit: int) -> SafeSummary:
         """See `KnowledgeReader.summarised`."""
-        said = [turn.user.text for turn in scope.turns]
-        return (await self.restricted.answer(scope.caller, base, query, said, limit)).safe
+        return (await self.restricted.answer(scope.caller, base, query, _said(scope), limit)).safe
 
     async def count(self, caller: Caller, conversation_id: str, turn_id: str) -> tuple[int, int]:
         """See `KnowledgeReader.count`."""
@@ -119,3 +121,14 @@ class StoredReader:
 
     async def _ids(self, shelf: Shelf) -> list[str]:
         return [document.id for document in await self._documents(Searched((shelf,)))]
+
+
+def _said(scope: ToolScope) -> list[str]:
+    """What the user wrote, the newest first, as far back as `MOST_SAID` goes."""
+    said, room = [], MOST_SAID
+    for turn in reversed(scope.turns):
+        room -= len(turn.user.text)
+        if room < 0:
+            break
+        said.append(turn.user.text)
+    return said
