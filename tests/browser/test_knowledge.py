@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import httpx2
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -90,4 +91,26 @@ def test_a_base_is_filled_searched_and_asked(page: Page, demo: Server, tmp_path:
     part(page, "base-used").click()
     expect(part(page, "searchers")).to_contain_text("Rigger")
     expect(part(page, "searchers")).to_contain_text("How high is the mooring mast")
+    assert watched.complaints == []
+
+
+def test_a_project_says_which_files_a_model_searches(page: Page, server: Server, watched: Watched) -> None:
+    with httpx2.Client(base_url=f"{server.url}/api/v1", trust_env=False, timeout=60) as http:
+        texts = {"note.txt": "The mast is 62 m high.", "book.txt": "Words that fill a window. " * 50_000}
+        ids = [http.post("/files", files={"file": (name, text)}).json()["id"] for name, text in texts.items()]
+        http.post("/projects", json={"name": "Masts", "file_ids": ids}).raise_for_status()
+    page.goto(server.url)
+    part(page, "settings-open").click()
+    part(page, "settings-projects").click()
+    part(page, "project-item").click()
+    book = part(part(page, "project-file").filter(has_text="book.txt"), "place")
+    note = part(part(page, "project-file").filter(has_text="note.txt"), "place")
+    for model, where in (
+        ("claude-haiku-4-5", "searched"),
+        ("claude-opus-5-5", "in context"),
+        ("claude-haiku-4-5", "searched"),
+    ):
+        part(page, "places-model").select_option(model)
+        expect(book).to_have_text(where)
+        expect(note).to_have_text("in context")
     assert watched.complaints == []

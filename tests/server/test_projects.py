@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lamella.app.app import LOCAL_OWNER, App
+from lamella.core.messages import ToolCall
 from lamella.core.records import File
-from lamella.engine.scripted import ScriptedModel, saying
-from lamella.server.testing import Client, Object
+from lamella.engine.scripted import FACTS, ScriptedModel, ScriptedModels, calling, saying
+from lamella.server.testing import Client, Object, served
+from lamella.settings import read_settings
 
 from .asking import error_of, patched, settings, window
 
@@ -228,3 +232,36 @@ async def test_a_project_is_chosen_and_let_go(client: Client) -> None:
     assert (await patched(client, path, project_id=None))["project_id"] is None
     answer = await client.call("PATCH", path, json={"project_id": "proj_nobody"})
     error_of(answer, 404, "not_found", "project_id")
+
+
+LARGE = replace(FACTS, name="large", window=200_000)
+SMALL = replace(FACTS, name="small", window=12_000, max_output=1_000)
+
+
+async def test_a_model_that_is_too_small_for_a_project_searches_it_and_the_project_says_so(tmp_path: Path) -> None:
+    large, small = ScriptedModel(facts=LARGE), ScriptedModel(facts=SMALL)
+    async with served(read_settings(data=tmp_path), models=ScriptedModels(large, small)) as (_, client):
+        note = (await client.upload("note.txt", b"The mast is 62 m high."))["id"]
+        book = (await client.upload("book.txt", b"Words that fill a window. " * 3_000))["id"]
+        project = (await client.post("/projects", {"name": "Masts", "file_ids": [note, book]}))["id"]
+        conversation = await client.conversation(project_id=project, model=LARGE.name)
+        for model, where in ((LARGE, "in_context"), (SMALL, "searched"), (LARGE, "in_context")):
+            found = await client.get(f"/projects/{project}?model={model.name}")
+            assert [file["place"] for file in found["files"]] == ["in_context", where]
+            assert model.name in found["files"][1]["why"]
+            # What is said of the project is what the next request does.
+            await patched(client, f"/conversations/{conversation}", model=model.name)
+            mapped = await client.post("/context/preview", {"conversation_id": conversation, "text": "How high?"})
+            listed = [one["text"] for one in mapped["notes"] if "book.txt" in one["text"]]
+            assert bool(listed) == (where == "searched")
+        whole = await client.get(f"/projects/{project}?model={SMALL.name}&layout=onyx")
+        assert [file["place"] for file in whole["files"]] == ["searched", "searched"]
+
+        small.then(
+            calling(ToolCall("call_1", "knowledge_base_search", '{"query": "mast"}')), saying("It is 62 m high.")
+        )
+        await patched(client, f"/conversations/{conversation}", model=SMALL.name)
+        packets = await client.send(conversation, "How high is the mast?")
+        [result] = [packet for packet in packets if packet["type"] == "tool.result"]
+        assert not result["is_error"]
+        error_of(await client.call("GET", f"/projects/{project}?model=gone"), 400, "invalid_request", "model")

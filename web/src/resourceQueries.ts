@@ -1,6 +1,6 @@
 /** What the page keeps of agents, projects, system prompts and layouts. */
 
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { keepPreviousData, useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { unchoose } from './drafts.ts'
 import { bind } from './knowledge.ts'
 import { keys } from './queries.ts'
@@ -16,6 +16,15 @@ export const resourceKeys = {
 export const useAgents = () => useQuery({ queryKey: resourceKeys.agents, queryFn: resources.agents })
 
 export const useProjects = () => useQuery({ queryKey: resourceKeys.projects, queryFn: resources.projects })
+
+/** Where the files of a project are for a model. */
+export const useProjectPlaces = (id: string | null, model: string | null) =>
+  useQuery({
+    queryKey: [...resourceKeys.projects, id, model],
+    queryFn: () => resources.project(id!, model!),
+    enabled: id !== null && model !== null,
+    placeholderData: keepPreviousData,
+  })
 
 export const useSystemPrompts = () =>
   useQuery({ queryKey: resourceKeys.systemPrompts, queryFn: resources.systemPrompts })

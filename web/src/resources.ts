@@ -1,6 +1,6 @@
 /** Agents, projects, system prompts and layouts: what shapes a request besides its message. */
 
-import { ApiError, body, everything, json, newKey, withKey } from './api.ts'
+import { ApiError, body, everything, json, newKey, query, withKey } from './api.ts'
 
 export interface AgentValue {
   name: string
@@ -32,6 +32,9 @@ export interface ProjectFile {
   tokens: number
   status: 'ready' | 'failed'
   reason?: string | null
+  /** For a model, where it was asked for one. */
+  place?: 'in_context' | 'searched' | 'left_out'
+  why?: string
 }
 
 export interface ProjectValue {
@@ -74,6 +77,7 @@ export const resources = {
   changeAgent: (id: string, value: Partial<AgentValue>) => json<Agent>(`/agents/${id}`, body('PATCH', value)),
   removeAgent: (id: string) => json<null>(`/agents/${id}`, { method: 'DELETE' }),
   projects: () => everything<Project>('/projects'),
+  project: (id: string, model: string) => json<Project>(`/projects/${id}${query({ model })}`),
   addProject: (value: ProjectValue) => json<Project>('/projects', withKey(body('POST', value), newKey())),
   changeProject: (id: string, value: Partial<ProjectValue>) => json<Project>(`/projects/${id}`, body('PATCH', value)),
   removeProject: (id: string) => json<null>(`/projects/${id}`, { method: 'DELETE' }),

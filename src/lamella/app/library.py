@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lamella.app.once import Asked, Once
+from lamella.app.project_places import FilePlace, Window, placed
 from lamella.app.providers import Models
 from lamella.context.layout import Layout
+from lamella.context.layouts import DEFAULT
 from lamella.core.agents import Agent
 from lamella.core.clock import Clock
 from lamella.core.effort import effort_named
@@ -139,6 +141,20 @@ class Library:
         changed = await self.store.change_project(caller, project_id, checked, self.clock.now())
         self.files_held()
         return changed
+
+    async def places(
+        self, caller: Caller, project_id: str, model: str, layout: str | None
+    ) -> tuple[StoredProject, dict[str, FilePlace]]:
+        """A project, and where its files are for a model, in a layout or the usual one.
+
+        Raises `NotFound`, and `InvalidRequest` for a model or a layout that does not exist.
+        """
+        facts = self.models.facts(model)
+        table = layout_named(layout or DEFAULT, self.layouts)
+        project = await self.store.project(caller, project_id)
+        system = (await self.current_prompt(caller)).text
+        window = Window(facts, self.settings.budget(facts), table, system, tuple(self.registry.specs()))
+        return project, await asyncio.to_thread(placed, project, window)
 
     async def add_project_file(self, caller: Caller, project_id: str, file_id: str) -> StoredProject:
         """The project with this file behind the others; one that it has already stays where it is."""

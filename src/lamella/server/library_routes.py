@@ -80,9 +80,13 @@ async def projects(page: ThePage, app: TheApp, caller: TheCaller) -> Json:
 
 
 @router.get("/projects/{project_id}")
-async def project(project_id: str, app: TheApp, caller: TheCaller) -> Json:
-    """One project."""
-    return project_json(await app.store.project(caller, project_id))
+async def project(
+    project_id: str, app: TheApp, caller: TheCaller, model: str | None = None, layout: str | None = None
+) -> Json:
+    """One project; with a `model`, each file says whether it is `in_context` or `searched` there, and why."""
+    if model is None:
+        return project_json(await app.store.project(caller, project_id))
+    return project_json(*await app.library.places(caller, project_id, model, layout)) | {"model": model}
 
 
 @router.patch("/projects/{project_id}")

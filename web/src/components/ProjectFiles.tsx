@@ -1,15 +1,25 @@
-import { type DragEvent, useRef } from 'react'
+import { type DragEvent, useRef, useState } from 'react'
 import type { Problem } from '../fields.ts'
 import { exact } from '../format.ts'
 import type { FileRow, ProjectFiles as Files } from '../projectFiles.ts'
+import { useModels, useStatus } from '../queries.ts'
+import { useProjectPlaces } from '../resourceQueries.ts'
+import type { ProjectFile } from '../resources.ts'
+import { withCurrent } from './AgentForm.tsx'
 import controls from './controls.module.css'
+import { QueryError } from './ErrorNote.tsx'
 import { FieldProblem } from './Field.tsx'
 import form from './form.module.css'
 import { AttachIcon, CloseIcon, FileIcon, WarningIcon } from './icons.tsx'
 import styles from './ProjectFiles.module.css'
 
 /** The files of a project with their tokens; what could not be read says why. Files can be dropped here. */
-export function ProjectFiles({ files, problem }: { files: Files; problem: Problem | null }) {
+export function ProjectFiles({ files, problem, project }: { files: Files; problem: Problem | null; project: string | null }) {
+  const models = useModels().data ?? []
+  const usual = useStatus().data?.model ?? null
+  const [chosen, setChosen] = useState<string | null>(null)
+  const model = chosen ?? usual
+  const places = useProjectPlaces(project, model)
   const input = useRef<HTMLInputElement>(null)
   const onDrop = (event: DragEvent) => {
     if (!event.dataTransfer.types.includes('Files')) return
@@ -19,10 +29,26 @@ export function ProjectFiles({ files, problem }: { files: Files; problem: Proble
   return (
     <fieldset className={form.group} onDragOver={(event) => event.preventDefault()} onDrop={onDrop}>
       <legend className={form.legend}>Files</legend>
+      {project !== null && model !== null && files.rows.length > 0 && (
+        <label className={styles.model}>
+          For the model
+          <select className={form.control} value={model} onChange={(event) => setChosen(event.target.value)} data-testid="places-model">
+            {withCurrent(models.map((one) => one.id), model).map((id) => (
+              <option key={id}>{id}</option>
+            ))}
+          </select>
+        </label>
+      )}
+      {places.error && <QueryError error={places.error} />}
       {files.rows.length > 0 && (
         <ul className={styles.files}>
           {files.rows.map((row) => (
-            <Row key={row.key} row={row} onRemove={() => files.remove(row.key)} />
+            <Row
+              key={row.key}
+              row={row}
+              stored={places.data?.files.find((file) => file.id === row.key)}
+              onRemove={() => files.remove(row.key)}
+            />
           ))}
         </ul>
       )}
@@ -51,7 +77,9 @@ export function ProjectFiles({ files, problem }: { files: Files; problem: Proble
   )
 }
 
-function Row({ row, onRemove }: { row: FileRow; onRemove: () => void }) {
+const PLACES = { in_context: 'in context', searched: 'searched', left_out: 'left out' }
+
+function Row({ row, stored, onRemove }: { row: FileRow; stored: ProjectFile | undefined; onRemove: () => void }) {
   return (
     <li className={styles.file} data-state={row.state} data-testid="project-file">
       {row.state === 'failed' ? <WarningIcon /> : <FileIcon />}
@@ -59,6 +87,11 @@ function Row({ row, onRemove }: { row: FileRow; onRemove: () => void }) {
         {row.name}
         {row.reason && <small>{row.reason}</small>}
       </span>
+      {stored?.place && row.state === 'ready' && (
+        <span className={styles.place} data-place={stored.place} title={stored.why} data-testid="place">
+          {PLACES[stored.place]}
+        </span>
+      )}
       <span className={styles.size}>{sizeOf(row)}</span>
       <button type="button" className={controls.icon} onClick={onRemove} aria-label={`Remove ${row.name}`}>
         <CloseIcon size={12} />

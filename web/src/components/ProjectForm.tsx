@@ -53,7 +53,7 @@ export function ProjectForm({ project, onDone }: { project: Project | null; onDo
           <textarea {...control} name="instructions" rows={5} value={instructions} onChange={(event) => setInstructions(event.target.value)} />
         )}
       </Field>
-      <ProjectFiles files={files} problem={problemAt(save.error, 'file_ids') ?? problemAt(save.error, 'file_id')} />
+      <ProjectFiles project={project?.id ?? null} files={files} problem={problemAt(save.error, 'file_ids') ?? problemAt(save.error, 'file_id')} />
       <FormActions
         save={files.busy ? 'Uploading…' : project ? 'Save' : 'Create the project'}
         saving={save.isPending || files.busy}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from lamella.app.app import App
+from lamella.app.project_places import FilePlace
 from lamella.context.choices import MARGIN
 from lamella.context.layout import Layout
 from lamella.core.records import (
@@ -35,8 +38,8 @@ def agent_json(stored: StoredAgent) -> Json:
     }
 
 
-def project_json(project: StoredProject) -> Json:
-    """A project; `tokens` are those of its files."""
+def project_json(project: StoredProject, places: Mapping[str, FilePlace] | None = None) -> Json:
+    """A project; `tokens` are those of its files. With `places`, each file says where it is for a model, and why."""
     return {
         "id": project.id,
         "object": "project",
@@ -49,6 +52,7 @@ def project_json(project: StoredProject) -> Json:
                 "media_type": file.media_type,
                 "tokens": file.tokens,
                 "status": file.status,
+                **({} if places is None else {"place": places[file.id].place.value, "why": places[file.id].why}),
             }
             for file in project.files
         ],
