@@ -71,7 +71,8 @@ export const useGauge = (id: string | null) =>
     queryKey: keys.context(id ?? ''),
     queryFn: () => api.context(id!),
     enabled: id !== null,
-    refetchInterval: ({ state }) => (state.data?.compacting ? 1500 : false),
+    // What another window does, such as taking a compaction back, is seen without a reload.
+    refetchInterval: ({ state }) => (state.data?.compacting ? 1500 : 5000),
   })
 
 /** The thinking efforts to choose from; what a change costs is another with every request. */
@@ -137,7 +138,8 @@ export function useNews(id: string): void {
   useEffect(() => {
     const told = client.getQueryData<Told[]>(keys.told(id))
     if (notice === null || told === undefined || told.at(-1)?.id === notice) return
-    for (const queryKey of [keys.told(id), keys.sessions(id)]) void client.invalidateQueries({ queryKey })
+    const changed = [keys.told(id), keys.sessions(id), keys.conversation(id)]
+    for (const queryKey of changed) void client.invalidateQueries({ queryKey })
   }, [client, id, notice])
 }
 

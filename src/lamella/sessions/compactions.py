@@ -60,7 +60,7 @@ class Compactions:
         state: JsonObject = {"state": self._state(finished), "input": finished.input}
         job = await self._worker.job(finished.caller, COMPACT, finished.conversation.id)
         if job is None or not _is_given_up(job, state):
-            self.ask(finished.caller, finished.conversation.id, who=ENGINE, why=why, if_it_pays=True, state=state)
+            self.ask(Asked(finished.caller, finished.conversation.id, ENGINE, why, if_it_pays=True), state)
 
     def _state(self, finished: Finished) -> str:
         """What a compaction hangs on beside the size of the window: session, model, settings, agent, and what a user
@@ -71,30 +71,27 @@ class Compactions:
         on = (finished.model, finished.budget, conversation.session_id, conversation.agent_id, conversation.layout)
         return digest(encode([*on, len(changed), str(settings.compaction), settings.keep_recent]))
 
-    def ask(
-        self,
-        caller: Caller,
-        conversation_id: str,
-        *,
-        who: str,
-        why: str,
-        focus: str = "",
-        if_it_pays: bool = False,
-        state: JsonObject | None = None,
-        first: bool = False,
-    ) -> asyncio.Task[Outcome]:
+    def ask(self, asked: Asked, state: JsonObject | None = None, *, first: bool = False) -> asyncio.Task[Outcome]:
         """Compact in the background; a compaction that runs already is the one that is given.
 
         One that waits to be tried again goes on waiting, unless a user asks: then it is done now, as the user wants it.
-        `first`: a turn waits for it, so it does not wait behind others.
+        `state` is what it hangs on, for one that nobody asked for. `first`: a turn waits for it, so it does not wait
+        behind others.
         """
-        asked = self._asked.get(conversation_id)
-        if asked is None:
-            payload: JsonObject = {"who": who, "focus": focus, "if_it_pays": if_it_pays, **(state or {})}
-            now = self._clock.now()
-            job = NewJob(COMPACT, conversation_id, why, now, payload, takes_over=who != ENGINE)
-            asked = self._asked[conversation_id] = asyncio.create_task(self._ask(caller, job, first=first))
-        return asked
+        running = self._asked.get(asked.conversation_id)
+        if running is not None:
+            return running
+        wanted: JsonObject = {"who": asked.who, "focus": asked.focus, "if_it_pays": asked.if_it_pays}
+        job = NewJob(
+            kind=COMPACT,
+            subject=asked.conversation_id,
+            cause=asked.why,
+            not_before=self._clock.now(),
+            payload={**wanted, **(state or {})},
+            takes_over=asked.who != ENGINE,
+        )
+        task = self._asked[asked.conversation_id] = asyncio.create_task(self._ask(asked.caller, job, first=first))
+        return task
 
     async def _ask(self, caller: Caller, job: NewJob, *, first: bool) -> Outcome:
         """Enqueue a compaction and hear how it ends; the job goes on whether or not somebody does."""

@@ -30,7 +30,7 @@ from lamella.engine.inputs import Services
 from lamella.engine.opening import Openings
 from lamella.engine.setting import layout_named
 from lamella.engine.turn import Finished
-from lamella.sessions.compaction import ENGINE, Ahead, Compactor
+from lamella.sessions.compaction import ENGINE, Ahead, Asked, Compactor
 from lamella.sessions.compactions import COMPACT, Compactions, Outcome
 from lamella.sessions.efforts import EffortChoice, effort_choices, lost_since
 from lamella.sessions.ended import SUMMARISE, EndedSessions
@@ -185,7 +185,7 @@ class Sessions:
         self, caller: Caller, conversation_id: str, *, who: str, why: str, focus: str = "", first: bool = False
     ) -> asyncio.Task[Outcome]:
         """Compact in the background: see `Compactions.ask`."""
-        return self._compactions.ask(caller, conversation_id, who=who, why=why, focus=focus, first=first)
+        return self._compactions.ask(Asked(caller, conversation_id, who, why, focus), first=first)
 
     def is_compacting(self, conversation_id: str) -> bool:
         """Whether a compaction of this conversation is about to run, or runs, in this process."""

@@ -27,7 +27,7 @@ from lamella.core.sessions import SessionReturn, SessionStep
 from lamella.storage.columns import moment_text, parts_of
 from lamella.storage.conversations import find_conversation, turn_in_progress
 from lamella.storage.database import Verbs, uninterrupted
-from lamella.storage.decided import decide
+from lamella.storage.decided import Moment, decide
 from lamella.storage.lines import line_of
 from lamella.storage.pages import page
 from lamella.storage.schema import conversations, messages, runs, turns
@@ -182,7 +182,7 @@ class BranchVerbs(Verbs):
                 .where(conversations.c.id == conversation_id, conversations.c.owner == caller.user_id)
                 .values(updated_at=moment_text(at), **values)
             )
-            await decide(connection, self._ids, caller, conversation_id, at, decided, place.turn_id)
+            await decide(connection, self._ids, caller, Moment(conversation_id, at, place.turn_id), decided)
             return await find_conversation(connection, caller, conversation_id)
 
     @uninterrupted

@@ -23,7 +23,7 @@ from lamella.core.sessions import Session, SessionCause
 from lamella.storage.agents import find_agent
 from lamella.storage.columns import json_text, moment_text
 from lamella.storage.database import Verbs, uninterrupted
-from lamella.storage.decided import decide, find_decisions
+from lamella.storage.decided import Moment, decide, find_decisions
 from lamella.storage.jobs import forget_jobs
 from lamella.storage.keys import forget_conversation_keys
 from lamella.storage.mapping import conversation_of, conversation_row, session_row
@@ -130,7 +130,9 @@ class ConversationVerbs(Verbs):
                 raise turn_in_progress(conversation.running_turn)
             await _check_mine(connection, caller, values.get("agent_id"), values.get("project_id"))
             await connection.execute(changed)
-            await decide(connection, self._ids, caller, conversation_id, at, change.decisions, conversation.head)
+            await decide(
+                connection, self._ids, caller, Moment(conversation_id, at, conversation.head), change.decisions
+            )
             return await find_conversation(connection, caller, conversation_id)
 
     @uninterrupted

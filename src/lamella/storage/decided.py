@@ -17,19 +17,24 @@ from lamella.storage.mapping import decision_of, decision_row
 from lamella.storage.schema import decisions, runs, turns
 
 
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When something was decided: where the conversation stood then, and the run that it is about, if it is of one."""
+
+    conversation_id: str
+    at: datetime
+    turn_id: str | None
+    run_id: str | None = None
+
+
 async def decide(
-    connection: AsyncConnection,
-    ids: Ids,
-    caller: Caller,
-    conversation_id: str,
-    at: datetime,
-    made: Sequence[Decision],
-    turn_id: str | None,
-    run_id: str | None = None,
+    connection: AsyncConnection, ids: Ids, caller: Caller, moment: Moment, made: Sequence[Decision]
 ) -> None:
-    """Store what was decided while the conversation stood at a turn; of `run_id` if it is about what that run sends."""
+    """Store what was decided at a moment."""
     rows: list[dict[str, Any]] = [
-        decision_row(caller.user_id, conversation_id, ids.new("dec"), at, decision, turn_id, run_id)
+        decision_row(
+            caller.user_id, moment.conversation_id, ids.new("dec"), moment.at, decision, moment.turn_id, moment.run_id
+        )
         for decision in made
     ]
     if rows:

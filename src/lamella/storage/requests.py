@@ -22,7 +22,7 @@ from lamella.core.records import (
 )
 from lamella.storage.conversations import find_conversation
 from lamella.storage.database import Verbs, insert_missing, uninterrupted
-from lamella.storage.decided import decide
+from lamella.storage.decided import Moment, decide
 from lamella.storage.failures import damaged
 from lamella.storage.lines import line_of
 from lamella.storage.mapping import (
@@ -159,16 +159,8 @@ class RequestVerbs(Verbs):
             base, shared, depth = await _starting_point(connection, caller, request)
             await connection.execute(insert(requests), request_row(owner, record, base, shared, depth))
             await insert_missing(connection, blocks, new_blocks)
-            await decide(
-                connection,
-                self._ids,
-                caller,
-                record.conversation_id,
-                record.at,
-                request.decisions,
-                record.turn_id,
-                record.run_id,
-            )
+            moment = Moment(record.conversation_id, record.at, record.turn_id, record.run_id)
+            await decide(connection, self._ids, caller, moment, request.decisions)
 
     @uninterrupted
     async def end_request(self, caller: Caller, end: RequestEnd) -> None:

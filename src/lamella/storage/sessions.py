@@ -19,7 +19,7 @@ from lamella.core.tokens import Usage
 from lamella.storage.columns import json_text, moment_text
 from lamella.storage.conversations import find_conversation, turn_in_progress
 from lamella.storage.database import Verbs, uninterrupted
-from lamella.storage.decided import decide
+from lamella.storage.decided import Moment, decide
 from lamella.storage.jobs import check_lease, enqueue_job
 from lamella.storage.lines import line_of
 from lamella.storage.mapping import session_of, session_row
@@ -307,7 +307,9 @@ class SessionVerbs(Verbs):
             await self._then(connection, caller, conversation, step)
             await _enter(connection, caller, conversation, opened, conversation.head)
             await _equip(connection, caller, step)
-            await decide(connection, self._ids, caller, conversation.id, step.at, step.decisions, conversation.head)
+            await decide(
+                connection, self._ids, caller, Moment(conversation.id, step.at, conversation.head), step.decisions
+            )
         return opened
 
     @uninterrupted
@@ -324,7 +326,7 @@ class SessionVerbs(Verbs):
             await self._then(connection, caller, conversation, back)
             await _open_again(connection, caller, conversation, back)
             await _enter(connection, caller, conversation, found, back.head)
-            await decide(connection, self._ids, caller, conversation.id, back.at, back.decisions, back.head)
+            await decide(connection, self._ids, caller, Moment(conversation.id, back.at, back.head), back.decisions)
             return await find_session(connection, caller, found.id)
 
     @uninterrupted

@@ -35,7 +35,7 @@ from lamella.storage.closed_bases import records_held_back, turns_held_back
 from lamella.storage.columns import fixed_offset, moment_text
 from lamella.storage.conversations import find_conversation, turn_in_progress
 from lamella.storage.database import Verbs, uninterrupted
-from lamella.storage.decided import decide
+from lamella.storage.decided import Moment, decide
 from lamella.storage.failures import damaged
 from lamella.storage.files import find_contents, find_files, numbered
 from lamella.storage.lines import line_of
@@ -287,7 +287,7 @@ class TurnVerbs(Verbs):
             await connection.execute(insert(runs), [run_row(owner, turn.id, i, run) for i, run in enumerate(turn.runs)])
             await connection.execute(insert(messages), {**message, "session_id": session_id})
             brought = _brought(caller, turn, footing)
-            await decide(connection, self._ids, caller, conversation.id, at, brought, turn.id)
+            await decide(connection, self._ids, caller, Moment(conversation.id, at, turn.id), brought)
             attached = await _attach(connection, caller, turn, first, wanted)
             await take_queued(connection, caller, conversation.id, queued_ids, turn.id)
         sent_at = fixed_offset(turn.sent_at)
