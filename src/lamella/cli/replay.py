@@ -31,6 +31,9 @@ def replay_command(
     markers: Annotated[str | None, typer.Option(help="Another marker policy: planner, seed, auto_tail or off.")] = None,
     model: Annotated[str | None, typer.Option(help="Another model.")] = None,
     provider: Annotated[str | None, typer.Option(help="anthropic or openai.")] = None,
+    models: Annotated[
+        Path | None, typer.Option(help="A file of models and prices that goes before the shipped table.")
+    ] = None,
     set: Annotated[list[str] | None, typer.Option(help="A setting as KEY=VALUE; may be repeated.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     dump: Annotated[
@@ -42,7 +45,7 @@ def replay_command(
 ) -> None:
     """Run a trace through the engine against the simulator, on virtual time."""
     configure_logs()
-    options = ReplayOptions(layout, markers, model, provider, _settings(set or []))
+    options = ReplayOptions(layout, markers, model, provider, _settings(set or []), models)
     report, others = asyncio.run(_replayed(read_trace(trace), options, layouts=layouts))
     if report.unused:
         typer.echo(f"Not used by this version: {', '.join(report.unused)}", err=True)

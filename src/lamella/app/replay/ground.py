@@ -30,7 +30,7 @@ class ReplayGround:
     def __init__(self) -> None:
         self._simulator = Simulator("--clock", "virtual")
         self._empty: bytes | None = None
-        self._adapters: dict[tuple[str, str, str], ChatModel] = {}
+        self._adapters: dict[tuple[ModelFacts, str], ChatModel] = {}
 
     @asynccontextmanager
     async def store(self, folder: Path) -> AsyncIterator[SqlStore]:
@@ -59,7 +59,7 @@ class ReplayGround:
 
     async def adapter(self, facts: ModelFacts, url: str) -> ChatModel:
         """The adapter of a model, at the simulator; made once."""
-        key = (facts.protocol, facts.name, url)
+        key = (facts, url)
         if key not in self._adapters:
             base_url = f"{url}/v1" if facts.provider == "openai" else url
             endpoint = Endpoint(facts.provider, base_url, ACCOUNT, timeout=60, retries=0)

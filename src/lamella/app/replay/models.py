@@ -12,12 +12,12 @@ from lamella.llm.model_table import ModelTable
 class ReplayModels:
     """A `ModelSource`. `provider` None: whoever makes the model."""
 
-    def __init__(self, ground: ReplayGround, url: str, provider: str | None, stage: Stage) -> None:
+    def __init__(self, ground: ReplayGround, url: str, provider: str | None, stage: Stage, table: ModelTable) -> None:
         self.stage = stage
         self._ground = ground
         self._url = url
         self._provider = provider
-        self._table = ModelTable.shipped()
+        self._table = table
 
     def facts(self, name: str) -> ModelFacts:
         """What is known of a model."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import msgspec
 from msgspec import structs
@@ -17,13 +18,17 @@ from lamella.engine.setting import layout_named
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """What holds for the whole replay in place of what the trace says, also where it changes on the way."""
+    """What holds for the whole replay in place of what the trace says, also where it changes on the way.
+
+    `models` is a file of models and prices that goes before the shipped table (docs/models.md).
+    """
 
     layout: str | None = None
     marker_policy: str | None = None
     model: str | None = None
     provider: str | None = None
     settings: Mapping[str, str] | None = None
+    models: Path | None = None
 
 
 def applied(trace: Trace, options: ReplayOptions) -> Trace:

@@ -50,6 +50,7 @@ from lamella.core.records import Choices, Conversation, ConversationChange, Page
 from lamella.core.tokens import Usage
 from lamella.engine.opening import EngineSettings
 from lamella.engine.setting import layout_named
+from lamella.llm.model_table import ModelTable
 from lamella.sessions.pruning import PruneSettings
 from lamella.sessions.settings import SessionSettings
 from lamella.storage import SqlStore
@@ -68,11 +69,13 @@ LONGEST_WAIT = 30.0
 async def replay(
     trace: Trace, options: ReplayOptions | None = None, ground: ReplayGround | None = None
 ) -> ReplayReport:
-    """Run a trace; raises `InvalidRequest` for one that can't be, and what the engine raises before a turn begins.
+    """Run a trace; raises `InvalidRequest` for one that can't be, `ConfigurationError` for a file of models that can't,
+    and what the engine raises before a turn begins.
 
     `ground` may be shared by replays that follow each other.
     """
-    trace = applied(trace, options or ReplayOptions())
+    options = options or ReplayOptions()
+    trace, table = applied(trace, options), ModelTable.read(options.models)
     async with AsyncExitStack() as stack:
         stands = ground or ReplayGround()
         if ground is None:
@@ -80,7 +83,7 @@ async def replay(
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lamella-replay-")))
         store = await stack.enter_async_context(stands.store(folder))
         stage = Stage(VirtualClock(trace.entries[0].at), trace.head.side)
-        models = ReplayModels(stands, await stands.prepare(trace), trace.head.account.provider, stage)
+        models = ReplayModels(stands, await stands.prepare(trace), trace.head.account.provider, stage, table)
         running = _Replay(trace, store, FolderFileStore(folder / "files"), models)
         stack.push_async_callback(running.close)
         return await running.run()

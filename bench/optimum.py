@@ -1,0 +1,218 @@
+"""What compaction costs against the best that could have been done knowing the whole conversation (PROVIDERS 5.1).
+
+    python bench/optimum.py [--reads 0.1 0.05 0.025] [--lines N] [--json]
+
+The conversation of `economics.py`, without pruning, is replayed through the engine against the simulator: append-only,
+and with `compaction_when=pays`; at each price of cached reads, once as fast as it was written down and once with human
+gaps, where a fifth of the turns come 8 minutes and a tenth 2 hours after the one before.
+
+The optimum takes the sizes of the append-only run and what a summary came to in the other one, and looks at every set
+of turns before which the conversation could have been compacted, for the shorter and the longer life of cached entries.
+Costs are of all input and of the summaries' output, in US dollars; answers cost the same in all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import structlog
+
+from economics import NEVER, NO_PRUNING
+from lamella.app.replay.ground import ReplayGround
+from lamella.app.replay.options import ReplayOptions
+from lamella.app.replay.report import ReplayReport
+from lamella.app.replay.run import replay
+from lamella.app.trace.reader import parse_trace
+from lamella.cache.economics import Rates
+from lamella.core.tokens import Usage
+from tables import arguments, emit, show
+from writing import planted
+
+MODEL = "claude-opus-5"
+INPUT, OUTPUT = 5.0, 25.0
+"""US dollars for a million tokens."""
+
+KEEP = 1_000
+"""Recent tokens that a compaction keeps."""
+
+LIVES = ((300.0, 1.25), (3600.0, 2.0))
+"""Seconds that an entry lives, and what writing it costs as a multiple of input."""
+
+SHORT, LONG = timedelta(minutes=8), timedelta(hours=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request of the append-only run: its input in tokens, seconds since the one before, whether it begins a turn."""
+
+    input: int
+    gap: float
+    begins_turn: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a compaction comes to, in tokens: the summary, what is kept, the instruction."""
+
+    output: int
+    kept: int
+    question: int
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One price and pace; US dollars."""
+
+    read: float
+    pace: str
+    append_only: float
+    paying: float
+    summaries: int
+    optimum: float
+    cuts: int
+
+    @property
+    def ratio(self) -> float:
+        """What was paid as a multiple of the optimum."""
+        return self.paying / self.optimum
+
+
+def optimum(calls: Sequence[Call], summary: Summary, rates: Rates, life: float) -> tuple[float, int]:
+    """The least that these calls can cost, in tokens of input, and how many compactions that takes.
+
+    A dynamic programme over the calls that begin a turn: the best way to come to a compaction there is the best way to
+    come to the one before it, and the calls between them.
+    """
+    static, last = calls[0].input, len(calls) - 1
+    base = static + summary.output + summary.kept
+    best: dict[int, tuple[float, int]] = {0: (0.0, 0)}
+    whole = (float("inf"), 0)
+    for start in range(len(calls)):
+        if start not in best:
+            continue
+        spent, cuts = best[start]
+        before = calls[start - 1].input if start else 0
+        shift = base - before if start else 0
+        held = static if start else 0  # what of the window an earlier request had written
+        for index in range(start, len(calls)):
+            call = calls[index]
+            if index > start and call.begins_turn and held - base > 0:
+                made = spent + rates.read * held + summary.question + rates.output * summary.output
+                if made < best.get(index, (float("inf"), 0))[0]:
+                    best[index] = made, cuts + 1
+            window = call.input + shift
+            read = held if call.gap <= life else 0
+            write = 1.0 if index == last else rates.write
+            spent += rates.read * read + (rates.write * (held - read) if held > read else 0.0)
+            spent += write * (window - held)
+            held = window
+        whole = min(whole, (spent, cuts))
+    return whole
+
+
+def paced(document: dict[str, object], *, human: bool) -> bytes:
+    """The trace, with the gaps of somebody who goes away now and then."""
+    turns = document["turns"]
+    assert isinstance(turns, list)
+    late = timedelta()
+    for number, turn in enumerate(turns):
+        if human and number:
+            late += LONG if number % 10 == 5 else SHORT if number % 10 in (2, 8) else timedelta()
+        turn["at"] = (datetime.fromisoformat(turn["at"]) + late).isoformat()
+    return json.dumps({"lamella_trace": 1, **document}).encode()
+
+
+def paid(report: ReplayReport) -> float:
+    """What the input cost, and the output of the summaries."""
+    failed = [r.record.error for r in report.requests if r.record.error is not None]
+    if failed:
+        raise SystemExit(str(failed[0]["message"]))
+    made = sum(usage.output for _, usage, _ in _summaries(report))
+    return report.input_cost + made * OUTPUT / 1_000_000
+
+
+def _summaries(report: ReplayReport) -> list[tuple[int, Usage, float]]:
+    return [found for purpose, found in report.purposes().items() if purpose == "summary"]
+
+
+def calls_of(report: ReplayReport) -> list[Call]:
+    """The requests of an append-only run."""
+    records = [request.record for request in report.requests]
+    gaps = [0.0, *((b.at - a.at).total_seconds() for a, b in pairwise(records))]
+    return [Call((r.usage or Usage()).input, gap, r.step == 0) for r, gap in zip(records, gaps, strict=True)]
+
+
+def summary_of(report: ReplayReport) -> Summary:
+    """What compactions came to in a run, on average."""
+    asked = [(r, report.requests[i - 1]) for i, r in enumerate(report.requests) if r.record.purpose == "summary"]
+    usages = [(r.record.usage or Usage(), before.record.usage or Usage()) for r, before in asked]
+    if not usages:
+        raise SystemExit("no summary was made: make the conversation longer (--lines)")
+    kept = [happening.numbers["kept"] for happening in report.happenings if "kept" in happening.numbers]
+    count = len(usages)
+    output = sum(own.output for own, _ in usages) // count
+    question = sum(max(0, own.input - before.input - before.output) for own, before in usages) // count
+    return Summary(output, int(sum(kept) / len(kept)) if kept else 0, question)
+
+
+async def measure(reads: Sequence[float], lines: int) -> list[Figures]:
+    """Every price, warm and with gaps."""
+    found: list[Figures] = []
+    paying: dict[str, int | str] = {
+        "compaction_when": "pays",
+        "compaction_threshold": "80%",
+        "keep_recent_tokens": 1_000,
+    }
+    ground = ReplayGround()
+    with TemporaryDirectory() as folder:
+        try:
+            for read in reads:
+                models = Path(folder) / f"{read}.json"
+                price = {"input": INPUT, "output": OUTPUT, "read": read, "write_5m": 1.25, "write_1h": 2.0}
+                models.write_text(json.dumps({"models": [{"name": MODEL, "price": price}]}))
+                options = ReplayOptions(model=MODEL, models=models)
+                for pace in ("warm", "human gaps"):
+                    reports = []
+                    for settings in (NEVER, {**paying, **NO_PRUNING}):
+                        trace = paced(planted.trace(lines, **settings), human=pace != "warm")
+                        reports.append(await replay(parse_trace(trace), options, ground))
+                    append_only, paid_run = reports
+                    calls, summary = calls_of(append_only), summary_of(paid_run)
+                    least, cuts = min(
+                        optimum(calls, summary, Rates(read, write, OUTPUT / INPUT), life) for life, write in LIVES
+                    )
+                    summaries = sum(count for count, _, _ in _summaries(paid_run))
+                    spent = paid(append_only), paid(paid_run), summaries
+                    found.append(Figures(read, pace, *spent, least * INPUT / 1_000_000, cuts))
+        finally:
+            await ground.close()
+    return found
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--reads", type=float, nargs="+", default=[0.1, 0.05, 0.025], help="default: %(default)s")
+    parser.add_argument("--lines", type=int, default=planted.LINES, help="lines of a result (default: %(default)s)")
+    given = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    found = asyncio.run(measure(given.reads, given.lines))
+    if given.json:
+        emit([asdict(one) | {"ratio": one.ratio} for one in found])
+        return
+    rows = [["reads at", "pace", "append-only", "when it pays", "summaries", "optimum", "summaries", "ratio"]]
+    for one in found:
+        paid_for = [f"${one.append_only:.3f}", f"${one.paying:.3f}", str(one.summaries)]
+        rows.append([f"{one.read:g}", one.pace, *paid_for, f"${one.optimum:.3f}", str(one.cuts), f"{one.ratio:.2f}"])
+    show(rows)
+
+
+if __name__ == "__main__":
+    main()
