@@ -42,6 +42,10 @@ class DecisionKind(StrEnum):
     outcome: the new value, for agents and projects `ID@REVISION`."""
 
 
+WAY = "way"
+"""The number of a session's decision that a turn brought along, because its path stands in another session."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """One fact. `subject` is what it is about, `first_changed` the segment from which the window differs, if any."""

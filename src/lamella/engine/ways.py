@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.decisions import WAY, Decision, DecisionKind
 from lamella.core.ids import Ids
 from lamella.core.records import Beginning, Caller
 from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep
@@ -23,7 +23,7 @@ def way_to(found: Beginning, caller: Caller, ids: Ids, now: datetime) -> Session
         return None
     boundary = target.begins_after or ""
     if target.closed_by is SessionCause.BRANCH:
-        decision = Decision(DecisionKind.SESSION, target.id, boundary, caller.user_id, WHY)
+        decision = Decision(DecisionKind.SESSION, target.id, boundary, caller.user_id, WHY, {WAY: 1})
         return SessionReturn(current, target.id, found.place.turn_id, SessionCause.BRANCH, WHY, now, (decision,))
     session = Session(
         id=ids.new("sess"),
@@ -35,5 +35,5 @@ def way_to(found: Beginning, caller: Caller, ids: Ids, now: datetime) -> Session
         begins_after=target.begins_after,
         inherits=True,
     )
-    decision = Decision(DecisionKind.SESSION, session.id, boundary, caller.user_id, WHY)
+    decision = Decision(DecisionKind.SESSION, session.id, boundary, caller.user_id, WHY, {WAY: 1})
     return SessionStep(current, session, WHY, now, decisions=(decision,))

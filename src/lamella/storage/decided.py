@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,11 +10,12 @@ from typing import Any
 from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.decisions import WAY, Decision, DecisionKind
 from lamella.core.ids import Ids
 from lamella.core.records import Caller, Place, StoredDecision
+from lamella.core.sessions import SessionCause
 from lamella.storage.mapping import decision_of, decision_row
-from lamella.storage.schema import decisions, runs, turns
+from lamella.storage.schema import decisions, runs, sessions, turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +64,16 @@ class _Node:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The turns of a conversation by id, and the models of its runs."""
+    """The turns of a conversation by id, and the models of its runs.
+
+    `branched` are the sessions that were opened for a branch, each with the one whose window it has; `first` is the
+    conversation's first.
+    """
 
     nodes: Mapping[str, _Node]
     models: Mapping[str, str]
+    branched: Mapping[str, str | None]
+    first: str
 
     def path(self, place: Place) -> tuple[Place, ...]:
         """The places that lead to `place`, the first turn's first."""
@@ -99,7 +106,32 @@ class Tree:
                 continue
             mine = stored.run_id is None or followed.get(stored.turn_id) in (None, stored.run_id)
             found.append((stored, mine))
-        return tuple(found)
+        return tuple(self._windows(found, index))
+
+    def _windows(
+        self, found: Sequence[tuple[StoredDecision, bool]], index: Mapping[str | None, int]
+    ) -> Iterator[tuple[StoredDecision, bool]]:
+        """Without the ways of turns elsewhere into windows that are not this path's.
+
+        Such a turn went on from an older place, and what holds there is for this path no newer than what held before:
+        its session goes on here only where it has the window that this path has anyway.
+        """
+        standing = self.first
+        for stored, for_all in found:
+            decision = stored.decision
+            if decision.kind is DecisionKind.SESSION:
+                is_elsewhere = WAY in decision.numbers and stored.turn_id not in index
+                if is_elsewhere and not self._has_window_of(decision.subject, standing):
+                    continue
+                standing = decision.subject
+            yield stored, for_all
+
+    def _has_window_of(self, session_id: str, other: str) -> bool:
+        """Whether a session is the other one, or a branch of it."""
+        here: str | None = session_id
+        while here is not None and here != other:
+            here = self.branched.get(here)
+        return here == other
 
     def _parting(self, turn_id: str, index: Mapping[str | None, int]) -> int:
         """The last turn of the path that lies on the way to `turn_id`; -1 for none."""
@@ -118,4 +150,9 @@ async def find_tree(connection: AsyncConnection, caller: Caller, conversation_id
         for id, parent, run, at in (await connection.execute(query)).all()
     }
     models = select(runs.c.id, runs.c.model).join(turns, turns.c.id == runs.c.turn_id).where(*mine)
-    return Tree(nodes, {row.id: row.model for row in (await connection.execute(models)).all()})
+    named = {row.id: row.model for row in (await connection.execute(models)).all()}
+    mine = (sessions.c.conversation_id == conversation_id, sessions.c.owner == caller.user_id)
+    opened = select(sessions.c.id, sessions.c.parent_id, sessions.c.opened_by).where(*mine).order_by(sessions.c.number)
+    rows = (await connection.execute(opened)).all()
+    branched = {row.id: row.parent_id for row in rows if row.opened_by == SessionCause.BRANCH}
+    return Tree(nodes, named, branched, rows[0].id if rows else "")
