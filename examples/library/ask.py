@@ -23,7 +23,7 @@ async def ask(question: str, folder: Path) -> str:
         if turn.error is not None:
             return f"failed: {turn.error['message']}"
         [first, *_] = await lamella.app.store.requests(LOCAL_OWNER, turn.id)
-        window = " ".join(segment.letters for segment in first.segments)
+        window = " ".join(segment.letters for segment in first.segments if segment.letters)
         return f"{turn.run.answer}\n\n({turn.usage.input} tokens in {window})"
 
 
