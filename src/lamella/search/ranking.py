@@ -39,6 +39,9 @@ RARE = 3
 RANK = 60
 """The constant of reciprocal-rank fusion (Cormack et al., 2009)."""
 
+RANKED = 2_000
+"""How many passages get a rank of their own by words, and by meaning."""
+
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
@@ -75,12 +78,18 @@ Postings = Sequence[tuple[Ints, Ints]]
 
 
 def rank(
-    corpus: Corpus, postings: Postings, similar: Floats | None, weight: float, session_weight: float = 0.0
+    corpus: Corpus,
+    postings: Postings,
+    similar: Floats | None,
+    weight: float,
+    session_weight: float = 0.0,
+    *,
+    of_sessions: bool = True,
 ) -> Ranking:
     """The ranking. `similar` are the passages' similarities to the query, 0 where it means nothing.
 
     `weight` is what the order by them counts beside the order by words, `session_weight` what a session's nearest
-    passages count beside its words.
+    passages count beside its words. Without `of_sessions` the sessions' scores are left at 0, which saves time.
     """
     count = len(corpus.lengths)
     words, covers = np.zeros(count), np.zeros(corpus.groups)
@@ -101,6 +110,8 @@ def rank(
     if len(deciding):
         scores /= 2
         scores[deciding] += 0.5
+    if not of_sessions:
+        return Ranking(scores * (RANK + 1) / best, np.zeros(corpus.groups), covers, own)
     passages = words if words.any() or similar is None else similar
     sessions = _relative(_sum_of_best(passages, corpus)) + SESSION_WORDS * _relative(session_words)
     if similar is not None and session_weight:
@@ -158,12 +169,24 @@ def _with_neighbours(scores: Floats, sessions: Ints) -> Floats:
 
 
 def _reciprocal(scores: Floats) -> Floats:
-    """1 / (60 + rank) for what has a score; equal ones in their order, the newest first."""
-    found = np.flatnonzero(scores > 0)
-    order = found[::-1][np.argsort(-scores[found[::-1]], kind="stable")]
+    """1 / (60 + rank) for what has a score; equal ones in their order, the newest first. All behind the first `RANKED`
+    have the rank behind these.
+    """
+    found = np.flatnonzero(scores > 0)[::-1]
     made = np.zeros(len(scores))
-    made[order] = 1 / (RANK + 1 + np.arange(len(order)))
+    made[found] = 1 / (RANK + 1 + RANKED)
+    first = found[first_of(scores[found], RANKED)]
+    made[first] = 1 / (RANK + 1 + np.arange(len(first)))
     return made
+
+
+def first_of(scores: Floats, limit: int) -> Ints:
+    """The places of the highest scores, the best first, equal ones in their order: only these are sorted."""
+    if len(scores) <= limit:
+        return np.argsort(-scores, kind="stable")
+    least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
+    near = np.flatnonzero(scores >= least)
+    return near[np.argsort(-scores[near], kind="stable")[:limit]]
 
 
 def _relative(scores: Floats) -> Floats:

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from lamella.core.ids import Ids
 from lamella.core.knowledge import KnowledgeHit, KnowledgeQuery, Shelf
 from lamella.core.knowledge_port import KnowledgeStore
-from lamella.search.ranking import Corpus, Floats, Ints, Ranking, rank
+from lamella.search.ranking import Corpus, Floats, Ints, Ranking, first_of, rank
 from lamella.search.vectors import unpacked
 from lamella.storage.database import Database, uninterrupted
 from lamella.storage.knowledge_bindings import BindingRows
@@ -158,12 +158,12 @@ def _best(searched: Sequence[tuple[Scope, Read]], query: KnowledgeQuery) -> list
             postings.append((at, often))
     similar = _similar(searched, chosen, query)
     corpus = Corpus(_numbered(chosen), np.concatenate([one.lengths for one in chosen]))
-    made = rank(corpus, postings, similar, query.space.weight)
+    made = rank(corpus, postings, similar, query.space.weight, of_sessions=False)
     return _first(made, np.concatenate([one.entries for one in chosen]), similar, query.limit)
 
 
 def _first(made: Ranking, entries: Ints, similar: Floats | None, limit: int) -> list[_Chosen]:
-    order = np.argsort(-made.scores, kind="stable")[:limit]
+    order = first_of(made.scores, limit)
     return [
         _Chosen(
             int(entries[at]),
