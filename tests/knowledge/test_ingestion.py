@@ -392,3 +392,32 @@ async def test_neighbours_are_shown_as_one_and_several_questions_are_all_run(tmp
         [hit, *_] = found.hits
         assert hit.passage.text == text[hit.passage.start : hit.passage.end]
         assert hit.passage.text.count("# Step") > 1
+
+
+async def test_of_many_tiny_documents_none_is_lost_when_the_embeddings_fail_in_the_middle(tmp_path: Path) -> None:
+    remote = Remote()
+    async with opened(tmp_path, remote) as stage:
+        first = [await stage.add(f"{number}.md", f"Zeppelin number {number}.") for number in range(6)]
+        await stage.ready(first[0].id)
+        remote.fails = True
+        rest = [await stage.add(f"{number}.md", f"Zeppelin number {number}.") for number in range(6, 12)]
+        waiting = await stage.until(rest[-1].id, lambda d: d.code == "embeddings_unavailable")
+        assert waiting.found == 1  # by its words
+        remote.fails = False
+        for document in (*first, *rest):
+            await wait_for_ready(stage, document.id)
+        totals = await stage.knowledge.shelf_totals(SHELF)
+        assert (totals.documents, totals.found, totals.embedded, totals.unfinished) == (12, 12, 12, 0)
+        assert len(await stage.find("zeppelin")) == 10
+
+
+async def wait_for_ready(stage: Stage, id: str) -> None:
+    """Until it is ready, while the time passes for which it waits."""
+
+    async def look() -> bool | None:
+        if (await stage.knowledge.document_on_shelf(ANN, id)).state is DocumentState.READY:
+            return True
+        stage.later(301)
+        return None
+
+    await until(look)

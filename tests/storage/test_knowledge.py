@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from itertools import count
 
@@ -274,3 +275,17 @@ async def test_what_is_kept_in_memory_changes_nothing(
         fresh = SqlKnowledge(store.database, CountingIds())
         seen = [await find(one, "zeppelin auk lamp", shelf) for one in (knowledge, fresh)]
         assert seen[0] == seen[1]
+
+
+async def test_documents_that_go_while_they_are_searched_are_found_before_and_not_after(
+    knowledge: SqlKnowledge,
+) -> None:
+    ids = [f"doc_{number}" for number in range(8)]
+    for id in ids:
+        await publish(knowledge, id, f"The zeppelin of {id} lands.")
+    left = set(ids)
+    for id in ids[:-1]:
+        during, _ = await asyncio.gather(find(knowledge, "zeppelin lands"), knowledge.remove_document(ANN, id))
+        assert left - {id} <= {hit.document.id for hit in during} <= left
+        left.remove(id)
+        assert {hit.document.id for hit in await find(knowledge, "zeppelin lands")} == left
