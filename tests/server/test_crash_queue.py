@@ -75,7 +75,7 @@ async def test_what_waited_in_a_killed_server_is_done_once_and_in_order(tmp_path
         assert [turn["text"] for turn in found] == ["First", "Second\n\nThird", "Fourth", "Last"]
         assert [turn["status"] for turn in found] == ["interrupted", "finished", "finished", "finished"]
         assert [turn["answer"] for turn in found[1:]] == ["It goes on."] * 3
-        sessions = (await server.client.get(f"{path}/sessions"))["data"]
+        sessions = (await server.client.get(f"{path}/sessions?order=asc"))["data"]
         assert [session["begins_after"] for session in sessions] == [None, found[1]["id"]]
         ran = await server.client.get(f"{path}/queue/{command_id}")
         assert (ran["status"], ran["kind"]) == ("begun", "command")
