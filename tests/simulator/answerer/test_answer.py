@@ -213,6 +213,40 @@ def test_a_text_pruned_since_is_read_again_in_a_new_turn() -> None:
     assert answer.tool_calls
 
 
+BASES = Heard("user", "Knowledge bases that can be searched here:\n- Flats (id: kb_1)")
+ASKED = "How much is the rent?\n[Sent: Monday, 2 March 2026 09:00]"
+SEARCHED = Called("knowledge_base_search", {"query": "How much is the rent?"})
+
+
+def search(*pieces: Piece | str) -> Reply:
+    return ask(*pieces, tools=("read_file", "knowledge_base_search"))
+
+
+def test_knowledge_bases_are_searched_once_and_quoted() -> None:
+    asked: tuple[Piece | str, ...] = (ASKED, BASES)
+    [call] = search(*asked).tool_calls
+    assert (call.name, call.arguments) == ("knowledge_base_search", {"query": "How much is the rent?"})
+    answer = search(*asked, SEARCHED, result("The rent is EUR 900 a month."))
+    assert (answer.tool_calls, answer.text) == ((), "In **report.pdf**:\n\n“The rent is EUR 900 a month.” [1]")
+    nothing = search(*asked, SEARCHED, Heard("tool", '{"documents": [], "note": "Nothing was found."}'))
+    assert (nothing.tool_calls, "found no sentence" in nothing.text) == ((), True)
+
+
+def test_no_base_is_searched_where_none_is_named_or_a_document_answers() -> None:
+    assert not search(ASKED).tool_calls
+    assert not search(documents(LEASE_FILE), BASES, ASKED).tool_calls
+    assert not ask(ASKED, BASES).tool_calls
+
+
+def test_what_a_restricted_base_lets_out_is_told_in_its_words() -> None:
+    part = {"knowledge_base": "Flats", "access": "restricted", "decision": "answer", "summary": "They deal with it."}
+    refused = {"knowledge_base": "Cars", "access": "restricted", "decision": "refuse", "what_to_do": "Ask its owner."}
+    told = Heard("tool", json.dumps({"restricted": [part, refused]}))
+    answer = search(ASKED, BASES, SEARCHED, told)
+    assert "**Flats** may only be used in part: They deal with it." in answer.text
+    assert "**Cars** may only be used in part: Ask its owner." in answer.text
+
+
 def test_the_work_for_a_summary_grows_with_the_text_and_no_faster() -> None:
     draw = random.Random(1)
     stems = ["".join(draw.choices("abcdefghij", k=draw.randint(3, 9))) for _ in range(1_500)]

@@ -111,7 +111,7 @@ function Progress({ totals }: { totals: Totals }) {
   if (documents === 0) return <p className={form.quiet}>No documents yet.</p>
   const parts = [
     documents === 1 ? '1 document' : `${exact(documents)} documents`,
-    `${exact(passages)} passages`,
+    passages === 1 ? '1 passage' : `${exact(passages)} passages`,
     `${exact(tokens)} tokens`,
     unfinished > 0 && `${exact(unfinished)} not finished`,
     failed > 0 && `${exact(failed)} failed`,

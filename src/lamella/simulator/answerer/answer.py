@@ -11,6 +11,7 @@ from lamella.simulator.answerer.documents import Document
 from lamella.simulator.answerer.question import Question, understand
 from lamella.simulator.answerer.ranking import Candidate, Match, candidates, distinct, rank
 from lamella.simulator.answerer.safe_summary import safe_summary
+from lamella.simulator.answerer.searching import has_searched, restricted, search
 from lamella.simulator.answerer.summary import central
 from lamella.simulator.answerer.words import terms, words
 from lamella.simulator.replies import Reply, ToolCall
@@ -53,10 +54,20 @@ def reply(conversation: Conversation) -> Reply:
         case "summary" if not documents and len(conversation.questions) > 2:
             return summarise_conversation(conversation)
     if not documents:
-        return Reply(text=wording.INTRODUCTION)
+        return search(conversation, question) or Reply(text=without_documents(conversation))
     desk = lay_out(question, documents)
     matches = rank(question.query, desk.pool)
-    return read_on(conversation, desk, matches) or conclude(desk, matches)
+    is_answered = bool(matches) and matches[0].coverage >= GOOD
+    searched = None if is_answered else search(conversation, question)
+    found = searched or read_on(conversation, desk, matches)
+    return found or conclude(desk, matches, restricted(conversation))
+
+
+def without_documents(conversation: Conversation) -> str:
+    """What there is to say where no document is open."""
+    if not has_searched(conversation):
+        return wording.INTRODUCTION
+    return restricted(conversation) or wording.NOTHING_FOUND
 
 
 def lay_out(question: Question, documents: Sequence[Document]) -> Desk:
@@ -128,8 +139,8 @@ def call(document: Document, offset: int | None, question: Question) -> Reply:
     )
 
 
-def conclude(desk: Desk, matches: Sequence[Match]) -> Reply:
-    """The final answer of a turn, with a short note of the search as its reasoning."""
+def conclude(desk: Desk, matches: Sequence[Match], beside: str = "") -> Reply:
+    """The final answer of a turn, with a short note of the search as its reasoning; `beside` is said after it."""
     question = desk.question
     shown = list(dict.fromkeys(word for _, word in terms(question.text)))[:8]
     reasoning = wording.thought(len(desk.open), len(desk.pool), shown if question.wish == "answer" else ())
@@ -141,7 +152,7 @@ def conclude(desk: Desk, matches: Sequence[Match]) -> Reply:
         text = summarise(desk)
     else:
         text = quote_best(desk, matches)
-    return Reply(text=text, reasoning=reasoning)
+    return Reply(text=f"{text}\n\n{beside}" if beside else text, reasoning=reasoning)
 
 
 def quote_best(desk: Desk, matches: Sequence[Match]) -> str:

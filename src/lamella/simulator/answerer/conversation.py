@@ -62,13 +62,16 @@ class Conversation:
         return tuple(documents_in(self.turn))
 
     def _asked(self) -> list[tuple[int, str]]:
-        asked: list[tuple[int, str]] = []
+        """Where people's words tell when they were sent, a text that does not is context that came with them."""
+        asked: list[tuple[int, str, bool]] = []
         for index, piece in enumerate(self.pieces):
             if isinstance(piece, Heard) and piece.role == "user" and not find_documents(piece.text):
-                text = SENT.sub("", REMINDER.sub("", piece.text)).strip()
+                said = REMINDER.sub("", piece.text)
+                text = SENT.sub("", said).strip()
                 if text:
-                    asked.append((index, text))
-        return asked
+                    asked.append((index, text, SENT.search(said) is not None))
+        dated = any(is_dated for _, _, is_dated in asked)
+        return [(index, text) for index, text, is_dated in asked if is_dated or not dated]
 
 
 def documents_in(pieces: Iterable[Piece]) -> Iterable[Document]:

@@ -22,6 +22,10 @@ GREETING_WITH_DOCUMENTS = """\
 Hello! This is Lamella's **offline demonstration**, not an AI model. Ask me about {names}: I answer with sentences \
 quoted from there."""
 THANKS = "You're welcome. Ask about another part whenever you like: I quote what the documents say about it."
+SEARCHING = "Let me search the knowledge bases."
+NOTHING_FOUND = """\
+I searched the knowledge bases and found no sentence that shares enough words with your question, so I have nothing to \
+quote. Different words may help: this demonstration matches words, it does not understand."""
 REFERENCE = re.compile(r"\[(?=\d+(?:\s*[,–-]\s*\d+)*\])")
 LONGEST_QUOTE = 600
 NAMES_SHOWN = 5
@@ -81,6 +85,11 @@ def not_found(looked: Sequence[Document], listed: Sequence[Document]) -> str:
 
 def empty(looked: Sequence[Document]) -> str:
     return f"There is no text in {names(looked)} that I could quote."
+
+
+def restricted(name: str, said: str) -> str:
+    """What a base with restricted access lets out, in the words that its reader was given."""
+    return f"**{name}** may only be used in part: {said}"
 
 
 def reading(document: Document, *, further: bool) -> str:
