@@ -95,6 +95,7 @@ async def play(seed: int, attacks: int, *, level: GrantLevel = GrantLevel.RESTRI
             provider_retries=0,
             titles=False,
             debounce_ms=0,
+            knowledge_summaries=False,  # an owner's model reads the documents for them, beside all turns
         )
         canaries: list[str] = []
         async with served(given, models=ScriptedModels(model, second)) as (app, client):
