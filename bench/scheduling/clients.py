@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from lamella.app.app import Core
+from lamella.app.core import Core
 from lamella.chat import Message, Patience, Queued
 from lamella.chat.waiting import Order, sent_of
 from lamella.commands.parse import Typed

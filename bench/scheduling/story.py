@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from lamella.app.app import Core, build_core, build_services
+from lamella.app.core import Core, build_core, build_services
 from lamella.core.amounts import Threshold
 from lamella.core.ids import CountingIds
 from lamella.core.records import Conversation

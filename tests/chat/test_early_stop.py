@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lamella.app.app import Core, build_core, build_services
+from lamella.app.core import Core, build_core, build_services
 from lamella.chat import Message
 from lamella.core.clock import SystemClock
 from lamella.core.errors import NotFound

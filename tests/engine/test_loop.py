@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from lamella.app.app import LOCAL_OWNER, SHIPPED_TOOLS, App
+from lamella.app.app import LOCAL_OWNER, App
+from lamella.app.toolbox import SHIPPED_TOOLS
 from lamella.core import deltas
 from lamella.core.messages import StopReason, ToolCall
 from lamella.core.prompt import ToolSpec, WireRequest

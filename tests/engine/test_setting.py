@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lamella.app.app import SHIPPED_TOOLS, build_core, build_services
+from lamella.app.core import build_core, build_services
+from lamella.app.toolbox import SHIPPED_TOOLS
 from lamella.cache.plan import MarkerPolicy
 from lamella.chat import Message
 from lamella.context.layouts import LAYOUTS

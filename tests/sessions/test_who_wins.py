@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lamella.app.app import LOCAL_OWNER, build_core, build_services
+from lamella.app.app import LOCAL_OWNER
+from lamella.app.core import build_core, build_services
 from lamella.commands.parse import Typed
 from lamella.core.clock import SystemClock
 from lamella.core.errors import StoreFailed

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from lamella.app.app import Core
+from lamella.app.core import Core
 from lamella.app.replay.stage import Stage
 from lamella.core.ports import Jobs
 from lamella.core.records import Caller, Job, NewJob

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from lamella.app.app import Core, build_core, build_services
+from lamella.app.core import Core, build_core, build_services
 from lamella.app.replay.background import KINDS, StagedJobs
 from lamella.app.replay.bound import BilledRequest, lower_bound
 from lamella.app.replay.ground import ReplayGround

@@ -1,0 +1,46 @@
+"""The parts of the settings, as each layer takes them."""
+
+from __future__ import annotations
+
+from lamella.chat import QueueSettings
+from lamella.core.prompt import Ttl
+from lamella.engine.opening import EngineSettings, RequestHeaders, no_headers
+from lamella.sessions.pruning import PruneSettings
+from lamella.sessions.settings import SessionSettings
+from lamella.settings import Settings
+
+
+def engine_settings(settings: Settings, headers: RequestHeaders = no_headers) -> EngineSettings:
+    """The engine's part of the settings."""
+    return EngineSettings(
+        context_budget=settings.context_budget,
+        max_output=settings.max_output,
+        thinking_effort=settings.thinking_effort,
+        fallback_model=settings.fallback_model,
+        step_limit=settings.step_limit,
+        reminders=(settings.reminder,) if settings.reminder else (),
+        keeps_results=settings.tool_summarization_policy == "keep_all",
+        headers=headers,
+        cache_enabled=settings.cache_enabled,
+        cache_ttl=Ttl(settings.cache_ttl) if settings.cache_ttl is not None else None,
+    )
+
+
+def session_settings(settings: Settings, *, demonstration: bool) -> SessionSettings:
+    """The sessions' part of the settings."""
+    return SessionSettings(
+        keep_recent=settings.keep_recent_tokens,
+        compaction=settings.compaction_threshold,
+        resume=settings.resume_token_budget,
+        pruning=PruneSettings(
+            settings.tool_prune_threshold, settings.tool_keep_threshold, settings.tool_summarization_policy
+        ),
+        notify=settings.compaction_notify,
+        compact_when=settings.compaction_when,
+        titles=settings.titles and not demonstration,
+    )
+
+
+def queue_settings(settings: Settings) -> QueueSettings:
+    """The queue's part of the settings."""
+    return QueueSettings(debounce=settings.debounce_ms / 1000, limit=settings.queue_limit)
