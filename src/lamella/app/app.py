@@ -221,7 +221,7 @@ async def _background(knowledge: Knowledge, models: Models, store: SqlStore, clo
 
 
 def _check_models(models: Models, fallback: str | None) -> None:
-    """Say what the table does not have of the models in use. Raises `ConfigurationError` for a fallback that is none."""
+    """Say what the table lacks of the models in use. Raises `ConfigurationError` for a fallback that is none."""
     _warn_of(models.facts(models.default))
     if fallback is None:
         return
