@@ -167,7 +167,7 @@ async def test_in_process_and_over_http_the_provider_gets_the_same_bytes(name: s
     async with serving(create_app(EXACT)) as first, serving(create_app(EXACT)) as second:
         library = await in_process(tmp_path / "library", first, STORIES[name])
         http = await over_http(tmp_path / "http", second, STORIES[name], streams=len(name) % 2 == 0)
-    assert len(library) == 2
+    assert len(library) >= 2, "the simulator may search, too"
     assert all(b"The user is Local user, role admin." in body for _, _, body in library)
     assert (b"Knowledge bases that can be searched here:" in library[0][2]) == (name == "bases and files")
     assert http == library
