@@ -74,6 +74,7 @@ BY_ID: dict[str, Call] = {
     "delete_conversation": lambda store, caller: store.delete_conversation(caller, "conv_1"),
     "session": lambda store, caller: store.session(caller, SESSION),
     "sessions": lambda store, caller: store.sessions(caller, "conv_1"),
+    "session_page": lambda store, caller: store.session_page(caller, "conv_1", PageQuery(after=SESSION)),
     "next_session": lambda store, caller: store.next_session(caller, session_step(SESSION, "sess_2")),
     "return_to_session": lambda store, caller: store.return_to_session(
         caller, session_return(SESSION, SESSION, "turn_1")
@@ -150,6 +151,7 @@ WITHOUT_ID = {
     "files",
     "claim_key",
     "release_key",
+    "forget_expired_keys",
     "unfinished_turns",
     "all_queued",
     "enqueue",
