@@ -23,6 +23,8 @@ from lamella.core.records import JobStatus, NewJob
 from lamella.engine.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.engine.side import SideAnswer
 from lamella.knowledge.passages import passages_of
+from lamella.server.testing import served
+from lamella.settings import read_settings
 from lamella.storage import SqlStore, open_store
 from lamella.storage.knowledge import SqlKnowledge
 from storage.examples import ANN, NOON
@@ -116,6 +118,21 @@ async def test_an_error_that_quotes_the_documents_is_told_by_its_kind_alone(tmp_
         assert job is not None
         assert "ProviderUnreachable" in str(job.error)
         assert "Recife" not in f"{job} {lines}"
+
+
+async def test_a_server_describes_a_base_when_its_documents_are_read(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    model.then(saying(ANSWER))
+    settings = read_settings(data=tmp_path, knowledge_summaries=True)
+    async with served(settings, models=ScriptedModels(model)) as (_, client), asyncio.timeout(30):
+        path = f"/knowledge-bases/{(await client.post('/knowledge-bases', {'name': 'Airships'}))['id']}"
+        await client.call("POST", f"{path}/documents", files={"file": ("mast.md", b"The mast is 62 m high.")})
+        while True:
+            found = await client.get(path)
+            if found["described_by"] == "model":
+                break
+            await asyncio.sleep(0.02)
+        assert found["topics"] == ["masts", "hydrogen"]
 
 
 def test_only_whole_answers_of_the_right_form_are_descriptions() -> None:

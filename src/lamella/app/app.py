@@ -209,7 +209,7 @@ def _locked_folder(data: Path) -> FolderLock:
 @asynccontextmanager
 async def _background(knowledge: Knowledge, models: Models, store: SqlStore, clock: Clock) -> AsyncIterator[None]:
     """What goes on beside the turns of this process, until the block ends."""
-    knowledge.ingestion.start()
+    knowledge.start()
     tasks = [asyncio.create_task(work) for work in (_warm(models), forget_expired_keys(store, clock))]
     try:
         yield
@@ -217,7 +217,7 @@ async def _background(knowledge: Knowledge, models: Models, store: SqlStore, clo
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await knowledge.ingestion.close()
+        await knowledge.close()
 
 
 def _check_models(models: Models, fallback: str | None) -> None:

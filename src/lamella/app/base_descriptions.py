@@ -130,6 +130,7 @@ class BaseDescriptions:
         self._quiet = timedelta(seconds=quiet)
         self._worker = Worker(jobs, clock, {DESCRIBE: self._describe})
         self._looking: set[asyncio.Task[None]] = set()
+        self._due = clock.now()
 
     def start(self) -> None:
         """Begin to work, with what an ended process left."""
@@ -149,13 +150,16 @@ class BaseDescriptions:
         due = self._clock.now() + self._quiet
         job = NewJob(DESCRIBE, shelf.id, "its documents changed", due, follows=True, takes_over=True)
         await self._worker.enqueue(Caller(shelf.owner), job)
+        self._due = due
         if not self._looking:
             task = asyncio.create_task(self._look_later())
             self._looking.add(task)
             task.add_done_callback(self._looking.discard)
 
     async def _look_later(self) -> None:
-        await self._clock.sleep(self._quiet.total_seconds())
+        """Wake the worker when the newest job is due."""
+        while (left := (self._due - self._clock.now()).total_seconds()) > 0:
+            await self._clock.sleep(left)
         self._worker.wake()
 
     async def _describe(self, job: Job) -> Again | None:
