@@ -1,4 +1,4 @@
-"""The first of many scores are those of a whole sort, ties in their order."""
+"""Scores stay between 0 and 1, and the first of many are those of a whole sort, ties in their order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lamella.search.ranking import first_of
+from lamella.search.ranking import Corpus, first_of, rank
 
 
 @settings(max_examples=50)
@@ -15,3 +15,18 @@ def test_the_first_are_those_of_a_whole_stable_sort(scores: list[int], limit: in
     given_scores = np.array(scores, np.float64)
     whole = np.argsort(-given_scores, kind="stable")[:limit]
     assert first_of(given_scores, limit).tolist() == whole.tolist()
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(st.lists(st.integers(0, 6), max_size=4, unique=True), max_size=4),
+    st.one_of(st.none(), st.lists(st.floats(0, 1), min_size=7, max_size=7)),
+)
+def test_a_score_is_one_at_most_with_sessions_and_without(held: list[list[int]], similar: list[float] | None) -> None:
+    corpus = Corpus(np.array([0, 0, 0, 1, 1, 2, 2], np.int64), np.full(7, 9.0))
+    postings = [(np.array(sorted(holders), np.int64), np.ones(len(holders), np.int64)) for holders in held]
+    near = np.array(similar, np.float64) if similar is not None else None
+    whole = rank(corpus, postings, near, 0.5, 0.5)
+    alone = rank(corpus, postings, near, 0.5, of_sessions=False)
+    assert whole.scores.tolist() == alone.scores.tolist()
+    assert ((whole.scores >= 0) & (whole.scores <= 1)).all()

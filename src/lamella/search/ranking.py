@@ -111,7 +111,7 @@ def rank(
         scores /= 2
         scores[deciding] += 0.5
     if not of_sessions:
-        return Ranking(scores * (RANK + 1) / best, np.zeros(corpus.groups), covers, own)
+        return Ranking(scores, np.zeros(corpus.groups), covers, own)
     passages = words if words.any() or similar is None else similar
     sessions = _relative(_sum_of_best(passages, corpus)) + SESSION_WORDS * _relative(session_words)
     if similar is not None and session_weight:

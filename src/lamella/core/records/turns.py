@@ -111,9 +111,9 @@ class RunRecord:
 
     @property
     def answer(self) -> str:
-        """All that it said in all its steps, a blank line between its texts, as the page shows it."""
-        parts = (part for step in self.steps for part in step.parts)
-        return "\n\n".join(part.text for part in parts if isinstance(part, Text) and part.text)
+        """All that it said, the texts of its steps with a blank line between them."""
+        said = ("".join(part.text for part in step.parts if isinstance(part, Text)) for step in self.steps)
+        return "\n\n".join(text for text in said if text)
 
 
 @dataclass(frozen=True, slots=True)
