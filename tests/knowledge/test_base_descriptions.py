@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from lamella.app.base_descriptions import BaseDescriptions, Description, NoDescription, describer, description_of
 from lamella.app.bases import described
-from lamella.core.access import BaseContent, Role, User
+from lamella.core.access import BaseContent, GrantLevel, Role, Subject, User
 from lamella.core.clock import SystemClock
 from lamella.core.errors import ProviderUnreachable
 from lamella.core.ids import RandomIds
@@ -97,6 +97,20 @@ async def test_a_model_says_what_a_base_is_about_once_for_the_same_documents(tmp
         await stage.add("sail.md", "The sail.")
         assert (await stage.done()).summary == "Mine."
         assert len(stage.model.requests) == 2
+
+
+async def test_a_base_with_restricted_readers_is_read_by_no_model(tmp_path: Path) -> None:
+    async with opened(tmp_path) as stage:
+        await stage.store.add_user(User("user_bob", "Bob", Role.MEMBER, NOON))
+        bob = Subject("user", "user_bob")
+        await stage.store.set_grant(ANN, BASE, bob, GrantLevel.RESTRICTED, NOON)
+        await stage.add("mast.md", "The mast of Recife is 62 m high.")
+        assert (await stage.done()).described_by == "nobody"
+        assert not stage.model.requests
+
+        await stage.store.set_grant(ANN, BASE, bob, GrantLevel.FULL, NOON)
+        stage.model.then(saying(ANSWER))
+        assert (await stage.done()).described_by == "model"
 
 
 async def test_a_model_that_fails_or_says_nothing_of_use_leaves_what_was_there(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import structlog
 from lamella.app.providers import Models
 from lamella.app.second import Second
 from lamella.background.worker import Again, Worker
+from lamella.core.access import GrantLevel
 from lamella.core.access_ports import Access
 from lamella.core.clock import Clock
 from lamella.core.effort import OFF
@@ -177,6 +178,9 @@ class BaseDescriptions:
         if not documents:
             await self._access.describe_base(job.caller, job.subject, "", (), "", self._clock.now())
             return None
+        if await self._is_protected(job):
+            log.info("a base with restricted readers is described by people alone", base_id=job.subject)
+            return None
         answer = await self._ask(await self._material(job.caller, documents))
         if answer.error is not None:
             # Its text may quote the request, and so the documents: only what kind of error it is may be told or kept.
@@ -190,6 +194,11 @@ class BaseDescriptions:
         now = self._clock.now()
         await self._access.describe_base(job.caller, job.subject, made.summary, made.topics, made_from, now)
         return None
+
+    async def _is_protected(self, job: Job) -> bool:
+        """Whether somebody may use the base and not read it: then the restricted model alone reads it (SPEC W8)."""
+        grants = await self._access.grants(job.caller, job.subject)
+        return any(grant.level is GrantLevel.RESTRICTED for grant in grants)
 
     async def _documents(self, shelf: Shelf) -> list[Document]:
         found: list[Document] = []

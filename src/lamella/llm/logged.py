@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 import msgspec
@@ -10,35 +10,14 @@ import structlog
 
 from lamella.core import deltas
 from lamella.core.deltas import Delta
-from lamella.core.models import ModelFacts
-from lamella.core.ports import ChatModel
-from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
+from lamella.core.prompt import WireRequest
+from lamella.llm.wrapped import WrappedModel
 
 log = structlog.get_logger()
 
 
-class LoggedModel:
+class LoggedModel(WrappedModel):
     """A `ChatModel` around another: its text and its calls are logged as one line."""
-
-    def __init__(self, model: ChatModel) -> None:
-        self.facts: ModelFacts = model.facts
-        self._model = model
-
-    def wire(self, prompt: Prompt, previous: Wired | None = None) -> Wired:
-        """See `ChatModel.wire`."""
-        return self._model.wire(prompt, previous)
-
-    def request(self, prompt: Prompt, blocks: tuple[WireBlock, ...], markers: Sequence[Marker]) -> WireRequest:
-        """See `ChatModel.request`."""
-        return self._model.request(prompt, blocks, markers)
-
-    def salts(self, sampling: Sampling) -> Mapping[Level, str]:
-        """See `ChatModel.salts`."""
-        return self._model.salts(sampling)
-
-    def body(self, request: WireRequest) -> dict[str, object]:
-        """See `ChatModel.body`."""
-        return self._model.body(request)
 
     async def stream(self, request: WireRequest, headers: dict[str, str]) -> AsyncIterator[Delta]:
         """See `ChatModel.stream`."""
@@ -50,14 +29,6 @@ class LoggedModel:
                     yield delta
         finally:
             log.info("LLM_RESPONSE", model=self.facts.name, **heard.line())
-
-    async def count(self, request: WireRequest) -> int:
-        """See `ChatModel.count`."""
-        return await self._model.count(request)
-
-    async def close(self) -> None:
-        """See `ChatModel.close`."""
-        await self._model.close()
 
 
 class _Heard:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 import structlog
@@ -13,9 +13,9 @@ from lamella.core import deltas
 from lamella.core.clock import Clock
 from lamella.core.deltas import Delta
 from lamella.core.errors import ProviderError, ProviderTimeout
-from lamella.core.models import ModelFacts
 from lamella.core.ports import ChatModel
-from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
+from lamella.core.prompt import WireRequest
+from lamella.llm.wrapped import WrappedModel
 
 log = structlog.get_logger()
 
@@ -24,7 +24,7 @@ LONGEST_PAUSE = 8.0
 """Seconds between two attempts where the provider does not say how long to wait; doubled each time."""
 
 
-class PatientModel:
+class PatientModel(WrappedModel):
     """A `ChatModel` around another, whose own client asks once.
 
     A request is sent again up to `retries` times when it was refused or failed before anything of an answer came, and
@@ -33,27 +33,10 @@ class PatientModel:
     """
 
     def __init__(self, model: ChatModel, clock: Clock, *, patience: float, retries: int) -> None:
-        self.facts: ModelFacts = model.facts
-        self._model = model
+        super().__init__(model)
         self._clock = clock
         self._patience = patience
         self._retries = retries
-
-    def wire(self, prompt: Prompt, previous: Wired | None = None) -> Wired:
-        """See `ChatModel.wire`."""
-        return self._model.wire(prompt, previous)
-
-    def request(self, prompt: Prompt, blocks: tuple[WireBlock, ...], markers: Sequence[Marker]) -> WireRequest:
-        """See `ChatModel.request`."""
-        return self._model.request(prompt, blocks, markers)
-
-    def salts(self, sampling: Sampling) -> Mapping[Level, str]:
-        """See `ChatModel.salts`."""
-        return self._model.salts(sampling)
-
-    def body(self, request: WireRequest) -> dict[str, object]:
-        """See `ChatModel.body`."""
-        return self._model.body(request)
 
     async def stream(self, request: WireRequest, headers: dict[str, str]) -> AsyncIterator[Delta]:
         """See `ChatModel.stream`."""
@@ -112,14 +95,6 @@ class PatientModel:
         pause = error.retry_after if error.retry_after is not None else _usual_pause(attempt) * random.uniform(0.75, 1)
         log.info("a provider is asked again", model=self.facts.name, error=error.message, seconds=round(pause, 2))
         await self._clock.sleep(pause)
-
-    async def count(self, request: WireRequest) -> int:
-        """See `ChatModel.count`. Asked once: an estimate is at hand."""
-        return await self._model.count(request)
-
-    async def close(self) -> None:
-        """See `ChatModel.close`."""
-        await self._model.close()
 
 
 def _usual_pause(attempt: int) -> float:
