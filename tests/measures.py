@@ -21,15 +21,14 @@ TOO_SHORT = 0.002
 def cpu_seconds(work: Callable[[], object], *, rounds: int = 3) -> float:
     """CPU seconds of this process for the work: the least of some rounds, without the collections of garbage."""
     spent = []
-    for _ in range(rounds):
-        gc.collect()
-        gc.disable()
-        began = process_time()
-        try:
+    gc.disable()
+    try:
+        for _ in range(rounds):
+            began = process_time()
             work()
-        finally:
             spent.append(process_time() - began)
-            gc.enable()
+    finally:
+        gc.enable()
     return min(spent)
 
 

@@ -21,7 +21,7 @@ from lamella.engine.scripted import ScriptedModel, saying
 
 pytestmark = pytest.mark.anyio
 
-CONVERSATIONS, TURNS = 50, 4
+CONVERSATIONS, TURNS = 15, 4
 
 LOOKS = 200
 """How often it is looked, every 0.1 s, whether all that belonged to ended turns is gone."""

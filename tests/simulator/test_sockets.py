@@ -247,6 +247,19 @@ def test_system_time_paces_the_stream() -> None:
             assert time.monotonic() - started > 0.25
 
 
+def test_an_answer_that_streams_takes_a_new_pace() -> None:
+    with running("--clock", "system", "--rate", "100") as url:
+        script(url, r={"text": "0123456789" * 1_000, "chunk": 10})
+        with anthropic.Anthropic(api_key="test", base_url=url) as client:
+            ask: Any = {"model": "claude-opus-5", "max_tokens": 10_000, "messages": [{"role": "user", "content": "a"}]}
+            with client.messages.stream(**ask, extra_headers={"x-sim-reply": "r"}) as stream:
+                next(iter(stream.text_stream))
+                started = time.monotonic()
+                post(f"{url}/_sim/settings", {"rate": 0})
+                stream.until_done()
+                assert time.monotonic() - started < 50, "the rest would take 100 seconds"
+
+
 def test_the_process_says_one_line_and_ends_on_a_signal() -> None:
     command = [sys.executable, "-m", "lamella.simulator"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -32,7 +32,7 @@ class Call:
     record: Record
     request_id: str
     reply_id: str | None
-    rate: float
+    rate: float | None
     betas: frozenset[str]
 
 
@@ -59,13 +59,13 @@ async def open_call(request: Request, simulator: Simulator, wire: Wire) -> Call:
     reply_id = request.headers.get("x-sim-reply", simulator.settings.default_reply)
     betas = frozenset(beta.strip() for beta in request.headers.get("anthropic-beta", "").split(","))
     record = simulator.open_record(wire, request.url.path, body, simulator.clock.now(), reply_id)
-    return Call(body, "", record.at, record, simulator.identifier("req_", record.serial), reply_id, 0.0, betas)
+    return Call(body, "", record.at, record, simulator.identifier("req_", record.serial), reply_id, None, betas)
 
 
 def start_call(call: Call, request: Request, simulator: Simulator) -> None:
     call.account = call.record.account = authenticate(request, simulator)
     call.now = call.record.at = request_time(request, simulator)
-    call.rate = request_rate(request, simulator)
+    call.rate = request_rate(request)
 
 
 def request_time(request: Request, simulator: Simulator) -> float:
@@ -79,10 +79,11 @@ def request_time(request: Request, simulator: Simulator) -> float:
         raise invalid(f"x-sim-now: {header!r} is not an ISO 8601 time") from error
 
 
-def request_rate(request: Request, simulator: Simulator) -> float:
+def request_rate(request: Request) -> float | None:
+    """The request's own pace. None is the pace of the settings, which may change while the answer streams."""
     header = request.headers.get("x-sim-rate")
     try:
-        return float(header) if header is not None else simulator.settings.rate
+        return float(header) if header is not None else None
     except ValueError as error:
         raise invalid(f"x-sim-rate: {header!r} is not a number of characters per second") from error
 
@@ -118,7 +119,9 @@ def pace_of(reply: Reply, fault: Fault | None, call: Call, simulator: Simulator)
     first = (reply.ttft_ms if reply.ttft_ms is not None else simulator.settings.ttft_ms) / 1_000
     if fault is not None and fault.name == "slow":
         first += fault.ms / 1_000
-    return Pace(first, reply.ms / 1_000 if reply.ms is not None else None, call.rate)
+    own = call.rate
+    rate = (lambda: simulator.settings.rate) if own is None else (lambda: own)
+    return Pace(first, reply.ms / 1_000 if reply.ms is not None else None, rate)
 
 
 def anthropic_headers(call: Call, simulator: Simulator) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -32,16 +32,20 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """`first` seconds to the first token; then `total` seconds spread over the text, or `rate` characters a second."""
+    """`first` seconds to the first token; then `total` seconds spread over the text, or `rate` characters a second.
+
+    The rate is asked for at every delta: 0 lets the rest of an answer come at once.
+    """
 
     first: float
     total: float | None
-    rate: float
+    rate: Callable[[], float]
 
     def seconds(self, characters: int, all_characters: int) -> float:
         if self.total is not None and all_characters:
             return max(0.0, self.total - self.first) * characters / all_characters
-        return characters / self.rate if self.rate else 0.0
+        rate = self.rate()
+        return characters / rate if rate else 0.0
 
 
 @dataclass(frozen=True, slots=True)
