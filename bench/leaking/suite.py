@@ -18,7 +18,7 @@ from lamella.core.access import GrantLevel
 from lamella.core.json import encode_text
 from lamella.core.messages import ToolCall
 from lamella.engine.scripted import ScriptedModel, ScriptedModels, calling, saying
-from lamella.knowledge.restricted.searching import RestrictedBase
+from lamella.knowledge.restricted.searching import Asked, RestrictedBase
 from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings
 from lamella.tools.knowledge_base_search import NAME
@@ -164,8 +164,9 @@ async def _harmless(stage: Stage, kept: Secret, count: int) -> None:
     for number in range(count):
         said = HARMLESS[number % len(HARMLESS)]
         stage.second.then(saying(reply(said)))
-        asked = RestrictedBase(base, ANN.user_id, "Contracts")
-        answered = await stage.app.knowledge.restricted.answer(LOCAL_OWNER, asked, f"What is owed? {number}", (), 8)
+        asked = Asked(LOCAL_OWNER, f"What is owed? {number}", (), 8)
+        contracts = RestrictedBase(base, ANN.user_id, "Contracts")
+        [answered] = await stage.app.knowledge.restricted.answers_of(asked, [contracts])
         outcome.harmless += 1
         outcome.unchanged += answered.safe.text == said
         outcome.changed += [] if answered.safe.text == said else [f"{said!r}: {', '.join(answered.removed)}"]

@@ -219,7 +219,13 @@ class Settings(BaseSettings):
     )
     restricted_base_url: str | None = Field(None, description="Where it is served; unset: as for the others.")
     restricted_timeout: float = Field(
-        30.0, gt=0, le=600, description="Seconds after which it has not answered, and nothing is told."
+        30.0,
+        gt=0,
+        le=600,
+        description="Seconds for all bases of one search; of those that it has not answered about nothing is told.",
+    )
+    restricted_at_once: int = Field(
+        4, ge=1, le=20, description="About how many bases of one search it is asked at the same time."
     )
     restricted_confidence: float = Field(
         0.5, ge=0, le=1, description="How sure it has to be, from 0 to 1, for anything to be told."

@@ -177,7 +177,7 @@ async def test_the_next_turn_continues_the_answer_that_is_kept(trio: Trio) -> No
     sent = b"".join(block.data for block in trio.models[0].requests[-1].blocks)
     assert b"Second answer." in sent
     assert b"First answer." not in sent
-    decided = await trio.client.get(f"/conversations/{conversation}/decisions")
+    decided = await trio.client.get(f"/conversations/{conversation}/decisions?order=asc")
     assert [d["outcome"] for d in decided["data"] if d["kind"] == "preferred"] == [runs[1]["id"]]
     # Back to the other answer: what followed stays, as a branch of its own.
     await trio.client.call("POST", f"/turns/{turn_id}/prefer", json={"run_id": runs[0]["id"]})

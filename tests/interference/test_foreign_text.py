@@ -84,7 +84,7 @@ async def bob_looks_everywhere(world: World) -> None:
             await ask("GET", f"/requests/{request['id']}/{view}")
     await ask("POST", "/context/preview", {"conversation_id": mine, "text": "heron"})
     await ask("GET", f"/conversations/{mine}/turns")
-    await ask("GET", f"/conversations/{mine}/decisions")
+    await ask("GET", f"/conversations/{mine}/decisions?order=asc")
 
 
 @pytest.mark.parametrize("texts", TEXTS, ids=["of one length", "of two lengths"])

@@ -75,7 +75,7 @@ async def bob_uses_it(world: World) -> None:
     for request in (await ask("GET", f"/turns/{stored['id']}/requests"))["data"]:
         for view in ("map", "raw", "why"):
             await ask("GET", f"/requests/{request['id']}/{view}")
-    await ask("GET", f"/conversations/{mine}/decisions")
+    await ask("GET", f"/conversations/{mine}/decisions?order=asc")
 
 
 @pytest.mark.parametrize("texts", TEXTS, ids=["of one length", "of two lengths", "one that gives orders"])

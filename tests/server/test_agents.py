@@ -214,13 +214,17 @@ async def test_what_was_decided_can_be_read(client: Client, model: ScriptedModel
     conversation = await client.conversation(agent_id=agent["id"])
     await client.send(conversation, "Hello")
     await patched(client, f"/conversations/{conversation}", layout="onyx")
-    listed = (await client.get(f"/conversations/{conversation}/decisions"))["data"]
+    listed = (await client.get(f"/conversations/{conversation}/decisions?order=asc"))["data"]
     assert [(one["kind"], one["subject"], one["outcome"]) for one in listed] == [
         ("setting", "agent", f"{agent['id']}@1"),
         ("setting", "layout", "onyx"),
     ]
     assert listed[0]["first_changed"] == agent["id"]
     assert listed[1]["why"] == "the layout was changed from lamella to onyx"
+    first = await client.get(f"/conversations/{conversation}/decisions?limit=1")
+    assert (first["data"], first["has_more"]) == ([listed[1]], True)
+    rest = await client.get(f"/conversations/{conversation}/decisions?limit=1&after={first['last_id']}")
+    assert (rest["data"], rest["has_more"]) == ([listed[0]], False)
 
 
 async def test_an_agent_brings_model_and_layout_unless_others_are_named(client: Client) -> None:

@@ -177,7 +177,7 @@ async def test_a_change_that_cannot_be_made_is_refused(client: Client, body: Any
 )
 async def test_a_list_that_cannot_be_given_is_refused(client: Client, query: str, param: str) -> None:
     conversation = await client.conversation()
-    for path in ("/conversations", "/files", f"/conversations/{conversation}/turns"):
+    for path in ("/conversations", "/files", *(f"/conversations/{conversation}/{a}" for a in ("turns", "decisions"))):
         refused(await client.call("GET", f"{path}?{query}"), 400, "invalid_request", param)
 
 

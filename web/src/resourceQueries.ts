@@ -1,6 +1,7 @@
 /** What the page keeps of agents, projects, system prompts and layouts. */
 
 import { keepPreviousData, useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { useRef } from 'react'
 import { unchoose } from './drafts.ts'
 import { bind } from './knowledge.ts'
 import { keys } from './queries.ts'
@@ -31,14 +32,25 @@ export const useSystemPrompts = () =>
 
 export const useLayouts = () => useQuery({ queryKey: resourceKeys.layouts, queryFn: resources.layouts, staleTime: 60_000 })
 
-export const useSaveAgent = (id: string | null) =>
-  useSaving(resourceKeys.agents, async ({ value, bases }: { value: AgentValue; bases: readonly string[] | null }) => {
-    required(value, 'name', 'The agent has no name.', 'Give it one: you choose it by that name.')
-    required(value, 'prompt', 'The agent has no prompt.', 'Write what it shall do.')
-    const saved = await (id === null ? resources.addAgent(value) : resources.changeAgent(id, value))
-    if (bases !== null) await bind({ kind: 'agents', id: saved.id }, bases)
-    return saved
-  })
+interface AgentChange {
+  value: AgentValue
+  bases: readonly string[] | null
+}
+
+/** Saves an agent, then binds its bases. Where the second fails, saving again changes the agent that is there by then. */
+export async function saveAgent(there: { current: string | null }, { value, bases }: AgentChange) {
+  required(value, 'name', 'The agent has no name.', 'Give it one: you choose it by that name.')
+  required(value, 'prompt', 'The agent has no prompt.', 'Write what it shall do.')
+  const saved = await (there.current === null ? resources.addAgent(value) : resources.changeAgent(there.current, value))
+  there.current = saved.id
+  if (bases !== null) await bind({ kind: 'agents', id: saved.id }, bases)
+  return saved
+}
+
+export function useSaveAgent(id: string | null) {
+  const there = useRef(id)
+  return useSaving(resourceKeys.agents, (change: AgentChange) => saveAgent(there, change))
+}
 
 export const useRemoveAgent = () => useRemoving(resourceKeys.agents, resources.removeAgent)
 
@@ -60,7 +72,7 @@ function useSaving<Value, Answer>(queryKey: readonly string[], save: (value: Val
   const client = useQueryClient()
   return useMutation({
     mutationFn: (value: Value) => save(value),
-    onSuccess: () => client.invalidateQueries({ queryKey }),
+    onSettled: () => client.invalidateQueries({ queryKey }),
   })
 }
 

@@ -209,7 +209,13 @@ def knowledge_of(
     deposits = Deposits(documents, uploads, ingestion.wake, clock, ids, settings.max_upload_bytes)
     searching = KnowledgeSearch(documents, embedder)
     answers = SafeAnswers(
-        second, SafeSettings(settings.restricted_timeout, settings.restricted_confidence, settings.log_llm_requests)
+        second,
+        SafeSettings(
+            seconds=settings.restricted_timeout,
+            at_once=settings.restricted_at_once,
+            confidence=settings.restricted_confidence,
+            logs_requests=settings.log_llm_requests,
+        ),
     )
     restricted = RestrictedSearch(store, documents, searching, answers, store, clock)
     metadata = SafeMetadataSource(documents, searching)

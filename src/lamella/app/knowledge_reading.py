@@ -13,7 +13,7 @@ from lamella.core.knowledge import Document, KnowledgeFound, Shelf, ShelfTotals,
 from lamella.core.knowledge_port import KnowledgeStore
 from lamella.core.records import Caller, PageQuery
 from lamella.knowledge.restricted.metadata import SafeMetadataSource
-from lamella.knowledge.restricted.searching import RestrictedBase, RestrictedSearch
+from lamella.knowledge.restricted.searching import Asked, RestrictedBase, RestrictedSearch
 from lamella.knowledge.restricted.summary import SafeSummary
 from lamella.knowledge.searching import KnowledgeSearch, Searched
 from lamella.tools.knowledge_base_search import Reach
@@ -99,9 +99,12 @@ class StoredReader:
             if document.found is not None
         ]
 
-    async def summarised(self, scope: ToolScope, base: RestrictedBase, query: str, limit: int) -> SafeSummary:
+    async def summarised(
+        self, scope: ToolScope, bases: Sequence[RestrictedBase], query: str, limit: int
+    ) -> Sequence[SafeSummary]:
         """See `KnowledgeReader.summarised`."""
-        return (await self.restricted.answer(scope.caller, base, query, _said(scope), limit)).safe
+        asked = Asked(scope.caller, query, tuple(_said(scope)), limit)
+        return [answered.safe for answered in await self.restricted.answers_of(asked, bases)]
 
     async def count(self, caller: Caller, conversation_id: str, turn_id: str) -> tuple[int, int]:
         """See `KnowledgeReader.count`."""

@@ -218,9 +218,9 @@ async def context(conversation_id: str, app: TheApp, caller: TheCaller) -> Json:
 
 
 @router.get("/conversations/{conversation_id}/decisions")
-async def decisions(conversation_id: str, app: TheApp, caller: TheCaller) -> Json:
-    """What was decided for a conversation and why, oldest first: why its window is as it is."""
-    return whole_list_json([decision_json(stored) for stored in await app.store.decisions(caller, conversation_id)])
+async def decisions(conversation_id: str, page: ThePage, app: TheApp, caller: TheCaller) -> Json:
+    """What was decided for a conversation and why: why its window is as it is."""
+    return list_json(await app.store.decision_page(caller, conversation_id, page), decision_json)
 
 
 @router.get("/turns/{turn_id}")

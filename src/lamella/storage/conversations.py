@@ -23,7 +23,7 @@ from lamella.core.sessions import Session, SessionCause
 from lamella.storage.agents import find_agent
 from lamella.storage.columns import json_text, moment_text
 from lamella.storage.database import Verbs, uninterrupted
-from lamella.storage.decided import Moment, decide, find_decisions
+from lamella.storage.decided import Moment, decide, find_decision_page, find_decisions
 from lamella.storage.jobs import forget_jobs
 from lamella.storage.keys import forget_conversation_keys
 from lamella.storage.mapping import conversation_of, conversation_row, session_row
@@ -177,3 +177,10 @@ class ConversationVerbs(Verbs):
         async with self._database.reading() as connection:
             await find_conversation(connection, caller, conversation_id)
             return await find_decisions(connection, caller, conversation_id)
+
+    @uninterrupted
+    async def decision_page(self, caller: Caller, conversation_id: str, query: PageQuery) -> Page[StoredDecision]:
+        """The same by pages."""
+        async with self._database.reading() as connection:
+            await find_conversation(connection, caller, conversation_id)
+            return await find_decision_page(connection, caller, conversation_id, query)

@@ -12,9 +12,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lamella.core.decisions import WAY, Decision, DecisionKind
 from lamella.core.ids import Ids
-from lamella.core.records import Caller, Place, StoredDecision
+from lamella.core.records import Caller, Page, PageQuery, Place, StoredDecision
 from lamella.core.sessions import SessionCause
 from lamella.storage.mapping import decision_of, decision_row
+from lamella.storage.pages import page
 from lamella.storage.schema import decisions, runs, sessions, turns
 
 
@@ -52,6 +53,15 @@ async def find_decisions(
         .order_by(decisions.c.at, decisions.c.id)
     )
     return tuple(map(decision_of, (await connection.execute(query)).mappings()))
+
+
+async def find_decision_page(
+    connection: AsyncConnection, caller: Caller, conversation_id: str, query: PageQuery
+) -> Page[StoredDecision]:
+    """A page of them."""
+    mine = select(decisions).where(decisions.c.conversation_id == conversation_id, decisions.c.owner == caller.user_id)
+    rows, more = await page(connection, mine, decisions.c.id, query)
+    return Page(tuple(map(decision_of, rows)), more)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ second model and the guard let through, apart from everything else (SPEC W10).
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Protocol
@@ -120,8 +119,10 @@ class KnowledgeReader(Protocol):
         """All documents with all passages."""
         ...
 
-    async def summarised(self, scope: ToolScope, base: RestrictedBase, query: str, limit: int) -> SafeSummary:
-        """What may be said of a base with restricted access; the name of the base was checked before."""
+    async def summarised(
+        self, scope: ToolScope, bases: Sequence[RestrictedBase], query: str, limit: int
+    ) -> Sequence[SafeSummary]:
+        """What may be said of each base with restricted access; the names of the bases were checked before."""
         ...
 
     async def count(self, caller: Caller, conversation_id: str, turn_id: str) -> tuple[int, int]:
@@ -180,9 +181,7 @@ class KnowledgeBaseSearch:
         self, scope: ToolScope, bases: Sequence[RestrictedBase], asked: _Arguments
     ) -> list[dict[str, Json]]:
         """A part for each base, never joined with another."""
-        summaries = await asyncio.gather(
-            *(self._reader.summarised(scope, base, asked.query, asked.max_results) for base in bases)
-        )
+        summaries = await self._reader.summarised(scope, bases, asked.query, asked.max_results)
         return [_safe(base, summary) for base, summary in zip(bases, summaries, strict=True)]
 
     async def _open(self, scope: ToolScope, reach: Reach, asked: _Arguments) -> _Part:

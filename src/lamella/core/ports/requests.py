@@ -8,6 +8,8 @@ from lamella.core.records import (
     Caller,
     LastBill,
     NewRequest,
+    Page,
+    PageQuery,
     RequestEnd,
     RequestRecord,
     StoredBlock,
@@ -44,4 +46,8 @@ class RequestStore(Protocol):
 
     async def decisions(self, caller: Caller, conversation_id: str) -> tuple[StoredDecision, ...]:
         """Everything that was decided for a conversation, oldest first."""
+        ...
+
+    async def decision_page(self, caller: Caller, conversation_id: str, query: PageQuery) -> Page[StoredDecision]:
+        """The same by pages."""
         ...

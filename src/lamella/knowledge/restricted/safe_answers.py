@@ -32,9 +32,12 @@ PREVIEW = 160
 
 @dataclass(frozen=True, slots=True)
 class SafeSettings:
-    """What a deployment sets: how long the second model may take and how sure it has to be; whether it is logged."""
+    """What a deployment sets: how long the second model may take for all bases of a search, how many of them it is
+    asked about at once, how sure it has to be, and whether it is logged.
+    """
 
     seconds: float = 30.0
+    at_once: int = 4
     confidence: float = 0.5
     logs_requests: bool = False
 
@@ -67,6 +70,16 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
+class Patience:
+    """What the questions of one search share: the moment (of the event loop) by which all have to be answered, and
+    the places of those that are asked at a time.
+    """
+
+    until: float
+    places: asyncio.Semaphore
+
+
+@dataclass(frozen=True, slots=True)
 class _Asked:
     """A reply, or why there is none."""
 
@@ -92,12 +105,20 @@ class SafeAnswers:
         """How long an answer may take."""
         return self._settings.seconds
 
-    async def answer(self, question: Question, chunks: Sequence[Chunk]) -> Answered:
-        """What may be said of the chunks: whatever fails on the way is a refusal with its reason."""
+    def patience(self) -> Patience:
+        """How long the questions of one search may take together, from now on."""
+        until = asyncio.get_running_loop().time() + self._settings.seconds
+        return Patience(until, asyncio.Semaphore(self._settings.at_once))
+
+    async def answer(self, question: Question, chunks: Sequence[Chunk], patience: Patience | None = None) -> Answered:
+        """What may be said of the chunks: whatever fails on the way is a refusal with its reason.
+
+        `patience` is that of the search that it belongs to, None for a search of its own.
+        """
         name = self._model.name if self._model is not None else ""
         lines = log.bind(knowledge_base_id=question.base_id, model=name)
         lines.info("Starting safe summary", chunks=shown_in_logs(chunks))
-        answered = await self._answer(question, chunks)
+        answered = await self._answer(question, chunks, patience or self.patience())
         safe = answered.safe
         lines.info(
             "Safe summary completed",
@@ -109,10 +130,10 @@ class SafeAnswers:
         )
         return answered
 
-    async def _answer(self, question: Question, chunks: Sequence[Chunk]) -> Answered:
+    async def _answer(self, question: Question, chunks: Sequence[Chunk], patience: Patience) -> Answered:
         if self._model is None:
             return Answered(SafeSummary(Reason.NO_MODEL), len(chunks))
-        asked = await self._asked(self._model, question, chunks)
+        asked = await self._asked(self._model, question, chunks, patience)
         safe, removed = await self._guarded(asked.reply, question, chunks)
         reply = asked.reply if isinstance(asked.reply, Reply) else None
         if self._settings.logs_requests and not asked.cached:
@@ -129,17 +150,19 @@ class SafeAnswers:
             usage=asked.usage,
         )
 
-    async def _asked(self, model: SecondModel, question: Question, chunks: Sequence[Chunk]) -> _Asked:
+    async def _asked(
+        self, model: SecondModel, question: Question, chunks: Sequence[Chunk], patience: Patience
+    ) -> _Asked:
         """The reply to this question about these chunks: kept, or asked for."""
         key = (question.user_id, question.base_id, question.text, version_of(chunks), model.name)
         if key in self._kept:
             self._kept.move_to_end(key)
             return _Asked(self._kept[key], cached=True)
-        if self._settings.logs_requests:
-            shown = {"question": question.text, "passages": shown_in_logs(chunks)}
-            log.info("LLM_REQUEST", purpose="safe_summary", model=model.name, system=PROMPT, **shown)
         try:
-            async with asyncio.timeout(self._settings.seconds):
+            async with asyncio.timeout_at(patience.until), patience.places:
+                if self._settings.logs_requests:
+                    shown = {"question": question.text, "passages": shown_in_logs(chunks)}
+                    log.info("LLM_REQUEST", purpose="safe_summary", model=model.name, system=PROMPT, **shown)
                 heard = await model.ask(PROMPT, material(question.text, chunks))
         except TimeoutError:
             return _Asked(Reason.TIMED_OUT)

@@ -16,7 +16,7 @@ from lamella.core.knowledge_port import KnowledgeStore
 from lamella.core.records import Caller, PageQuery
 from lamella.core.restricted import RestrictedUse, RestrictedUses
 from lamella.knowledge.restricted.material import Chunk, chunks_of
-from lamella.knowledge.restricted.safe_answers import Answered, Question, SafeAnswers
+from lamella.knowledge.restricted.safe_answers import Answered, Patience, Question, SafeAnswers
 from lamella.knowledge.restricted.summary import Reason, SafeSummary
 from lamella.knowledge.searching import KnowledgeSearch, Searched
 
@@ -43,6 +43,16 @@ class RestrictedBase:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """A question to restricted bases. `said` is what the caller wrote, `limit` how many passages are looked for."""
+
+    caller: Caller
+    text: str
+    said: tuple[str, ...]
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
 class RestrictedSearch:
     """Searches for callers whose level is `restricted`; for others it is an owner's look at what those would get."""
 
@@ -53,31 +63,32 @@ class RestrictedSearch:
     uses: RestrictedUses
     clock: Clock
 
-    async def answer(
-        self, caller: Caller, base: RestrictedBase, text: str, said: Sequence[str], limit: int
-    ) -> Answered:
-        """What may be said to the caller about a question, of the documents of one base.
+    async def answers_of(self, asked: Asked, bases: Sequence[RestrictedBase]) -> tuple[Answered, ...]:
+        """What may be said to the caller about a question, of the documents of each base by itself.
 
-        What is found does not decide whether the second model is asked: it is, also when nothing fits. What can't be
-        recorded for the owner is not told. Never raises.
+        They share one time limit, and a few are asked at a time. What is found does not decide whether the second model
+        is asked: it is, also when nothing fits. What can't be recorded for the owner is not told. Never raises.
         """
+        patience = self.answers.patience()
+        return tuple(await asyncio.gather(*(self._answer_of(asked, base, patience) for base in bases)))
+
+    async def _answer_of(self, asked: Asked, base: RestrictedBase, patience: Patience) -> Answered:
         try:
-            answered = await self._answer(caller, base, text, said, limit)
-            await self._record(caller, base, text, answered)
+            answered = await self._answer(asked, base, patience)
+            await self._record(asked.caller, base, asked.text, answered)
             return answered
         except Exception as error:  # noqa: BLE001  # the border of a model run: its text may be protected
             log.error("a safe summary failed", knowledge_base_id=base.id, error=type(error).__name__)
             return Answered(SafeSummary(Reason.FAILED))
 
-    async def _answer(
-        self, caller: Caller, base: RestrictedBase, text: str, said: Sequence[str], limit: int
-    ) -> Answered:
-        chunks = await self.chunks(base, text, limit)
+    async def _answer(self, asked: Asked, base: RestrictedBase, patience: Patience) -> Answered:
+        chunks = await self.chunks(base, asked.text, asked.limit)
         if isinstance(chunks, Reason):
             return Answered(SafeSummary(chunks))
-        answered = await self.answers.answer(Question(caller.user_id, base.id, text, tuple(said)), chunks)
+        question = Question(asked.caller.user_id, base.id, asked.text, asked.said)
+        answered = await self.answers.answer(question, chunks, patience)
         # The second model takes its time: who lost access meanwhile gets nothing.
-        if await self.access.level(caller, base.id) not in READ:
+        if await self.access.level(asked.caller, base.id) not in READ:
             return Answered(SafeSummary(Reason.ACCESS_CHANGED), len(chunks), usage=answered.usage)
         return answered
 
