@@ -190,7 +190,7 @@ def test_any_figure_is_found(value: int, form: str) -> None:
     assert guard.check(f"I read {said} in it.").hits
 
 
-@pytest.mark.parametrize("said", ["9" * 6_000, "九" * 6_000, "万" * 200, "twelve " * 900, "0." + "1" * 999, "²⁵⅓Ⅻ"])
+@pytest.mark.parametrize("said", ["9" * 4_400, "九" * 4_400, "万" * 200, "twelve " * 900, "0." + "1" * 999, "²⁵⅓Ⅻ"])
 def test_no_number_is_too_strange(said: str) -> None:
     assert Guard([Source(said)], [said[:50]]).check(said[60:]).text in (said[60:], "")
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from time import process_time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lamella.knowledge.splitter import LEAST, PASSAGE, Cut, split
 from lamella.search.graphemes import is_boundary, last_boundary
+from measures import MOST_GROWTH, growth
 
 LINES = st.sampled_from(
     [
@@ -141,16 +140,5 @@ def test_between_two_characters_there_is_a_boundary(text: str, at: int) -> None:
 
 
 @pytest.mark.parametrize("piece", ["a", "e\u0301", " ", "\n", "# x\n", "\u0301", "```\n", "a. b\n\n", "\f", "🇩"])
-def test_time_is_linear_in_the_length(piece: str) -> None:
-    def seconds(times: int) -> float:
-        text = piece * (times // len(piece))
-        best = 9e9
-        for _ in range(3):
-            start = process_time()
-            for _ in split(text):
-                pass
-            best = min(best, process_time() - start)
-        return best
-
-    small, large = seconds(40_000), seconds(320_000)
-    assert large < 8 * small * 4 + 0.05
+def test_the_work_grows_with_the_text_and_no_faster(piece: str) -> None:
+    assert growth(lambda text: sum(1 for _ in split(text)), piece * (20_000 // len(piece))) < MOST_GROWTH
