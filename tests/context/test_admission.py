@@ -103,10 +103,10 @@ def test_what_was_decided_stays_when_there_is_more_room_or_less() -> None:
 def test_a_file_attached_again_is_decided_again() -> None:
     """It stands in the window twice, so its second text has to fit beside the first."""
     first = assemble(context(1_500, turn(0, attachment("file", 1, 900))), LAMELLA)
-    asked = context(1_500, turn(0, attachment("file", 1, 900)), turn(1, attachment("file", 2, 900)))
+    asked = context(1_500, turn(0, attachment("file", 1, 900)), turn(1, replace(attachment("file", 1, 900), use=1)))
     second = assemble(replace(asked, decisions=first.decisions), LAMELLA)
     assert outcomes(first) == {"file#1@claude-opus-5-5": INCLUDED}
-    assert outcomes(second) == {"file#2@claude-opus-5-5": LISTED}
+    assert outcomes(second) == {"file#1.1@claude-opus-5-5": LISTED}
 
 
 def test_every_model_has_its_own_decision() -> None:

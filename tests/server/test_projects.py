@@ -180,7 +180,7 @@ def documents(packets: Sequence[Object]) -> dict[str, int]:
     return {one["title"]: one["document"] for one in packets[0]["documents"]}
 
 
-async def test_numbers_of_documents_are_never_used_twice(client: Client, model: ScriptedModel) -> None:
+async def test_a_document_has_one_number_that_no_other_gets(client: Client, model: ScriptedModel) -> None:
     model.then(*(saying("Yes.") for _ in range(4)))
     one, two, three, four = await uploaded(client, "a.txt", "b.txt", "c.txt", "d.txt")
     project = await client.post("/projects", {"name": "Plan", "file_ids": [one, two]})
@@ -190,10 +190,12 @@ async def test_numbers_of_documents_are_never_used_twice(client: Client, model: 
     assert documents(packets) == {"c.txt": 3}
     before = shown(await window(client, packets))
     assert '"document":1,"title":"a.txt"' in before
-    await patched(client, path, file_ids=[four])
-    packets = await client.send(conversation, "And now?", file_ids=[three])
-    assert documents(packets) == {"c.txt": 5}
-    assert '"document":4,"title":"d.txt"' in shown(await window(client, packets))
+    await patched(client, path, file_ids=[four, three])
+    packets = await client.send(conversation, "And now?", file_ids=[three, one])
+    assert documents(packets) == {"c.txt": 3, "a.txt": 1}
+    held = shown(await window(client, packets))
+    assert '"document":4,"title":"d.txt"' in held
+    assert '"document":3,"title":"c.txt"' in held
     await patched(client, path, file_ids=[one, two])
     packets = await client.send(conversation, "And again?")
     assert shown(await window(client, packets)) == before

@@ -118,7 +118,7 @@ async def test_deleting_leaves_nothing_of_it(store: SqlStore, backing: Backing) 
     [session] = await store.sessions(ANN, "conv_1")
     for subject in ("conv_1", session.id, "turn_2", "conv_2"):
         await store.enqueue(ANN, new_job(subject=subject), minutes(5))
-    assert len(backing.dump()) == 16
+    assert len(backing.dump()) == 17
 
     await store.delete_conversation(ANN, "conv_1")
     left = backing.dump()

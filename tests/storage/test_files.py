@@ -55,11 +55,13 @@ async def test_a_picture_rides_on_the_messages_that_it_was_sent_with(store: SqlS
 
 
 async def test_files_as_they_would_be_attached_are_numbered_and_not_stored(store: SqlStore, backing: Backing) -> None:
+    await store.create_conversation(ANN, conversation())
     await store.add_file(ANN, file("file_1"), "one")
     await store.add_file(ANN, file("file_2"), "two")
+    await store.begin_turn(ANN, new_turn(files=("file_1",)), NOON)
     before = backing.dump()
-    found = await store.attachments(ANN, ("file_2", "file_1"), 7)
-    assert [(one.file_id, one.document, one.text) for one in found] == [("file_2", 7, "two"), ("file_1", 8, "one")]
+    found = await store.attachments(ANN, "conv_1", ("file_2", "file_1"))
+    assert [(one.file_id, one.document, one.text) for one in found] == [("file_2", 2, "two"), ("file_1", 1, "one")]
     assert backing.dump() == before
 
 

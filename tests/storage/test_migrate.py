@@ -199,6 +199,38 @@ async def test_conversations_from_before_there_were_sessions_are_in_their_first(
     upgraded.close()
 
 
+async def test_files_keep_the_numbers_that_they_had(tmp_path: Path) -> None:
+    """Also one that had several; it keeps the last one for what comes."""
+    path, ann = tmp_path / "older.db", Caller("user_ann")
+    turn = "INSERT INTO turns (id, owner, conversation_id, status, started_at) VALUES "
+    message = "INSERT INTO messages (id, owner, turn_id, seq, role, parts, tokens, session_id) VALUES "
+    attached = "INSERT INTO attachments (message_id, position, owner, file_id, document) VALUES "
+    file = "INSERT INTO files (id, owner, name, media_type, size, status, tokens, created_at) VALUES "
+    await _older(
+        path,
+        "0022",
+        CONVERSATION.format(1, "NULL").replace("head)", "head, session_id, next_document)")[:-1] + ", 'sess_1', 5)",
+        "INSERT INTO sessions (id, owner, conversation_id, number, inherits, opened_at, opened_by) VALUES "
+        f"('sess_1', 'user_ann', 'conv_1', 1, 0, '{NOON}', 'created')",
+        *(file + f"('file_{n}', 'user_ann', 'a', 'text/plain', 1, 'ready', 1, '{NOON}')" for n in (1, 2, 3)),
+        *(turn + f"('turn_{n}', 'user_ann', 'conv_1', 'finished', '{NOON}')" for n in (1, 2)),
+        *(message + f"('msg_{n}', 'user_ann', 'turn_{n}', 0, 'user', '[]', 1, 'sess_1')" for n in (1, 2)),
+        *(attached + f"('msg_{n}', 0, 'user_ann', 'file_1', {n})" for n in (1, 2)),
+        attached + "('msg_2', 1, 'user_ann', 'file_2', 4)",
+        "INSERT INTO project_documents (conversation_id, file_id, owner, document) VALUES "
+        "('conv_1', 'file_2', 'user_ann', 3)",
+    )
+    async with await open_store(path) as store:
+        found = await store.attachments(ann, "conv_1", ("file_1", "file_2", "file_3"))
+        assert [(one.document, one.use) for one in found] == [(2, 1), (3, 1), (5, 0)]
+        assert (await store.attached(ann, "conv_1", "file_1")).document == 2
+    with sqlite3.connect(path) as upgraded:
+        numbers = "SELECT message_id, document, use FROM attachments ORDER BY message_id, position"
+        assert upgraded.execute(numbers).fetchall() == [("msg_1", 1, 0), ("msg_2", 2, 0), ("msg_2", 4, 0)]
+        assert upgraded.execute("PRAGMA foreign_key_check").fetchall() == []
+    upgraded.close()
+
+
 async def test_a_newer_database_is_refused(migrated: Path, tmp_path: Path) -> None:
     path = Path(shutil.copy(migrated, tmp_path / "newer.db"))
     with sqlite3.connect(path) as connection:

@@ -94,7 +94,7 @@ BY_ID: dict[str, Call] = {
     "delete_project": lambda store, caller: store.delete_project(caller, "proj_1"),
     "system_prompt": lambda store, caller: store.system_prompt(caller, 1),
     "surroundings": lambda store, caller: store.surroundings(caller, "conv_1", "agent_1"),
-    "attachments": lambda store, caller: store.attachments(caller, (FILE,), 1),
+    "attachments": lambda store, caller: store.attachments(caller, "conv_1", (FILE,)),
     "attached": lambda store, caller: store.attached(caller, "conv_1", "file_1"),
     "delete_file": lambda store, caller: store.delete_file(caller, "file_2"),
     "keep_document": lambda store, caller: store.keep_document(caller, "conv_1", found_document("Other."), 2, NOON),

@@ -65,9 +65,31 @@ async def test_a_look_ahead_stores_nothing(store: SqlStore, backing: Backing) ->
     await _conversation(store, ("file_2", "file_1"))
     before = backing.dump()
     ahead = await store.surroundings(ANN, "conv_1", None, keep=False)
-    assert (_numbers(ahead), ahead.next_document) == ({"file_2": 1, "file_1": 2}, 3)
+    assert _numbers(ahead) == {"file_2": 1, "file_1": 2}
+    would = await store.attachments(ANN, "conv_1", ("file_3", "file_1"), ahead.files)
+    assert [(one.document, one.use) for one in would] == [(3, 0), (2, 1)]
     assert backing.dump() == before
     assert await store.surroundings(ANN, "conv_1", None) == ahead
+
+
+async def test_a_file_has_one_number_whatever_brings_it(store: SqlStore) -> None:
+    """Its uses stand in the window apart: each of them is admitted for itself."""
+    await _conversation(store, ("file_2",))
+    await _hold(store)
+    first = await store.begin_turn(ANN, new_turn(files=("file_1", "file_2")), NOON)
+    await store.finish_turn(ANN, turn_end())
+    await _hold(store, "file_3", "file_2")
+    around = await store.surroundings(ANN, "conv_1", None)
+    again = await store.begin_turn(ANN, new_turn("turn_2", files=("file_2", "file_3")), minutes(1))
+    found = [(one.file_id, one.document, one.use) for one in (*first.user.attachments, *around.files)]
+    assert found == [("file_1", 1, 0), ("file_2", 2, 0), ("file_3", 3, 0), ("file_2", 2, 1)]
+    assert [(one.file_id, one.document, one.use) for one in again.user.attachments] == [
+        ("file_2", 2, 2),
+        ("file_3", 3, 1),
+    ]
+    assert await store.surroundings(ANN, "conv_1", None) == around
+    assert (await store.attached(ANN, "conv_1", "file_2")).document == 2
+    assert [turn.user for turn in await store.path(ANN, "conv_1")] == [first.user, again.user]
 
 
 async def test_each_conversation_of_a_project_has_its_own_numbers(store: SqlStore) -> None:

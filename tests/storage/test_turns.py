@@ -59,7 +59,7 @@ async def test_a_turn_begins_with_its_message_and_its_files(store: SqlStore) -> 
     assert (found.head, found.running_turn, found.updated_at) == ("turn_1", "turn_1", minutes(3))
 
 
-async def test_a_document_number_is_never_used_twice(store: SqlStore) -> None:
+async def test_a_document_number_is_never_used_for_another_file(store: SqlStore) -> None:
     await store.create_conversation(ANN, conversation())
     for number in (1, 2, 3):
         await store.add_file(ANN, file(f"file_{number}"), None)
@@ -67,7 +67,7 @@ async def test_a_document_number_is_never_used_twice(store: SqlStore) -> None:
     await finished_turn(store, new_turn("turn_2"))
     await finished_turn(store, new_turn("turn_3", files=("file_1", "file_3")))
     path = await store.path(ANN, "conv_1")
-    assert [[a.document for a in turn.user.attachments] for turn in path] == [[1, 2], [], [3, 4]]
+    assert [[a.document for a in turn.user.attachments] for turn in path] == [[1, 2], [], [1, 3]]
 
 
 async def test_a_running_turn_keeps_others_out(begun: SqlStore) -> None:
@@ -230,7 +230,7 @@ async def test_turns_are_listed_by_page(store: SqlStore) -> None:
     oldest = await store.turns(ANN, "conv_1", PageQuery(limit=2, order="asc", after="turn_0"))
     assert ([turn.id for turn in oldest.data], oldest.has_more) == (["turn_1", "turn_2"], False)
     assert oldest.data[0] == newest.data[1] == await store.turn(ANN, "turn_1")
-    assert oldest.data[0].attachments[0].document == 2
+    assert (oldest.data[0].attachments[0].document, oldest.data[0].attachments[0].use) == (1, 1)
 
 
 async def test_unfinished_turns_of_every_owner_are_found(begun: SqlStore) -> None:

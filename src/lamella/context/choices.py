@@ -26,7 +26,7 @@ MARGIN = 0.05
 def subject_of(id: str, model: str) -> str:
     """What an admission or a cut is about: the document, project or call `id` in the windows of one model.
 
-    A file that is attached twice is admitted twice: `id` is the document's.
+    A file that is attached twice is admitted twice: `id` is the key of the document's use.
     """
     return f"{id}@{model}"
 

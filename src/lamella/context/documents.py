@@ -47,8 +47,9 @@ def documents_json(documents: Sequence[Document]) -> str:
 
 
 def key_of(attachment: Attachment) -> str:
-    """What tells a document from another one of the same file: a file can be attached more than once."""
-    return f"{attachment.file_id}#{attachment.document}"
+    """What tells a use of a document from another one of the same file, which can be attached more than once."""
+    use = f".{attachment.use}" if attachment.use else ""
+    return f"{attachment.file_id}#{attachment.document}{use}"
 
 
 def of_attachment(attachment: Attachment, *, included: bool) -> Document:

@@ -74,7 +74,10 @@ Part = StoredPart | Image
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file included at one point in time, before its user message, under a document number that is never used twice.
+    """A file included at one point in time, before its user message, under the number that it has in the conversation.
+
+    `use` tells its uses in one conversation apart: the same file may be attached again and be in the project too, and
+    stands in the window each time, as one document.
 
     `text` is None when nothing could be extracted; `reason` then says why. `tokens` is the local count of the text.
     An `image` rides on the user message itself; its number is never shown to a model. A document that a tool brought
@@ -93,6 +96,7 @@ class Attachment:
     image: Image | None = None
     found: bool = False
     url: str | None = None
+    use: int = 0
 
 
 @dataclass(frozen=True, slots=True)

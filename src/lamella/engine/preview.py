@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lamella.core.errors import TurnInProgress
-from lamella.core.messages import Turn
+from lamella.core.messages import Attachment, Turn
 from lamella.core.records import Caller, NewTurn, RequestRecord, StoredBlock
 from lamella.engine.inputs import Services
 from lamella.engine.opening import Openings, first_context
@@ -31,8 +31,9 @@ async def preview(
     setting, run = opening.setting, opening.run
     if opening.found.conversation.running_turn is not None:
         raise TurnInProgress("This conversation is still answering.", hint="Look again when its turn has ended.")
-    first = setting.around.next_document
-    files = await services.store.attachments(caller, new.file_ids, first) if new.file_ids else ()
+    files: tuple[Attachment, ...] = ()
+    if new.file_ids:
+        files = await services.store.attachments(caller, new.conversation_id, new.file_ids, setting.around.files)
     context = first_context(opening, Turn(new.id, new.message(files)), services.registry, reminders)
     made = await drafted(context, setting.layout, run.model, run.account, opening.line)
     now = services.clock.now()

@@ -100,7 +100,7 @@ class TurnEngine:
         openings = await self.openings.open_all(
             caller, new.conversation_id, new.runs, new.choices, new.id, place=new.parent, keep=False
         )
-        await self._services.store.attachments(caller, new.file_ids, 1)
+        await self._services.store.attachments(caller, new.conversation_id, new.file_ids)
         return openings[0].setting
 
     async def begin(
@@ -117,7 +117,7 @@ class TurnEngine:
         opening, setting = openings[0], openings[0].setting
         # A message that can't be sent is refused before it is stored; its files are listed where they do not fit,
         # its pictures can't be.
-        pictures = await self._pictures(caller, new, setting.around.next_document)
+        pictures = await self._pictures(caller, new)
         first = Turn(new.id, new.message(pictures))
         admitted = await self._admission.of(openings, first, can_compact=can_compact)
         now, found = self._services.clock.now(), opening.found
@@ -172,10 +172,10 @@ class TurnEngine:
 
         return find
 
-    async def _pictures(self, caller: Caller, new: NewTurn, first: int) -> tuple[Attachment, ...]:
+    async def _pictures(self, caller: Caller, new: NewTurn) -> tuple[Attachment, ...]:
         if not new.file_ids:
             return ()
-        files = await self._services.store.attachments(caller, new.file_ids, first)
+        files = await self._services.store.attachments(caller, new.conversation_id, new.file_ids)
         return tuple(file for file in files if file.image is not None)
 
     async def preview(self, caller: Caller, new: NewTurn) -> Preview:

@@ -24,6 +24,7 @@ from lamella.storage.mapping import (
     image_of,
     image_row,
 )
+from lamella.storage.numbers import numbers_of
 from lamella.storage.pages import page
 from lamella.storage.schema import (
     attachments,
@@ -88,11 +89,11 @@ async def find_contents(connection: AsyncConnection, caller: Caller, of: Iterabl
 
 
 async def numbered(
-    connection: AsyncConnection, caller: Caller, wanted: Sequence[File], first: int
+    connection: AsyncConnection, caller: Caller, wanted: Sequence[File], places: Sequence[tuple[int, int]]
 ) -> tuple[Attachment, ...]:
-    """Files as attachments, numbered from `first`."""
+    """Files as attachments, each with its number and use."""
     contents = await find_contents(connection, caller, wanted)
-    return tuple(attachment_of(file, document, contents) for document, file in enumerate(wanted, first))
+    return tuple(attachment_of(file, *place, contents) for file, place in zip(wanted, places, strict=True))
 
 
 async def _holders(connection: AsyncConnection, caller: Caller, file_id: str) -> list[str]:
@@ -150,11 +151,17 @@ class FileVerbs(Verbs):
             await connection.execute(delete(files).where(files.c.id == file_id, files.c.owner == caller.user_id))
 
     @uninterrupted
-    async def attachments(self, caller: Caller, file_ids: Sequence[str], first: int) -> tuple[Attachment, ...]:
-        """Files as they would be attached to a message, numbered from `first`; nothing is stored."""
+    async def attachments(
+        self, caller: Caller, conversation_id: str, file_ids: Sequence[str], project: Sequence[Attachment] = ()
+    ) -> tuple[Attachment, ...]:
+        """Files as they would be attached to a message of a conversation with the files of a project."""
         async with self._database.reading() as connection:
             wanted = await find_files(connection, caller, file_ids)
-            return await numbered(connection, caller, wanted, first)
+            held = [file.file_id for file in project]
+            numbers = await numbers_of(connection, caller, conversation_id, [*held, *file_ids])
+            for file_id in held:
+                numbers.project(file_id)
+            return await numbered(connection, caller, wanted, [numbers.attach(file.id) for file in wanted])
 
     @uninterrupted
     async def file(self, caller: Caller, file_id: str) -> File:

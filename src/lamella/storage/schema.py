@@ -303,15 +303,19 @@ project_files = Table(
     Column("position", Integer, nullable=False),
 )
 
-project_documents = Table(
-    "project_documents",
+document_numbers = Table(
+    "document_numbers",
     metadata,
     Column("conversation_id", String, ForeignKey("conversations.id", ondelete="CASCADE"), primary_key=True),
     Column("file_id", String, ForeignKey("files.id", ondelete="CASCADE"), primary_key=True, index=True),
     _owner(),
     Column("document", Integer, nullable=False),
+    Column("uses", Integer, nullable=False),
+    Column("project_use", Integer),
 )
-"""The document number of a project's file in a conversation: given once, and kept for it (SPEC O7)."""
+"""The document number of a file in a conversation: given once, whether it is attached or comes with the project (SPEC
+O7). `uses` counts how often it came; `project_use` is the one that the project made.
+"""
 
 attachments = Table(
     "attachments",
@@ -321,6 +325,7 @@ attachments = Table(
     _owner(),
     Column("file_id", String, ForeignKey("files.id"), nullable=False, index=True),
     Column("document", Integer, nullable=False),
+    Column("use", Integer, nullable=False, server_default="0"),
 )
 
 found_documents = Table(

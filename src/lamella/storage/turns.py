@@ -53,6 +53,7 @@ from lamella.storage.mapping import (
     turn_row,
     user_message_row,
 )
+from lamella.storage.numbers import numbers_of, store_numbers
 from lamella.storage.pages import page
 from lamella.storage.queue import take_queued
 from lamella.storage.schema import attachments, conversations, files, messages, requests, runs, turns
@@ -102,7 +103,7 @@ async def find_turn(connection: AsyncConnection, caller: Caller, turn_id: str) -
 async def _attachments(connection: AsyncConnection, caller: Caller, turn_ids: TurnIds) -> Attached:
     """The attachments of these turns by message, each file's text or picture loaded once."""
     query = (
-        select(attachments.c.message_id, attachments.c.document, *files.c)
+        select(attachments.c.message_id, attachments.c.document, attachments.c.use, *files.c)
         .join(files, files.c.id == attachments.c.file_id)
         .join(messages, messages.c.id == attachments.c.message_id)
         .where(messages.c.turn_id.in_(turn_ids), attachments.c.owner == caller.user_id)
@@ -113,7 +114,7 @@ async def _attachments(connection: AsyncConnection, caller: Caller, turn_ids: Tu
     contents = await find_contents(connection, caller, of)
     found: defaultdict[str, tuple[Attachment, ...]] = defaultdict(tuple)
     for row, file in zip(rows, of, strict=True):
-        found[row["message_id"]] += (attachment_of(file, row["document"], contents),)
+        found[row["message_id"]] += (attachment_of(file, row["document"], row["use"], contents),)
     return found
 
 
@@ -147,23 +148,27 @@ async def find_records(
 
 
 async def _attach(
-    connection: AsyncConnection, caller: Caller, turn: NewTurn, first: int, wanted: Sequence[File]
+    connection: AsyncConnection, caller: Caller, turn: NewTurn, wanted: Sequence[File]
 ) -> tuple[Attachment, ...]:
-    """Attach files to a turn's user message, as documents numbered from `first`."""
+    """Attach files to a turn's user message, each under its number in the conversation."""
     if not wanted:
         return ()
+    numbers = await numbers_of(connection, caller, turn.conversation_id, turn.file_ids)
+    places = [numbers.attach(file.id) for file in wanted]
+    await store_numbers(connection, caller, turn.conversation_id, numbers)
     rows = [
         {
             "message_id": turn.user_message_id,
             "position": position,
             "owner": caller.user_id,
             "file_id": file.id,
-            "document": first + position,
+            "document": document,
+            "use": use,
         }
-        for position, file in enumerate(wanted)
+        for position, (file, (document, use)) in enumerate(zip(wanted, places, strict=True))
     ]
     await connection.execute(insert(attachments), rows)
-    return await numbered(connection, caller, wanted, first)
+    return await numbered(connection, caller, wanted, places)
 
 
 async def _end_requests(
@@ -282,13 +287,13 @@ class TurnVerbs(Verbs):
             session_id = conversation.session_id
             if footing.session is not None:
                 session_id = (await move_to_session(connection, caller, conversation, footing.session)).id
-            first = await self._take_head(connection, caller, conversation, turn, footing, at)
+            await self._take_head(connection, caller, conversation, turn, footing, at)
             await connection.execute(insert(turns), turn_row(owner, turn, footing.parent, at))
             await connection.execute(insert(runs), [run_row(owner, turn.id, i, run) for i, run in enumerate(turn.runs)])
             await connection.execute(insert(messages), {**message, "session_id": session_id})
             brought = _brought(caller, turn, footing)
             await decide(connection, self._ids, caller, Moment(conversation.id, at, turn.id), brought)
-            attached = await _attach(connection, caller, turn, first, wanted)
+            attached = await _attach(connection, caller, turn, wanted)
             await take_queued(connection, caller, conversation.id, queued_ids, turn.id)
         sent_at = fixed_offset(turn.sent_at)
         return Turn(turn.id, replace(turn, sent_at=sent_at).message(attached))
@@ -301,9 +306,9 @@ class TurnVerbs(Verbs):
         turn: NewTurn,
         footing: Footing,
         at: datetime,
-    ) -> int:
-        """Make the turn the conversation's head; gives the first of the document numbers that it takes."""
-        taken = (
+    ) -> None:
+        """Make the turn the conversation's head."""
+        await connection.execute(
             update(conversations)
             .where(conversations.c.id == conversation.id, conversations.c.owner == caller.user_id)
             .values(
@@ -314,12 +319,8 @@ class TurnVerbs(Verbs):
                 title=conversation.title or title_of(turn.text),
                 titled_by=conversation.titled_by if conversation.title else "words",
                 updated_at=moment_text(at),
-                next_document=conversations.c.next_document + len(turn.file_ids),
             )
-            .returning(conversations.c.next_document)
         )
-        following: int = (await connection.execute(taken)).scalar_one()
-        return following - len(turn.file_ids)
 
     @uninterrupted
     async def path(self, caller: Caller, conversation_id: str) -> tuple[Turn, ...]:
@@ -340,19 +341,20 @@ class TurnVerbs(Verbs):
     async def attached(self, caller: Caller, conversation_id: str, file_id: str) -> Attachment:
         """A file of any message of a conversation, under the number it had last."""
         query = (
-            select(attachments.c.document)
+            select(attachments.c.document, attachments.c.use)
             .join(messages, messages.c.id == attachments.c.message_id)
             .join(turns, turns.c.id == messages.c.turn_id)
             .where(attachments.c.file_id == file_id, attachments.c.owner == caller.user_id)
             .where(turns.c.conversation_id == conversation_id)
-            .order_by(attachments.c.document.desc())
+            .order_by(attachments.c.document.desc(), attachments.c.use.desc())
             .limit(1)
         )
         async with self._database.reading() as connection:
-            document = (await connection.execute(query)).scalar_one_or_none()
-            if document is None:
+            place = (await connection.execute(query)).one_or_none()
+            if place is None:
                 raise NotFound(f"There is no file {file_id} in this conversation.", param="file_id")
-            [found] = await numbered(connection, caller, await find_files(connection, caller, [file_id]), document)
+            wanted = await find_files(connection, caller, [file_id])
+            [found] = await numbered(connection, caller, wanted, [(place.document, place.use)])
         return found
 
     @uninterrupted

@@ -27,8 +27,13 @@ class FileRows(Protocol):
         """Remove a file; raises `FileInUse` while a message or a project holds it."""
         ...
 
-    async def attachments(self, caller: Caller, file_ids: Sequence[str], first: int) -> tuple[Attachment, ...]:
-        """Files as they would be attached to a message, numbered from `first`; nothing is stored."""
+    async def attachments(
+        self, caller: Caller, conversation_id: str, file_ids: Sequence[str], project: Sequence[Attachment] = ()
+    ) -> tuple[Attachment, ...]:
+        """Files as they would be attached to a message of a conversation; nothing is stored.
+
+        Each has the one number that it has there. `project` are the files of its project, whose numbers come first.
+        """
         ...
 
     async def file(self, caller: Caller, file_id: str) -> File:

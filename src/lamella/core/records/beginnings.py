@@ -14,14 +14,15 @@ from lamella.core.sessions import Session
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a conversation is surrounded by when a turn begins: its agent, and its project with numbered documents.
-
-    `next_document` is the number that the next document of the conversation gets.
-    """
+    """What a conversation is surrounded by when a turn begins: its agent, and its project with numbered documents."""
 
     agent: Agent | None = None
     project: Project | None = None
-    next_document: int = 1
+
+    @property
+    def files(self) -> tuple[Attachment, ...]:
+        """Those of the project."""
+        return self.project.files if self.project is not None else ()
 
 
 @dataclass(frozen=True, slots=True)

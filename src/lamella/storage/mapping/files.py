@@ -102,8 +102,8 @@ def image_of(row: RowMapping) -> Image:
     return Image(row["file_id"], row["media_type"], row["width"], row["height"], row["digest"], data=bytes(row["data"]))
 
 
-def attachment_of(file: File, document: int, contents: Contents) -> Attachment:
-    """A file as an attachment with its number."""
+def attachment_of(file: File, document: int, use: int, contents: Contents) -> Attachment:
+    """A file as an attachment with its number, and which use of it in the conversation this is."""
     return Attachment(
         file_id=file.id,
         document=document,
@@ -114,4 +114,5 @@ def attachment_of(file: File, document: int, contents: Contents) -> Attachment:
         text=contents.texts.get(file.id),
         reason=file.reason,
         image=contents.images.get(file.id),
+        use=use,
     )
