@@ -14,6 +14,7 @@ import pytest
 
 from lamella.app.core import Core, build_core, build_services
 from lamella.chat import Message
+from lamella.core import deltas
 from lamella.core.clock import SystemClock
 from lamella.core.errors import NotFound
 from lamella.core.ids import CountingIds
@@ -118,6 +119,31 @@ async def test_a_stop_by_somebody_else_stops_nothing(tmp_path: Path) -> None:
         assert (await place.packets(await sending))[-1]["status"] == "finished"
 
 
+@pytest.mark.parametrize("of_run", [False, True])
+async def test_a_turn_is_stopped_from_another_process_on_the_same_bus(tmp_path: Path, of_run: bool) -> None:
+    async with await open_store(tmp_path / "lamella.db") as store:
+        await store.create_conversation(ANN, CONVERSATION)
+        gate, bus = Gate(), MemoryBus()
+        models = ScriptedModels(ScriptedModel([[deltas.TextDelta(0, "Half"), gate]]))
+        services = build_services(store, Registry(()), SystemClock(), CountingIds())
+        here, there = (build_core(services, models, EngineSettings(), jobs=store, bus=bus).chat for _ in range(2))
+        await here.start()
+        turn_id = await here.send(ANN, "conv_1", Message("Hello?"))
+        await gate.reached.wait()
+        [run] = (await store.turn(ANN, turn_id)).runs
+        with pytest.raises(NotFound):
+            await (there.stop_run(BOB, run.id) if of_run else there.stop(BOB, turn_id))
+        if of_run:
+            assert await there.stop_run(ANN, run.id) == turn_id
+        else:
+            assert await there.stop(ANN, turn_id) is TurnStatus.RUNNING
+        async with asyncio.timeout(10):
+            packets = [decode_object(data) async for batch in there.stream(ANN, turn_id) for _, data in batch]
+        assert [packet["type"] for packet in packets][-2:] == ["turn.stopped", "turn.finished"]
+        assert (await there.stop(ANN, turn_id)) is TurnStatus.STOPPED
+        await here.close()
+
+
 NEW = NewTurn("turn_1", "conv_1", "msg_1", (NewRun("run_1", "scripted"),), "Hello?", NOON, "UTC", 2)
 
 
@@ -132,7 +158,7 @@ async def test_a_stop_between_a_turn_s_rows_and_its_runs(
         engine = TurnEngine(services, ScriptedModels(model), Journal(store, bus, clock), bus, EngineSettings())
         begun = await engine.begin(ANN, NEW)
         assert (engine.turn_of("run_1"), (await store.turn(ANN, "turn_1")).status) == ("turn_1", TurnStatus.RUNNING)
-        bus.stop("turn_1", run_id)
+        engine.stops.stop("turn_1", run_id)
         await engine.run(begun)
         turn = await store.turn(ANN, "turn_1")
         assert (turn.status, turn.runs[0].status) == (TurnStatus.STOPPED, TurnStatus.STOPPED)

@@ -114,27 +114,3 @@ async def test_a_turn_that_never_began_leaves_nothing() -> None:
     await packets.flush()
     assert pages.entries == []
     assert await followed(bus, "turn_1", 0) == []
-
-
-async def test_a_stop_before_anybody_waits_is_not_lost() -> None:
-    bus = MemoryBus()
-    bus.open("turn_1")
-    bus.stop("turn_1")
-    bus.stop("turn_2")
-    async with asyncio.timeout(1):
-        await bus.stop_requested("turn_1")
-
-
-async def test_a_slow_follower_holds_nobody_up() -> None:
-    bus = MemoryBus()
-    bus.open("turn_1")
-    slow = bus.follow("turn_1", 0)
-    bus.publish("turn_1", 1, b"a")
-    assert await anext(slow) == [(1, b"a")]
-    for n in range(2, 1_000):
-        bus.publish("turn_1", n, b"a")
-    bus.close("turn_1")
-    assert await followed(bus, "turn_1", 0) == []
-    assert [n for n, _ in await anext(slow)] == list(range(2, 1_000))
-    with pytest.raises(StopAsyncIteration):
-        await anext(slow)

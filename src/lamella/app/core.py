@@ -13,7 +13,7 @@ from lamella.context.layouts import LAYOUTS
 from lamella.core.clock import Clock
 from lamella.core.counting import ApproximateCounter
 from lamella.core.ids import Ids
-from lamella.core.ports import Jobs, Store
+from lamella.core.ports import Jobs, Store, StreamBus
 from lamella.engine.bus import MemoryBus
 from lamella.engine.inputs import Services
 from lamella.engine.journal import Journal
@@ -46,9 +46,12 @@ def build_core(
     jobs: Jobs,
     second: SecondSource | None = None,
     recall: Recall | None = None,
+    bus: StreamBus | None = None,
 ) -> Core:
-    """Wire the turn engine and what follows a turn. Without `queue` a message is answered at once."""
-    bus = MemoryBus()
+    """Wire the turn engine and what follows a turn. Without `queue` a message is answered at once; without `bus`, that
+    of this process alone is used.
+    """
+    bus = bus or MemoryBus()
     journal = Journal(services.store, bus, services.clock)
     engine = TurnEngine(services, models, journal, bus, settings, layouts)
     kept = Sessions(engine.openings, services, jobs, sessions or SessionSettings(), second, recall)

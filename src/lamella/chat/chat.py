@@ -2,7 +2,7 @@
 
 submit ─▶ mailbox ─┬─ free: engine.begin (rows → frozen turn) ─▶ engine.run (a task of its own)
                    └─ else: a row of the queue, done by the keeper when it is due and nobody speaks
-stream ─▶ live packets from the bus, else the journal        stop ─▶ a signal on the bus
+stream ─▶ live packets from the bus, else the journal        stop ─▶ the turn's stops, here or by the bus
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Chat:
         self._journal = journal
         self._bus = bus
         self._settings = settings
-        self._turns = Turns(engine, sessions, journal, bus)
+        self._turns = Turns(engine, sessions, journal)
         self.commands = Commands(Reach(services.store, sessions, self), services.clock)
         self._keeper = Keeper(self._turns, services, self.commands)
         self.queue = Queue(self._keeper, services, self._box, self.read)
@@ -391,13 +391,17 @@ class Chat:
         """
         if self._turns.stop(caller, turn_id):
             return TurnStatus.RUNNING
-        return (await self._services.store.turn(caller, turn_id)).status
+        status = (await self._services.store.turn(caller, turn_id)).status
+        if status is TurnStatus.RUNNING:
+            self._turns.stop_elsewhere(turn_id)
+        return status
 
     async def stop_run(self, caller: Caller, run_id: str) -> str:
         """Ask one model's answer to stop while the others go on; one that has ended stays as it is. Gives its turn."""
         turn_id = self._engine.turn_of(run_id)
         if turn_id is None or not self._turns.stop(caller, turn_id, run_id):
             turn_id = await self._services.store.turn_of_run(caller, run_id)
+            self._turns.stop_elsewhere(turn_id, run_id)
         return turn_id
 
     async def again(self, caller: Caller, conversation_id: str, turn_id: str, message: Message) -> Message:

@@ -11,7 +11,6 @@ import structlog
 
 from lamella.chat.mailbox import Mailbox
 from lamella.core.errors import LamellaError, NeedsCompaction
-from lamella.core.ports import StreamBus
 from lamella.core.records import Caller, NewTurn
 from lamella.engine.journal import Journal
 from lamella.engine.turn import Begun, TurnEngine
@@ -25,11 +24,10 @@ DoneT = TypeVar("DoneT")
 class Turns:
     """The tasks of one process, and the beginning of turns."""
 
-    def __init__(self, engine: TurnEngine, sessions: Sessions, journal: Journal, bus: StreamBus) -> None:
+    def __init__(self, engine: TurnEngine, sessions: Sessions, journal: Journal) -> None:
         self.engine = engine
         self.closing = False
         self._journal = journal
-        self._bus = bus
         self._sessions = sessions
         self._beginning: dict[tuple[str, str], Mailbox] = {}
         """By owner and turn."""
@@ -60,7 +58,7 @@ class Turns:
             box.beginning = box.begins = None
             del self._beginning[caller.user_id, new.id]
         if box.aborted:
-            self._bus.stop(new.id)
+            self.engine.stops.stop(new.id)
         self.track(self._run(box, begun))
 
     def stop(self, caller: Caller, turn_id: str, run_id: str | None = None) -> bool:
@@ -73,8 +71,12 @@ class Turns:
             return True
         if self._journal.owner(turn_id) != caller.user_id:
             return False
-        self._bus.stop(turn_id, run_id)
+        self.engine.stops.stop(turn_id, run_id)
         return True
+
+    def stop_elsewhere(self, turn_id: str, run_id: str | None = None) -> None:
+        """Ask a turn that runs in another process to stop; whoever asks may."""
+        self.engine.stops.stop(turn_id, run_id)
 
     async def _fitting(self, caller: Caller, new: NewTurn, queued_ids: Sequence[str]) -> Begun:
         """Begin the turn; a conversation that no longer fits the window is compacted first, and then sent (SPEC L6)."""

@@ -1,23 +1,20 @@
-"""Live packets and stop signals within one process."""
+"""Live packets and stops within one process."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass, field
 
-from lamella.core.ports import Batch
+from lamella.core.ports import Batch, Stop
 
 
 @dataclass(slots=True)
 class _Live:
     packets: list[tuple[int, bytes]] = field(default_factory=list)
     closed: bool = False
-    stopped: dict[str | None, asyncio.Event] = field(default_factory=dict)
+    stops: set[str | None] = field(default_factory=set)
     followers: set[asyncio.Event] = field(default_factory=set)
-
-    def stop_of(self, run_id: str | None) -> asyncio.Event:
-        return self.stopped.setdefault(run_id, asyncio.Event())
 
     def wake(self) -> None:
         for follower in self.followers:
@@ -59,15 +56,12 @@ class MemoryBus:
         """See `StreamBus.stop`."""
         live = self._turns.get(turn_id)
         if live is not None:
-            live.stop_of(run_id).set()
+            live.stops.add(run_id)
 
-    def is_stopped(self, turn_id: str) -> bool:
-        """See `StreamBus.is_stopped`."""
-        return self._turns[turn_id].stop_of(None).is_set()
-
-    async def stop_requested(self, turn_id: str, run_id: str | None = None) -> None:
-        """See `StreamBus.stop_requested`."""
-        await self._turns[turn_id].stop_of(run_id).wait()
+    async def stops(self, turn_ids: Collection[str]) -> Collection[Stop]:
+        """See `StreamBus.stops`."""
+        found = ((turn_id, self._turns.get(turn_id)) for turn_id in turn_ids)
+        return [(turn_id, run_id) for turn_id, live in found if live is not None for run_id in live.stops]
 
 
 async def _follow(live: _Live, after: int) -> AsyncIterator[Batch]:

@@ -30,6 +30,7 @@ from lamella.engine.opening import EngineSettings, ModelSource, Opening, Opening
 from lamella.engine.preview import Preview, preview
 from lamella.engine.runs import Acting, Course, Run, run_models
 from lamella.engine.setting import TurnSetting
+from lamella.engine.stops import Stops
 from lamella.engine.ways import way_to
 
 log = structlog.get_logger()
@@ -82,6 +83,7 @@ class TurnEngine:
         layouts: Mapping[str, Layout] = LAYOUTS,
     ) -> None:
         self.openings = Openings(services, models, settings, layouts)
+        self.stops = Stops(bus, services.clock)
         self._services = services
         self._journal = journal
         self._bus = bus
@@ -125,10 +127,12 @@ class TurnEngine:
         decided = (*way.decisions, *opening.begun) if way is not None else opening.begun
         footing = Footing(found.conversation.place, found.place, way, decided)
         self._journal.open(caller.user_id, new.id)
+        self.stops.open(new.id)
         try:
             turn = await self._services.store.begin_turn(caller, new, now, queued_ids, footing)
         except BaseException:
             self._journal.abandon(new.id)
+            self.stops.close(new.id)
             raise
         turn_input = TurnInput(
             caller=caller,
@@ -191,6 +195,7 @@ class TurnEngine:
             return _finished(begun, self._preferred.get(turn_id))
         finally:
             self._bus.close(turn_id)
+            self.stops.close(turn_id)
             self._acting.pop(turn_id, None)
             for run in begun.runs:
                 self._turn_of.pop(run.id, None)
@@ -227,15 +232,15 @@ class TurnEngine:
     async def _until_ended(self, begun: Begun) -> StopCause | None:
         """Run the models until they are done or somebody stops the turn; who did already has none begin (SPEC O15)."""
         turn = begun.input
-        if self._bus.is_stopped(turn.turn.id):
+        if await self.stops.is_stopped(turn.turn.id):
             return "user_cancelled"
         course = Course(
             sink=lambda packet: self._emit(turn, packet),
-            stopped=lambda run_id: self._bus.stop_requested(turn.turn.id, run_id),
+            stopped=lambda run_id: self.stops.requested(turn.turn.id, run_id),
             acting=self._acting[turn.turn.id],
         )
         work = asyncio.create_task(run_models(turn, begun.runs, self._services, course))
-        stop = asyncio.create_task(self._bus.stop_requested(turn.turn.id))
+        stop = asyncio.create_task(self.stops.requested(turn.turn.id))
         interrupt = asyncio.create_task(self._interrupted.wait())
         try:
             await asyncio.wait({work, stop, interrupt}, return_when=asyncio.FIRST_COMPLETED)

@@ -10,7 +10,7 @@ from lamella.core.ports.queue import QueueStore
 from lamella.core.ports.recall import Embedder, RecallIndex
 from lamella.core.ports.requests import RequestStore
 from lamella.core.ports.store import Store
-from lamella.core.ports.stream_bus import Batch, StreamBus
+from lamella.core.ports.stream_bus import Batch, Stop, StreamBus
 from lamella.core.ports.turns import TurnStore
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "QueueStore",
     "RecallIndex",
     "RequestStore",
+    "Stop",
     "Store",
     "StreamBus",
     "TurnStore",
