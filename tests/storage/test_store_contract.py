@@ -134,6 +134,7 @@ BY_ID: dict[str, Call] = {
     "last_bill": lambda store, caller: store.last_bill(caller, "conv_1", "m-1"),
     "blocks": lambda store, caller: store.blocks(caller, "req_1"),
     "decisions": lambda store, caller: store.decisions(caller, "conv_1"),
+    "decision_page": lambda store, caller: store.decision_page(caller, "conv_1", PageQuery()),
     "append_journal": lambda store, caller: store.append_journal([entry(1, owner=caller)]),
     "journal": lambda store, caller: store.journal(caller, "turn_1", 0),
 }
