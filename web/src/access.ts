@@ -54,16 +54,18 @@ export interface BaseValue {
   /** What restricted readers may know of it. */
   hint: string
   summary: string
+  keywords: string[]
   topics: string[]
 }
 
-/** Hint, summary and topics are told to whoever may read all of it. */
-export interface Base extends Omit<BaseValue, 'hint' | 'summary' | 'topics'> {
+/** Hint, keywords, summary and topics are told to whoever may read all of it. */
+export interface Base extends Omit<BaseValue, 'hint' | 'keywords' | 'summary' | 'topics'> {
   id: string
   level: Level
   yours: boolean
   hint?: string
   summary?: string
+  keywords?: string[]
   topics?: string[]
   described_by?: 'nobody' | 'model' | 'user'
 }

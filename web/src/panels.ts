@@ -104,3 +104,13 @@ export function useUnsaved(unsaved: boolean): () => void {
   }, [unsaved, hold])
   return () => hold(false)
 }
+
+/** For a form in a panel: `release` lets the panel go, `leave` goes away from it too. */
+export function useLeaving(dirty: boolean, onDone: () => void) {
+  const release = useUnsaved(dirty)
+  const leave = () => {
+    release()
+    onDone()
+  }
+  return { release, leave }
+}

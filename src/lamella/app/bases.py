@@ -59,7 +59,7 @@ def described(content: BaseContent, summary: str, topics: Sequence[str]) -> Base
 
     Without either it may be a model's turn again.
     """
-    said, about = summary.strip(), tuple(dict.fromkeys(topic.strip() for topic in topics if topic.strip()))
+    said, about = summary.strip(), _each(topics)
     if (said, about) == (content.summary, content.topics):
         return content
     by = DescribedBy.USER if said or about else DescribedBy.NOBODY
@@ -68,5 +68,14 @@ def described(content: BaseContent, summary: str, topics: Sequence[str]) -> Base
 
 def _checked(content: BaseContent) -> BaseContent:
     return replace(
-        content, name=filled(content.name), description=content.description.strip(), hint=content.hint.strip()
+        content,
+        name=filled(content.name),
+        description=content.description.strip(),
+        hint=content.hint.strip(),
+        keywords=_each(content.keywords),
     )
+
+
+def _each(words: Sequence[str]) -> tuple[str, ...]:
+    """What says something, once each."""
+    return tuple(dict.fromkeys(word for one in words if (word := one.strip())))

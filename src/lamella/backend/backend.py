@@ -40,12 +40,12 @@ class Backend:
         """
         conversation = await self.app.store.conversation(identity.caller, conversation_id)
         choices = message.choices
-        told = message.blocks
-        if tells_bases:
-            agent_id = conversation.agent_id if choices.agent_id is LEAVE else choices.agent_id
-            metadata = KbMetaPrompts(self.app.knowledge)
-            bases = await metadata.block(identity.caller, conversation, agent_id, choices.knowledge_base_ids)
-            told = (bases, *told) if bases.text else told
+        agent_id = conversation.agent_id if choices.agent_id is LEAVE else choices.agent_id
+        metadata = KbMetaPrompts(self.app.knowledge)
+        bases = await metadata.block(identity.caller, conversation, agent_id, choices.knowledge_base_ids)
+        if not tells_bases:  # what the bases are to the caller is the server's to say all the same
+            bases = replace(bases, text="")
+        told = (bases, *message.blocks) if bases.text or bases.prompt else message.blocks
         own = await self.blocks.build(BlockScope(identity, conversation, message.text))
         return replace(message, blocks=(*told, *own))
 

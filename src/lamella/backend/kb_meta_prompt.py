@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from lamella.app.bound_bases import BoundBase, bound_bases
 from lamella.app.knowledge import Knowledge
 from lamella.core.access import GrantLevel, KnowledgeBase
-from lamella.core.dynamic import DynamicBlock
+from lamella.core.dynamic import DynamicBlock, KnowledgePrompt, strictest
 from lamella.core.errors import NotFound
 from lamella.core.records import Caller, Conversation
 from lamella.knowledge.restricted.metadata import SafeMetadataSource
 
 HEADING = "Knowledge bases that can be searched here:"
-MOST_OF_A_NAME, MOST_OF_A_HINT, MOST_OF_A_SUMMARY, MOST_TOPICS = 200, 300, 600, 12
+MOST_OF_A_NAME, MOST_OF_A_HINT, MOST_OF_A_SUMMARY, MOST_OF_A_KEYWORD, MOST_TOPICS = 200, 300, 600, 60, 12
 """Characters, and how many: a block that goes with every message stays short."""
 
 
 @dataclass(frozen=True, slots=True)
 class BaseFacts:
-    """What is told of one base: `hint` of a `restricted` one, `summary` and `topics` of another."""
+    """What is told of one base: `hint` and `keywords` of a `restricted` one, `summary` and `topics` of another."""
 
     id: str
     name: str
@@ -32,16 +32,17 @@ class BaseFacts:
     topics: tuple[str, ...] = ()
     restricted: bool = False
     hint: str = ""
+    keywords: tuple[str, ...] = ()
 
 
 async def facts_of(base: KnowledgeBase, metadata: SafeMetadataSource) -> BaseFacts:
-    """What a caller at this level is told of a base: of a restricted one its name and its owner's hint, both as far as
-    they tell nothing of the documents (SPEC W8).
+    """What a caller at this level is told of a base: of a restricted one its name and its owner's hint and keywords, as
+    far as they tell nothing of the documents (SPEC W8).
     """
     content = base.content
     if base.level is not GrantLevel.FULL:
         safe = await metadata.of(base)
-        return BaseFacts(base.id, safe.name, restricted=True, hint=safe.hint)
+        return BaseFacts(base.id, safe.name, restricted=True, hint=safe.hint, keywords=safe.keywords)
     return BaseFacts(base.id, content.name, content.summary or content.description, content.topics)
 
 
@@ -57,11 +58,17 @@ def _entry(facts: BaseFacts) -> str:
     lines = [f"- {name} (id: {facts.id}{', restricted' if facts.restricted else ''})"]
     if summary := _line(facts.summary, MOST_OF_A_SUMMARY):
         lines.append(f"  Summary: {summary}")
-    if hint := _line(facts.hint, MOST_OF_A_HINT):
-        lines.append(f"  Hint: {hint}")
+    lines += [f"  {label}: {text}" for label, text in _hints(facts)]
     if topics := [topic for one in facts.topics[:MOST_TOPICS] if (topic := _line(one, MOST_OF_A_NAME))]:
         lines.append(f"  Topics: {', '.join(topics)}")
     return "\n".join(lines)
+
+
+def _hints(facts: BaseFacts) -> list[tuple[str, str]]:
+    """What serves to draft queries and for nothing else, as it is told."""
+    words = [word for one in facts.keywords[:MOST_TOPICS] if (word := _line(one, MOST_OF_A_KEYWORD))]
+    told = (("Hint", _line(facts.hint, MOST_OF_A_HINT)), ("Keywords", ", ".join(words)))
+    return [(label, text) for label, text in told if text]
 
 
 def _line(text: str, most: int) -> str:
@@ -94,7 +101,13 @@ class KbMetaPrompts:
             if base.level is not GrantLevel.NONE:
                 told.append((await facts_of(base, self.knowledge.metadata), one))
         named_in = ", ".join(_why(facts, one) for facts, one in told)
-        return DynamicBlock(kb_meta_prompt([facts for facts, _ in told]), f"from the knowledge bases bound: {named_in}")
+        bases = [facts for facts, _ in told]
+        return DynamicBlock(
+            kb_meta_prompt(bases),
+            f"from the knowledge bases bound: {named_in}",
+            strictest(KnowledgePrompt.RESTRICTED if one.restricted else KnowledgePrompt.NORMAL for one in bases),
+            tuple(text for one in bases for _, text in _hints(one)),
+        )
 
 
 def _why(facts: BaseFacts, bound: BoundBase) -> str:

@@ -217,6 +217,8 @@ class Chat:
             file_ids=message.file_ids,
             blocks=tuple(block.text for block in message.blocks),
             whys=tuple(block.why for block in message.blocks),
+            prompt=new.dynamic.prompt,
+            hints=new.dynamic.hints,
             dynamic=message.dynamic,
             knowledge_base_ids=message.choices.knowledge_base_ids,
         )

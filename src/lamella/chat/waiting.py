@@ -8,7 +8,7 @@ is due at once. `docs/decisions/` says why.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import zip_longest
 
@@ -16,7 +16,7 @@ import msgspec
 
 from lamella.chat.message import MAX_FILES, sent_along
 from lamella.commands.parse import Typed
-from lamella.core.dynamic import DynamicBlock, DynamicContext, joined
+from lamella.core.dynamic import DynamicBlock, DynamicContext, KnowledgePrompt, joined, strictest
 from lamella.core.errors import StoreFailed
 from lamella.core.json import JsonObject
 from lamella.core.records import Place, QueuedMessage
@@ -26,7 +26,8 @@ class Words(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="me
     """What was sent with a message, and what it was to be answered with at that time.
 
     `due` is when its debounce has passed. `agent_chosen` says that the message itself named its agent, or none.
-    `parent` is what it follows where it named that. `whys` are those of `blocks`.
+    `parent` is what it follows where it named that. `whys` are those of `blocks`, `prompt` and `hints` those of the
+    dynamic context.
     """
 
     due: datetime
@@ -42,6 +43,8 @@ class Words(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="me
     dynamic: tuple[str, ...] = ()
     parent: Place | None = None
     knowledge_base_ids: tuple[str, ...] = ()
+    prompt: KnowledgePrompt = KnowledgePrompt.NONE
+    hints: tuple[str, ...] = ()
 
     @property
     def context(self) -> DynamicContext:
@@ -49,7 +52,7 @@ class Words(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="me
         own = (
             DynamicBlock(text, why) for text, why in zip_longest(self.blocks, self.whys, fillvalue="from the server")
         )
-        return joined((*own, *sent_along(self.dynamic)))
+        return replace(joined((*own, *sent_along(self.dynamic))), prompt=self.prompt, hints=self.hints)
 
     @property
     def settings(self) -> tuple[object, ...]:
@@ -144,6 +147,8 @@ def _with(group: Group, row: QueuedMessage, sent: Sent) -> Group | None:
         file_ids=files,
         blocks=newer.blocks,
         whys=newer.whys,
+        prompt=strictest((before.prompt, sent.prompt)),
+        hints=tuple(dict.fromkeys((*before.hints, *sent.hints))),
         dynamic=sent.dynamic if _says(sent.dynamic) else before.dynamic,
     )
     return Group((*group.rows, row), merged, sent.due)

@@ -51,6 +51,31 @@ def create_command(
     show(Asking(data, key, json), ask, lambda found: [_line(found)])
 
 
+@kb.command("describe")
+def describe_command(
+    base: BaseArgument,
+    description: Annotated[str | None, typer.Option(help="What is in it, for people.")] = None,
+    hint: Annotated[str | None, typer.Option(help="What restricted readers may know of it.")] = None,
+    keyword: Annotated[
+        list[str] | None, typer.Option(help="A word for their searches; several times for several, empty for none.")
+    ] = None,
+    data: DataOption = None,
+    key: KeyOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Say what a base of yours is about; what is left out stays."""
+    said = {
+        "description": description,
+        "hint": hint,
+        "keywords": None if keyword is None else [k for k in keyword if k],
+    }
+
+    async def ask(api: Api) -> Object:
+        return await api.ask("PATCH", await _path(api, base), json={k: v for k, v in said.items() if v is not None})
+
+    show(Asking(data, key, json), ask, lambda found: [_line(found)])
+
+
 @kb.command("delete")
 def delete_command(
     base: BaseArgument, data: DataOption = None, key: KeyOption = None, json: JsonOption = False

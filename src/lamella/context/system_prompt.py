@@ -8,12 +8,13 @@ for it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.resources import files
 
 from lamella.context.moments import date_line
+from lamella.core.dynamic import KnowledgePrompt
 from lamella.core.errors import ConfigurationError
 from lamella.core.prompt import ToolSpec
 
@@ -104,6 +105,17 @@ STATIC_SECTIONS: tuple[StaticSection, ...] = tuple(
     _shipped(name) for name in ("introduction", "writing", "conversation", "documents", "tools")
 )
 """The system prompt that ships, in order."""
+
+KNOWLEDGE_SECTIONS: Mapping[KnowledgePrompt, StaticSection] = {
+    prompt: _shipped(f"knowledge_{prompt.value}") for prompt in (KnowledgePrompt.NORMAL, KnowledgePrompt.RESTRICTED)
+}
+"""What the system prompt says of knowledge bases, in a session that has any (SPEC W1)."""
+
+
+def knowledge_text(prompt: KnowledgePrompt) -> str:
+    """That text; "" for none."""
+    return static_text([KNOWLEDGE_SECTIONS[prompt]]) if prompt is not KnowledgePrompt.NONE else ""
+
 
 STEP_SECTIONS: tuple[StepSection, ...] = (
     StepSection("date", _date),

@@ -132,15 +132,16 @@ class DescribedBy(StrEnum):
 class BaseContent:
     """What is said of a knowledge base.
 
-    `visible`: members without a grant see its name and description, so that they can ask for access. `hint`: what its
-    owner lets restricted readers know of it. `summary` and `topics` say what its documents are about: for whoever may
-    read all of it, and for nobody else.
+    `visible`: members without a grant see its name and description, so that they can ask for access. `hint` and
+    `keywords`: what its owner lets restricted readers know of it, so that they ask the right questions. `summary` and
+    `topics` say what its documents are about: for whoever may read all of it, and for nobody else.
     """
 
     name: str
     description: str = ""
     visible: bool = False
     hint: str = ""
+    keywords: tuple[str, ...] = ()
     summary: str = ""
     topics: tuple[str, ...] = ()
     described_by: DescribedBy = DescribedBy.NOBODY

@@ -31,6 +31,7 @@ from lamella.engine.endings import may_ask_again, nothing_of
 from lamella.engine.inputs import RunInput, Services, TurnInput
 from lamella.engine.reminders import ReminderView, merged, searched
 from lamella.engine.request import Identity, Line, Prepared, drafted, new_request, next_line, prepare
+from lamella.engine.sieved import sieved
 from lamella.engine.step import ShownBlocks, run_step
 
 
@@ -85,6 +86,7 @@ class Asker:
         self._counted = run.counted
         self._counts = run.counts
         self._effort_before = run.effort_before
+        self._kept_back = turn.kept_back
 
     @property
     def has_shown(self) -> bool:
@@ -312,6 +314,8 @@ class Asker:
 
     async def _infer(self, index: int, prepared: Prepared, opened: OpenStep) -> dict[int, int]:
         stream = self._run.model.stream(prepared.request, dict(self._run.headers("chat", index)))
+        if self._kept_back is not None:
+            stream = sieved(stream, self._kept_back)
         try:
             places = await run_step(
                 stream,

@@ -20,6 +20,7 @@ from lamella.core.tokens import TokenCounter
 from lamella.engine.approvals import Approvals
 from lamella.engine.counted import Counted
 from lamella.engine.surroundings import NoSurroundings, SurroundingsSource
+from lamella.guard.kept_back import KeptBack
 from lamella.tools.tool import Registry
 
 
@@ -40,12 +41,21 @@ class TurnInput:
     documents: tuple[Attachment, ...] = ()
     knowledge_bases: tuple[str, ...] = ()
     """Those that the message names."""
+    hints: tuple[str, ...] = ()
+    """What the model is shown of knowledge bases, and its answer does not repeat."""
 
     @property
     def attachments(self) -> tuple[Attachment, ...]:
         """All files on the path, those of the project, and what tools brought into the conversation."""
         project = self.project.files if self.project is not None else ()
         return (*(a for turn in (*self.history, self.turn) for a in turn.user.attachments), *project, *self.documents)
+
+    @property
+    def kept_back(self) -> KeptBack | None:
+        """What is left out of the answer, where there is anything: what the user wrote may be said again."""
+        if not self.hints:
+            return None
+        return KeptBack(self.hints, [turn.user.text for turn in (*self.history, self.turn)])
 
     @property
     def call_ids(self) -> frozenset[str]:

@@ -11,6 +11,7 @@ from lamella.cache.plan import MarkerPolicy
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
 from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.dynamic import KnowledgePrompt
 from lamella.core.effort import OFF
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.messages import Turn
@@ -20,6 +21,7 @@ from lamella.core.prompt import Sampling, Ttl
 from lamella.core.records import LEAVE, Beginning, Caller, Choices, Conversation, NewRun, Place, Surroundings
 from lamella.core.sessions import Session
 from lamella.engine.inputs import RunInput, Services
+from lamella.engine.knowledge_prompt import chosen_prompt
 from lamella.engine.reminders import ReminderView, merged
 from lamella.engine.request import Line, tool_choice_is_free
 from lamella.engine.setting import TurnSetting, changes, effort_before, lost_id, offered, setting_of, with_agent
@@ -178,9 +180,11 @@ class Openings:
         turn_id: str,
         *,
         place: Place | None = None,
+        needed: KnowledgePrompt | None = None,
         keep: bool = True,
     ) -> tuple[Opening, ...]:
         """As `open`, for each of the runs of one turn, which follows `place`; None is where the conversation stands.
+        `needed` is what its message needs to be told of knowledge bases; None where there is no message.
 
         Raises `InvalidRequest` for a model that is named twice too.
         """
@@ -196,6 +200,9 @@ class Openings:
         known = tuple(stored.decision for stored in first.decisions)
         deleted = await self._deleted(caller, known, around)
         begun = changes(setting, first.conversation, known, caller.user_id, deleted)
+        prompt = chosen_prompt(first, needed, setting.layout, caller.user_id)
+        setting = replace(setting, conversation=prompt.in_system(setting.conversation), prompt=prompt.prompt)
+        begun += prompt.decisions
         registry = self._services.registry
         if registry.changes:
             begun += offered(first.conversation.tools, registry.specs(), known)

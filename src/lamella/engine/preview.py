@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lamella.core.errors import TurnInProgress
 from lamella.core.messages import Attachment, Turn
 from lamella.core.records import Caller, NewTurn, RequestRecord, StoredBlock
 from lamella.engine.inputs import Services
+from lamella.engine.knowledge_prompt import completed
 from lamella.engine.opening import Openings, first_context
 from lamella.engine.request import Identity, drafted, new_request, prepare
 
@@ -26,9 +27,17 @@ async def preview(
 ) -> Preview:
     """The first request of `new`. Raises what beginning a turn raises, and `TurnInProgress` while one runs."""
     [opening] = await openings.open_all(
-        caller, new.conversation_id, new.runs[:1], new.choices, new.id, place=new.parent, keep=False
+        caller,
+        new.conversation_id,
+        new.runs[:1],
+        new.choices,
+        new.id,
+        place=new.parent,
+        needed=new.dynamic.prompt,
+        keep=False,
     )
     setting, run = opening.setting, opening.run
+    new = replace(new, dynamic=completed(new.dynamic, setting.prompt, setting.around.agent))
     if opening.found.conversation.running_turn is not None:
         raise TurnInProgress("This conversation is still answering.", hint="Look again when its turn has ended.")
     files: tuple[Attachment, ...] = ()

@@ -13,6 +13,7 @@ from lamella.context.layout import Layout
 from lamella.context.layouts import LAYOUTS
 from lamella.core.agents import Agent
 from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.dynamic import KnowledgePrompt
 from lamella.core.effort import OFF, SUBJECT, effort_named, effort_of, tokens_of
 from lamella.core.errors import InvalidRequest
 from lamella.core.prompt import Kind, ToolSpec
@@ -40,13 +41,16 @@ def layout_named(name: str, layouts: Mapping[str, Layout] = LAYOUTS) -> Layout:
 
 @dataclass(frozen=True, slots=True)
 class TurnSetting:
-    """What a turn stands on. `conversation` has the turn's own choices, and of the tools those that it may use."""
+    """What a turn stands on. `conversation` has the turn's own choices, of the tools those that it may use, and in its
+    system prompt the `prompt` of the session.
+    """
 
     conversation: Conversation
     layout: Layout
     policy: MarkerPolicy
     around: Surroundings
     effort: str = OFF
+    prompt: KnowledgePrompt = KnowledgePrompt.NONE
 
 
 def with_agent(conversation: Conversation, choices: Choices) -> Conversation:

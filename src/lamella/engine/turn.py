@@ -26,6 +26,7 @@ from lamella.engine.container import StateContainer
 from lamella.engine.inputs import Services, TurnInput
 from lamella.engine.instead import FindInstead, Instead
 from lamella.engine.journal import Journal
+from lamella.engine.knowledge_prompt import completed
 from lamella.engine.opening import EngineSettings, ModelSource, Opening, Openings
 from lamella.engine.preview import Preview, preview
 from lamella.engine.runs import Acting, Course, Run, run_models
@@ -113,10 +114,12 @@ class TurnEngine:
         `queued_ids` are the waiting messages that it is made of. Raises a `CallerError` when it can't, with
         `can_compact` `NeedsCompaction` where a compaction would help; then nothing is stored.
         """
+        needed = new.dynamic.prompt
         openings = await self.openings.open_all(
-            caller, new.conversation_id, new.runs, new.choices, new.id, place=new.parent
+            caller, new.conversation_id, new.runs, new.choices, new.id, place=new.parent, needed=needed
         )
         opening, setting = openings[0], openings[0].setting
+        new = replace(new, dynamic=completed(new.dynamic, setting.prompt, setting.around.agent))
         # A message that can't be sent is refused before it is stored; its files are listed where they do not fit,
         # its pictures can't be.
         pictures = await self._pictures(caller, new)
@@ -147,6 +150,7 @@ class TurnEngine:
             summaries=found.summaries,
             documents=found.documents,
             knowledge_bases=new.choices.knowledge_base_ids,
+            hints=new.dynamic.hints,
         )
         runs = tuple(
             Run(

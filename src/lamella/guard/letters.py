@@ -19,6 +19,7 @@ _LOOK_ALIKES.update({"а": "a", "в": "b", "с": "c", "у": "y", "β": "b", "δ"
 _SKELETON = str.maketrans({"0": "o", "1": "l", "3": "e", "4": "a", "5": "s", "7": "t", "i": "l", "$": "s", "@": "a"})
 
 _IDEOGRAPHS = r"\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff"
+_IDEOGRAPH = re.compile(f"[{_IDEOGRAPHS}]")
 _WORD = re.compile(rf"[{_IDEOGRAPHS}]|[^\W_{_IDEOGRAPHS}]+")
 
 
@@ -74,6 +75,11 @@ def words_of(folded: Folded) -> list[Word]:
         skeleton = word if word.isdecimal() else word.translate(_SKELETON)
         found.append(Word(skeleton, *folded.place(match.start(), match.end())))
     return found
+
+
+def is_ideograph(character: str) -> bool:
+    """Whether it is a word by itself."""
+    return _IDEOGRAPH.match(character) is not None
 
 
 def stream_of(words: list[Word]) -> Folded:

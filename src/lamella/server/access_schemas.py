@@ -102,6 +102,7 @@ class GroupBody(Body):
 
 Hint = Annotated[str, StringConstraints(max_length=1000)]
 Summary = Annotated[str, StringConstraints(max_length=4000)]
+Keywords = Annotated[list[Annotated[str, StringConstraints(min_length=1, max_length=60)]], Field(max_length=12)]
 Topics = Annotated[list[Annotated[str, StringConstraints(min_length=1, max_length=100)]], Field(max_length=30)]
 
 
@@ -112,12 +113,13 @@ class NewBase(Body):
     description: Annotated[str, StringConstraints(max_length=4000)] = ""
     visible: bool = False
     hint: Hint = ""
+    keywords: Keywords = Field(default_factory=list)
     summary: Summary = ""
     topics: Topics = Field(default_factory=list)
 
     def content(self) -> BaseContent:
         """What was sent."""
-        said = BaseContent(self.name, self.description, self.visible, self.hint)
+        said = BaseContent(self.name, self.description, self.visible, self.hint, tuple(self.keywords))
         return described(said, self.summary, self.topics)
 
 
@@ -128,6 +130,7 @@ class BasePatch(Body):
     description: Annotated[str, StringConstraints(max_length=4000)] = ""
     visible: bool = False
     hint: Hint = ""
+    keywords: Keywords = Field(default_factory=list)
     summary: Summary = ""
     topics: Topics = Field(default_factory=list)
 
@@ -135,6 +138,7 @@ class BasePatch(Body):
         """The base with what was sent."""
         sent = self.model_dump(exclude_unset=True)
         summary, topics = sent.pop("summary", now.summary), sent.pop("topics", now.topics)
+        sent["keywords"] = tuple(sent.get("keywords", now.keywords))
         return described(replace(now, **sent), summary, topics)
 
 
@@ -205,6 +209,7 @@ def base_json(base: KnowledgeBase, caller: Caller) -> Json:
     if base.level is GrantLevel.FULL:
         about = {
             "hint": content.hint,
+            "keywords": content.keywords,
             "summary": content.summary,
             "topics": content.topics,
             "described_by": content.described_by.value,

@@ -82,6 +82,7 @@ knowledge_bases = Table(
     Column("topics", Text, nullable=False, server_default="[]"),
     Column("described_by", Text, nullable=False, server_default="nobody"),
     Column("described_from", Text, nullable=False, server_default=""),
+    Column("keywords", Text, nullable=False, server_default="[]"),
     Index("ix_knowledge_bases_owner_id", "owner", "id"),
 )
 """`described_by` is whose words summary and topics are; `described_from` the fingerprint of the documents that a model

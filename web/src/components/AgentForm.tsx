@@ -3,7 +3,7 @@ import { useBases } from '../access.ts'
 import { efforts } from '../choice.ts'
 import { problemAt, problemElsewhere } from '../fields.ts'
 import { useBound } from '../knowledge.ts'
-import { useUnsaved } from '../panels.ts'
+import { useLeaving } from '../panels.ts'
 import { useModels } from '../queries.ts'
 import { useLayouts, useRemoveAgent, useSaveAgent } from '../resourceQueries.ts'
 import type { Agent, AgentValue } from '../resources.ts'
@@ -12,6 +12,7 @@ import { Field, useFirstWrong } from './Field.tsx'
 import { FormActions } from './FormActions.tsx'
 import form from './form.module.css'
 import { BaseChecks } from './KnowledgePick.tsx'
+import { TextField } from './TextField.tsx'
 import { ToolsField } from './ToolsField.tsx'
 
 const FIELDS = ['name', 'prompt', 'reminder', 'replaces_system', 'tools', 'model', 'layout', 'fallback_model', 'thinking_effort'] as const
@@ -56,11 +57,7 @@ function LoadedForm({ agent, bound, onDone }: { agent: Agent | null; bound: read
   const ended = save.isSuccess || remove.isSuccess
   const rebound = JSON.stringify(bases) !== JSON.stringify(searched)
   const dirty = !ended && (rebound || JSON.stringify(value) !== JSON.stringify(first))
-  const release = useUnsaved(dirty)
-  const leave = () => {
-    release()
-    onDone()
-  }
+  const { leave } = useLeaving(dirty, onDone)
   const problem = problemElsewhere(save.error, FIELDS)
 
   const submit = (event: FormEvent) => {
@@ -71,16 +68,8 @@ function LoadedForm({ agent, bound, onDone }: { agent: Agent | null; bound: read
     <form ref={element} className={form.form} onSubmit={submit} noValidate data-testid="agent-form">
       {problem && <ErrorNote problem={problem} />}
       {remove.error && <QueryError error={remove.error} />}
-      <Field label="Name" problem={problemAt(save.error, 'name')}>
-        {(control) => (
-          <input {...control} name="name" value={value.name} onChange={(event) => set({ name: event.target.value })} autoFocus={!agent} />
-        )}
-      </Field>
-      <Field label="Prompt" problem={problemAt(save.error, 'prompt')}>
-        {(control) => (
-          <textarea {...control} name="prompt" rows={7} value={value.prompt} onChange={(event) => set({ prompt: event.target.value })} />
-        )}
-      </Field>
+      <TextField name="name" label="Name" value={value.name} error={save.error} onChange={(name) => set({ name })} autoFocus={!agent} />
+      <TextField name="prompt" label="Prompt" rows={7} value={value.prompt} error={save.error} onChange={(prompt) => set({ prompt })} />
       <label className={form.check}>
         <input
           type="checkbox"
@@ -90,15 +79,15 @@ function LoadedForm({ agent, bound, onDone }: { agent: Agent | null; bound: read
         />
         It stands in place of the system prompt
       </label>
-      <Field
+      <TextField
+        name="reminder"
         label="Reminder"
         hint="A short text that comes last in a request, after everything else. May be empty."
-        problem={problemAt(save.error, 'reminder')}
-      >
-        {(control) => (
-          <textarea {...control} name="reminder" rows={2} value={value.reminder} onChange={(event) => set({ reminder: event.target.value })} />
-        )}
-      </Field>
+        rows={2}
+        value={value.reminder}
+        error={save.error}
+        onChange={(reminder) => set({ reminder })}
+      />
       <ToolsField value={value.tools} problem={problemAt(save.error, 'tools')} onChange={(tools) => set({ tools })} />
       {(known.length > 0 || bases.length > 0) && (
         <fieldset className={form.group} data-testid="agent-knowledge">

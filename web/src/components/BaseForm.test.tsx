@@ -3,7 +3,7 @@ import type { KnowledgeDocument } from '../knowledge.ts'
 import { embedderName, progressOf } from '../knowledge.ts'
 import { changedIn } from './BaseForm.tsx'
 
-const value = { name: 'Prices', description: '', visible: false, hint: '', summary: 'Of tools.', topics: ['tools'] }
+const value = { name: 'Prices', description: '', visible: false, hint: '', keywords: [], summary: 'Of tools.', topics: ['tools'] }
 
 describe('what is sent of a base', () => {
   it('is its name and what was changed, so that a model keeps its own words', () => {

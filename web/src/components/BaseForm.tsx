@@ -1,14 +1,15 @@
 import { type FormEvent, useState } from 'react'
 import { type Base, type BaseValue, useRemoveBase, useSaveBase } from '../access.ts'
-import { namesIn, problemAt, problemElsewhere } from '../fields.ts'
-import { useUnsaved } from '../panels.ts'
+import { problemElsewhere } from '../fields.ts'
+import { useLeaving } from '../panels.ts'
 import { ErrorNote, QueryError } from './ErrorNote.tsx'
-import { Field, useFirstWrong } from './Field.tsx'
+import { useFirstWrong } from './Field.tsx'
 import { FormActions } from './FormActions.tsx'
 import form from './form.module.css'
+import { TextField, WordsField } from './TextField.tsx'
 
-const FIELDS = ['name', 'description', 'visible', 'hint', 'summary', 'topics'] as const
-const blank: BaseValue = { name: '', description: '', visible: false, hint: '', summary: '', topics: [] }
+const FIELDS = ['name', 'description', 'visible', 'hint', 'keywords', 'summary', 'topics'] as const
+const blank: BaseValue = { name: '', description: '', visible: false, hint: '', keywords: [], summary: '', topics: [] }
 
 function valueOf(base: Base | null): BaseValue {
   return Object.fromEntries(FIELDS.map((field) => [field, base?.[field] ?? blank[field]])) as unknown as BaseValue
@@ -31,17 +32,12 @@ interface Props {
 export function BaseForm({ base, onDone, onMade }: Props) {
   const [first] = useState(() => valueOf(base))
   const [value, setValue] = useState(first)
-  const [topics, setTopics] = useState(() => first.topics.join(', '))
   const set = (patch: Partial<BaseValue>) => setValue((old) => ({ ...old, ...patch }))
   const save = useSaveBase(base?.id ?? null)
   const remove = useRemoveBase()
   const element = useFirstWrong(save.error)
   const dirty = !save.isSuccess && !remove.isSuccess && JSON.stringify(value) !== JSON.stringify(first)
-  const release = useUnsaved(dirty)
-  const leave = () => {
-    release()
-    onDone()
-  }
+  const { release, leave } = useLeaving(dirty, onDone)
   const problem = problemElsewhere(save.error, FIELDS)
   const submit = (event: FormEvent) => {
     event.preventDefault()
@@ -56,49 +52,56 @@ export function BaseForm({ base, onDone, onMade }: Props) {
     <form ref={element} className={form.form} onSubmit={submit} noValidate data-testid="base-form">
       {problem && <ErrorNote problem={problem} />}
       {remove.error && <QueryError error={remove.error} />}
-      <Field label="Name" problem={problemAt(save.error, 'name')}>
-        {(control) => (
-          <input {...control} name="name" value={value.name} onChange={(event) => set({ name: event.target.value })} autoFocus={!base} />
-        )}
-      </Field>
-      <Field label="Description" hint="What is in it, for people who choose it." problem={problemAt(save.error, 'description')}>
-        {(control) => (
-          <textarea {...control} name="description" rows={3} value={value.description} onChange={(event) => set({ description: event.target.value })} />
-        )}
-      </Field>
+      <TextField name="name" label="Name" value={value.name} error={save.error} onChange={(name) => set({ name })} autoFocus={!base} />
+      <TextField
+        name="description"
+        label="Description"
+        hint="What is in it, for people who choose it."
+        rows={3}
+        value={value.description}
+        error={save.error}
+        onChange={(description) => set({ description })}
+      />
       <label className={form.check}>
         <input type="checkbox" name="visible" checked={value.visible} onChange={(event) => set({ visible: event.target.checked })} />
         Members without access see its name and description
       </label>
-      <Field
+      <TextField
+        name="hint"
         label="Hint"
         hint="What somebody with restricted access may know of it, so that the right questions are asked. Nothing confidential."
-        problem={problemAt(save.error, 'hint')}
-      >
-        {(control) => (
-          <textarea {...control} name="hint" rows={2} value={value.hint} onChange={(event) => set({ hint: event.target.value })} />
-        )}
-      </Field>
+        rows={2}
+        value={value.hint}
+        error={save.error}
+        onChange={(hint) => set({ hint })}
+      />
+      <WordsField
+        name="keywords"
+        label="Keywords"
+        hint="Words for their searches, with commas between them. Nothing confidential."
+        value={value.keywords}
+        error={save.error}
+        onChange={(keywords) => set({ keywords })}
+      />
       {base && (
         <>
-          <Field label="Summary" hint={byWhom(base)} problem={problemAt(save.error, 'summary')}>
-            {(control) => (
-              <textarea {...control} name="summary" rows={4} value={value.summary} onChange={(event) => set({ summary: event.target.value })} />
-            )}
-          </Field>
-          <Field label="Topics" hint="With commas between them." problem={problemAt(save.error, 'topics')}>
-            {(control) => (
-              <input
-                {...control}
-                name="topics"
-                value={topics}
-                onChange={(event) => {
-                  setTopics(event.target.value)
-                  set({ topics: namesIn(event.target.value) })
-                }}
-              />
-            )}
-          </Field>
+          <TextField
+            name="summary"
+            label="Summary"
+            hint={byWhom(base)}
+            rows={4}
+            value={value.summary}
+            error={save.error}
+            onChange={(summary) => set({ summary })}
+          />
+          <WordsField
+            name="topics"
+            label="Topics"
+            hint="With commas between them."
+            value={value.topics}
+            error={save.error}
+            onChange={(topics) => set({ topics })}
+          />
         </>
       )}
       <FormActions

@@ -1,14 +1,15 @@
 import { type FormEvent, useState } from 'react'
 import { problemAt, problemElsewhere } from '../fields.ts'
-import { useUnsaved } from '../panels.ts'
+import { useLeaving } from '../panels.ts'
 import { useStatus } from '../queries.ts'
 import { useRemoveProject, useSaveProject } from '../resourceQueries.ts'
 import type { Project } from '../resources.ts'
 import { ErrorNote, QueryError } from './ErrorNote.tsx'
-import { Field, useFirstWrong } from './Field.tsx'
+import { useFirstWrong } from './Field.tsx'
 import { FormActions } from './FormActions.tsx'
 import form from './form.module.css'
 import { ProjectFiles } from './ProjectFiles.tsx'
+import { TextField } from './TextField.tsx'
 import { useProjectFiles } from '../projectFiles.ts'
 
 const FIELDS = ['name', 'instructions', 'file_ids']
@@ -24,11 +25,7 @@ export function ProjectForm({ project, onDone }: { project: Project | null; onDo
   const remove = useRemoveProject()
   const written = name !== (project?.name ?? '') || instructions !== (project?.instructions ?? '')
   const dirty = !save.isSuccess && !remove.isSuccess && (written || files.changed)
-  const release = useUnsaved(dirty)
-  const leave = () => {
-    release()
-    onDone()
-  }
+  const { leave } = useLeaving(dirty, onDone)
   const problem = problemElsewhere(save.error, FIELDS)
 
   const submit = (event: FormEvent) => {
@@ -39,20 +36,16 @@ export function ProjectForm({ project, onDone }: { project: Project | null; onDo
     <form ref={element} className={form.form} onSubmit={submit} noValidate data-testid="project-form">
       {problem && <ErrorNote problem={problem} />}
       {remove.error && <QueryError error={remove.error} />}
-      <Field label="Name" problem={problemAt(save.error, 'name')}>
-        {(control) => (
-          <input {...control} name="name" value={name} onChange={(event) => setName(event.target.value)} autoFocus={!project} />
-        )}
-      </Field>
-      <Field
+      <TextField name="name" label="Name" value={name} error={save.error} onChange={setName} autoFocus={!project} />
+      <TextField
+        name="instructions"
         label="Instructions"
         hint="What the model has to know about the project. May be empty."
-        problem={problemAt(save.error, 'instructions')}
-      >
-        {(control) => (
-          <textarea {...control} name="instructions" rows={5} value={instructions} onChange={(event) => setInstructions(event.target.value)} />
-        )}
-      </Field>
+        rows={5}
+        value={instructions}
+        error={save.error}
+        onChange={setInstructions}
+      />
       <ProjectFiles project={project?.id ?? null} files={files} problem={problemAt(save.error, 'file_ids') ?? problemAt(save.error, 'file_id')} />
       <FormActions
         save={files.busy ? 'Uploading…' : project ? 'Save' : 'Create the project'}

@@ -1,6 +1,8 @@
-"""What a model is told of a base whose documents its user may not read: name and hint, through the guard (SPEC W8).
+"""What a model is told of a base whose documents its user may not read: name, hint and keywords, through the guard.
 
-Owners write both, and may repeat what stands in the documents without meaning to.
+SPEC W8.
+
+Owners write them, and may repeat what stands in the documents without meaning to.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ HIDDEN = "Knowledge base with restricted access"
 """Stands for a name that tells something of the documents; its id is told anyhow."""
 
 MOST_PASSAGES = 20
-"""Passages that name and hint are compared with: those that a search for their words finds first."""
+"""Passages that they are compared with: those that a search for their words finds first."""
 
 MOST_TITLES = 1_000
 KEPT = 256
@@ -43,9 +45,11 @@ class SafeMetadata:
 
     name: str = HIDDEN
     hint: str = ""
+    keywords: tuple[str, ...] = ()
 
 
-_Key = tuple[str, str, str]
+_Key = tuple[SafeMetadata, str]
+"""What its owner wrote, and the documents as they are now."""
 
 
 class SafeMetadataSource:
@@ -57,13 +61,14 @@ class SafeMetadataSource:
         self._kept: OrderedDict[_Key, SafeMetadata] = OrderedDict()
 
     async def of(self, base: KnowledgeBase) -> SafeMetadata:
-        """Name and hint of a base. Never raises: what can't be compared is not told."""
-        name, hint = base.content.name, base.content.hint
+        """Name, hint and keywords of a base. Never raises: what can't be compared is not told."""
+        written = SafeMetadata(base.content.name, base.content.hint, base.content.keywords)
         try:
-            chunks = await self._compared(Shelf(base.owner, base.id), f"{name}\n{hint}")
-            key = (name, hint, version_of(chunks))
+            words = "\n".join((written.name, written.hint, *written.keywords))
+            chunks = await self._compared(Shelf(base.owner, base.id), words)
+            key = (written, version_of(chunks))
             if key not in self._kept:
-                self._kept[key] = await asyncio.to_thread(_checked, name, hint, chunks)
+                self._kept[key] = await asyncio.to_thread(_checked, written, chunks)
             self._kept.move_to_end(key)
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
@@ -87,10 +92,17 @@ class SafeMetadataSource:
         return (*passages, *(Chunk("", title, (), "") for title in titles))
 
 
-def _checked(name: str, hint: str, chunks: Sequence[Chunk]) -> SafeMetadata:
+def _checked(written: SafeMetadata, chunks: Sequence[Chunk]) -> SafeMetadata:
     guard = Guard([Source(chunk.text, (chunk.title, *chunk.headings)) for chunk in chunks])
+
+    def passes(text: str) -> bool:
+        return guard.check(text).text == text
+
+    words = tuple(word for word in written.keywords if not _holds_facts(word) and passes(word))
     return SafeMetadata(
-        name if guard.check(name).text == name else HIDDEN, guard.check(without_facts(hint)).text if hint else ""
+        written.name if passes(written.name) else HIDDEN,
+        guard.check(without_facts(written.hint)).text if written.hint else "",
+        words if passes(" ".join(words)) else (),  # one behind the other they may make a sentence of a document
     )
 
 
