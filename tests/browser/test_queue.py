@@ -78,6 +78,7 @@ def test_quick_messages_are_answered_together_when_asked_to(page: Page, patient:
     ask(page, "and another")
     expect(part(page, "queued")).to_have_text(["One thing", "and another"])
     expect(part(page, "countdown")).to_contain_text("Answered in")
+    expect(part(page, "thread")).to_have_text("")
     part(page, "answer-now").click()
     expect(answers(page)).to_have_count(1)
     expect(part(page, "queued")).to_have_count(0)

@@ -1,7 +1,7 @@
 import { Fragment, useEffect, useLayoutEffect, useRef, useState } from 'react'
 import type { Turn } from '../api.ts'
 import { beside } from '../commands.ts'
-import { useNews, useSessions, useTold } from '../queries.ts'
+import { useNews, useQueue, useSessions, useTold } from '../queries.ts'
 import { turns as store, useTurn } from '../turns.ts'
 import { Beside } from './Beside.tsx'
 import controls from './controls.module.css'
@@ -25,7 +25,8 @@ export function Thread({ conversation, turns, loading, earlier, running }: Props
   useNews(conversation)
   const sessions = useSessions(conversation, told.data?.at(-1)?.id).data ?? []
   const standing = beside(told.data ?? [], sessions)
-  const empty = !loading && turns.length === 0 && standing.size === 0
+  const waiting = useQueue(conversation).data?.length ?? 0
+  const empty = !loading && turns.length === 0 && standing.size === 0 && waiting === 0
   const showEarlier = () => {
     const element = scroll.outer.current
     const below = element ? element.scrollHeight - element.scrollTop : 0
