@@ -178,8 +178,12 @@ class Settings(BaseSettings):
         Threshold(share=0.7),
         description="The largest session that is resumed in full: a share of the budget, or tokens.",
     )
-    debounce_ms: int = Field(
-        3_000, ge=0, le=60_000, description="Milliseconds that a message waits for more before it is answered; 0: none."
+    debounce_ms: int | None = Field(
+        None,
+        ge=0,
+        le=60_000,
+        description="Milliseconds that a message waits for more before it is answered. Unset: none, but 3000 for a "
+        "message that comes during an answer and waits anyway.",
     )
     queue_limit: int = Field(50, ge=1, le=1_000, description="Messages that may wait in a conversation.")
     recall: Literal["conversation", "user", "off"] = Field(

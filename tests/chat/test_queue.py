@@ -351,6 +351,23 @@ async def test_quick_messages_become_one_turn(tmp_path: Path) -> None:
         assert "It rains." not in body
 
 
+async def test_without_a_debounce_only_what_waits_anyway_is_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LAMELLA_DEBOUNCE_MS")
+    model, clock = ScriptedModel(), VirtualClock(NOON)
+    async with debounced(tmp_path, model, clock, debounce_ms=None) as (_, client, conversation):
+        async with answering(client, model, conversation) as (gate, _):
+            model.then(saying("Both."))
+            for text in ("Second", "and third"):
+                await post(client, conversation, text)
+                clock.advance(2)
+            clock.advance(1)
+            gate.opened.set()
+            turns = await answered(client, conversation, 2)
+        assert [turn["text"] for turn in turns] == ["First", "Second\n\nand third"]
+
+
 async def test_slow_messages_are_answered_one_by_one(tmp_path: Path) -> None:
     model, clock = ScriptedModel([saying("One."), saying("Two.")]), VirtualClock(NOON)
     async with debounced(tmp_path, model, clock) as (_, client, conversation):

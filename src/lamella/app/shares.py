@@ -9,6 +9,9 @@ from lamella.sessions.pruning import PruneSettings
 from lamella.sessions.settings import SessionSettings
 from lamella.settings import Settings
 
+JOINING = 3.0
+"""Seconds in which messages that come during an answer join, where no debounce is set."""
+
 
 def engine_settings(settings: Settings, headers: RequestHeaders = no_headers) -> EngineSettings:
     """The engine's part of the settings."""
@@ -43,4 +46,9 @@ def session_settings(settings: Settings, *, demonstration: bool) -> SessionSetti
 
 def queue_settings(settings: Settings) -> QueueSettings:
     """The queue's part of the settings."""
-    return QueueSettings(debounce=settings.debounce_ms / 1000, limit=settings.queue_limit)
+    chosen = settings.debounce_ms
+    return QueueSettings(
+        debounce=(chosen or 0) / 1000,
+        joining=JOINING if chosen is None else chosen / 1000,
+        limit=settings.queue_limit,
+    )

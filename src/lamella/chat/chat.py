@@ -44,11 +44,12 @@ CLOSE_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """`debounce`: seconds that a message waits for more before it is answered. `limit`: messages that may wait in a
-    conversation.
+    """`debounce`: seconds that a message waits for more where nobody is being answered. `joining`: the same where it
+    has to wait anyway. `limit`: messages that may wait in a conversation.
     """
 
     debounce: float = 0.0
+    joining: float = 0.0
     limit: int = 50
 
 
@@ -206,7 +207,7 @@ class Chat:
         """Store a message with what it is to be answered with, whatever is changed in the meantime."""
         setting = await self._engine.check(caller, new)
         sent = Words(
-            due=self._services.clock.now() + timedelta(seconds=self._debounce(patience)),
+            due=self._services.clock.now() + timedelta(seconds=self._joining(patience)),
             models=tuple(run.model for run in new.runs),
             parent=new.parent,
             layout=setting.layout.name,
@@ -238,6 +239,11 @@ class Chat:
         if not patience.queue:
             return 0
         return self._settings.debounce if patience.debounce is None else patience.debounce
+
+    def _joining(self, patience: Patience) -> float:
+        """Seconds in which a message that waits is joined by what comes behind it."""
+        settings = self._settings
+        return max(settings.debounce, settings.joining) if patience.debounce is None else patience.debounce
 
     async def command(self, caller: Caller, conversation_id: str, typed: Typed, *, key: str | None = None) -> Notice:
         """Run a command now, before and without any model; gives it with its answer, as it is stored.
