@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
 import typing
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -14,6 +16,7 @@ from lamella.core import packets
 from lamella.core.execution import ExecutionRequest
 from lamella.core.records import LEAVE
 from lamella.settings import Settings, default_data_folder
+from lamella.simulator.settings import Settings as SimulatorSettings
 
 DOCS = Path(__file__).parent
 MADE = "<!-- Made by docs/generate.py from the code. -->\n\n"
@@ -74,10 +77,39 @@ def _default_of(field: dataclasses.Field[object]) -> str:
     return "" if field.default is dataclasses.MISSING else f"`{field.default!r}`"
 
 
+def simulator_options_page() -> str:
+    """Every option of the simulator with its default and the note behind it."""
+    lines = [
+        "# Options of the simulator\n\n",
+        "`lamella simulate --option NAME=VALUE`, or `POST /_sim/settings` with\n",
+    ]
+    lines += ['`{"NAME": VALUE}` while it runs; [simulator.md](simulator.md) says what it does.\n']
+    lines += ["\n| option | default | what it is |\n|---|---|---|\n"]
+    defaults = dataclasses.asdict(SimulatorSettings())
+    for name, note in notes_of(SimulatorSettings).items():
+        default = defaults[name]
+        shown = "" if default is None else f"`{str(default).lower()}`"
+        lines.append(f"| `{name}` | {shown} | {note} |\n")
+    return MADE + "".join(lines)
+
+
+def notes_of(kind: type) -> dict[str, str]:
+    """The string behind each field of a class, on one line; a field without one is a KeyError of the page."""
+    (made,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(made, ast.ClassDef)
+    notes = {}
+    for field, note in pairwise(made.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            assert isinstance(note, ast.Expr), f"{field.target.id} has no note"
+            notes[field.target.id] = " ".join(str(ast.literal_eval(note.value)).split())
+    return notes
+
+
 PAGES = {
     "settings.md": settings_page,
     "packets.md": packets_page,
     "execution-request.md": execution_request_page,
+    "simulator-options.md": simulator_options_page,
 }
 
 

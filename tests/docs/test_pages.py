@@ -24,7 +24,7 @@ def _generator() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", ["settings.md", "packets.md", "execution-request.md"])
+@pytest.mark.parametrize("name", ["settings.md", "packets.md", "execution-request.md", "simulator-options.md"])
 def test_a_generated_page_is_up_to_date(name: str) -> None:
     made = _generator().PAGES[name]()
     assert (DOCS / name).read_text("utf-8") == made, "run: python docs/generate.py"

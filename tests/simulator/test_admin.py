@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from lamella.simulator.settings import Settings
 from lamella.simulator.testing import EXACT, InProcess
 
-from .texts import FIVE_MINUTES, at, counters, text, tokens, user
+from .texts import FIVE_MINUTES, Json, at, counters, text, tokens, user
 
 pytestmark = pytest.mark.anyio
 
@@ -106,6 +107,30 @@ async def test_cache_reads_do_not_count_to_the_minute() -> None:
     assert (await provider.messages(body, now=at(1, 3))).status == 200
 
 
+async def test_openai_counts_cache_reads_to_the_minute() -> None:
+    provider = InProcess(replace(EXACT, input_tokens_per_minute=5_000))
+    body: Json = {"messages": [{"role": "user", "content": tokens(2_000)}]}
+    left = [(await provider.chat(body, now=at(0))).headers["x-ratelimit-remaining-tokens"] for _ in range(2)]
+    assert left == ["3000", "1000"]
+
+
+async def test_every_answer_has_an_id_and_the_limits(provider: InProcess) -> None:
+    claude = [await provider.messages({"messages": [user("a")]}), await provider.messages({"messages": []})]
+    gpt = [await provider.chat({"messages": [{"role": "user", "content": "a"}]}), await provider.chat({"messages": []})]
+    assert [answer.status for answer in (*claude, *gpt)] == [200, 400, 200, 400]
+    for answer in claude:
+        for limit in ("requests", "input-tokens"):
+            assert {f"anthropic-ratelimit-{limit}-{part}" for part in ("limit", "remaining", "reset")} <= set(
+                answer.headers
+            )
+    for answer in gpt:
+        for limit in ("requests", "tokens"):
+            assert {f"x-ratelimit-{part}-{limit}" for part in ("limit", "remaining", "reset")} <= set(answer.headers)
+    ids = [answer.headers["request-id"] for answer in claude] + [answer.headers["x-request-id"] for answer in gpt]
+    assert len(set(ids)) == 4
+    assert claude[1].json["request_id"] == ids[1]
+
+
 async def test_requests_per_minute() -> None:
     provider = InProcess(replace(EXACT, requests_per_minute=2))
     statuses = [(await provider.messages({"messages": [user("a")]}, now=at(0))).status for _ in range(3)]
@@ -124,3 +149,44 @@ async def test_both_key_styles_and_none(provider: InProcess) -> None:
     keyed = {"authorization": "", "x-api-key": "k"}
     assert (await provider.get("/v1/models", keyed)).status == 200
     assert (await provider.get("/v1/models", {"authorization": ""})).status == 401
+
+
+@pytest.mark.parametrize(
+    ("version", "settings", "status"),
+    [
+        ("2023-06-01", EXACT, 200),
+        ("2026-10-21", EXACT, 200),
+        ("2020-01-01", EXACT, 400),
+        ("", replace(EXACT, require_version=True), 400),
+        ("2026-10-21", replace(EXACT, new_version_wants_bearer=True), 401),
+        ("2023-06-01", replace(EXACT, new_version_wants_bearer=True), 200),
+    ],
+)
+async def test_versions_of_the_messages_api(version: str, settings: Settings, status: int) -> None:
+    provider = InProcess(settings)
+    headers = {"x-api-key": "k"} | ({"anthropic-version": version} if version else {})
+    body = {"model": "claude-opus-5", "max_tokens": 10, "messages": [user("a")]}
+    assert (await provider.post_with(headers, "/v1/messages", body)).status == status
+
+
+async def test_prices_can_be_set_until_the_reset(provider: InProcess) -> None:
+    table = (await provider.get("/_sim/prices")).json
+    assert table["claude-opus-5"]["input"] == 5
+    mine = {"input": 7, "output": 0, "read": 0, "write_short": 0, "write_long": 0}
+    await provider.post("/_sim/prices", {"claude-fable-5-2": mine, "claude-opus-5": mine})
+    for model in ("claude-fable-5-2", "claude-opus-5"):
+        await provider.messages({"model": model, "messages": [user(tokens(1_000))]})
+    log = (await provider.get("/_sim/requests")).json["requests"]
+    assert [record["cost"] for record in log] == [pytest.approx(0.007)] * 2
+    assert (await provider.post("/_sim/prices", {"claude-opus-5": {"input": 7}})).status == 400
+    await provider.post("/_sim/reset", {})
+    assert (await provider.get("/_sim/prices")).json == table
+
+
+async def test_a_count_may_be_off_by_a_share() -> None:
+    provider = InProcess(replace(EXACT, count_drift=0.02))
+    body = {"messages": [user(tokens(1_000))]}
+    counted = (await provider.messages(body, path="/v1/messages/count_tokens")).json
+    assert (counted["input_tokens"], (await provider.messages(body)).usage["input_tokens"]) == (1_020, 1_000)
+    asked = await provider.responses({"input": tokens(1_000)}, path="/v1/responses/input_tokens")
+    assert asked.json["input_tokens"] == 1_020

@@ -65,6 +65,8 @@ REFUSED_HISTORIES: dict[str, tuple[list[Any], str]] = {
     "unknown field": ([{**user("a"), "name": "x"}], "messages.0.name: Extra inputs are not permitted"),
 }
 
+TOOL: Json = {"name": "t", "input_schema": {"type": "object"}}
+
 REFUSED_PARAMETERS: dict[str, tuple[Json, str]] = {
     "no max_tokens": ({"max_tokens": None}, "max_tokens: Field required"),
     "huge max_tokens": ({"max_tokens": 200_000}, "max_tokens: 200000 > 128000"),
@@ -86,7 +88,16 @@ REFUSED_PARAMETERS: dict[str, tuple[Json, str]] = {
     ),
     "bad tool name": ({"tools": [{"name": "a b", "input_schema": {"type": "object"}}]}, "String should match pattern"),
     "warming while streaming": ({"max_tokens": 0, "stream": True}, "0 cannot be combined"),
-    "server-side compaction": ({"compaction": {"type": "summarize"}}, "does not model this feature"),
+    "warming while forcing a tool": (
+        {"max_tokens": 0, "tools": [TOOL], "tool_choice": {"type": "any"}},
+        "0 cannot be combined",
+    ),
+    "warming with a format": (
+        {"max_tokens": 0, "output_config": {"format": {"type": "json_schema"}}},
+        "0 cannot be combined",
+    ),
+    "tool servers of the vendor": ({"mcp_servers": [{"name": "a"}]}, "does not model this feature"),
+    "compaction without its beta": ({"compaction": {"type": "summarize"}}, "Extra inputs are not permitted"),
     "empty system text": ({"system": [text("")]}, "text content blocks must be non-empty"),
 }
 
@@ -155,6 +166,14 @@ async def test_forcing_a_tool_is_refused_where_the_model_cannot(provider: InProc
 async def test_a_prompt_over_the_window(provider: InProcess) -> None:
     answer = await provider.messages({"model": "claude-haiku-4-5", "messages": [user(tokens(200_001))]})
     assert (answer.status, answer.error) == (400, "prompt is too long: 200001 tokens > 200000 maximum")
+
+
+async def test_an_answer_that_fills_the_window_stops_there(provider: InProcess) -> None:
+    await provider.script(r={"text": tokens(500)})
+    for asked, stop, said in ((100, "max_tokens", 100), (1_000, "model_context_window_exceeded", 400)):
+        body = {"model": "claude-haiku-4-5", "max_tokens": asked, "messages": [user(tokens(199_600))]}
+        answer = (await provider.messages(body, reply="r")).json
+        assert (answer["stop_reason"], answer["usage"]["output_tokens"]) == (stop, said)
 
 
 async def test_bad_json_and_no_key(provider: InProcess) -> None:

@@ -169,3 +169,38 @@ async def test_gpt_5_5_reads_steps_of_2048(provider: InProcess) -> None:
 async def test_options_of_newer_models_are_refused_by_older_ones(provider: InProcess) -> None:
     refused = await provider.chat({"model": "gpt-5.4", "messages": [message("user", "a")], **EXPLICIT})
     assert refused.status == 400
+
+
+@pytest.mark.parametrize(("retention", "seconds"), [("in_memory", 600), ("24h", 86_400)])
+async def test_a_step_of_an_older_model_ends_when_it_is_idle(retention: str, seconds: int) -> None:
+    provider = InProcess(EXACT)
+    body = {"model": "gpt-5.4", "prompt_cache_retention": retention, "messages": [message("user", tokens(3_000))]}
+    read = []
+    for pause in (0, seconds - 1, seconds - 1, seconds):
+        await provider.post("/_sim/clock", {"advance_seconds": pause})
+        read.append((await provider.chat(body)).usage["prompt_tokens_details"]["cached_tokens"])
+    assert read == [0, 2_944, 2_944, 0]
+
+
+async def test_too_many_requests_of_one_key_overflow_on_older_models() -> None:
+    provider = InProcess(replace(EXACT, legacy_requests_per_key=2))
+    body = {"model": "gpt-5.4", "prompt_cache_key": "a", "messages": [message("user", tokens(3_000))]}
+    read = [(await provider.chat(body, now=at(0, i))).usage["prompt_tokens_details"]["cached_tokens"] for i in range(3)]
+    assert read == [0, 2_944, 0]
+    other = {**body, "prompt_cache_key": "b"}
+    await provider.chat(other, now=at(0, 4))
+    assert (await provider.chat(other, now=at(0, 5))).usage["prompt_tokens_details"]["cached_tokens"] == 2_944
+    assert (await provider.chat(body, now=at(1, 30))).usage["prompt_tokens_details"]["cached_tokens"] == 2_944
+
+
+async def test_prewarming_writes_and_says_nothing(provider: InProcess) -> None:
+    warm = {"prompt_cache_options": {"prewarm": True}}
+    said = (await provider.chat({"messages": [message("user", tokens(2_000))], **warm})).json
+    assert (said["usage"]["completion_tokens"], said["choices"][0]["message"]["content"]) == (0, None)
+    again = (await provider.chat({"messages": [message("user", tokens(2_000))]})).usage
+    assert again["prompt_tokens_details"]["cached_tokens"] == 2_000
+    silent = (await provider.responses({"input": tokens(2_000, "blue"), **warm})).json
+    assert (silent["output"], silent["status"]) == ([], "completed")
+    assert (await provider.responses({"input": tokens(2_000, "blue")})).usage["input_tokens_details"][
+        "cached_tokens"
+    ] == 2_000

@@ -8,7 +8,7 @@ import pytest
 
 from lamella.simulator.testing import EXACT, Answered, InProcess
 
-from .texts import Json, user
+from .texts import FIVE_MINUTES, Json, tokens, user
 
 pytestmark = pytest.mark.anyio
 ASK: Json = {"messages": [user("a")]}
@@ -117,6 +117,60 @@ async def test_http_faults_fire_as_often_as_told(
 async def test_retry_after_is_scripted(provider: InProcess) -> None:
     await provider.script(r={"fault": {"kind": 529, "retry_after": 2.5}})
     assert (await provider.messages(ASK, reply="r")).headers["retry-after"] == "2.5"
+    await provider.script(r={"fault": {"kind": 429, "retry_after": False}})
+    refused = await provider.messages(ASK, reply="r")
+    assert (refused.status, "retry-after" in refused.headers) == (429, False)
+
+
+async def test_a_cold_cache_reads_nothing_once(provider: InProcess) -> None:
+    await provider.script(r={"text": "ok"})
+    long: Json = {"messages": [user(tokens(2_000))], "cache_control": FIVE_MINUTES}
+    chat: Json = {"messages": [{"role": "user", "content": tokens(2_000)}]}
+    await provider.messages(long)
+    await provider.chat(chat)
+    await provider.post("/_sim/faults", [{"kind": "cold_cache", "times": 2}])
+    assert (await provider.messages(long)).usage["cache_read_input_tokens"] == 0
+    assert (await provider.chat(chat)).usage["prompt_tokens_details"]["cached_tokens"] == 0
+    assert (await provider.messages(long)).usage["cache_read_input_tokens"] == 2_000
+    assert (await provider.chat(chat)).usage["prompt_tokens_details"]["cached_tokens"] == 2_000
+
+
+async def test_an_event_of_an_unknown_type_says_nothing(provider: InProcess) -> None:
+    for post, body in ((provider.messages, ASK), (provider.chat, CHAT), (provider.responses, {"input": "a"})):
+        await provider.script(r={"text": "ok", "fault": {"kind": "unknown_event"}})
+        strange, plain = [(await post({**body, "stream": True}, reply="r")).events for _ in range(2)]
+        assert len(strange) == len(plain) + 1
+        (note,) = [event for event in strange if "simulator" in str(event.get("type", event.get("object")))]
+        assert "ok" not in str(note)
+
+
+async def test_faults_can_be_ordered_for_whatever_comes_next(provider: InProcess) -> None:
+    ordered = [{"kind": 529}, {"kind": "max_tokens", "when": 3, "times": 2}]
+    assert (await provider.post("/_sim/faults", ordered)).json["faults"][1]["times"] == 2
+    await provider.script(r={"text": "0123456789"})
+    answers = [await provider.messages(ASK, reply="r") for _ in range(4)]
+    assert [answer.status for answer in answers] == [529, 200, 200, 200]
+    assert [answer.json["content"][0]["text"] for answer in answers[1:]] == ["012", "012", "0123456789"]
+    assert (await provider.get("/_sim/faults")).json == {"faults": []}
+    assert (await provider.post("/_sim/faults", [{"kind": "earthquake"}])).status == 400
+
+
+async def test_a_reply_is_found_by_what_came_last(provider: InProcess) -> None:
+    await provider.script(
+        ask={"match": "^How (long|wide)", "tool_calls": [{**CALL, "name": "measure"}]},
+        tell={"match": "^12 metres$", "text": "It is 12 metres."},
+    )
+    first = (await provider.messages({"messages": [user("How wide is it?")]})).json
+    assert first["content"][0]["name"] == "measure"
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": "12 metres"}
+    call = {"role": "assistant", "content": first["content"]}
+    second = await provider.messages({"messages": [user("How wide is it?"), call, user(result)]})
+    assert second.json["content"][0]["text"] == "It is 12 metres."
+    other = (await provider.messages({"messages": [user("Somehow?")]})).json
+    assert other["content"][0]["text"] != "It is 12 metres."
+    logged = (await provider.get("/_sim/requests")).json["requests"]
+    assert [record["reply"] for record in logged] == ["ask", "tell", None]
+    assert (await provider.post("/_sim/replies", {"r": {"match": "("}})).status == 400
 
 
 async def test_an_error_in_the_middle_of_a_stream(provider: InProcess) -> None:

@@ -14,6 +14,9 @@ from lamella.simulator.replies import CONTENT_FAULTS, HTTP_FAULTS, Fault, Reply
 from lamella.simulator.state import Record, Simulator
 from lamella.simulator.stream import Cut, Pace
 
+BEARER_VERSION = "2026-10-21"
+"""What SDK 2 sends, with its key as a bearer token; SDK 1 sends 2023-06-01 and `x-api-key`."""
+VERSIONS = ("2023-01-01", "2023-06-01", BEARER_VERSION)
 FAULT_MESSAGES = {
     429: "Number of request tokens has exceeded your per-minute rate limit.",
     500: "Internal server error",
@@ -56,7 +59,7 @@ def authenticate(request: Request, simulator: Simulator) -> str:
 async def open_call(request: Request, simulator: Simulator, wire: Wire) -> Call:
     """Reads the body and starts its record; what may fail comes in `start_call`, when errors can be worded."""
     body = await request.body()
-    reply_id = request.headers.get("x-sim-reply", simulator.settings.default_reply)
+    reply_id = request.headers.get("x-sim-reply")
     betas = frozenset(beta.strip() for beta in request.headers.get("anthropic-beta", "").split(","))
     record = simulator.open_record(wire, request.url.path, body, simulator.clock.now(), reply_id)
     return Call(body, "", record.at, record, simulator.identifier("req_", record.serial), reply_id, None, betas)
@@ -64,8 +67,21 @@ async def open_call(request: Request, simulator: Simulator, wire: Wire) -> Call:
 
 def start_call(call: Call, request: Request, simulator: Simulator) -> None:
     call.account = call.record.account = authenticate(request, simulator)
+    if call.record.wire == "anthropic":
+        check_version(request, simulator)
     call.now = call.record.at = request_time(request, simulator)
     call.rate = request_rate(request)
+
+
+def check_version(request: Request, simulator: Simulator) -> None:
+    """Raises 400 for a version of the Messages API that there is not, and by option for none."""
+    version = request.headers.get("anthropic-version")
+    if version is None and simulator.settings.require_version:
+        raise invalid("anthropic-version: header is required")
+    if version not in (None, *VERSIONS):
+        raise invalid(f'anthropic-version: "{version}" is not a valid version')
+    if version == BEARER_VERSION and "x-api-key" in request.headers and simulator.settings.new_version_wants_bearer:
+        raise ProviderError(401, f"anthropic-version {version} takes its key as `Authorization: Bearer`")
 
 
 def request_time(request: Request, simulator: Simulator) -> float:
@@ -96,8 +112,10 @@ def raise_early(fault: Fault | None) -> None:
 
 def fault_error(fault: Fault) -> ProviderError:
     status = int(fault.name) if fault.name in HTTP_FAULTS else 529
-    retry_after = fault.retry_after if fault.retry_after is not None else (1.0 if status == 429 else None)
-    return ProviderError(status, FAULT_MESSAGES[status], retry_after=retry_after)
+    seconds = fault.retry_after
+    if isinstance(seconds, bool) or seconds is None:
+        seconds = 1.0 if status == 429 and seconds is not False else None
+    return ProviderError(status, FAULT_MESSAGES[status], retry_after=seconds)
 
 
 def cut_of(fault: Fault | None) -> Cut | None:

@@ -11,7 +11,8 @@ from starlette.responses import JSONResponse, Response
 
 from lamella.simulator.blocks import encode
 from lamella.simulator.clock import format_moment, parse_moment
-from lamella.simulator.replies import Reply
+from lamella.simulator.models import MODELS, Prices
+from lamella.simulator.replies import Fault, Reply
 from lamella.simulator.state import Record, Simulator
 
 
@@ -32,6 +33,28 @@ class AdminRoutes:
             return problem(str(error))
         self._simulator.script(replies)
         return JSONResponse({"stored": len(replies)})
+
+    async def faults(self, http: Request) -> Response:
+        """POST /_sim/faults [FAULT, ...]: what goes wrong with the next requests, one after the other; GET the rest."""
+        if http.method == "POST":
+            try:
+                self._simulator.faults.extend(msgspec.json.decode(await http.body(), type=list[Fault]))
+            except msgspec.MsgspecError as error:
+                return problem(str(error))
+        return JSONResponse({"faults": msgspec.to_builtins(list(self._simulator.faults))})
+
+    async def prices(self, http: Request) -> Response:
+        """GET the prices of every model; POST {"MODEL": PRICES, ...} sets those of some until the reset."""
+        if http.method == "POST":
+            try:
+                prices = msgspec.json.decode(await http.body(), type=dict[str, Prices])
+            except msgspec.MsgspecError as error:
+                return problem(str(error))
+            self._simulator.prices.update(prices)
+        return JSONResponse({name: asdict(row) for name, row in self._prices().items()})
+
+    def _prices(self) -> dict[str, Prices]:
+        return {model.id: model.prices for model in MODELS} | self._simulator.prices
 
     async def clock(self, http: Request) -> Response:
         """GET the time; POST {"now": ISO 8601} or {"advance_seconds": N} to set it."""

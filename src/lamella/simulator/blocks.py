@@ -37,7 +37,9 @@ class Block:
     writes: bool = False
     """OpenAI: the ending that implicit caching writes."""
     text: str = ""
-    """OpenAI models with token-step caching need the text itself; empty elsewhere."""
+    """Token-step caching and engines need the text itself; empty elsewhere."""
+    opens: bool = False
+    """The first block of its message, or of the list of tools."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,18 @@ class Limits:
     call_prefix: str
     serial: str
     """Makes ids of calls that the script left unnamed."""
+    room: int | None = None
+    """Tokens that the window has left behind the prompt; None where the vendor limits the prompt alone."""
+
+    @property
+    def least(self) -> int | None:
+        given = [limit for limit in (self.max_tokens, self.room) if limit is not None]
+        return min(given, default=None)
+
+    @property
+    def cut_by(self) -> str:
+        """Why an answer of more than the least stops."""
+        return "max_tokens" if self.least == self.max_tokens else "model_context_window_exceeded"
 
 
 Sign = Callable[[str, int], str]
@@ -44,9 +56,9 @@ def compose(reply: Reply, fault: str | None, when: int | None, limits: Limits, s
     total = sum(tokens for _, tokens in sized) or 1
     if fault is None and reply.output_tokens is not None:
         total = reply.output_tokens
-    if limits.max_tokens is not None and total > limits.max_tokens:
-        sized, stop = keep_share(sized, limits.max_tokens / total), "max_tokens"
-        total = limits.max_tokens
+    if (limit := limits.least) is not None and total > limit:
+        sized, stop = keep_share(sized, limit / total), limits.cut_by
+        total = limit
     thinking = sum(tokens for part, tokens in sized if part.kind == "thinking")
     return Draft(tuple(part for part, _ in sized), stop, total, min(thinking, total))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,19 +11,23 @@ import msgspec
 
 FaultKind = Literal[
     "429", "500", "504", "529", "stream_error", "drop_before", "drop_after", "truncated_tool_json", "slow",
-    "refusal", "content_filter", "max_tokens", "empty",
+    "refusal", "content_filter", "max_tokens", "empty", "cold_cache", "unknown_event", "compaction_failed",
 ]  # fmt: skip
 HTTP_FAULTS = ("429", "500", "504", "529")
 CONTENT_FAULTS = ("refusal", "content_filter", "max_tokens", "empty", "truncated_tool_json")
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Fires on the first `times` uses of its reply; `when` is "before" or a number of streamed characters."""
+    """Fires on the first `times` uses of its reply; `when` is "before" or a number of streamed characters.
+
+    `cold_cache` finds nothing in the cache; `unknown_event` puts an event of no known type into the stream.
+    """
 
     kind: FaultKind | Literal[429, 500, 504, 529]
     when: Literal["before"] | int | None = None
     times: int = 1
-    retry_after: float | None = None
+    retry_after: float | bool | None = None
+    """Seconds, or false for an error without the header; unset, a 429 says one second."""
     ms: int = 30_000
     """How long `slow` holds back the first token."""
 
@@ -46,6 +51,10 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One answer of the model, as POST /_sim/replies takes it; absent numbers are counted or taken from settings."""
 
     text: str = ""
+    match: str | None = None
+    """A regular expression: the reply answers a request that names none, if it is found in what came last."""
+    summary: str | None = None
+    """What a compaction by the provider says; unset, it keeps the facts, or quotes the conversation."""
     rule: Literal["answer", "keep_facts"] | None = None
     """Instead of a text: what the answerer says, or every sentence of the request that holds a FACT-… word."""
     reasoning: str | Reasoning | None = None
@@ -57,6 +66,12 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     chunk: int | None = None
     fault: Fault | None = None
 
+    def __post_init__(self) -> None:
+        try:
+            re.compile(self.match or "")
+        except re.error as error:
+            raise ValueError(f"match: {self.match!r} is not a regular expression: {error}") from error
+
     @property
     def thought(self) -> Reasoning | None:
         return Reasoning(self.reasoning) if isinstance(self.reasoning, str) else self.reasoning
@@ -66,12 +81,18 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Part:
     """One content block of the answer; `text` is what is streamed (for a call its JSON arguments)."""
 
-    kind: Literal["thinking", "text", "tool"]
+    kind: Literal["thinking", "text", "tool", "compaction"]
     text: str
     call: ToolCall | None = None
     signature: str = ""
+    on_demand: bool = False
+    """Of a compaction that was asked for, not one that a long prompt has triggered."""
 
     def pieces(self, chunk: int) -> Iterator[str]:
+        if self.kind == "compaction":
+            # A summary comes in one delta, and so does a failed one.
+            yield self.text
+            return
         for start in range(0, len(self.text), max(1, chunk)):
             yield self.text[start : start + max(1, chunk)]
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -13,24 +12,8 @@ from lamella.simulator.access import Call, error_headers, open_call, start_call
 from lamella.simulator.connection import DroppedResponse, EventStream
 from lamella.simulator.errors import ProviderError
 from lamella.simulator.models import Wire
-from lamella.simulator.replies import Draft, Fault
 from lamella.simulator.state import Simulator
-from lamella.simulator.stream import Cut, Encoder, Pace, play
-
-EncoderT = TypeVar("EncoderT", bound=Encoder, covariant=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Answer(Generic[EncoderT]):
-    """A decided answer: everything that is left to do is to write it out, as a stream or whole."""
-
-    draft: Draft
-    encoder: EncoderT
-    pace: Pace
-    chunk: int
-    cut: Cut | None
-    fault: Fault | None
-    streams: bool
+from lamella.simulator.stream import Answer, Encoder, play
 
 
 class WireRoutes:
@@ -74,7 +57,7 @@ class WireRoutes:
 
     def _stream(self, decided: Answer[Encoder], call: Call) -> Response:
         clock = self._simulator.clock
-        events = play(decided.draft, decided.encoder, decided.pace, decided.chunk, decided.cut, clock, call.record)
+        events = play(decided, clock, call.record)
         return EventStream(events, self._headers(call, self._simulator))
 
     async def _whole(self, decided: Answer[Encoder], call: Call) -> Response:

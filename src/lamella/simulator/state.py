@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import re
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from lamella.simulator.cache.ledger import Ledger
+import msgspec
+
+from lamella.simulator.blocks import Prefix
+from lamella.simulator.cache.engine import PrefixStore
+from lamella.simulator.cache.ledger import Ledger, Outcome
 from lamella.simulator.clock import Clock, SystemClock, VirtualClock
+from lamella.simulator.diagnosing import Prints
 from lamella.simulator.errors import ProviderError, invalid
+from lamella.simulator.models import Model, Prices
 from lamella.simulator.pictures import Pictures
 from lamella.simulator.replies import Fault, Reply
 from lamella.simulator.settings import Settings
@@ -49,24 +56,36 @@ class Simulator:
         self.counter = TokenCounter()
         self.pictures = Pictures()
         self.ledger = Ledger()
+        self.engine = PrefixStore()
+        self.prices: dict[str, Prices] = {}
+        """Prices that an admin call has set, by model."""
         self.replies: dict[str, Reply] = {}
+        self.faults: deque[Fault] = deque()
+        """Faults for the next requests, whatever they are answered with."""
         self.records: deque[Record] = deque()
+        self.prints = Prints()
         self.thought_calls: set[bytes] = set()
         """Tool calls that were made after thinking, see `anthropic.thinking.check_complete`."""
         self._record_bytes = 0
         self._fired: Counter[str] = Counter()
         self._serials = itertools.count(1)
         self._spent: dict[str, deque[tuple[float, int]]] = {}
+        self._bursts: dict[str, deque[float]] = {}
 
     def reset(self) -> None:
-        """Forget cache, scripts, log and limits; settings, clock and what was counted stay."""
+        """Forget cache, prices, scripts, faults, log and limits; settings, clock and what was counted stay."""
         self.ledger.clear()
+        self.engine.clear()
+        self.prints.clear()
+        self.prices.clear()
         self.replies.clear()
+        self.faults.clear()
         self.records.clear()
         self.thought_calls.clear()
         self._record_bytes = 0
         self._fired.clear()
         self._spent.clear()
+        self._bursts.clear()
         self._serials = itertools.count(1)
 
     def script(self, replies: dict[str, Reply]) -> None:
@@ -95,12 +114,49 @@ class Simulator:
             raise invalid(f"x-sim-reply: no reply {name!r} was scripted")
         return reply
 
+    def matching(self, last: str) -> str | None:
+        """The name of the first scripted reply whose `match` is found in what came last."""
+        for name, reply in self.replies.items():
+            if reply.match is not None and re.search(reply.match, last, re.DOTALL):
+                return name
+        return None
+
     def fault(self, name: str | None, reply: Reply | None) -> Fault | None:
-        """The fault of this use of a reply, counted: after `times` uses the reply comes whole."""
+        """The next fault that was asked for, or that of this use of a reply: after `times` uses it comes whole."""
+        if self.faults:
+            fault = self.faults.popleft()
+            if fault.times > 1:
+                self.faults.appendleft(msgspec.structs.replace(fault, times=fault.times - 1))
+            return fault
         if name is None or reply is None or reply.fault is None or self._fired[name] >= reply.fault.times:
             return None
         self._fired[name] += 1
         return reply.fault
+
+    def readable(self, fault: Fault | None) -> Ledger:
+        """What a request may find: nothing where a fault makes its cache cold."""
+        return Ledger() if fault is not None and fault.name == "cold_cache" else self.ledger
+
+    def cost(self, model: Model, outcome: Outcome, output: int) -> float:
+        """Dollars, at the prices that were set for the model or those of the table."""
+        prices = self.prices.get(model.id, model.prices)
+        return prices.cost(outcome.fresh, outcome.read, outcome.written_short, outcome.written_long, output)
+
+    def counted(self, prefix: Prefix) -> int:
+        """What a counting endpoint says of a prompt: what is billed, and by option off by a share."""
+        total = prefix.total if self.settings.engine == "off" else self.engine.measure(prefix, self.settings)
+        return round(total * (1.0 + self.settings.count_drift))
+
+    def busy(self, key: str, now: float) -> bool:
+        """Whether an older model's cache is missed because too many requests of a minute share one key."""
+        limit = self.settings.legacy_requests_per_key
+        if not limit:
+            return False
+        times = self._bursts.setdefault(key, deque())
+        while times and not now - 60.0 < times[0] <= now:
+            times.popleft()
+        times.append(now)
+        return len(times) > limit
 
     def admit(self, account: str, now: float) -> None:
         """Raises 429 when the account's minute is spent; without limits in the settings everything is admitted."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from lamella.simulator.clock import Clock
 from lamella.simulator.errors import ProviderError
-from lamella.simulator.replies import Draft, Part
+from lamella.simulator.replies import Draft, Fault, Part
 from lamella.simulator.state import Record
 
 
@@ -26,6 +26,10 @@ class Encoder(Protocol):
     def end(self) -> bytes: ...
 
     def error(self, error: ProviderError) -> bytes: ...
+
+    def unknown(self) -> bytes:
+        """An event of a type that no client knows, with nothing of the answer in it."""
+        ...
 
     def whole(self) -> dict[str, Any]: ...
 
@@ -56,20 +60,37 @@ class Cut:
     error: ProviderError | None
 
 
+EncoderT = TypeVar("EncoderT", bound=Encoder, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[EncoderT]):
+    """A decided answer: everything that is left to do is to write it out, as a stream or whole."""
+
+    draft: Draft
+    encoder: EncoderT
+    pace: Pace
+    chunk: int
+    cut: Cut | None
+    fault: Fault | None
+    streams: bool
+
+
 class ConnectionDropped(Exception):
     """The stream must end without its end: the server closes the socket."""
 
 
-async def play(
-    draft: Draft, encoder: Encoder, pace: Pace, chunk: int, cut: Cut | None, clock: Clock, record: Record
-) -> AsyncIterator[bytes]:
+async def play(answer: Answer[Encoder], clock: Clock, record: Record) -> AsyncIterator[bytes]:
     """The events of a whole answer. Raises ConnectionDropped where a fault wants the socket closed."""
+    draft, encoder, pace, cut = answer.draft, answer.encoder, answer.pace, answer.cut
     length = sum(len(part.text) for part in draft.parts)
     await clock.sleep(pace.first)
     yield encoder.start()
+    if answer.fault is not None and answer.fault.name == "unknown_event":
+        yield encoder.unknown()
     for index, part in enumerate(draft.parts):
         yield encoder.open(index, part)
-        for piece in part.pieces(chunk):
+        for piece in part.pieces(answer.chunk):
             if cut is not None and record.streamed + len(piece) > cut.characters:
                 rest = piece[: cut.characters - record.streamed]
                 if rest:

@@ -69,6 +69,10 @@ class InProcess:
         names = {"now": "x-sim-now", "reply": "x-sim-reply", "beta": "anthropic-beta"}
         headers = {names[rule]: value for rule, value in rules.items() if rule in names}
         headers["authorization"] = f"Bearer {rules.get('key', 'test')}"
+        return await self.post_with(headers, path, body)
+
+    async def post_with(self, headers: dict[str, str], path: str, body: Any) -> Answered:
+        """A call with these headers only, a key among them."""
         content = body if isinstance(body, bytes) else msgspec.json.encode(body)
         return await self._send("POST", path, headers, content)
 

@@ -43,6 +43,13 @@ class Conversation:
         return tuple(asked for _, asked in self._asked())
 
     @property
+    def last(self) -> str:
+        """The texts that came after whatever the model said or called last."""
+        own = [i for i, p in enumerate(self.pieces) if isinstance(p, Called) or p.role == "assistant"]
+        said = self.pieces[max(own, default=-1) + 1 :]
+        return "\n".join(piece.text for piece in said if isinstance(piece, Heard))
+
+    @property
     def turn(self) -> tuple[Piece, ...]:
         """What came after the current question: the calls and results of this turn."""
         last = max((index for index, _ in self._asked()), default=-1)

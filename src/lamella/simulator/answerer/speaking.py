@@ -12,6 +12,9 @@ from lamella.simulator.answerer.conversation import Conversation, Heard
 from lamella.simulator.answerer.sentences import split
 from lamella.simulator.replies import Reply
 
+LONGEST = 300
+MOST = 40
+"""Characters of a sentence, and sentences, of a recap."""
 FACT = re.compile(r"\bFACT-\w")
 
 
@@ -28,6 +31,18 @@ def speak(script: Reply | None, conversation: Callable[[], Conversation]) -> Rep
             return msgspec.structs.replace(script, text=said.text, tool_calls=said.tool_calls, reasoning=reasoning)
         case "keep_facts":
             return msgspec.structs.replace(script, text="\n".join(facts(conversation())))
+
+
+def recap(script: Reply | None, conversation: Conversation) -> str:
+    """What a compaction by the provider says: its script, the facts, or how each text of the conversation begins."""
+    if script is not None and script.summary is not None:
+        return script.summary
+    kept = list(facts(conversation))
+    if kept:
+        return "\n".join(kept)
+    heard = [p.text for p in conversation.pieces if isinstance(p, Heard) and p.role != "system" and p.text.strip()]
+    opened = [next(iter(split(text))).text[:LONGEST] for text in heard[-MOST:]]
+    return "\n".join(opened) or "Nothing was said."
 
 
 def facts(conversation: Conversation) -> Iterator[str]:

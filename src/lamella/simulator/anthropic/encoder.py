@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
+from lamella.simulator.anthropic.compaction import content_of
 from lamella.simulator.blocks import Json, encode
 from lamella.simulator.cache.ledger import Outcome
 from lamella.simulator.errors import ProviderError
@@ -62,7 +63,11 @@ class MessageEncoder:
     draft: Draft
     hide_thinking: bool = False
     """`thinking.display = omitted`: the text stays empty, the signature comes."""
-    transformations: tuple[Json, ...] | None = None
+    extras: Json = field(default_factory=dict)
+    """Fields of the message that exist only where they were asked for."""
+    applied_edits: tuple[Json, ...] | None = None
+    iterations: tuple[Json, ...] | None = None
+    """The passes of a request that may compact, each with its counters."""
 
     def whole(self) -> Json:
         """The whole answer, for a request that does not stream."""
@@ -71,6 +76,7 @@ class MessageEncoder:
             **self._envelope(),
             "content": [self._content(part) for part in self.draft.parts],
             **self._stop(),
+            **self._edits(),
             "usage": usage,
         }
 
@@ -88,6 +94,8 @@ class MessageEncoder:
         block: Json
         if part.kind == "thinking":
             block = {"type": "thinking", "thinking": "", "signature": ""}
+        elif part.kind == "compaction":
+            block = {**content_of(part), "content": None} if part.on_demand else {"type": "compaction", "content": None}
         elif part.kind == "tool" and part.call is not None:
             block = {"type": "tool_use", "id": part.call.id, "name": part.call.name, "input": {}}
         else:
@@ -102,6 +110,9 @@ class MessageEncoder:
             return b"" if self.hide_thinking else self._delta(index, {"type": "thinking_delta", "thinking": piece})
         if part.kind == "tool":
             return self._delta(index, {"type": "input_json_delta", "partial_json": piece})
+        if part.kind == "compaction":
+            sealed = {} if part.on_demand else {"encrypted_content": part.signature or None}
+            return self._delta(index, {"type": "compaction_delta", "content": piece or None, **sealed})
         return self._delta(index, {"type": "text_delta", "text": piece})
 
     def close(self, index: int, part: Part) -> bytes:
@@ -112,17 +123,23 @@ class MessageEncoder:
 
     def end(self) -> bytes:
         usage = input_usage(self.outcome) | {"output_tokens": self.draft.output_tokens} | self._details()
-        return event("message_delta", {"delta": self._stop(), "usage": usage}) + event("message_stop", {})
+        delta = {"delta": self._stop(), **self._edits(), "usage": usage}
+        return event("message_delta", delta) + event("message_stop", {})
 
     def error(self, error: ProviderError) -> bytes:
         body = error_body(error, self.request_id)
         return b"event: error\ndata: " + encode(body) + b"\n\n"
 
+    def unknown(self) -> bytes:
+        return event("simulator_note", {"note": "an event of a type that you do not know"})
+
     def _envelope(self) -> Json:
-        envelope: Json = {"id": self.id, "type": "message", "role": "assistant", "model": self.model}
-        if self.transformations is not None:
-            envelope["input_transformations"] = list(self.transformations)
-        return envelope
+        return {"id": self.id, "type": "message", "role": "assistant", "model": self.model, **self.extras}
+
+    def _edits(self) -> Json:
+        if self.applied_edits is None:
+            return {}
+        return {"context_management": {"applied_edits": list(self.applied_edits)}}
 
     def _stop(self) -> Json:
         if self.draft.stop not in ("refusal", "content_filter"):
@@ -133,12 +150,15 @@ class MessageEncoder:
         return stop
 
     def _details(self) -> Json:
-        return {"output_tokens_details": {"thinking_tokens": self.draft.thinking_tokens}}
+        details: Json = {"output_tokens_details": {"thinking_tokens": self.draft.thinking_tokens}}
+        return details if self.iterations is None else {**details, "iterations": list(self.iterations)}
 
     def _content(self, part: Part) -> Json:
         if part.kind == "thinking":
             shown = "" if self.hide_thinking else part.text
             return {"type": "thinking", "thinking": shown, "signature": part.signature}
+        if part.kind == "compaction":
+            return content_of(part)
         if part.kind == "tool" and part.call is not None:
             return {"type": "tool_use", "id": part.call.id, "name": part.call.name, "input": whole(part.text)}
         return {"type": "text", "text": part.text}

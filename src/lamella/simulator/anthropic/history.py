@@ -19,8 +19,8 @@ from lamella.simulator.models import Model
 MOST_MESSAGES = 100_000
 CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 KINDS = {
-    "user": ("text", "image", "document", "tool_result", "search_result"),
-    "assistant": ("text", "thinking", "redacted_thinking", "tool_use"),
+    "user": ("text", "image", "document", "tool_result", "search_result", "compaction"),
+    "assistant": ("text", "thinking", "redacted_thinking", "tool_use", "compaction"),
     "system": ("text",),
 }
 
@@ -40,7 +40,7 @@ def check_history(request: MessagesRequest, blocks: Sequence[WireBlock], model: 
         raise invalid("messages: at least one message is required")
     if len(request.messages) > MOST_MESSAGES:
         raise invalid(f"messages: at most {MOST_MESSAGES} messages are allowed")
-    if request.messages[0].role != "user":
+    if request.messages[0].role != "user" and not opens_with_summary(request.messages[0]):
         raise invalid('messages: first message must use the "user" role')
     check_system_messages(request.messages, model)
     for index, message in enumerate(request.messages):
@@ -54,6 +54,12 @@ def check_history(request: MessagesRequest, blocks: Sequence[WireBlock], model: 
         raise invalid(
             "This model does not support assistant message prefill. The conversation must end with a user message."
         )
+
+
+def opens_with_summary(message: Message) -> bool:
+    """A summary stands in place of what came before it, whoever said the first of that."""
+    blocks = content_blocks(message.content)
+    return bool(blocks) and blocks[0].get("type") == "compaction"
 
 
 def check_system_messages(messages: Sequence[Message], model: Model) -> None:

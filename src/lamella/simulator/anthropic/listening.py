@@ -24,6 +24,8 @@ def pieces(blocks: Sequence[WireBlock]) -> Iterator[Piece]:
             yield Called(str(block.raw.get("name", "")), arguments if isinstance(arguments, dict) else {})
         elif block.kind == "tool_result":
             yield Heard("tool", text_of(block.bare))
+        elif block.kind == "compaction":
+            yield Heard("system", text_of(block.bare))
         elif block.kind == "text":
             text = str(block.raw.get("text", ""))
             match block.role:

@@ -33,6 +33,8 @@ def text_of(raw: Json) -> str:
             return str(raw.get("text", ""))
         case "thinking":
             return str(raw.get("thinking", ""))
+        case "compaction":
+            return str(raw.get("content") or "")
         case "tool_use":
             return f"{raw.get('name')}{encode(raw.get('input')).decode()}"
         case "tool_result":
@@ -76,7 +78,18 @@ class Sealer:
 
     def seal(self, block: WireBlock, marker: Marker | None) -> Block:
         tokens = self._tokens(block) + self._overhead(block)
-        return Block(block.level, block.role, block.content, tokens, block.path, marker, block.thinking)
+        text = text_of(block.bare) if self._settings.engine != "off" else ""
+        return Block(
+            block.level,
+            block.role,
+            block.content,
+            tokens,
+            block.path,
+            marker,
+            block.thinking,
+            text=text,
+            opens=block.first,
+        )
 
     def _tokens(self, block: WireBlock) -> int:
         if block.kind == "thinking" and (seal := signature.read(block.raw, self._settings.seed)) is not None:

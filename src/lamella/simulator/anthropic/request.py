@@ -164,6 +164,9 @@ def wire_block(
     hidden: bool = False,
 ) -> WireBlock:
     bare = stripped(raw)
+    if raw.get("type") == "compaction":
+        # Its seal is not read by the model, and comes back in either of two fields.
+        bare = {"type": "compaction", "content": raw.get("content")}
     content = digest(role.encode(), encode(bare))
     kind = str(raw.get("type", ""))
     thinking = kind in THINKING

@@ -13,8 +13,9 @@ from lamella.simulator.anthropic.exchange import accept, answer
 from lamella.simulator.anthropic.request import parse
 from lamella.simulator.anthropic.validation import check_max_tokens, check_size, known_model
 from lamella.simulator.models import MODELS
-from lamella.simulator.serving import Answer, WireRoutes
+from lamella.simulator.serving import WireRoutes
 from lamella.simulator.state import Simulator
+from lamella.simulator.stream import Answer
 
 RELEASED = "2026-01-01T00:00:00Z"
 
@@ -45,9 +46,13 @@ class AnthropicRoutes(WireRoutes):
     def _count(self, call: Call) -> dict[str, Any]:
         request = parse(call.body)
         model = known_model(request.model)
-        counted = accept(request, model, call, self._simulator).prefix.total
+        accepted = accept(request, model, call, self._simulator)
+        counted = {"input_tokens": self._simulator.counted(accepted.prefix)}
         call.record.model = model.id
-        return {"input_tokens": counted}
+        if request.context_management is None:
+            return counted
+        original = accepted.edited.original or accepted.prefix.total
+        return {**counted, "context_management": {"original_input_tokens": original}}
 
     def _models(self, _: Call) -> dict[str, Any]:
         rows = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from typing import TypeVar
 
 import msgspec
 
@@ -24,14 +25,21 @@ class Seal(msgspec.Struct, frozen=True):
     text: str
 
 
-def sign(seal: Seal, seed: int) -> str:
-    body = msgspec.json.encode(seal)
+Note = TypeVar("Note", bound=msgspec.Struct)
+
+
+def sign(note: msgspec.Struct, seed: int) -> str:
+    body = msgspec.json.encode(note)
     return base64.b64encode(body + _tag(body, seed)).decode()
 
 
 def read(raw: Json, seed: int) -> Seal | None:
     """The seal of a thinking block, or None where the signature is missing or was not made by this simulator."""
-    signature = raw.get("signature")
+    return unsign(raw.get("signature"), Seal, seed)
+
+
+def unsign(signature: object, kind: type[Note], seed: int) -> Note | None:
+    """The note behind a signature, or None for anything that this simulator did not sign."""
     if not isinstance(signature, str):
         return None
     try:
@@ -39,7 +47,7 @@ def read(raw: Json, seed: int) -> Seal | None:
         body, tag = sealed[:-16], sealed[-16:]
         if not hmac.compare_digest(tag, _tag(body, seed)):
             return None
-        return msgspec.json.decode(body, type=Seal)
+        return msgspec.json.decode(body, type=kind)
     except (ValueError, msgspec.MsgspecError):
         return None
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lamella.simulator.anthropic import signature
+from lamella.simulator.anthropic import compaction, signature
 from lamella.simulator.anthropic.request import WireBlock
 from lamella.simulator.blocks import Json, digest, link
 from lamella.simulator.errors import invalid
@@ -59,6 +59,10 @@ def admit(blocks: Sequence[WireBlock], reader: Reader) -> Admitted:
     chain, previous, broken = START, "", False
     forgotten = last_plain_user(blocks) if not reader.model.keeps_thinking else -1
     for block in blocks:
+        if block.kind == "compaction":
+            chain, previous = bridged(block, chain, previous, reader)
+            kept.append(block)
+            continue
         if not block.thinking:
             if bound(block, reader.settings):
                 chain = link(chain, block.content)
@@ -77,6 +81,23 @@ def admit(blocks: Sequence[WireBlock], reader: Reader) -> Admitted:
             continue
         kept.append(block)
     return Admitted(tuple(kept), tuple(reported), chain, previous)
+
+
+def bridged(block: WireBlock, chain: bytes, previous: str, reader: Reader) -> tuple[bytes, str]:
+    """Behind a summary that the API wrote, thinking is bound to the messages that it stands for."""
+    summary = compaction.read(block.raw, reader.settings.seed)
+    if summary is None or summary.account != reader.account or summary.start != chain.hex():
+        return link(chain, block.content), previous
+    return bytes.fromhex(summary.end), summary.previous
+
+
+def opening(blocks: Sequence[WireBlock]) -> bytes:
+    """The chain of tools and system, where a conversation begins."""
+    chain = START
+    for block in blocks:
+        if block.level != "messages":
+            chain = link(chain, block.content)
+    return chain
 
 
 def genuine(block: WireBlock, seed: int) -> signature.Seal:

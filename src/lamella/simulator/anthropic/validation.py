@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from lamella.simulator.anthropic import compaction, editing
 from lamella.simulator.anthropic.request import MessagesRequest
 from lamella.simulator.anthropic.thinking import BETA
 from lamella.simulator.errors import ProviderError, invalid
@@ -21,7 +22,7 @@ THINKING_FIELDS = {
 }
 CLEAR_AT_BETA = "mid-conversation-system-clear-at-2026-08-21"
 OUTPUT_BETA = "mid-conversation-output-config-2026-07-01"
-NOT_SIMULATED = ("context_management", "compaction", "container", "mcp_servers", "diagnostics")
+NOT_SIMULATED = ("container", "mcp_servers")
 
 
 def known_model(name: str) -> Model:
@@ -43,6 +44,12 @@ def check_parameters(request: MessagesRequest, model: Model, betas: frozenset[st
             raise invalid(f"{name}: the simulator does not model this feature")
     if require_betas:
         check_message_betas(request, betas)
+    editing.check(request, betas, require_betas=require_betas)
+    compaction.check_request(request, betas, require_betas=require_betas)
+    if request.diagnostics is not None and set(request.diagnostics) - {"previous_message_id"}:
+        raise invalid(
+            f"diagnostics.{min(set(request.diagnostics) - {'previous_message_id'})}: Extra inputs are not permitted"
+        )
     check_tools(request)
     check_thinking(request, model, betas, require_betas)
     check_tool_choice(request, model)

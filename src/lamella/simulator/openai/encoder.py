@@ -97,6 +97,10 @@ class ChatEncoder:
     def error(self, error: ProviderError) -> bytes:
         return data(error_body(error))
 
+    def unknown(self) -> bytes:
+        """Chat's events have no names: a chunk without choices, of another object."""
+        return data({**self._envelope("chat.simulator.note"), "choices": []})
+
     def _finish(self) -> str:
         return FINISH.get(self.draft.stop, self.draft.stop)
 

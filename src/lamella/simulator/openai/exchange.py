@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from lamella.simulator.access import Call, content_fault, cut_of, pace_of, raise_early
-from lamella.simulator.answerer.speaking import speak
+from lamella.simulator.access import Call, content_fault, cut_of, pace_of
 from lamella.simulator.blocks import Prefix
 from lamella.simulator.cache import openai as cache
 from lamella.simulator.cache import steps
-from lamella.simulator.cache.ledger import Outcome
+from lamella.simulator.cache.ledger import Ledger, Outcome
 from lamella.simulator.drafting import Limits, compose
 from lamella.simulator.errors import invalid
 from lamella.simulator.models import Model
@@ -19,10 +18,17 @@ from lamella.simulator.openai.images import check_images
 from lamella.simulator.openai.listening import conversation
 from lamella.simulator.openai.request import CacheOptions, ChatRequest
 from lamella.simulator.replies import Draft, Fault, Reply
-from lamella.simulator.serving import Answer
+from lamella.simulator.scripting import Scripted, scripted
 from lamella.simulator.state import Simulator
+from lamella.simulator.stream import Answer
 
 DAY = 86_400
+WARMED = Draft((), "end_turn", 0)
+"""What is said to a request that only fills the cache."""
+
+
+def prewarms(options: CacheOptions | None) -> bool:
+    return options is not None and options.prewarm
 
 
 def answer(request: ChatRequest, model: Model, call: Call, simulator: Simulator) -> Answer[ChatEncoder]:
@@ -35,21 +41,17 @@ def answer(request: ChatRequest, model: Model, call: Call, simulator: Simulator)
             f"{prefix.total} tokens. Please reduce the length of the messages.",
             code="context_length_exceeded",
         )
-    script = simulator.scripted(call.reply_id)
-    fault = simulator.fault(call.reply_id, script)
-    raise_early(fault)
-    reply = speak(script, lambda: conversation(request))
-    outcome = account(request, prefix, model, call, simulator)
+    asked = scripted(call, simulator, lambda: conversation(request))
+    reply, fault = asked.reply, asked.fault
+    outcome = account(request, prefix, model, call, asked, simulator)
     pace = pace_of(reply, fault, call, simulator)
-    if fault is None or fault.name != "drop_before":
+    if not asked.suffers("drop_before"):
         simulator.ledger.commit(outcome, call.now, call.now + pace.first)
     simulator.spend(call.account, call.now, outcome.total)
     draft = make_draft(request, model, reply, fault, call, simulator)
     usage = usage_of(outcome, draft, writes_shown=model.cache_rules == "blocks")
     call.record.model, call.record.usage = model.id, usage
-    call.record.cost = model.prices.cost(
-        outcome.fresh, outcome.read, outcome.written_short, outcome.written_long, draft.output_tokens
-    )
+    call.record.cost = simulator.cost(model, outcome, draft.output_tokens)
     encoder = ChatEncoder(
         id=simulator.identifier("chatcmpl-", call.record.serial),
         created=int(call.now),
@@ -67,17 +69,26 @@ class Cached(Protocol):
     """What a request of either of the vendor's APIs says of caching."""
 
     @property
+    def prompt_cache_key(self) -> str | None: ...
+
+    @property
     def prompt_cache_options(self) -> CacheOptions | None: ...
 
     @property
     def prompt_cache_retention(self) -> str | None: ...
 
 
-def account(request: Cached, prefix: Prefix, model: Model, call: Call, simulator: Simulator) -> Outcome:
-    """Which of the two families of cache rules applies, with the lives the request asks for."""
-    settings, ledger = simulator.settings, simulator.ledger
+def account(
+    request: Cached, prefix: Prefix, model: Model, call: Call, asked: Scripted, simulator: Simulator
+) -> Outcome:
+    """Which family of cache rules applies, with the lives the request asks for."""
+    settings, ledger = simulator.settings, simulator.readable(asked.fault)
+    if settings.engine != "off":
+        return simulator.engine.account(prefix, settings, cold=asked.suffers("cold_cache"))
     if model.cache_rules == "tokens":
         idle = DAY if request.prompt_cache_retention == "24h" else settings.legacy_idle_seconds
+        if simulator.busy(f"{call.account}|{model.id}|{request.prompt_cache_key or ''}", call.now):
+            ledger = Ledger()
         rules = steps.StepRules(model.minimum, model.token_step, model.idle_seconds or idle)
         return steps.account(prefix, rules, ledger, call.now)
     options = request.prompt_cache_options
@@ -98,6 +109,8 @@ def make_draft(
     limit = request.max_completion_tokens if request.max_completion_tokens is not None else request.max_tokens
     serial = simulator.identifier("", call.record.serial)
     limits = Limits(factor, limit, thinks(request, model), "call_", serial)
+    if prewarms(request.prompt_cache_options):
+        return WARMED
     name, when = content_fault(fault)
     return compose(reply, name, when, limits, lambda text, tokens: "")
 

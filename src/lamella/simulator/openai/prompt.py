@@ -55,7 +55,7 @@ class Sealer:
         self._pictures = pictures
         self._settings = settings
         self._factor = settings.token_factor or model.token_factor
-        self._keep_text = model.cache_rules == "tokens"
+        self._keep_text = model.cache_rules == "tokens" or self._settings.engine != "off"
         options = request.prompt_cache_options
         self._ttl = options.ttl if options is not None else "30m"
 
@@ -106,6 +106,7 @@ class Sealer:
             ending=ending.eligible,
             writes=ending.last,
             text=text_of(raw) if self._keep_text else "",
+            opens=first,
         )
 
     def _shown(self, raw: Json) -> int:

@@ -26,6 +26,10 @@ class ChatMessage(msgspec.Struct):
 class CacheOptions(msgspec.Struct, forbid_unknown_fields=True):
     mode: Literal["implicit", "explicit"] = "implicit"
     ttl: Literal["30m", "12h"] = "30m"
+    prewarm: bool = False
+    """Write the prompt and say nothing."""
+    comparison_response_id: str | None = None
+    """Responses: the answer to compare this prompt with, when the cache was missed."""
 
 
 class StreamOptions(msgspec.Struct):

@@ -13,8 +13,9 @@ from lamella.simulator.openai.encoder import ChatEncoder, error_body
 from lamella.simulator.openai.exchange import answer
 from lamella.simulator.openai.request import parse
 from lamella.simulator.openai.validation import known_model, validate
-from lamella.simulator.serving import Answer, WireRoutes
+from lamella.simulator.serving import WireRoutes
 from lamella.simulator.state import Simulator
+from lamella.simulator.stream import Answer
 
 RELEASED = 1_767_225_600
 

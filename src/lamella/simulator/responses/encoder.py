@@ -45,7 +45,7 @@ class Ids:
     item: str
 
     def of(self, index: int, part: Part) -> str:
-        prefix = {"thinking": "rs_", "text": "msg_", "tool": "fc_"}[part.kind]
+        prefix = {"thinking": "rs_", "text": "msg_", "tool": "fc_", "compaction": "cmp_"}[part.kind]
         return self.reasoning if part.kind == "thinking" else f"{prefix}{self.item}{index}"
 
 
@@ -58,6 +58,8 @@ class ResponsesEncoder:
     usage: Json
     show_summary: bool
     show_encrypted: bool
+    extras: Json = field(default_factory=dict)
+    """Fields of the response that exist only where they were asked for."""
     _numbers: Iterator[int] = field(default_factory=count)
     _said: dict[int, int] = field(default_factory=dict)
     """Characters streamed of each part."""
@@ -88,6 +90,8 @@ class ResponsesEncoder:
                 )
             case "text":
                 return self._text_event("response.output_text.delta", index, part, delta=piece, logprobs=[])
+            case "compaction":
+                return self._event("response.compaction.compacting", item_id=id, output_index=index)
             case _:
                 return self._summary(index, part, piece) if self.show_summary else b""
 
@@ -139,6 +143,9 @@ class ResponsesEncoder:
         failed["error"] = {"code": code, "message": error.message}
         return self._event("response.failed", response=failed)
 
+    def unknown(self) -> bytes:
+        return self._event("response.simulator.note", note="an event of a type that you do not know")
+
     def _summary(self, index: int, part: Part, piece: str) -> bytes:
         """A piece of the summary: it may end one of its parts and begin the next."""
         begins = self._said.get(index, 0)
@@ -169,6 +176,8 @@ class ResponsesEncoder:
                 summary = [_summary_part(text) for text in part.text.split(BETWEEN)] if shown else []
                 item: Json = {"id": id, "type": "reasoning", "summary": summary}
                 return {**item, "encrypted_content": part.signature} if self.show_encrypted and whole else item
+            case "compaction":
+                return {"id": id, "type": "compaction", "encrypted_content": part.signature if whole else ""}
             case "text":
                 content = [_content(part.text)] if whole else []
                 return {"id": id, "type": "message", "status": status, "role": "assistant", "content": content}
@@ -206,6 +215,7 @@ class ResponsesEncoder:
             "tools": [],
             "store": False,
             "usage": usage,
+            **self.extras,
         }
 
     def _text_event(self, kind: str, index: int, item: Part, **fields: Any) -> bytes:
@@ -214,6 +224,23 @@ class ResponsesEncoder:
     def _event(self, kind: str, **fields: Any) -> bytes:
         value = {"type": kind, "sequence_number": next(self._numbers), **fields}
         return b"event: " + kind.encode() + b"\ndata: " + encode(value) + b"\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionEncoder(ResponsesEncoder):
+    """Writes what `/responses/compact` gives: the user's messages, and the item that stands for the rest."""
+
+    kept: tuple[Json, ...] = ()
+
+    def whole(self) -> Json:
+        items = [self._item(index, part, whole=True) for index, part in enumerate(self.draft.parts)]
+        return {
+            "id": self.ids.response,
+            "object": "response.compaction",
+            "created_at": self.created,
+            "output": [*self.kept, *items],
+            "usage": self.usage,
+        }
 
 
 def _content(text: str) -> Json:

@@ -8,17 +8,21 @@ from lamella.simulator.answerer.conversation import Called, Conversation, Heard,
 from lamella.simulator.blocks import Json
 from lamella.simulator.openai.listening import arguments_of
 from lamella.simulator.responses.prompt import role_of
+from lamella.simulator.responses.reasoning import Compacted, opened
 from lamella.simulator.responses.request import ResponsesRequest, kind_of, parts_of
 
 
-def conversation(request: ResponsesRequest) -> Conversation:
+def conversation(request: ResponsesRequest, seed: int) -> Conversation:
     offered = [] if request.tool_choice == "none" else request.tools
     names = (str(tool.get("name", "")) for tool in offered)
     said = [Heard("system", request.instructions)] if request.instructions else []
-    return Conversation((*said, *(p for item in request.items for p in pieces(item))), frozenset(names))
+    return Conversation((*said, *(p for item in request.items for p in pieces(item, seed))), frozenset(names))
 
 
-def pieces(item: Json) -> Iterator[Piece]:
+def pieces(item: Json, seed: int) -> Iterator[Piece]:
+    if kind_of(item) == "compaction":
+        yield Heard("system", opened(item, Compacted, seed).summary)
+        return
     if kind_of(item) == "function_call":
         yield Called(str(item.get("name", "")), arguments_of(item.get("arguments")))
         return

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import takewhile
 
 from lamella.simulator.blocks import Block, Json, Marker, Prefix, Salts, build_prefix, digest, encode
 from lamella.simulator.errors import invalid
 from lamella.simulator.models import Model
 from lamella.simulator.openai.prompt import INSTRUCTIONS, LIVES, Ending
-from lamella.simulator.responses.reasoning import unseal
+from lamella.simulator.responses.reasoning import Compacted, opened, uncompact, unseal
 from lamella.simulator.responses.request import ResponsesRequest, kind_of, parts_of
 from lamella.simulator.responses.validation import data_of
 from lamella.simulator.state import Simulator
@@ -30,9 +31,9 @@ def root(request: ResponsesRequest, model: Model, account: str) -> str:
     return f"responses|{account}|{model.id}|{request.prompt_cache_key or ''}|{encode(settings).decode()}"
 
 
-def rendered(request: ResponsesRequest, model: Model) -> list[Json]:
+def rendered(request: ResponsesRequest, model: Model, seed: int) -> list[Json]:
     """The items that the model reads: some leave out the reasoning of earlier turns (PROVIDERS 2)."""
-    items = request.items
+    items = uncompacted(request.items, seed)
     if request.instructions is not None:
         items = [{"type": "message", "role": "developer", "content": request.instructions}, *items]
     context = request.reasoning.context if request.reasoning is not None else None
@@ -42,6 +43,18 @@ def rendered(request: ResponsesRequest, model: Model) -> list[Json]:
         return items
     asked = max((index for index, item in enumerate(items) if item.get("role") == "user"), default=-1)
     return [item for index, item in enumerate(items) if index > asked or kind_of(item) != "reasoning"]
+
+
+def uncompacted(items: list[Json], seed: int) -> list[Json]:
+    """The items without those that an in-line compaction stands for; the opening instructions stay."""
+    last = max(
+        (i for i, item in enumerate(items) if kind_of(item) == "compaction" and opened(item, Compacted, seed).drops),
+        default=None,
+    )
+    if last is None:
+        return items
+    opening = takewhile(lambda item: item.get("role") in INSTRUCTIONS, items[:last])
+    return [*opening, *items[last:]]
 
 
 class Sealer:
@@ -54,17 +67,19 @@ class Sealer:
         self._simulator = simulator
         self._settings = simulator.settings
         self._factor = simulator.settings.token_factor or model.token_factor
-        self._keep_text = model.cache_rules == "tokens"
+        self._keep_text = model.cache_rules == "tokens" or self._settings.engine != "off"
         options = request.prompt_cache_options
         self._ttl = options.ttl if options is not None else "30m"
 
     def blocks(self) -> Iterator[Block]:
         for index, tool in enumerate(self._request.tools):
             yield self._seal("tool", tool, f"tools[{index}]", first=index == 0)
-        items = rendered(self._request, self._model)
+        items = rendered(self._request, self._model, self._settings.seed)
         for item in self._request.items:
             if kind_of(item) == "reasoning":
                 unseal(item, self._account, self._model.id, self._settings.seed)
+            elif kind_of(item) == "compaction":
+                uncompact(item, self._account, self._settings.seed)
         eligible = endings(items)
         final = max((i for i, ends in enumerate(eligible) if ends), default=-1)
         for index, item in enumerate(items):
@@ -93,6 +108,8 @@ class Sealer:
         marker = self._marker(raw, role, path)
         if "prompt_cache_breakpoint" in raw:
             raw = {key: value for key, value in raw.items() if key != "prompt_cache_breakpoint"}
+        if raw.get("type") == "compaction":
+            raw = {"type": "compaction", "encrypted_content": raw["encrypted_content"]}
         content = digest(role.encode(), extra.encode(), b"first" if first else b"", encode(raw))
         return Block(
             "tools" if role == "tool" else "messages",
@@ -105,6 +122,7 @@ class Sealer:
             ending=ending.eligible,
             writes=ending.last,
             text=text_of(raw) if self._keep_text else "",
+            opens=first,
         )
 
     def _tokens(self, raw: Json, content: bytes, *, first: bool) -> int:
@@ -113,6 +131,8 @@ class Sealer:
         overhead = (settings.message_overhead if first else 0) + settings.block_overhead
         if raw.get("type") == "reasoning":
             return unseal(raw, self._account, self._model.id, settings.seed).tokens + settings.block_overhead
+        if raw.get("type") == "compaction":
+            return uncompact(raw, self._account, settings.seed).tokens + overhead
         tokens = scaled(self._simulator.counter.count(content, lambda: text_of(raw)), self._factor)
         return tokens + overhead + (self._shown(raw) if raw.get("type") in MEDIA else 0)
 

@@ -42,6 +42,7 @@ class ResponsesRequest(msgspec.Struct, forbid_unknown_fields=True):
     prompt_cache_key: str | None = None
     prompt_cache_options: CacheOptions | None = None
     prompt_cache_retention: Literal["in_memory", "24h"] | None = None
+    context_management: list[Json] | None = None
     previous_response_id: str | None = None
     conversation: Any = None
     temperature: float | None = None
@@ -65,6 +66,12 @@ class ResponsesRequest(msgspec.Struct, forbid_unknown_fields=True):
     @property
     def effort(self) -> str:
         return (self.reasoning.effort if self.reasoning is not None else None) or "medium"
+
+    @property
+    def compact_threshold(self) -> int | None:
+        """Tokens of a prompt from which on it is compacted in line; None where that was not asked for."""
+        asked = (entry for entry in self.context_management or () if entry.get("type") == "compaction")
+        return next((int(entry["compact_threshold"]) for entry in asked), None)
 
     @property
     def shows_summary(self) -> bool:

@@ -10,11 +10,12 @@ from starlette.responses import Response
 from lamella.simulator.access import Call, openai_headers
 from lamella.simulator.openai.encoder import error_body
 from lamella.simulator.openai.validation import known_model
-from lamella.simulator.responses.encoder import ResponsesEncoder
-from lamella.simulator.responses.exchange import accept, answer
+from lamella.simulator.responses.encoder import CompactionEncoder, ResponsesEncoder
+from lamella.simulator.responses.exchange import accept, answer, compaction
 from lamella.simulator.responses.request import parse
-from lamella.simulator.serving import Answer, WireRoutes
+from lamella.simulator.serving import WireRoutes
 from lamella.simulator.state import Simulator
+from lamella.simulator.stream import Answer
 
 
 class ResponsesRoutes(WireRoutes):
@@ -25,6 +26,10 @@ class ResponsesRoutes(WireRoutes):
         """POST /v1/responses"""
         return await self._answer(http, self._respond)
 
+    async def compact(self, http: Request) -> Response:
+        """POST /v1/responses/compact"""
+        return await self._answer(http, self._compact)
+
     async def input_tokens(self, http: Request) -> Response:
         """POST /v1/responses/input_tokens"""
         return await self._tell(http, self._count)
@@ -32,10 +37,14 @@ class ResponsesRoutes(WireRoutes):
     def _respond(self, call: Call) -> Answer[ResponsesEncoder]:
         request = parse(call.body)
         model = known_model(request.model)
-        prefix = accept(request, model, call, self._simulator)
-        return answer(request, model, prefix, call, self._simulator)
+        return answer(request, model, accept(request, model, call, self._simulator), call, self._simulator)
+
+    def _compact(self, call: Call) -> Answer[CompactionEncoder]:
+        request = parse(call.body)
+        model = known_model(request.model)
+        return compaction(request, model, accept(request, model, call, self._simulator), call, self._simulator)
 
     def _count(self, call: Call) -> dict[str, Any]:
         request = parse(call.body)
         prefix = accept(request, known_model(request.model), call, self._simulator)
-        return {"object": "response.input_tokens", "input_tokens": prefix.total}
+        return {"object": "response.input_tokens", "input_tokens": self._simulator.counted(prefix)}

@@ -12,7 +12,8 @@ from lamella.simulator.openai.validation import NAME
 from lamella.simulator.pictures import Pictures
 from lamella.simulator.responses.request import ResponsesRequest, kind_of, parts_of
 
-ITEMS = ("message", "reasoning", "function_call", "function_call_output")
+ITEMS = ("message", "reasoning", "function_call", "function_call_output", "compaction")
+LEAST_THRESHOLD = 1_000
 PARTS = {
     "user": ("input_text", "input_image", "input_file"),
     "assistant": ("output_text", "refusal"),
@@ -55,6 +56,14 @@ def check_head(request: ResponsesRequest, model: Model) -> None:
         )
     if request.prompt_cache_options is not None and model.cache_rules != "blocks":
         raise invalid(f"'prompt_cache_options' is not supported with the model `{model.id}`.")
+    for index, entry in enumerate(request.context_management or ()):
+        threshold = entry.get("compact_threshold")
+        if entry.get("type") != "compaction":
+            raise invalid(f"Invalid value: '{entry.get('type')}' in 'context_management[{index}].type'.")
+        if not isinstance(threshold, int) or threshold < LEAST_THRESHOLD:
+            raise invalid(
+                f"Invalid 'context_management[{index}].compact_threshold': expected an integer >= {LEAST_THRESHOLD}."
+            )
     if request.tool_choice == "required" and not request.tools:
         raise invalid("Tool choice 'required' must be specified with 'tools' parameter.")
 
@@ -84,6 +93,8 @@ def check_item(path: str, item: Json) -> None:
             if not isinstance(item.get("output"), str | list):
                 raise invalid(f"Missing required parameter: '{path}.output'.", code="missing_required_parameter")
             check_parts(path, item, "")
+        case "compaction":
+            require(path, item, "encrypted_content")
         case _:
             require(path, item, "id")
             if not isinstance(item.get("summary"), list):

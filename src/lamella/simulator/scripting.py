@@ -1,0 +1,35 @@
+"""Which reply a request gets, and with which fault: named by its header, found by its text, or spoken freely."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lamella.simulator.access import Call, raise_early
+from lamella.simulator.answerer.conversation import Conversation
+from lamella.simulator.answerer.speaking import speak
+from lamella.simulator.replies import Fault, Reply
+from lamella.simulator.state import Simulator
+
+
+@dataclass(frozen=True, slots=True)
+class Scripted:
+    reply: Reply
+    fault: Fault | None
+
+    def suffers(self, kind: str) -> bool:
+        return self.fault is not None and self.fault.name == kind
+
+
+def scripted(call: Call, simulator: Simulator, conversation: Callable[[], Conversation]) -> Scripted:
+    """The reply and the fault of a request. Raises 400 for a name nobody scripted, and the faults before a byte."""
+    name = call.reply_id
+    if name is None and any(reply.match is not None for reply in simulator.replies.values()):
+        name = simulator.matching(conversation().last)
+    if name is None:
+        name = simulator.settings.default_reply
+    call.record.reply = name
+    script = simulator.scripted(name)
+    fault = simulator.fault(name, script)
+    raise_early(fault)
+    return Scripted(speak(script, conversation), fault)
