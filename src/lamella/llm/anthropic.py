@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
 import anthropic
-from anthropic.types import RawMessageStreamEvent
 
 from lamella.core import deltas
 from lamella.core.deltas import Delta
@@ -19,7 +19,7 @@ from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wire
 from lamella.core.tokens import Usage
 from lamella.llm.anthropic_wire import CLEAR_AT, blocks_of, body_of
 from lamella.llm.failures import broken, in_stream, of_status, timed_out, unreachable
-from lamella.llm.fields import counter, index_of, plain
+from lamella.llm.fields import count_of, index_of, part, plain
 from lamella.llm.http_client import http_client
 from lamella.llm.streaming import Vendor, streamed
 from lamella.llm.wiring import wire_segments
@@ -41,6 +41,10 @@ _STOPS = {
     "model_context_window_exceeded": StopReason.MAX_TOKENS,
     "refusal": StopReason.REFUSAL,
 }
+
+
+_READ = frozenset(("message_start", "content_block_start", "content_block_delta", "message_delta"))
+"""The events that tell something; of the others nothing is read."""
 
 
 def connect(
@@ -151,7 +155,12 @@ def failure_of(error: anthropic.AnthropicError, base_url: str, *, began: bool) -
             return broken(PROVIDER, str(error))
 
 
-VENDOR = Vendor(PROVIDER, "request-id", anthropic.AnthropicError, failure_of)
+def _events(response: Any) -> AsyncIterator[Any]:
+    """The events as they came: the SDK's own objects cost more than all else that is done with a delta."""
+    return anthropic.AsyncStream.raw_events(response.http_response)
+
+
+VENDOR = Vendor(PROVIDER, "request-id", anthropic.AnthropicError, failure_of, _events)
 
 
 def _betas(request: WireRequest) -> dict[str, str]:
@@ -178,9 +187,18 @@ def _error_body(body: object, message: str) -> tuple[str, str]:
     return "error", message
 
 
+def _error_said(data: str) -> tuple[str, str]:
+    """Type and message of an `error` event."""
+    try:
+        body = json.loads(data)
+    except ValueError:
+        body = None
+    return _error_body(body, data or "no reason was given")
+
+
 def _dropped(reported: object) -> Iterator[Delta]:
     """What the provider says it left out (`input_transformations`, PROVIDERS 1.5); unknown kinds are passed over."""
-    listed = getattr(reported, "input_transformations", None)
+    listed = reported.get("input_transformations") if isinstance(reported, dict) else None
     entries = listed if isinstance(listed, list) else []
     count = sum(isinstance(entry, dict) and entry.get("type") == "thinking_dropped" for entry in entries)
     if count:
@@ -189,8 +207,8 @@ def _dropped(reported: object) -> Iterator[Delta]:
 
 def _explained(delta: Any) -> str:
     """What the provider says of a refusal (`stop_details`), its category where it says no more."""
-    details = getattr(delta, "stop_details", None)
-    said = getattr(details, "explanation", None) or getattr(details, "category", None)
+    details = part(delta, "stop_details")
+    said = details.get("explanation") or details.get("category")
     return plain(said) if isinstance(said, str) else ""
 
 
@@ -204,66 +222,71 @@ class _Events:
         self.ended = False
         self._usage = Usage()
 
-    def of(self, event: RawMessageStreamEvent) -> Iterator[Delta]:
-        match event.type:
-            case "message_start":
-                yield from _dropped(event.message)
-                yield self._report(event.message.usage)
-            case "content_block_start":
-                yield from self._block(index_of(event.index), event.content_block)
+    def of(self, event: Any) -> Iterator[Delta]:
+        if event.event == "error":
+            raise in_stream(PROVIDER, *_error_said(event.data))
+        if event.event not in _READ or not event.data:
+            return
+        data = event.json()
+        match data["type"]:
             case "content_block_delta":
-                yield from self._delta(index_of(event.index), event.delta)
+                yield from self._delta(index_of(data["index"]), data["delta"])
+            case "content_block_start":
+                yield from self._block(index_of(data["index"]), data["content_block"])
+            case "message_start":
+                yield from _dropped(data["message"])
+                yield self._report(data["message"]["usage"])
             case "message_delta":
-                yield from _dropped(event)
-                yield self._report(event.usage)
-                if event.delta.stop_reason:
+                yield from _dropped(data)
+                yield self._report(data["usage"])
+                delta = data["delta"]
+                if delta.get("stop_reason"):
                     self.ended = True
-                    stop = _STOPS.get(event.delta.stop_reason, StopReason.END_TURN)
-                    yield deltas.Closed(stop, _explained(event.delta))
+                    yield deltas.Closed(_STOPS.get(delta["stop_reason"], StopReason.END_TURN), _explained(delta))
             case _:
                 pass
 
     def _block(self, index: int, block: Any) -> Iterator[Delta]:
-        match block.type:
+        match block["type"]:
             case "tool_use":
-                yield deltas.ToolCallOpened(index, plain(block.id), plain(block.name))
+                yield deltas.ToolCallOpened(index, plain(block["id"]), plain(block["name"]))
             case "redacted_thinking":
-                yield deltas.ReasoningSealed(index, redacted=plain(block.data))
-            case "text" if block.text:
-                yield deltas.TextDelta(index, plain(block.text))
-            case "thinking" if block.thinking:
-                yield deltas.ReasoningDelta(index, plain(block.thinking))
+                yield deltas.ReasoningSealed(index, redacted=plain(block["data"]))
+            case "text" if block["text"]:
+                yield deltas.TextDelta(index, plain(block["text"]))
+            case "thinking" if block["thinking"]:
+                yield deltas.ReasoningDelta(index, plain(block["thinking"]))
             case _:
                 pass
 
     def _delta(self, index: int, delta: Any) -> Iterator[Delta]:
-        match delta.type:
+        match delta["type"]:
             case "text_delta":
-                yield deltas.TextDelta(index, plain(delta.text))
+                yield deltas.TextDelta(index, plain(delta["text"]))
             case "thinking_delta":
-                yield deltas.ReasoningDelta(index, plain(delta.thinking))
+                yield deltas.ReasoningDelta(index, plain(delta["thinking"]))
             case "signature_delta":
-                yield deltas.ReasoningSealed(index, signature=plain(delta.signature))
-            case "input_json_delta" if delta.partial_json:
-                yield deltas.ToolArgsDelta(index, plain(delta.partial_json))
+                yield deltas.ReasoningSealed(index, signature=plain(delta["signature"]))
+            case "input_json_delta" if delta["partial_json"]:
+                yield deltas.ToolArgsDelta(index, plain(delta["partial_json"]))
             case _:
                 pass
 
     def _report(self, reported: Any) -> Delta:
         """Anthropic's `input_tokens` leaves out what was read from and written to the cache: put it back."""
         known = self._usage
-        read = counter(reported, "cache_read_input_tokens", known.cache_read)
-        written = counter(reported, "cache_creation_input_tokens", known.cache_write)
-        split = getattr(reported, "cache_creation", None)
-        hour = min(counter(split, "ephemeral_1h_input_tokens", known.cache_write_1h), written)
-        rest = counter(reported, "input_tokens", known.fresh)
-        details = getattr(reported, "output_tokens_details", None)
+        read = count_of(reported, "cache_read_input_tokens", known.cache_read)
+        written = count_of(reported, "cache_creation_input_tokens", known.cache_write)
+        split = part(reported, "cache_creation")
+        hour = min(count_of(split, "ephemeral_1h_input_tokens", known.cache_write_1h), written)
+        rest = count_of(reported, "input_tokens", known.fresh)
+        details = part(reported, "output_tokens_details")
         self._usage = Usage(
             input=rest + read + written,
             cache_read=read,
             cache_write_5m=written - hour,
             cache_write_1h=hour,
-            output=counter(reported, "output_tokens", known.output),
-            reasoning=counter(details, "thinking_tokens", known.reasoning),
+            output=count_of(reported, "output_tokens", known.output),
+            reasoning=count_of(details, "thinking_tokens", known.reasoning),
         )
         return deltas.UsageReported(self._usage)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 def plain(text: str) -> str:
     """`text` itself, with U+FFFD for half a surrogate pair, which JSON allows and nobody could store or send.
@@ -26,5 +28,19 @@ def index_of(value: int) -> int:
 
 def counter(reported: object, name: str, known: int = 0) -> int:
     """A counter of the usage, or what is known of it already: servers leave some out, and an answer outweighs them."""
-    value = getattr(reported, name, None)
+    return _count(getattr(reported, name, None), known)
+
+
+def count_of(reported: Mapping[str, object], name: str, known: int = 0) -> int:
+    """As `counter`, of a JSON object."""
+    return _count(reported.get(name), known)
+
+
+def part(whole: Mapping[str, object], name: str) -> Mapping[str, object]:
+    """An object in a JSON object; an empty one where there is none."""
+    found = whole.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _count(value: object, known: int) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else known

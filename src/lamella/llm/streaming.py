@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -40,6 +40,8 @@ class Vendor:
     request_id: str
     error: type[Exception]
     failure: Failure
+    events: Callable[[Any], AsyncIterator[Any]] | None = None
+    """Reads the events of a response; None: the SDK's objects of them."""
 
 
 async def streamed(
@@ -51,7 +53,7 @@ async def streamed(
         async with opening as response:
             began = True
             yield deltas.Opened(response.headers.get(vendor.request_id), response.http_request.content)
-            async for event in await response.parse():
+            async for event in vendor.events(response) if vendor.events else await response.parse():
                 for delta in reader.of(event):
                     yield delta
     except vendor.error as error:
