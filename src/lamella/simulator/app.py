@@ -9,6 +9,7 @@ from starlette.routing import Route
 
 from lamella.simulator.admin import AdminRoutes
 from lamella.simulator.anthropic.routes import AnthropicRoutes
+from lamella.simulator.embeddings.routes import EmbeddingsRoutes
 from lamella.simulator.openai.routes import OpenAIRoutes
 from lamella.simulator.responses.routes import ResponsesRoutes
 from lamella.simulator.settings import Settings
@@ -19,7 +20,7 @@ def create_app(settings: Settings | None = None) -> Starlette:
     """A fresh simulator with its own cache, clock and scripts."""
     simulator = Simulator(settings or Settings())
     anthropic, openai, admin = AnthropicRoutes(simulator), OpenAIRoutes(simulator), AdminRoutes(simulator)
-    responses = ResponsesRoutes(simulator)
+    responses, embeddings = ResponsesRoutes(simulator), EmbeddingsRoutes(simulator)
 
     async def models(http: Request) -> Response:
         return await (anthropic if "anthropic-version" in http.headers else openai).models(http)
@@ -32,6 +33,7 @@ def create_app(settings: Settings | None = None) -> Starlette:
             Route("/v1/responses", responses.responses, methods=["POST"]),
             Route("/v1/responses/compact", responses.compact, methods=["POST"]),
             Route("/v1/responses/input_tokens", responses.input_tokens, methods=["POST"]),
+            Route("/v1/embeddings", embeddings.embeddings, methods=["POST"]),
             Route("/v1/models", models),
             Route("/_sim/replies", admin.replies, methods=["POST"]),
             Route("/_sim/faults", admin.faults, methods=["GET", "POST"]),

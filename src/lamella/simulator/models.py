@@ -7,7 +7,8 @@ from typing import Literal
 
 from lamella.simulator.pictures import PictureRule
 
-Wire = Literal["anthropic", "openai"]
+Wire = Literal["anthropic", "openai", "embeddings"]
+"""What a model answers on; OpenAI lists its chat and its embedding models together."""
 CacheRules = Literal["blocks", "tokens"]
 Thinking = Literal["always", "on", "off", "none"]
 """always: cannot be disabled; on: unless disabled; off: unless asked for; none: the model has no thinking."""
@@ -66,6 +67,8 @@ class Model:
     cache_rules: CacheRules = "blocks"
     token_step: int = 128
     idle_seconds: int | None = None
+    dimensions: int = 0
+    """Of an embedding model's vectors."""
 
 
 def claude(input_price: float, output: float, read: float, tier_tokens: int = 0, tier_factor: float = 1.0) -> Prices:
@@ -81,6 +84,7 @@ def gpt(input_price: float, output: float, read: float, *, paid_writes: bool = T
 
 ANTHROPIC: tuple[Wire, ...] = ("anthropic",)
 OPENAI: tuple[Wire, ...] = ("openai",)
+EMBEDDINGS: tuple[Wire, ...] = ("embeddings",)
 GPT_PROMPT = 922_000
 ALWAYS = ("adaptive",)
 BOTH = ("adaptive", "enabled", "disabled")
@@ -127,6 +131,11 @@ MODELS: tuple[Model, ...] = (
     Model("gpt-5.4", OPENAI, gpt(2.5, 15, 0.25, paid_writes=False), window=GPT_PROMPT, thinking="on", token_factor=1.0,
           pictures=GPT_PICTURES,
           cache_rules="tokens"),
+    Model("text-embedding-3-small", EMBEDDINGS, Prices(0.02, 0, 0, 0, 0), window=8_192, token_factor=1.0,
+          dimensions=1_536),
+    Model("text-embedding-3-large", EMBEDDINGS, Prices(0.13, 0, 0, 0, 0), window=8_192, token_factor=1.0,
+          dimensions=3_072),
+    Model("lamella-embed", EMBEDDINGS, Prices(0.02, 0, 0, 0, 0), window=8_192, token_factor=1.0, dimensions=256),
 )  # fmt: skip
 
 BY_ID = {model.id: model for model in MODELS}

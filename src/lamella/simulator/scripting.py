@@ -21,6 +21,14 @@ class Scripted:
         return self.fault is not None and self.fault.name == kind
 
 
+def unspoken(call: Call, simulator: Simulator) -> Scripted:
+    """The fault of a request that is answered without words, and the delays of a reply that it names."""
+    script = simulator.scripted(call.reply_id)
+    fault = simulator.fault(call.reply_id, script)
+    raise_early(fault)
+    return Scripted(script or Reply(), fault)
+
+
 def scripted(call: Call, simulator: Simulator, conversation: Callable[[], Conversation]) -> Scripted:
     """The reply and the fault of a request. Raises 400 for a name nobody scripted, and the faults before a byte."""
     name = call.reply_id

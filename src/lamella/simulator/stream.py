@@ -34,6 +34,31 @@ class Encoder(Protocol):
     def whole(self) -> dict[str, Any]: ...
 
 
+class Unstreamed:
+    """The base of encoders of answers that only come whole."""
+
+    def start(self) -> bytes:
+        raise TypeError("this answer does not stream")
+
+    def open(self, index: int, part: Part) -> bytes:
+        raise TypeError("this answer does not stream")
+
+    def delta(self, index: int, part: Part, piece: str) -> bytes:
+        raise TypeError("this answer does not stream")
+
+    def close(self, index: int, part: Part) -> bytes:
+        raise TypeError("this answer does not stream")
+
+    def end(self) -> bytes:
+        raise TypeError("this answer does not stream")
+
+    def error(self, error: ProviderError) -> bytes:
+        raise TypeError("this answer does not stream")
+
+    def unknown(self) -> bytes:
+        raise TypeError("this answer does not stream")
+
+
 @dataclass(frozen=True, slots=True)
 class Pace:
     """`first` seconds to the first token; then `total` seconds spread over the text, or `rate` characters a second.

@@ -42,6 +42,6 @@ class OpenAIRoutes(WireRoutes):
         rows = [
             {"id": model.id, "object": "model", "created": RELEASED, "owned_by": "lamella-simulator"}
             for model in MODELS
-            if "openai" in model.wires
+            if {"openai", "embeddings"} & set(model.wires)
         ]
         return {"object": "list", "data": rows}
