@@ -27,8 +27,8 @@ from lamella.app.trace.reader import parse_trace
 from tables import arguments, emit, show
 from writing import planted
 
-NO_PRUNING: dict[str, int | str] = {"tool_prune_threshold": 10_000_000}
-NEVER: dict[str, int | str] = {"compaction_threshold": "100%", **NO_PRUNING}
+NO_PRUNING: dict[str, int | str] = {"tool_prune_threshold": 10_000_000, "tool_prune_when": "full"}
+NEVER: dict[str, int | str] = {"compaction_threshold": "100%", "compaction_when": "full", **NO_PRUNING}
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,9 +144,9 @@ class Settings(BaseSettings):
         description="Input of the last answer that starts a compaction: a share of the budget, or tokens.",
     )
     compaction_when: Literal["full", "pays"] = Field(
-        "full",
-        description="When a compaction is made that nobody asked for: past the threshold, or already at the length at "
-        "which the model's prices make it pay; layout lis knows the threshold alone.",
+        "pays",
+        description="When a compaction is made that nobody asked for: past the threshold alone, or already at the "
+        "length at which the model's prices make it pay; layout lis knows the threshold alone.",
     )
     compaction_model: str | None = Field(
         None, description="Another model that makes the summaries; unset: the conversation's own."
@@ -169,7 +169,17 @@ class Settings(BaseSettings):
     compaction_notify: bool = Field(
         True, description="Whether users are told of prunings and compactions that they did not ask for."
     )
-    tool_prune_threshold: Tokens = Field(8_000, ge=0, description="Tokens of tool results that start a pruning.")
+    tool_prune_when: Literal["full", "pays"] = Field(
+        "pays",
+        description="When old results of tools are pruned that nobody asked to prune: past the threshold alone, or "
+        "already when the model's prices make it pay; layout lis knows the threshold alone.",
+    )
+    tool_prune_threshold: Tokens | None = Field(
+        None,
+        ge=0,
+        description="Tokens of tool results that start a pruning in any case; unset: 8000 where the threshold alone "
+        "decides, none where prices do.",
+    )
     tool_keep_threshold: Tokens = Field(2_000, ge=0, description="Tokens of the newest tool results that stay.")
     tool_summarization_policy: Literal["auto", "keep_all", "keep_none"] = Field(
         "auto", description="Which old results of tools stay until a compaction: as each tool says, all, or none."

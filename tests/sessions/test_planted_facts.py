@@ -106,7 +106,7 @@ async def found(names: list[str], shown: str, recall: Recall | None = None) -> l
 async def test_all_facts_are_found_after_each_of_five_compactions(tmp_path: Path) -> None:
     model = ScriptedModel()
     facts: list[str] = []
-    async with talking(tmp_path, model) as (app, client, conversation):
+    async with talking(tmp_path, model, tool_prune_when="full") as (app, client, conversation):
         for turn in range(TURNS):
             await take_turn(client, conversation, model, turn)
             facts += FACT.findall("".join(planted(turn).values()))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lamella.cache.economics import Prospect, Rates
 from lamella.context.choices import Known
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.messages import Step, StopReason, ToolCall, ToolResult, Turn, TurnStatus, UserMessage
-from lamella.sessions.pruning import Pruned, PrunePolicy, PruneSettings, Pruning, prune
+from lamella.sessions.pruning import PrunePolicy, PruneSettings, Pruning, prune
+from lamella.sessions.sizes import ShownWindow
 
 NINE = datetime(2026, 3, 1, 9, tzinfo=UTC)
 
@@ -36,10 +39,13 @@ def pruned(
     policy: PrunePolicy = "auto",
     kept: tuple[str, ...] = (),
     full: str = "",
+    prospect: Prospect | None = None,
+    keep: int = 2_000,
 ) -> Pruning | None:
     known = [Decision(DecisionKind.PRUNE, "conv", boundary, "engine", "full")] if boundary is not None else []
-    window = Pruned("conv", turns, Known("m", known), 1.0, kept)
-    return prune(window, PruneSettings(policy=policy), who="engine", asked=forced, full=full)
+    window = ShownWindow("conv", turns, Known("m", known), 1.0, kept)
+    settings = PruneSettings(policy=policy, keep=keep)
+    return prune(window, settings, who="engine", asked=forced, full=full, prospect=prospect)
 
 
 def test_below_the_threshold_nothing_happens() -> None:
@@ -91,6 +97,56 @@ def test_keep_none_keeps_nothing_of_a_turn_that_ended() -> None:
     found = pruned([turn(1, 50)], policy="keep_none", kept=("look",))
     assert found is not None
     assert (found.decision.outcome, found.before, found.after) == ("step_1_0", 50, 1)
+
+
+RATES = Rates(0.05, 1.25, 5)
+
+
+def test_by_price_it_happens_when_enough_calls_are_expected_to_repay_what_is_written_anew() -> None:
+    """PROVIDERS 5.6: behind the first stub stand the other one, and what the turn said: 24 F/U calls at reads of 0.05.
+
+    The row has what it was reckoned from.
+    """
+    turns = [turn(1, 4_000, 3_500)]
+    found = pruned(turns, keep=0, prospect=Prospect(RATES, calls=1))
+    assert found is not None
+    numbers = found.decision.numbers
+    assert (numbers["before"], numbers["removed"], numbers["expected"]) == (7_500, 7_498, 1)
+    assert numbers["surviving"] < 50
+    assert numbers["pays_after"] == 24 * numbers["surviving"] / 7_498
+    assert "that is repaid after 0.0 calls, and 1.0 are expected" in found.decision.why
+    deep = [turn(1, 3_000), turn(2), replace(turn(3), user=replace(turn(3).user, tokens=3_000))]
+    assert pruned(deep, keep=0, prospect=Prospect(RATES, calls=23)) is None
+    assert pruned(deep, keep=0, prospect=Prospect(RATES, calls=26)) is not None
+
+
+def test_once_the_cache_has_ended_it_costs_nothing() -> None:
+    deep = [turn(1, 3_000), replace(turn(2), user=replace(turn(2).user, tokens=30_000))]
+    assert pruned(deep, keep=0, prospect=Prospect(RATES, calls=20)) is None
+    found = pruned(deep, keep=0, prospect=Prospect(RATES, calls=0, cold=True))
+    assert found is not None
+    assert found.decision.numbers["pays_after"] == 0
+    assert found.decision.why.startswith("the cache has ended")
+    assert pruned(deep, prospect=Prospect(RATES, calls=0, cold=True)) is not None
+    assert pruned([turn(1, 1_500)], prospect=Prospect(RATES, calls=0, cold=True)) is None, "the newest stay"
+
+
+@given(st.integers(0, 12_000), st.integers(0, 12_000), st.integers(0, 12_000), st.floats(0.01, 0.2))
+def test_by_price_it_costs_less_than_leaving_it_for_the_calls_that_were_expected(
+    removed: int, kept: int, said: int, read: float
+) -> None:
+    """Whatever is pruned by price pays within the calls that were expected; whatever is not, does not."""
+    rates, calls = Rates(read, 1.25, 5), 10.0
+    first = turn(1, removed, kept)
+    last = replace(turn(2), user=replace(turn(2).user, tokens=said))
+    found = pruned([first, last], keep=0, prospect=Prospect(rates, calls))
+    if found is None:
+        around = 100  # what frames a question and an answer, at most
+        assert (rates.write - read) * (said + around) > read * calls * (removed + kept - around)
+    else:
+        numbers = found.decision.numbers
+        written = (rates.write - read) * numbers["surviving"]
+        assert written <= read * numbers["removed"] * calls * (1 + 1e-9)
 
 
 @settings(deadline=None)

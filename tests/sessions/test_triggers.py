@@ -17,7 +17,8 @@ from lamella.core.tokens import Usage
 from lamella.engine.scripted import Gate, ScriptedModel, saying
 from lamella.server.testing import Client, Object
 from lamella.sessions.compaction import Compacted
-from lamella.sessions.triggers import Economy, Fill, Gain, PriceTrigger, ThresholdTrigger
+from lamella.sessions.summariser import SILENT
+from lamella.sessions.triggers import Due, Economy, Fill, Gain, PriceTrigger, ThresholdTrigger
 
 from .test_compaction import SUMMARY, compact, talking, texts
 
@@ -29,7 +30,8 @@ LARGE = Usage(input=6_000, output=5)
 def test_it_is_due_past_the_threshold_and_not_after_it_was_taken_back() -> None:
     trigger = ThresholdTrigger(Threshold(share=0.8))
     assert trigger.due(Fill(8_000, 10_000)) is None
-    assert trigger.due(Fill(8_001, 10_000)) == "the last answer read 8001 tokens, more than 8000 of 10000"
+    due = trigger.due(Fill(8_001, 10_000))
+    assert due == Due("the last answer read 8001 tokens, more than 8000 of 10000", {"read": 8_001, "most": 8_000})
     assert trigger.due(Fill(9_000, 10_000, freed=1_000)) is None
     assert trigger.due(Fill(9_000, 10_000, undone=True)) is None
 
@@ -43,12 +45,16 @@ def test_a_price_says_when_a_summary_pays_and_the_threshold_still_guards() -> No
     assert trigger.due(Fill(47_000, 200_000, economy=ECONOMY)) is None
     why = trigger.due(Fill(49_000, 200_000, economy=ECONOMY))
     assert why is not None
-    assert "the window has 49000 tokens" in why
-    assert "where a call adds 1220" in why
+    assert "the window has 49000 tokens" in why.why
+    assert "where a call adds 1220" in why.why
+    assert why.numbers["best"] == pytest.approx(48_000, rel=0.02)
+    assert (why.numbers["growth"], why.numbers["expected"]) == (1_220, 40)
     assert trigger.due(Fill(49_000, 200_000, freed=10_000, economy=ECONOMY)) is None
     assert trigger.due(Fill(49_000, 200_000, undone=True, economy=ECONOMY)) is None
     assert trigger.due(Fill(49_000, 200_000)) is None
-    assert trigger.due(Fill(151_000, 200_000)) == "the last answer read 151000 tokens, more than 150000 of 200000"
+    guarded = trigger.due(Fill(151_000, 200_000))
+    assert guarded is not None
+    assert guarded.why == "the last answer read 151000 tokens, more than 150000 of 200000"
 
 
 def test_a_conversation_that_has_only_begun_is_not_expected_to_go_on() -> None:
@@ -56,10 +62,11 @@ def test_a_conversation_that_has_only_begun_is_not_expected_to_go_on() -> None:
     assert trigger.due(Fill(90_000, 200_000, economy=replace(ECONOMY, calls=3))) is None
     free = replace(ECONOMY, rates=Rates(0, 1, 0))
     assert trigger.due(Fill(90_000, 200_000, economy=free)) is None
-    assert trigger.vain(Gain(50_000, 3_000), 200_000) == (
-        "little",
-        "only 3000 tokens are old enough to be summarised",
-    )
+    nobody_needs_it = SILENT, "only 3000 tokens are old enough to be summarised"
+    assert trigger.vain(Gain(50_000, 3_000), 200_000) == nobody_needs_it
+    full = trigger.vain(Gain(149_000, 3_000), 200_000)
+    assert full is not None, "past the threshold it is told"
+    assert full[0] == "little"
     assert trigger.vain(Gain(50_000, 30_000), 200_000) is None
 
 

@@ -36,7 +36,10 @@ def session_settings(settings: Settings, *, demonstration: bool) -> SessionSetti
         compaction=settings.compaction_threshold,
         resume=settings.resume_token_budget,
         pruning=PruneSettings(
-            settings.tool_prune_threshold, settings.tool_keep_threshold, settings.tool_summarization_policy
+            settings.tool_prune_threshold,
+            settings.tool_keep_threshold,
+            settings.tool_summarization_policy,
+            settings.tool_prune_when,
         ),
         notify=settings.compaction_notify,
         compact_when=settings.compaction_when,

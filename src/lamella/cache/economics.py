@@ -34,6 +34,33 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True)
+class Prospect:
+    """What is ahead of a conversation: what its calls cost, how many are expected, and whether its cache has ended."""
+
+    rates: Rates
+    calls: float
+    cold: bool = False
+
+
+def expected_calls(made: int, growth: float, room: float) -> float:
+    """How many calls are expected to read what stands in a window now.
+
+    A conversation is expected to go on as long as it has, and only until the next compaction: `room` are the tokens
+    that its window may still grow by, each call adding `growth`.
+    """
+    return min(made, max(0.0, room) / growth) if growth > 0 else float(made)
+
+
+def until_next_pruning(since: int) -> float:
+    """How many calls a pruning may take to pay, `since` so many calls have been made behind the last one.
+
+    Where each call adds the same and each pruning costs the same, both together cost least when a pruning is made as
+    soon as leaving it has cost as much as making it: what was there half of these calls on average (as in 5.7).
+    """
+    return since / 2
+
+
+@dataclass(frozen=True, slots=True)
 class Compaction:
     """What a compaction would come to: `static` stands before the history and stays, `history` is all behind it, of
     which `kept` stay word for word; `summary` are its tokens, `question` those of the instruction."""
@@ -64,6 +91,13 @@ class Compaction:
         """What it costs more than the next call would anyway, once the cache has ended; below 0 it saves (5.5)."""
         whole, left = self.static + self.history, self.static + self.summary + self.kept
         return whole + self.question + rates.output * self.summary + rates.write * (left - whole)
+
+    def cold_worth(self, rates: Rates, calls: float) -> float:
+        """How likely somebody must be to return for a summary to pay that is made after the cache has ended, where so
+        many calls follow then (5.5)."""
+        made = self.static + self.history + self.question + rates.output * self.summary
+        saved = rates.write * self.freed + rates.read * self.freed * max(0.0, calls - 1)
+        return made / saved if self.freed > 0 and saved else inf
 
     def return_worth(self, rates: Rates) -> float:
         """How likely somebody must be to return after the cache has ended for a summary just before to pay (5.5)."""

@@ -111,14 +111,16 @@ def _free(chain: Chain, ledger: Ledger, facts: Facts, deepest: int | None) -> Ma
 
 
 def _spared(chain: Chain, ledger: Ledger, facts: Facts, deepest: int | None) -> int | None:
-    """The deepest entry before the first result that a pruning can still take, else the block there (PROVIDERS 5.9)."""
+    """The block before the first result that a pruning can still take, where it is written now; else the deepest entry
+    before it (PROVIDERS 5.9)."""
     if not any(segment.kind is Kind.STEP for segment in facts.segments.values()):
         return None
     blocks = chain.blocks
     end = next((i for i, b in enumerate(blocks) if "TR" in facts.segments[b.segment].letters), None)
     if not end:
         return None
+    place = last_markable(chain, end)
+    if place is not None and (deepest is None or place > deepest):
+        return place
     entry = deepest_entry(chain, ledger, facts.now, end - 1)
-    if entry is not None and blocks[entry].markable:
-        return entry
-    return last_markable(chain, end) if deepest is None or end > deepest else None
+    return entry if entry is not None and blocks[entry].markable else None

@@ -85,6 +85,8 @@ class Layout:
     seed_markers: tuple[SeedMarker, ...] = ()
     markers: str = "seed"
     """The marker policy of conversations that name none."""
+    waits_for_thresholds: bool = False
+    """Whether pruning and compaction wait for the deployment's thresholds, whatever prices say (SPEC L6, L8)."""
 
     def __post_init__(self) -> None:
         for check in (self._kinds, self._order, self._flags):

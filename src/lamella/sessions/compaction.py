@@ -7,7 +7,7 @@ The commit is a compare-and-swap on the conversation's session: whoever opened a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -61,7 +61,7 @@ class Compacted:
 class Asked:
     """A compaction that somebody asked for, as the work of `job` if it is one's.
 
-    `if_it_pays`: nothing needs it now, so one that frees too little is not made.
+    `if_it_pays`: nothing needs it now, so one that frees too little is not made. `numbers` are what it was decided by.
     """
 
     caller: Caller
@@ -71,6 +71,7 @@ class Asked:
     focus: str = ""
     job: Job | None = None
     if_it_pays: bool = False
+    numbers: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ class _Plan:
     @property
     def gain(self) -> Gain:
         """What summarising it comes to."""
-        return Gain(self.before - self.old_tokens - self.kept_tokens, self.old_tokens)
+        return Gain(self.before - self.old_tokens - self.kept_tokens, self.old_tokens, self.kept_tokens)
 
     def left(self, sessions: Sequence[Session], decision: StoredDecision, tools: tuple[ToolSpec, ...]) -> Opening:
         """Where the conversation stands in the last of `sessions`, which `decision` opens, with these tools."""
@@ -229,7 +230,8 @@ class Compactor:
             begins_after=boundary,
             inherits=True,
         )
-        numbers = {"before": plan.before, "summary": size, "kept": plan.kept_tokens}
+        made = {"before": plan.before, "summary": size, "kept": plan.kept_tokens}
+        numbers = {**asked.numbers, **made}
         decision = Decision(
             DecisionKind.SESSION, session.id, boundary, asked.who, asked.why, numbers, plan.first_segment
         )

@@ -21,7 +21,7 @@ from lamella.sessions.notifications import Notifications
 from lamella.sessions.recall.recall import Recall
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import SILENT, NotCompacted
-from lamella.sessions.triggers import FIXED
+from lamella.sessions.triggers import FIXED, Due
 
 log = structlog.get_logger()
 
@@ -55,12 +55,13 @@ class Compactions:
         self._waiting: dict[str, asyncio.Future[Outcome]] = {}
         self._doing: set[str] = set()
 
-    async def follow_up(self, finished: Finished, why: str) -> None:
+    async def follow_up(self, finished: Finished, due: Due) -> None:
         """Ask for one after a turn, unless the last one was given up and nothing has changed since."""
         state: JsonObject = {"state": self._state(finished), "input": finished.input}
         job = await self._worker.job(finished.caller, COMPACT, finished.conversation.id)
         if job is None or not _is_given_up(job, state):
-            self.ask(Asked(finished.caller, finished.conversation.id, ENGINE, why, if_it_pays=True), state)
+            conversation = finished.conversation.id
+            self.ask(Asked(finished.caller, conversation, ENGINE, due.why, if_it_pays=True, numbers=due.numbers), state)
 
     def _state(self, finished: Finished) -> str:
         """What a compaction hangs on beside the size of the window: session, model, settings, agent, and what a user
@@ -81,7 +82,13 @@ class Compactions:
         running = self._asked.get(asked.conversation_id)
         if running is not None:
             return running
-        wanted: JsonObject = {"who": asked.who, "focus": asked.focus, "if_it_pays": asked.if_it_pays}
+        numbers = {name: round(value, 3) for name, value in asked.numbers.items()}
+        wanted: JsonObject = {
+            "who": asked.who,
+            "focus": asked.focus,
+            "if_it_pays": asked.if_it_pays,
+            "numbers": numbers,
+        }
         job = NewJob(
             kind=COMPACT,
             subject=asked.conversation_id,
@@ -127,7 +134,8 @@ class Compactions:
         outcome: Outcome = NotCompacted("it was broken off")
         try:
             pays = bool(job.payload.get("if_it_pays"))
-            outcome = await self._compactor.compact(Asked(job.caller, job.subject, who, job.cause, focus, job, pays))
+            asked = Asked(job.caller, job.subject, who, job.cause, focus, job, pays, _numbers(job))
+            outcome = await self._compactor.compact(asked)
             if isinstance(outcome, Compacted) or job.attempts <= 1:
                 await self._tell(job.caller, job.subject, who, outcome)
         except NotFound as error:
@@ -179,6 +187,12 @@ class Compactions:
         for task in asked:
             task.cancel()
         await asyncio.gather(*asked, return_exceptions=True)
+
+
+def _numbers(job: Job) -> dict[str, float]:
+    """What the compaction was decided by."""
+    given = job.payload.get("numbers")
+    return {name: float(str(value)) for name, value in given.items()} if isinstance(given, dict) else {}
 
 
 def _is_given_up(job: Job, state: JsonObject) -> bool:

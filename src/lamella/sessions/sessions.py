@@ -13,16 +13,12 @@ from dataclasses import dataclass
 import structlog
 
 from lamella.background.worker import Again, Handler, Worker
-from lamella.cache.economics import Rates
 from lamella.cache.unread import Unread
 from lamella.cache.why import Why
-from lamella.context.choices import Known
-from lamella.context.layout import Layout, OldResults
-from lamella.context.results import can_be_read, kept_names
-from lamella.core.counting import count_tokens
+from lamella.context.layout import OldResults
+from lamella.core.aside import aside
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import InvalidRequest, NotFound
-from lamella.core.messages import TurnStatus
 from lamella.core.ports import Jobs
 from lamella.core.records import Caller, ConversationChange, Job, LastBill
 from lamella.core.sessions import Session
@@ -36,12 +32,13 @@ from lamella.sessions.efforts import EffortChoice, effort_choices, lost_since
 from lamella.sessions.ended import SUMMARISE, EndedSessions
 from lamella.sessions.moves import UNDONE, Moves
 from lamella.sessions.notifications import Notifications
-from lamella.sessions.pruning import Pruned, Pruning, prune
+from lamella.sessions.pruning import Pruning, prune
 from lamella.sessions.recall.recall import Recall
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import NotCompacted, SecondSource, Summariser
 from lamella.sessions.titles import TITLE, Titles
 from lamella.sessions.triggers import Economy, Fill, trigger_of
+from lamella.sessions.upkeep import Weighed
 from lamella.sessions.why import why_request
 from lamella.sessions.window import Standing, is_of_window, standing
 
@@ -120,29 +117,21 @@ class Sessions:
         now = await self._services.store.conversation(finished.caller, finished.conversation.id)
         if now.session_id != finished.conversation.session_id:
             return None
-        pruning = self._pruning(finished) or self._emptying(finished)
+        layout = layout_named(finished.conversation.layout, self._openings.layouts)
+        weighed = Weighed.after(finished, layout, await self._openings.facts(finished.model))
+        economy = await aside(len(finished.turns), weighed.economy)
+        pruning = self._pruning(weighed, economy) or self._emptying(weighed, finished)
         if pruning is not None:
             await self._record(finished.caller, finished.conversation.id, pruning.decision)
             await self._notifications.pruned(finished.caller, finished.conversation.id, pruning)
         freed = pruning.before - pruning.after if pruning is not None else 0
         moves = [decision for decision in finished.decisions if decision.kind is DecisionKind.SESSION]
         undone = bool(moves and moves[-1].numbers.get(UNDONE))
-        economy = await self._economy(finished)
-        why = self._trigger.due(Fill(finished.input, finished.budget, freed, undone, economy))
-        if why is not None:
-            await self._compactions.follow_up(finished, why)
+        asked = economy if weighed.by_price(self.settings.compact_when) else None
+        due = self._trigger.due(Fill(finished.input, finished.budget, freed, undone, asked))
+        if due is not None:
+            await self._compactions.follow_up(finished, due)
         return pruning
-
-    async def _economy(self, finished: Finished) -> Economy | None:
-        """What a summary would save; None where the threshold alone decides: by the setting, and in layout `lis`."""
-        steps = [step for turn in finished.turns for step in turn.steps]
-        if self.settings.compact_when == "full" or finished.conversation.layout == "lis" or not steps:
-            return None
-        tools = "".join(f"{tool.name}{tool.description}{tool.input_schema}" for tool in finished.conversation.tools)
-        static = count_tokens(finished.conversation.system_prompt + tools) * finished.calibration
-        rates = Rates.of(await self._openings.facts(finished.model))
-        growth = max(0.0, finished.input - static) / len(steps)
-        return Economy(rates, min(int(static), finished.input), growth, len(steps))
 
     async def _title(self, finished: Finished) -> None:
         """Have a title written once; a conversation keeps its first words when that did not work out."""
@@ -162,20 +151,21 @@ class Sessions:
             await self._follow(job.caller, session.conversation_id)
         return again
 
-    def _pruning(self, finished: Finished) -> Pruning | None:
-        layout = layout_named(finished.conversation.layout, self._openings.layouts)
-        if layout.old_results is not OldResults.STUB:
+    def _pruning(self, weighed: Weighed, economy: Economy | None, *, cold: bool = False) -> Pruning | None:
+        if not weighed.prunes:
             return None
-        return prune(_window(finished, layout), self.settings.pruning, who=ENGINE)
+        pays = economy is not None and weighed.by_price(self.settings.pruning.when)
+        since, keep = weighed.shown.since_pruning, self.settings.keep_recent
+        prospect = economy.prospect(weighed.input, keep, since, cold=cold) if economy and pays else None
+        return prune(weighed.shown, self.settings.pruning, who=ENGINE, prospect=prospect)
 
-    def _emptying(self, finished: Finished) -> Pruning | None:
+    def _emptying(self, weighed: Weighed, finished: Finished) -> Pruning | None:
         """Results that are kept go all the same when the window is past the compaction threshold (SPEC L9)."""
         threshold = self.settings.compaction.in_tokens(finished.budget)
         if self.settings.pruning.policy != "keep_all" or finished.input <= threshold:
             return None
         why = f"results of tools are kept, but the last answer read {finished.input} tokens, more than {threshold}"
-        window = _window(finished, layout_named(finished.conversation.layout, self._openings.layouts))
-        return prune(window, self.settings.pruning, who=ENGINE, full=why)
+        return prune(weighed.shown, self.settings.pruning, who=ENGINE, full=why)
 
     async def _record(self, caller: Caller, conversation_id: str, decision: Decision) -> None:
         change = ConversationChange(decisions=(decision,))
@@ -246,14 +236,7 @@ class Sessions:
                 f"The layout {layout.name} does not prune: it has its own rule for old results.",
                 hint="Choose another layout for this conversation to prune by hand.",
             )
-        window = Pruned(
-            conversation_id,
-            [turn for turn in opening.found.path if turn.status is not TurnStatus.RUNNING],
-            Known(opening.run.model.facts.name, opening.decisions),
-            opening.run.calibration,
-            kept_names(opening.setting.conversation.tools),
-            layout.names_ids and can_be_read(opening.setting.conversation.tools),
-        )
+        window = Weighed.standing(opening).shown
         pruning = prune(window, self.settings.pruning, who=caller.user_id, asked=True)
         if pruning is not None:
             await self._record(caller, conversation_id, pruning.decision)
@@ -292,10 +275,3 @@ class Sessions:
         if self.recall is not None:
             await self.recall.close()
         await self._compactions.close()
-
-
-def _window(finished: Finished, layout: Layout) -> Pruned:
-    """The window behind a finished turn, as a pruning sees it."""
-    known, tools = Known(finished.model, finished.decisions), finished.conversation.tools
-    readable = layout.names_ids and can_be_read(tools)
-    return Pruned(finished.conversation.id, finished.turns, known, finished.calibration, kept_names(tools), readable)

@@ -29,5 +29,5 @@ class SessionSettings:
     notify: bool = True
     titles: bool = False
     huge: float = 0.25
-    compact_when: CompactWhen = "full"
+    compact_when: CompactWhen = "pays"
     look: float = 5.0

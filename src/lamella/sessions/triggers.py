@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from lamella.cache.economics import Compaction, Rates, best_length
+from lamella.cache.economics import Compaction, Prospect, Rates, best_length, expected_calls, until_next_pruning
 from lamella.core.amounts import Threshold
 from lamella.sessions.settings import SessionSettings
+from lamella.sessions.summariser import SILENT
 
 LEAST_GAIN = 0.1
 """The share of the threshold that a compaction after a turn frees at least: else the next turn asks again."""
@@ -22,15 +24,52 @@ SHRINKS_TO = 0.25
 """What is expected to be left of what is summarised."""
 
 
+EXPECTED_SUMMARY = 3_000
+"""Tokens of a summary, before there is one."""
+
+INSTRUCTION = 300
+"""Tokens of the instruction to summarise."""
+
+LEAST_CALLS = 6
+"""Calls after which a session shows how it grows; before that nobody knows whether it goes on."""
+
+
 @dataclass(frozen=True, slots=True)
 class Economy:
-    """What a summary would cost and save: the model's rates, what stands in every window, what a call adds, and how
-    many calls have been made in this session."""
+    """What a summary would cost and save: the model's rates, what stands in every window, what a call adds, how many
+    calls have been made in this session, and how long a summary is expected to be. `cold` is the share of calls that
+    came after the cache had ended, `question` what is asked of a summariser: with pruned results, which it reads whole.
+    """
 
     rates: Rates
     static: int
     growth: float
     calls: int
+    summary: int = EXPECTED_SUMMARY
+    cold: float = 0.0
+    question: int = INSTRUCTION
+
+    def compaction(self, window: int, keep: int) -> Compaction:
+        """What compacting a window of so many tokens would come to."""
+        return Compaction(self.static, max(0, window - self.static), keep, self.summary, self.question)
+
+    def best(self, window: int, keep: int) -> float:
+        """The length of window at which compacting costs least."""
+        return best_length(self.growth, self.compaction(window, keep), self.rates.with_gaps(self.cold))
+
+    def prospect(self, window: int, keep: int, since: int, *, cold: bool = False) -> Prospect:
+        """What is ahead of a window of so many tokens, so many calls after results were pruned last."""
+        room = self.best(window, keep) - window
+        calls = min(expected_calls(self.calls, self.growth, room), until_next_pruning(since))
+        return Prospect(self.rates, calls, cold)
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Why something is done, and what that was reckoned from."""
+
+    why: str
+    numbers: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +89,18 @@ class Fill:
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What a compaction would come to: `fixed` stands in the window whatever is summarised, `old` is summarised."""
+    """What a compaction would come to: `fixed` stands in the window whatever is summarised, `old` is summarised, `kept`
+    is not."""
 
     fixed: int
     old: int
+    kept: int = 0
 
 
 class Trigger(Protocol):
     """Decides when to compact."""
 
-    def due(self, fill: Fill) -> str | None:
+    def due(self, fill: Fill) -> Due | None:
         """Why a compaction is due after a turn; None when none is."""
         ...
 
@@ -74,12 +115,13 @@ class ThresholdTrigger:
 
     threshold: Threshold
 
-    def due(self, fill: Fill) -> str | None:
+    def due(self, fill: Fill) -> Due | None:
         """See `Trigger.due`."""
         most = self.threshold.in_tokens(fill.budget)
         if fill.undone or fill.input - fill.freed <= most:
             return None
-        return f"the last answer read {fill.input} tokens, more than {most} of {fill.budget}"
+        why = f"the last answer read {fill.input} tokens, more than {most} of {fill.budget}"
+        return Due(why, {"read": fill.input, "most": most})
 
     def vain(self, gain: Gain, budget: int) -> tuple[str, str] | None:
         """See `Trigger.vain`."""
@@ -94,13 +136,6 @@ class ThresholdTrigger:
         return None
 
 
-EXPECTED_SUMMARY = 3_000
-"""Tokens of a summary, before there is one."""
-
-LEAST_CALLS = 6
-"""Calls after which a session shows how it grows; before that nobody knows whether it goes on."""
-
-
 @dataclass(frozen=True, slots=True)
 class PriceTrigger:
     """At the length at which compacting costs least (PROVIDERS 5.7), and past the threshold in any case.
@@ -111,27 +146,36 @@ class PriceTrigger:
     guard: ThresholdTrigger
     keep_recent: int
 
-    def due(self, fill: Fill) -> str | None:
+    def due(self, fill: Fill) -> Due | None:
         """See `Trigger.due`."""
         guarded, economy = self.guard.due(fill), fill.economy
         if guarded is not None or economy is None or fill.undone:
             return guarded
         window = fill.input - fill.freed
-        plan = Compaction(economy.static, max(0, window - economy.static), self.keep_recent, EXPECTED_SUMMARY)
-        best, calls = best_length(economy.growth, plan, economy.rates), plan.calls(economy.rates)
+        best, calls = economy.best(window, self.keep_recent), self._calls(window, economy)
         if window < best or economy.calls < max(LEAST_CALLS, calls):
             return None
-        return (
+        why = (
             f"the window has {window} tokens, and at reads of {economy.rates.read:g} of the price of input a summary "
             f"pays from {best:.0f} on, where a call adds {economy.growth:.0f}: it is repaid after {calls:.1f} "
             f"calls, and {economy.calls} were made"
         )
+        return Due(why, {"best": best, "growth": economy.growth, "pays_after": calls, "expected": economy.calls})
+
+    def _calls(self, window: int, economy: Economy) -> float:
+        return economy.compaction(window, self.keep_recent).calls(economy.rates.with_gaps(economy.cold))
 
     def vain(self, gain: Gain, budget: int) -> tuple[str, str] | None:
-        """See `Trigger.vain`. What stands in every window is counted in the length at which it pays."""
-        if gain.old * (1 - SHRINKS_TO) < EXPECTED_SUMMARY:
-            return "little", f"only {gain.old} tokens are old enough to be summarised"
-        return None
+        """See `Trigger.vain`. What stands in every window is counted in the length at which it pays.
+
+        A summary that nothing needs is left out without a word.
+        """
+        if gain.old * (1 - SHRINKS_TO) >= EXPECTED_SUMMARY:
+            return None
+        most = self.guard.threshold.in_tokens(budget)
+        if gain.fixed + gain.old + gain.kept > most:
+            return self.guard.vain(gain, budget)
+        return SILENT, f"only {gain.old} tokens are old enough to be summarised"
 
 
 def trigger_of(settings: SessionSettings) -> Trigger:

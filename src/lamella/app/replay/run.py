@@ -397,7 +397,9 @@ def _session_settings(asked: TraceSettings) -> SessionSettings:
     shipped, usual = PruneSettings(), SessionSettings()
     threshold, keep = asked.tool_prune_threshold, asked.tool_keep_threshold
     pruning = PruneSettings(
-        shipped.threshold if threshold is None else threshold, shipped.keep if keep is None else keep
+        shipped.threshold if threshold is None else threshold,
+        shipped.keep if keep is None else keep,
+        when=asked.tool_prune_when or shipped.when,
     )
     given, recent = asked.compaction_threshold, asked.keep_recent_tokens
     return SessionSettings(

@@ -193,6 +193,7 @@ class TraceSettings(_Part):
     keep_recent_tokens: Count | None = None
     compaction_notify: bool | None = None
     compaction_when: Literal["full", "pays"] | None = None
+    tool_prune_when: Literal["full", "pays"] | None = None
 
 
 UNUSED_SETTINGS = frozenset(

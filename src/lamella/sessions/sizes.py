@@ -1,0 +1,89 @@
+"""About how large what stands in a window is, in local tokens: what pruning and compaction are weighed by. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from lamella.context.choices import Known
+from lamella.context.render import pruned_steps
+from lamella.context.results import cut_results, stubs_of
+from lamella.context.segments import MESSAGE_TOKENS, said_tokens
+from lamella.core.counting import count_tokens
+from lamella.core.messages import Step, ToolResult, Turn
+
+QUESTION_TOKENS = MESSAGE_TOKENS + 24
+"""What a question costs beside its text: its frame and its time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownWindow:
+    """The turns of a window, what is known of it, and the tools whose results are kept."""
+
+    conversation_id: str
+    turns: Sequence[Turn]
+    known: Known
+    calibration: float
+    kept: Collection[str] = ()
+    readable: bool = False
+    """Whether stubs name the id by which the model can read a result again."""
+
+    def results(self, step: Step, kept: Collection[str]) -> int:
+        """Local tokens of a step's results as they are shown whole or cut, without those of the tools `kept`."""
+        return _counted(cut_results(step, self.known.cuts, readable=self.readable), kept)
+
+    def stubs(self, step: Step, kept: Collection[str]) -> int:
+        """Local tokens of the stubs of a step's results, without those of the tools `kept`."""
+        return _counted(stubs_of(step, readable=self.readable), kept)
+
+    def history(self) -> int:
+        """Tokens of all turns, as the provider counts them."""
+        turns, stubbed = tuple(self.turns), self._stubbed()
+        local = sum(_head(turn) + sum(self._shown(step, stubbed) for step in turn.steps) for turn in turns)
+        return int(local * self.calibration)
+
+    def behind(self, first: Step) -> int:
+        """Tokens from the results of `first` to the end of the window, as they are shown now."""
+        stubbed = self._stubbed()
+        local, found = 0, False
+        for turn in self.turns:
+            local += _head(turn) if found else 0
+            for step in turn.steps:
+                if step.id == first.id:
+                    found, local = True, self.results(step, ())
+                elif found:
+                    local += self._shown(step, stubbed)
+        return int(local * self.calibration)
+
+    def hidden(self) -> int:
+        """Tokens of the results behind stubs, whole: whoever summarises the window reads them with the instruction."""
+        stubbed = self._stubbed()
+        local = sum(self.results(step, ()) for turn in self.turns for step in turn.steps if step.id in stubbed)
+        return int(local * self.calibration)
+
+    @property
+    def since_pruning(self) -> int:
+        """Steps behind the boundary."""
+        return sum(len(turn.steps) for turn in self.turns) - len(self._stubbed())
+
+    def _stubbed(self) -> frozenset[str]:
+        turns = tuple(self.turns)
+        return pruned_steps(turns, self.known.boundary(turns))
+
+    def _shown(self, step: Step, stubbed: Collection[str]) -> int:
+        """A step as it stands in the window; results of tools that keep them are counted as stubs with the others."""
+        if step.results and (step.id in stubbed or self.known.cuts):
+            results = self.stubs(step, ()) if step.id in stubbed else self.results(step, ())
+            return MESSAGE_TOKENS + said_tokens(step) + results
+        return MESSAGE_TOKENS + step.tokens
+
+
+def _head(turn: Turn) -> int:
+    """What stands before a turn's first answer."""
+    user = turn.user
+    dynamic = count_tokens(user.dynamic) if user.dynamic else 0
+    return user.tokens + QUESTION_TOKENS + dynamic + sum(file.tokens for file in user.files)
+
+
+def _counted(results: Iterable[ToolResult], kept: Collection[str]) -> int:
+    return sum(count_tokens(result.content) for result in results if result.name not in kept)
