@@ -6,7 +6,15 @@ from math import inf
 
 import pytest
 
-from lamella.cache.economics import Compaction, Rates, best_length, cheaper_elsewhere, prune_calls
+from lamella.cache.economics import (
+    Compaction,
+    Rates,
+    best_length,
+    chance_of_reading,
+    cheaper_elsewhere,
+    expected_calls,
+    prune_calls,
+)
 from lamella.core.ttl import Ttl
 
 from .windows import CLAUDE
@@ -43,6 +51,26 @@ def test_pruning_pays_where_little_stands_behind_it() -> None:
     assert [round(prune_calls(7_500, 700, rates), 1) for rates in ALL] == [1.1, 2.2, 4.6]
     assert [round(prune_calls(6_000, 8_000, rates)) for rates in ALL] == [15, 32, 65]
     assert prune_calls(0, 8_000, TENTH) == inf
+
+
+def test_what_is_read_again_makes_pruning_wait() -> None:
+    """A result that is read again is written once more: in one case of twenty that is 0.0625 of it."""
+    assert chance_of_reading(0, 0) == 0.05
+    assert [round(prune_calls(7_500, 0, rates, 0.05), 3) for rates in ALL] == [0.625, 1.25, 2.5]
+    assert chance_of_reading(9, 20) == 0.25
+    assert chance_of_reading(90, 20) == 1
+
+
+def test_calls_are_expected_as_many_as_were_made_and_no_more_than_fit() -> None:
+    assert expected_calls(12, 1_000, 50_000) == 12
+    assert expected_calls(12, 1_000, 5_000) == 5
+    assert (expected_calls(12, 1_000, -5_000), expected_calls(12, 0, 0)) == (0, 12)
+
+
+def test_after_the_cache_has_ended_a_summary_costs_the_whole_window() -> None:
+    """By 5.5 the summary reads 106k at full price and saves writing 93k, then reading them with every call."""
+    assert round(EXAMPLE.cold_worth(TWENTIETH, 1), 2) == 1.04
+    assert round(EXAMPLE.cold_worth(TWENTIETH, 11), 2) == 0.75
 
 
 def test_the_best_length_of_the_trace_of_5_8() -> None:

@@ -11,6 +11,7 @@ import structlog
 
 from lamella.core.errors import ConfigurationError
 from lamella.core.json import decode_object
+from lamella.sessions.pruning import THRESHOLD as PRUNE_THRESHOLD
 from lamella.settings import read_settings
 
 from .stage import Stage, staged
@@ -107,11 +108,8 @@ def test_what_can_not_be_used_is_named_with_what_can(
 
 def test_the_defaults_are_those_of_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = read_settings()
-    assert (settings.keep_recent_tokens, settings.tool_prune_threshold, settings.tool_keep_threshold) == (
-        4_000,
-        8_000,
-        2_000,
-    )
+    assert (settings.keep_recent_tokens, PRUNE_THRESHOLD, settings.tool_keep_threshold) == (4_000, 8_000, 2_000)
+    assert (settings.tool_prune_threshold, settings.tool_prune_when, settings.compaction_when) == (None, "pays", "pays")
     assert (str(settings.compaction_threshold), str(settings.resume_token_budget)) == ("80%", "70%")
     assert (settings.compaction_notify, settings.cache_enabled, settings.thinking_effort) == (True, True, "off")
     monkeypatch.setenv("LAMELLA_CONTEXT_BUDGET", "120k")

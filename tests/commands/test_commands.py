@@ -302,7 +302,7 @@ async def reading(client: Client, conversation: str, model: ScriptedModel) -> No
 
 async def test_prune_says_what_it_freed(tmp_path: Path) -> None:
     model = ScriptedModel()
-    settings = {"tool_prune_threshold": 1_000_000, "tool_keep_threshold": 0}
+    settings = {"tool_prune_when": "full", "tool_prune_threshold": 1_000_000, "tool_keep_threshold": 0}
     async with opened(tmp_path, model, **settings) as (_, client, conversation):
         nothing = await command(client, conversation, "/prune")
         assert nothing["answer"] == "Nothing to prune: there are no old results of tools."

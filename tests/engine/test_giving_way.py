@@ -47,7 +47,7 @@ async def talking(
     folder: Path, model: ScriptedModel, tool: Words, layout: str = "lamella", **settings: Any
 ) -> AsyncIterator[tuple[App, Client, str]]:
     """A server with this model and the wordy tool, and a conversation in it."""
-    opened = read_settings(data=folder, tool_prune_threshold=1_000_000, **settings)
+    opened = read_settings(data=folder, tool_prune_when="full", tool_prune_threshold=1_000_000, **settings)
     async with served(opened, models=ScriptedModels(model), tools=(tool,)) as (app, client):
         yield app, client, await client.conversation(layout=layout)
 

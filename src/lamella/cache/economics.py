@@ -35,11 +35,13 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Prospect:
-    """What is ahead of a conversation: what its calls cost, how many are expected, and whether its cache has ended."""
+    """What is ahead of a conversation: what its calls cost, how many are expected, whether its cache has ended, and how
+    likely a result that is taken out is read again."""
 
     rates: Rates
     calls: float
     cold: bool = False
+    again: float = 0.0
 
 
 def expected_calls(made: int, growth: float, room: float) -> float:
@@ -104,11 +106,20 @@ class Compaction:
         return self.now(rates) / (rates.write * self.freed) if self.freed > 0 and rates.write else inf
 
 
-def prune_calls(removed: int, surviving: int, rates: Rates) -> float:
-    """After how many calls a pruning has paid, where so many tokens behind it are written anew (5.6)."""
+def prune_calls(removed: int, surviving: int, rates: Rates, again: float = 0.0) -> float:
+    """After how many calls a pruning has paid, where so many tokens behind it are written anew (5.6), and what goes is
+    read again, so written once more, with this chance."""
     if removed <= 0 or not rates.read:
         return inf
-    return (rates.write - rates.read) * surviving / (rates.read * removed)
+    return ((rates.write - rates.read) * surviving + again * rates.write * removed) / (rates.read * removed)
+
+
+def chance_of_reading(read: int, pruned: int) -> float:
+    """How likely a pruned result is read again: `read` of `pruned` were so far; one in twenty before anything is known.
+
+    What was never seen weighs as much as twenty results.
+    """
+    return min(1.0, (read + 1) / (pruned + 20))
 
 
 def best_length(growth: float, compaction: Compaction, rates: Rates) -> float:

@@ -127,8 +127,9 @@ def _paying(window: ShownWindow, found: _Found, prospect: Prospect) -> tuple[str
     """Why it pays, "" where it does not, with what that is reckoned from (PROVIDERS 5.5, 5.6)."""
     removed = found.total - found.after
     surviving = max(0, window.behind(found.steps[0]) - removed)
-    calls = 0.0 if prospect.cold else prune_calls(removed, surviving, prospect.rates)
+    calls = 0.0 if prospect.cold else prune_calls(removed, surviving, prospect.rates, prospect.again)
     numbers = {"removed": removed, "surviving": surviving, "pays_after": calls, "expected": prospect.calls}
+    numbers["again"] = prospect.again
     if prospect.cold:
         return f"the cache has ended, so {removed} tokens of results go without anything being written anew", numbers
     if calls > prospect.calls:

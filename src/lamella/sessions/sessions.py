@@ -155,8 +155,8 @@ class Sessions:
         if not weighed.prunes:
             return None
         pays = economy is not None and weighed.by_price(self.settings.pruning.when)
-        since, keep = weighed.shown.since_pruning, self.settings.keep_recent
-        prospect = economy.prospect(weighed.input, keep, since, cold=cold) if economy and pays else None
+        keep = self.settings.keep_recent
+        prospect = economy.prospect(weighed.input, keep, weighed.shown, cold=cold) if economy and pays else None
         return prune(weighed.shown, self.settings.pruning, who=ENGINE, prospect=prospect)
 
     def _emptying(self, weighed: Weighed, finished: Finished) -> Pruning | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from lamella.cache.economics import chance_of_reading
 from lamella.context.choices import Known
 from lamella.context.render import pruned_steps
-from lamella.context.results import cut_results, stubs_of
+from lamella.context.results import READ_MESSAGE, cut_results, stubs_of
 from lamella.context.segments import MESSAGE_TOKENS, said_tokens
 from lamella.core.counting import count_tokens
 from lamella.core.messages import Step, ToolResult, Turn
@@ -65,6 +66,14 @@ class ShownWindow:
     def since_pruning(self) -> int:
         """Steps behind the boundary."""
         return sum(len(turn.steps) for turn in self.turns) - len(self._stubbed())
+
+    @property
+    def read_again(self) -> float:
+        """How likely a result that becomes a stub is read again, by what this window shows."""
+        stubbed = self._stubbed()
+        steps = [step for turn in self.turns for step in turn.steps]
+        read = sum(call.name == READ_MESSAGE for step in steps for call in step.calls)
+        return chance_of_reading(read, sum(len(step.results) for step in steps if step.id in stubbed))
 
     def _stubbed(self) -> frozenset[str]:
         turns = tuple(self.turns)

@@ -12,6 +12,7 @@ from typing import Protocol
 from lamella.cache.economics import Compaction, Prospect, Rates, best_length, expected_calls, until_next_pruning
 from lamella.core.amounts import Threshold
 from lamella.sessions.settings import SessionSettings
+from lamella.sessions.sizes import ShownWindow
 from lamella.sessions.summariser import SILENT
 
 LEAST_GAIN = 0.1
@@ -57,11 +58,11 @@ class Economy:
         """The length of window at which compacting costs least."""
         return best_length(self.growth, self.compaction(window, keep), self.rates.with_gaps(self.cold))
 
-    def prospect(self, window: int, keep: int, since: int, *, cold: bool = False) -> Prospect:
-        """What is ahead of a window of so many tokens, so many calls after results were pruned last."""
+    def prospect(self, window: int, keep: int, shown: ShownWindow, *, cold: bool = False) -> Prospect:
+        """What is ahead of a window of so many tokens."""
         room = self.best(window, keep) - window
-        calls = min(expected_calls(self.calls, self.growth, room), until_next_pruning(since))
-        return Prospect(self.rates, calls, cold)
+        calls = min(expected_calls(self.calls, self.growth, room), until_next_pruning(shown.since_pruning))
+        return Prospect(self.rates, calls, cold, shown.read_again)
 
 
 @dataclass(frozen=True, slots=True)
