@@ -126,7 +126,7 @@ class Client:
             commanded.failed = f"{type(error).__name__}: {error.message}"
 
     async def _do(self, commanded: Commanded) -> None:
-        await self._core.chat.command(ANN, CONVERSATION, commanded.typed)
+        await self._core.chat.orders.run(ANN, CONVERSATION, commanded.typed)
 
 
 class QueueClient(Client):
@@ -152,7 +152,7 @@ class QueueClient(Client):
         return self._story.draw() < GO_ON
 
     async def _do(self, commanded: Commanded) -> None:
-        done = await self._core.chat.submit_command(ANN, CONVERSATION, commanded.typed)
+        done = await self._core.chat.orders.submit(ANN, CONVERSATION, commanded.typed)
         commanded.waits = isinstance(done, Queued)
         if isinstance(done, Queued) and self._story.draw() < FOLLOWED:
             async for _batch in await self._core.chat.packets(ANN, done):

@@ -76,7 +76,8 @@ async def test_a_turn_is_asked_again_with_its_files(talk: Talk) -> None:
     assert (again["text"], again["parent_id"]) == ("What is the fact?", None)
     assert [d["file_id"] for d in again["documents"]] == [file_id]
     numbers = [d["document"] for turn in (first, again) for d in turn["documents"]]
-    assert len(set(numbers)) == 2
+    assert len(numbers) == 2
+    assert len(set(numbers)) == 1, "a file is one document of the conversation"
 
 
 async def test_a_branch_that_is_gone_back_to_has_the_same_prefix(talk: Talk) -> None:

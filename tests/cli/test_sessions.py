@@ -47,7 +47,7 @@ async def _converse(data: Path) -> None:
             async for _ in app.chat.stream(LOCAL_OWNER, turn_id):
                 pass
         command = app.chat.read(Message("/compact"))
-        await app.chat.submit_command(LOCAL_OWNER, conversation, command)  # type: ignore[arg-type]
+        await app.chat.orders.submit(LOCAL_OWNER, conversation, command)  # type: ignore[arg-type]
         await app.sessions.settled(conversation)
 
 

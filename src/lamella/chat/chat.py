@@ -12,20 +12,20 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from weakref import WeakValueDictionary
 
 from lamella.chat.keeper import Keeper, queued_id_of
-from lamella.chat.mailbox import Mailbox
+from lamella.chat.mailbox import Mailbox, Mailboxes, in_progress
 from lamella.chat.message import AT_ONCE, PATIENT, Message, Patience, checked, local
+from lamella.chat.orders import Orders
 from lamella.chat.packets import Queued, command_answer, ends, missing_end, one_batch
 from lamella.chat.queue import Queue
 from lamella.chat.turns import Turns
-from lamella.chat.waiting import Order, Words, payload_of
+from lamella.chat.waiting import Words, payload_of
 from lamella.commands.command import Reach
 from lamella.commands.parse import Typed, parse
 from lamella.commands.registry import Commands
 from lamella.core.dynamic import joined
-from lamella.core.errors import InvalidRequest, LamellaError, NotFound, ServerStopping, TurnInProgress
+from lamella.core.errors import InvalidRequest, LamellaError, NotFound
 from lamella.core.json import digest, encode
 from lamella.core.messages import TurnStatus
 from lamella.core.ports import Batch, StreamBus
@@ -71,11 +71,12 @@ class Chat:
         self._journal = journal
         self._bus = bus
         self._settings = settings
+        self._mailboxes = Mailboxes(services.store)
         self._turns = Turns(engine, sessions, journal)
         self.commands = Commands(Reach(services.store, sessions, self), services.clock)
         self._keeper = Keeper(self._turns, services, self.commands)
-        self.queue = Queue(self._keeper, services, self._box, self.read)
-        self._mailboxes: WeakValueDictionary[str, Mailbox] = WeakValueDictionary()
+        self.queue = Queue(self._keeper, services, self._mailboxes, self.read, settings.limit)
+        self.orders = Orders(self.commands, self._turns, services, self._mailboxes, self.queue)
 
     async def start(self) -> None:
         """Recover what a dead process left, then take messages, and those that it left in the queue."""
@@ -95,19 +96,15 @@ class Chat:
         """
         self._turns.closing = True
         self._keeper.tell_all()
-        for box in list(self._mailboxes.values()):
+        for box in self._mailboxes:
             box.news.set()
         await self._turns.close(CLOSE_SECONDS)
         await self._sessions.close()
         await self._journal.close()
 
-    def _box(self, conversation_id: str) -> Mailbox:
-        return self._mailboxes.setdefault(conversation_id, Mailbox())
-
     def is_settling(self, conversation_id: str) -> bool:
         """Whether somebody speaks, or a turn that has ended is still followed up, in this process."""
-        box = self._mailboxes.get(conversation_id)
-        return box is not None and box.floor.locked()
+        return self._mailboxes.is_settling(conversation_id)
 
     @property
     def is_idle(self) -> bool:
@@ -132,7 +129,7 @@ class Chat:
         """
         taken = await self.submit(caller, conversation_id, message, AT_ONCE)
         if isinstance(taken, Queued):
-            raise _in_progress(None)
+            raise in_progress(None)
         return taken
 
     async def submit(
@@ -143,12 +140,12 @@ class Chat:
         With a key that was used before for the same message, gives what became of that. Raises as `send` does, but
         `TurnInProgress` only where the message is not to wait; and `QueueFull`.
         """
-        self._must_be_open("message")
+        self._turns.must_be_open("message")
         # Whoever asked may leave: what has begun to be stored is stored whole, and runs.
         return await asyncio.shield(self._turns.track(self._submit(caller, conversation_id, message, patience)))
 
     async def _submit(self, caller: Caller, conversation_id: str, message: Message, patience: Patience) -> str | Queued:
-        box, key = self._box(conversation_id), message.key
+        box, key = self._mailboxes.of(conversation_id), message.key
         async with box.rows:
             conversation = await self._services.store.conversation(caller, conversation_id)
             new = await self._new_turn(caller, conversation, message)
@@ -158,11 +155,11 @@ class Chat:
                 if known is not None:
                     return known
             try:
-                if self._debounce(patience) == 0 and await self._takes_floor(box, caller, conversation_id):
+                if self._debounce(patience) == 0 and await self._mailboxes.takes_floor(box, caller, conversation_id):
                     box.beginning = new.id
                     box.begins = self._turns.track(self._begin(box, caller, new, key))
                 elif not patience.queue:
-                    raise _in_progress(await self._running(caller, conversation_id))
+                    raise in_progress(await self._mailboxes.running(caller, conversation_id))
                 else:
                     return await self._enqueue(caller, new, message, patience)
             except LamellaError:
@@ -190,18 +187,6 @@ class Chat:
             box.floor.release()
             await self._release(caller, key)
             raise
-
-    async def _takes_floor(self, box: Mailbox, caller: Caller, conversation_id: str) -> bool:
-        """Take the floor if nobody speaks and nothing waits. An answer that is saved lets go of it in a moment."""
-        if box.keeper is not None:
-            return False
-        if box.floor.locked() and (box.beginning is not None or await self._running(caller, conversation_id)):
-            return False
-        await box.floor.acquire()
-        return True
-
-    async def _running(self, caller: Caller, conversation_id: str) -> str | None:
-        return (await self._services.store.conversation(caller, conversation_id)).running_turn
 
     async def _enqueue(self, caller: Caller, new: NewTurn, message: Message, patience: Patience) -> Queued:
         """Store a message with what it is to be answered with, whatever is changed in the meantime."""
@@ -232,7 +217,7 @@ class Chat:
             timezone=new.timezone,
             payload=payload_of(sent),
         )
-        return await self._store_waiting(caller, row)
+        return await self.queue.add(caller, row)
 
     def _debounce(self, patience: Patience) -> float:
         """Seconds; a message that is not to wait for its turn does not wait for others either."""
@@ -245,103 +230,10 @@ class Chat:
         settings = self._settings
         return max(settings.debounce, settings.joining) if patience.debounce is None else patience.debounce
 
-    async def command(self, caller: Caller, conversation_id: str, typed: Typed, *, key: str | None = None) -> Notice:
-        """Run a command now, before and without any model; gives it with its answer, as it is stored.
-
-        With a key that was used before for the same command, gives that answer and does nothing. Raises as
-        `Commands.run` does, `TurnInProgress`, `IdempotencyMismatch` or `ServerStopping`.
-        """
-        done = await self.submit_command(caller, conversation_id, typed, key=key, queue=False)
-        if isinstance(done, Queued):
-            raise _in_progress(None)
-        return done
-
-    async def submit_command(
-        self, caller: Caller, conversation_id: str, typed: Typed, *, key: str | None = None, queue: bool = True
-    ) -> Notice | Queued:
-        """Run a command now, or put it into the queue: one that touches the context waits while somebody speaks.
-
-        Raises as `command` does, but `TurnInProgress` only where it is not to wait; and `QueueFull`.
-        """
-        self._must_be_open("command")
-        return await asyncio.shield(self._turns.track(self._command(caller, conversation_id, typed, key, queue)))
-
-    async def _command(
-        self, caller: Caller, conversation_id: str, typed: Typed, key: str | None, queue: bool
-    ) -> Notice | Queued:
-        box = self._box(conversation_id)
-        notice_id = self._services.ids.new("note")
-        if not self.commands.is_at_once(typed.name):
-            async with box.rows:
-                return await self._keyed(caller, conversation_id, typed, key, notice_id, queue)
-        if key is None:
-            return await self.commands.run(caller, conversation_id, typed, notice_id)
-        async with box.keyed:
-            return await self._keyed(caller, conversation_id, typed, key, notice_id, queue)
-
-    async def _keyed(
-        self, caller: Caller, conversation_id: str, typed: Typed, key: str | None, notice_id: str, queue: bool
-    ) -> Notice | Queued:
-        """Run or queue a command, unless its key came with the same command before."""
-        store = self._services.store
-        if key is not None:
-            same, now = digest(encode([conversation_id, typed])), self._services.clock.now()
-            notice_id = await store.claim_key(caller, key, "commands", same, notice_id, now)
-            with suppress(NotFound):
-                return await store.notice(caller, notice_id)
-            with suppress(NotFound):
-                return await self.queue.placed(caller, await store.queued_message(caller, queued_id_of(notice_id)))
-        try:
-            return await self._place(caller, conversation_id, typed, notice_id, queue)
-        except LamellaError:
-            await self._release(caller, key)
-            raise
-
-    async def _place(
-        self, caller: Caller, conversation_id: str, typed: Typed, notice_id: str, queue: bool
-    ) -> Notice | Queued:
-        """Run a command now where that is its place, else put it into the queue."""
-        box = self._box(conversation_id)
-        if self.commands.is_at_once(typed.name):
-            return await self.commands.run(caller, conversation_id, typed, notice_id)
-        if await self._takes_floor(box, caller, conversation_id):
-            try:
-                return await self.commands.run(caller, conversation_id, typed, notice_id)
-            finally:
-                box.floor.release()
-        if not queue:
-            raise TurnInProgress(
-                f"/{typed.name} changes what the answer that runs stands on.",
-                hint="Wait for its end, or stop it with /abort, and send the command again.",
-            )
-        return await self._enqueue_command(caller, conversation_id, typed, notice_id)
-
-    async def _enqueue_command(self, caller: Caller, conversation_id: str, typed: Typed, notice_id: str) -> Queued:
-        row = QueuedMessage(
-            id=queued_id_of(notice_id),
-            conversation_id=conversation_id,
-            sender=caller.user_id,
-            text=f"/{typed.name} {typed.argument}".strip(),
-            sent_at=self._services.clock.now(),
-            timezone="UTC",
-            payload=payload_of(Order(name=typed.name, argument=typed.argument)),
-        )
-        return await self._store_waiting(caller, row)
-
-    async def _store_waiting(self, caller: Caller, row: QueuedMessage) -> Queued:
-        stored = await self._services.store.queue_message(caller, row, self._settings.limit)
-        placed = await self.queue.placed(caller, stored)
-        self.queue.woken(caller, row.conversation_id)
-        return placed
-
     async def _release(self, caller: Caller, key: str | None) -> None:
         """The request stored nothing: its key can be used again."""
         if key is not None:
             await self._services.store.release_key(caller, key)
-
-    def _must_be_open(self, what: str) -> None:
-        if self._turns.closing:
-            raise _stopping(what)
 
     async def packets(self, caller: Caller, done: str | Queued | Notice) -> AsyncIterator[Batch]:
         """What whoever sent something hears: of a turn, of a place in the queue, or a command's answer."""
@@ -440,13 +332,13 @@ class Chat:
             raise NotFound(f"There is no run {run_id} in turn {turn_id}.", param="run_id")
         if latest:
             place = await self._services.store.latest(caller, turn.conversation_id, place)
-        async with self._box(turn.conversation_id).rows:
+        async with self._mailboxes.of(turn.conversation_id).rows:
             conversation = await self._engine.go_to(caller, turn.conversation_id, place)
         return conversation
 
     async def abort(self, caller: Caller, conversation: Conversation) -> str | None:
         """Ask the turn that runs, or begins, to stop; gives its id. What waits behind it stays."""
-        box = self._box(conversation.id)
+        box = self._mailboxes.of(conversation.id)
         if conversation.running_turn is not None:
             await self.stop(caller, conversation.running_turn)
             return conversation.running_turn
@@ -456,7 +348,7 @@ class Chat:
 
     async def rest(self, conversation_id: str) -> None:
         """Come back when nobody speaks in a conversation, and what follows its answer is done."""
-        async with self._box(conversation_id).floor:
+        async with self._mailboxes.of(conversation_id).floor:
             return
 
     async def waiting(self, caller: Caller, conversation_id: str) -> tuple[QueuedMessage, ...]:
@@ -482,7 +374,7 @@ class Chat:
         await self._services.store.delete_conversation(caller, conversation_id)
         self._engine.openings.forget(conversation_id)
         self._keeper.tell(*(row.id for row in waiting))
-        self._box(conversation_id).news.set()
+        self._mailboxes.of(conversation_id).news.set()
 
     async def stream(self, caller: Caller, turn_id: str, after: int = 0) -> AsyncIterator[Batch]:
         """The packets of a turn behind number `after`, as they come, to its end. Raises `NotFound`."""
@@ -501,19 +393,3 @@ class Chat:
         if turn.finished_at is not None and not (stored and ends(stored[-1][1])):
             waiting.append(missing_end(turn, max(after, stored[-1][0] if stored else 0) + 1))
         return one_batch(waiting)
-
-
-def _stopping(what: str) -> ServerStopping:
-    return ServerStopping("The server is stopping.", hint=f"Send the {what} again when it is back.")
-
-
-def _in_progress(turn_id: str | None) -> TurnInProgress:
-    if turn_id is None:
-        return TurnInProgress(
-            "Something waits to be answered in this conversation.",
-            hint="Wait for it, or let this wait behind it: leave out “queue”: false.",
-        )
-    return TurnInProgress(
-        "This conversation is still answering.",
-        hint=f"Wait for the turn to end or stop it: POST /api/v1/turns/{turn_id}/stop.",
-    )

@@ -19,7 +19,13 @@ Commands that run at once take neither.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
+
+from lamella.core.errors import TurnInProgress
+from lamella.core.ports import Store
+from lamella.core.records import Caller
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
@@ -39,3 +45,49 @@ class Mailbox:
     begins: asyncio.Task[None] | None = None
     taking: frozenset[str] = frozenset()
     aborted: bool = False
+
+
+class Mailboxes:
+    """Those of one process."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._boxes: WeakValueDictionary[str, Mailbox] = WeakValueDictionary()
+
+    def __iter__(self) -> Iterator[Mailbox]:
+        return iter(list(self._boxes.values()))
+
+    def of(self, conversation_id: str) -> Mailbox:
+        """The mailbox of a conversation."""
+        return self._boxes.setdefault(conversation_id, Mailbox())
+
+    def is_settling(self, conversation_id: str) -> bool:
+        """Whether somebody speaks, or a turn that has ended is still followed up, in this process."""
+        box = self._boxes.get(conversation_id)
+        return box is not None and box.floor.locked()
+
+    async def takes_floor(self, box: Mailbox, caller: Caller, conversation_id: str) -> bool:
+        """Take the floor if nobody speaks and nothing waits. An answer that is saved lets go of it in a moment."""
+        if box.keeper is not None:
+            return False
+        if box.floor.locked() and (box.beginning is not None or await self.running(caller, conversation_id)):
+            return False
+        await box.floor.acquire()
+        return True
+
+    async def running(self, caller: Caller, conversation_id: str) -> str | None:
+        """The turn that runs."""
+        return (await self._store.conversation(caller, conversation_id)).running_turn
+
+
+def in_progress(turn_id: str | None) -> TurnInProgress:
+    """What is said to those who do not want to wait; None: for what waits already."""
+    if turn_id is None:
+        return TurnInProgress(
+            "Something waits to be answered in this conversation.",
+            hint="Wait for it, or let this wait behind it: leave out “queue”: false.",
+        )
+    return TurnInProgress(
+        "This conversation is still answering.",
+        hint=f"Wait for the turn to end or stop it: POST /api/v1/turns/{turn_id}/stop.",
+    )

@@ -8,7 +8,7 @@ from contextlib import suppress
 import msgspec
 
 from lamella.chat.keeper import Keeper, Place
-from lamella.chat.mailbox import Mailbox
+from lamella.chat.mailbox import Mailbox, Mailboxes
 from lamella.chat.message import Message
 from lamella.chat.packets import (
     Queued,
@@ -25,19 +25,26 @@ from lamella.core.ports import Batch, Store
 from lamella.core.records import Caller, QueuedMessage, QueueStatus
 from lamella.engine.inputs import Services
 
-BoxOf = Callable[[str], Mailbox]
 Read = Callable[[Message], Message | Typed]
 
 
 class Queue:
     """The queues of all conversations. Each verb raises `NotFound` for what is not the caller's."""
 
-    def __init__(self, keeper: Keeper, services: Services, box_of: BoxOf, read: Read) -> None:
+    def __init__(self, keeper: Keeper, services: Services, mailboxes: Mailboxes, read: Read, limit: int) -> None:
         self._keeper = keeper
         self._store: Store = services.store
         self._clock = services.clock
-        self._box_of = box_of
+        self._box_of = mailboxes.of
         self._read = read
+        self._limit = limit
+
+    async def add(self, caller: Caller, row: QueuedMessage) -> Queued:
+        """Store what is to wait. Raises `QueueFull`."""
+        stored = await self._store.queue_message(caller, row, self._limit)
+        placed = await self.placed(caller, stored)
+        self.woken(caller, row.conversation_id)
+        return placed
 
     async def listed(self, caller: Caller, conversation_id: str) -> tuple[Queued, ...]:
         """The queue, in order. What begins stands in it until its turn is stored: it is never nowhere."""

@@ -10,7 +10,7 @@ from typing import TypeVar
 import structlog
 
 from lamella.chat.mailbox import Mailbox
-from lamella.core.errors import LamellaError, NeedsCompaction
+from lamella.core.errors import LamellaError, NeedsCompaction, ServerStopping
 from lamella.core.records import Caller, NewTurn
 from lamella.engine.journal import Journal
 from lamella.engine.turn import Begun, TurnEngine
@@ -37,6 +37,11 @@ class Turns:
     def is_idle(self) -> bool:
         """Whether nothing runs."""
         return not self._work
+
+    def must_be_open(self, what: str) -> None:
+        """Raises `ServerStopping`, for a message or a command, once the process ends."""
+        if self.closing:
+            raise ServerStopping("The server is stopping.", hint=f"Send the {what} again when it is back.")
 
     def track(self, work: Coroutine[None, None, DoneT]) -> asyncio.Task[DoneT]:
         """Run it; who closes the process waits for it."""

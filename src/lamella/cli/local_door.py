@@ -48,7 +48,7 @@ class LocalDoor:
         read = chat.read(Message(sending.text, sending.file_ids, sending.zone, sending.models, choices=choices))
         done: str | Queued | Notice
         if isinstance(read, Typed):
-            done = await chat.submit_command(self._caller, conversation_id, read)
+            done = await chat.orders.submit(self._caller, conversation_id, read)
         else:
             patience = Patience(debounce=0 if sending.at_once else None)
             done = await chat.submit(self._caller, conversation_id, read, patience)

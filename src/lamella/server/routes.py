@@ -175,7 +175,7 @@ async def send(
         read = app.chat.read(asked)
     done: str | Queued | Notice
     if isinstance(read, Typed):
-        done = await app.chat.submit_command(caller, conversation_id, read, key=key, queue=body.queue)
+        done = await app.chat.orders.submit(caller, conversation_id, read, key=key, queue=body.queue)
     else:
         message = await backend.dressed(identity, conversation_id, read)
         done = await app.chat.submit(caller, conversation_id, message, body.patience())

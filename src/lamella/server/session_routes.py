@@ -109,5 +109,5 @@ async def _run(
     app: App, caller: Caller, conversation_id: str, typed: Typed, key: str | None, *, queue: bool = True
 ) -> Response:
     """The command's answer; 202 with its place in the queue where it has to wait."""
-    done = await app.chat.submit_command(caller, conversation_id, typed, key=key, queue=queue)
+    done = await app.chat.orders.submit(caller, conversation_id, typed, key=key, queue=queue)
     return await in_json(app, caller, done, await app.chat.packets(caller, done))

@@ -189,7 +189,7 @@ class _Replay:
         typed = core.chat.read(Message(text=command.user))
         if not isinstance(typed, Typed):
             raise InvalidRequest(f"“{command.user}” is no command.", hint="/help lists them; // sends it as text.")
-        await core.chat.command(OWNER, CONVERSATION, typed)
+        await core.chat.orders.run(OWNER, CONVERSATION, typed)
         await self._work()
 
     async def close(self) -> None:
