@@ -24,7 +24,7 @@ def http_client(
     """
     hooks = {"request": [_speak_as(base_url, key), *([_log_body] if log_bodies else [])]}
     if _is_this_machine(base_url):
-        return httpx2.AsyncClient(timeout=timeout, trust_env=False, limits=CONNECTIONS, event_hooks=hooks)
+        return usual(timeout=timeout, trust_env=False, limits=CONNECTIONS, follow_redirects=False, event_hooks=hooks)
     return usual(timeout=timeout, event_hooks=hooks)
 
 
