@@ -54,7 +54,9 @@ async def test_roles_and_models_are_part_of_the_prompt() -> None:
     marked = replace(TOKENS, message_overhead=4)
     said = [user(tokens(20)), assistant(tokens(20)), user("a")]
     asked = [user(tokens(20)), user(tokens(20)), user("a")]
-    assert (await reads(marked, said, asked))[1] == 24
+    assert (await reads(marked, said, asked))[1] == 21
+    assert (await reads(marked, said, [*said[:2], user("b")]))[1] == 49
+    assert (await reads(marked, [user("a")], [user("b")]))[1] == 1
     provider = InProcess(TOKENS)
     await provider.messages({"messages": said})
     other = await provider.messages({"messages": said, "model": "claude-sonnet-5"})

@@ -21,6 +21,8 @@ from lamella.simulator.settings import Settings
 from lamella.simulator.tokens import encode_text
 
 Tokens: TypeAlias = "array[int]"
+END = 2**32 - 1
+"""Stands for what ends a message."""
 REMEMBERED = 20_000
 """Blocks whose tokens are kept."""
 
@@ -38,13 +40,11 @@ class PrefixStore:
         self._blocks.clear()
 
     def measure(self, prefix: Prefix, settings: Settings) -> int:
-        return sum(len(self._tokens(block, settings)) for block in prefix.blocks)
+        return len(self._rendered(prefix, settings))
 
     def account(self, prefix: Prefix, settings: Settings, *, cold: bool = False) -> Outcome:
         """What a prompt reads; all of it is in the cache afterwards. `cold` finds nothing."""
-        tokens = array("I")
-        for block in prefix.blocks:
-            tokens.extend(self._tokens(block, settings))
+        tokens = self._rendered(prefix, settings)
         if settings.engine == "blocks":
             read = self._by_blocks(prefix.root, tokens, settings)
         else:
@@ -78,20 +78,37 @@ class PrefixStore:
             self._blocks.popitem(last=False)
         return min(live, max(0, len(tokens) - 1) // size) * size
 
+    def _rendered(self, prefix: Prefix, settings: Settings) -> Tokens:
+        """The tokens of a prompt: one of a message's overhead opens it, the rest ends it."""
+        tokens = array("I")
+        end = array("I", [END] * max(0, settings.message_overhead - 1))
+        for index, block in enumerate(prefix.blocks):
+            if block.opens and settings.message_overhead:
+                tokens.extend(end if index else ())
+                tokens.append(opening(block.role))
+            tokens.extend(self._tokens(block, settings))
+        tokens.extend(end)
+        if settings.message_overhead:
+            tokens.append(opening("assistant"))
+        return tokens
+
     def _tokens(self, block: Block, settings: Settings) -> Tokens:
-        """A block's tokens; those that open its message, and those of a picture, have no text."""
+        """A block's tokens; those of a picture have no text."""
         key = (settings.engine_tokenizer, block.digest)
         if (known := self._encoded.get(key)) is not None:
             self._encoded.move_to_end(key)
             return known
-        opening = int.from_bytes(hashlib.blake2b(block.role.encode(), digest_size=4).digest(), "big")
-        tokens = array("I", [opening] * (settings.message_overhead if block.opens else 0))
         shown = int.from_bytes(block.digest[:4], "big")
-        tokens.extend(encoded(block.text, settings) if block.text else [shown] * block.tokens)
+        tokens = array("I", encoded(block.text, settings) if block.text else [shown] * block.tokens)
         self._encoded[key] = tokens
         if len(self._encoded) > REMEMBERED:
             self._encoded.popitem(last=False)
         return tokens
+
+
+def opening(role: str) -> int:
+    """Stands for what opens a message of a role."""
+    return int.from_bytes(hashlib.blake2b(role.encode(), digest_size=4).digest(), "big")
 
 
 def common_length(first: Tokens, second: Tokens) -> int:
