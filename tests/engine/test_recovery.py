@@ -31,7 +31,7 @@ from lamella.server.testing import Object, served
 from lamella.settings import read_settings
 from lamella.storage.sqlite import sqlite_engine, sqlite_url
 from lamella.storage.store import open_store
-from lamella.tools.tool import Invocation, ToolKind, ToolScope
+from lamella.tools.tool import Invocation, ToolKind, ToolOutput, ToolScope
 
 pytestmark = pytest.mark.anyio
 
@@ -45,8 +45,8 @@ class Look:
     kind = ToolKind.OTHER
     timeout = 5.0
 
-    async def run(self, scope: ToolScope, call: Invocation) -> str:
-        return f"seen {call.id}"
+    async def run(self, scope: ToolScope, call: Invocation) -> ToolOutput:
+        return ToolOutput(f"seen {call.id}", ("one", "two"), '{"documents":[{"knowledge_base_id":"kb_1"}]}')
 
 
 async def played(folder: Path) -> tuple[list[Object], tuple[Step, ...]]:
@@ -77,6 +77,7 @@ async def test_a_whole_journal_gives_the_steps_that_were_saved(tmp_path: Path) -
     rebuilt = rebuild(stored, COUNTER).steps
     assert [(set(a.parts), a.results) for a in rebuilt] == [(set(b.parts), b.results) for b in steps]
     assert [step.tokens for step in rebuilt] == [step.tokens for step in steps]
+    assert [step.made_from for step in rebuilt] == [step.made_from for step in steps] == [(), ("kb_1",), ("kb_1",)]
     assert [end.usage.input for end in rebuild(stored, COUNTER).ends] == [100, 100, 100]
 
 

@@ -84,6 +84,58 @@ async def test_nothing_that_leaves_depends_on_a_restricted_text(tmp_path: Path, 
     assert found == []
 
 
+async def bob_read_it_once(world: World, protected: str) -> None:
+    """Bob may read all of it at first: he searches, is told the text, and goes on in a second session."""
+    await anns_base(world, protected)
+    grants = f"/knowledge-bases/{world.ids['base']}/grants/{world.ids['bob']}"
+    await world.ann.call("PUT", grants, json={"level": "full"})
+    bob, bases = world.bob, [world.ids["base"]]
+    mine = await bob.conversation()
+    search = calling(ToolCall("c1", NAME, encode_text({"query": "price heron"})))
+    look = calling(ToolCall("c2", "read_file", encode_text({"document": 9, "title": protected})))
+    world.model.then(search, saying(protected), look, saying(protected), search, saying(f"{protected} Again."))
+    for text in ("What is it?", "Look."):
+        await bob.send(mine, text, knowledge_base_ids=bases)
+    await bob.post(f"/conversations/{mine}/new")
+    async with asyncio.timeout(30):
+        while True:
+            if (await bob.get(f"/conversations/{mine}/sessions?order=asc"))["data"][0]["summary"] is not None:
+                break
+            await asyncio.sleep(0.02)
+    await bob.send(mine, "And now?", knowledge_base_ids=bases)
+    await world.ann.call("PUT", grants, json={"level": "restricted"})
+    world.ids["conversation"] = mine
+
+
+async def bob_goes_on(world: World) -> None:
+    """With the lower grant Bob goes on, and reads what he was told. In what order his own words are found when he
+    searches for it still depends on what else there is to be found: docs/restricted.md says so.
+    """
+    ask, path = world.ask, f"/conversations/{world.ids['conversation']}"
+    for view in ("", "/turns?order=asc", "/sessions?order=asc"):
+        await ask("GET", f"{path}{view}")
+    body = {"text": "What did you say?", "timezone": "Europe/Berlin"}
+    reading = ToolCall("r2", "read_message", encode_text({"id": "c1"}))
+    world.model.then(calling(reading), saying("I may not say."))
+    stored = await ask("POST", f"{path}/turns", body, accept="application/json")
+    await ask("GET", f"/turns/{stored['id']}")
+    for request in (await ask("GET", f"/turns/{stored['id']}/requests"))["data"]:
+        for view in ("map", "raw"):
+            await ask("GET", f"/requests/{request['id']}/{view}")
+    await ask("GET", f"{path}/decisions?order=asc")
+    await ask("POST", f"{path}/commands", {"text": "/resume"})
+
+
+LONGER = "# The heron\n\nIt stands in the reeds. CANARY-TWO"
+
+
+@pytest.mark.parametrize("texts", [TEXTS[0], ("Short. CANARY-ONE", LONGER)], ids=["of one length", "of two lengths"])
+async def test_nothing_that_leaves_depends_on_a_text_that_could_be_read_before(
+    tmp_path: Path, texts: tuple[str, str]
+) -> None:
+    assert await differences(tmp_path, texts, bob_read_it_once, bob_goes_on) == []
+
+
 class Saying:
     """A second model that always says the same."""
 

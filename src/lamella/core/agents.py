@@ -45,8 +45,13 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The summary of an earlier session (SPEC L4). Summaries are never merged into each other."""
+    """The summary of an earlier session (SPEC L4). Summaries are never merged into each other.
+
+    `made_from`, `withheld`: see `Step`.
+    """
 
     id: str
     text: str
     tokens: int
+    made_from: tuple[str, ...] = ()
+    withheld: tuple[str, ...] = ()

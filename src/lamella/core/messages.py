@@ -145,6 +145,8 @@ class Step:
 
     `parts` keep the order of the stream. `made_after` is the fingerprint of everything that stood before it when it was
     made: thinking is only sent back behind exactly that (law 5). `reminder` is the reminder that stood there, or "".
+    `made_from` are the knowledge bases of which something stood there; `withheld` those because of which something of
+    this step is not given any more.
     """
 
     id: str
@@ -155,6 +157,8 @@ class Step:
     tokens: int
     reminder: str = ""
     results: tuple[ToolResult, ...] = ()
+    made_from: tuple[str, ...] = ()
+    withheld: tuple[str, ...] = ()
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:

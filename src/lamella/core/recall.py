@@ -37,6 +37,8 @@ class Source:
     name: str
     at: datetime
     content: str
+    made_from: tuple[str, ...] = ()
+    """The knowledge bases that something of stands in it."""
 
     @property
     def reference(self) -> str:

@@ -61,6 +61,15 @@ class Session:
     check: JsonObject = field(default_factory=dict)
     usage: Mapping[str, Usage] = field(default_factory=dict)
     """What was spent, by purpose: `chat`, `summary`, `embedding`."""
+    made_from: tuple[str, ...] = ()
+    """The knowledge bases of which something stood in what the summary was made from."""
+    withheld: tuple[str, ...] = ()
+    """Those because of which the summary is not given any more."""
+
+    @property
+    def as_summary(self) -> Summary:
+        """The summary, as it stands in windows."""
+        return Summary(self.id, self.summary or "", self.summary_tokens, self.made_from, self.withheld)
 
     @property
     def is_summarised(self) -> bool:
@@ -75,12 +84,15 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class SessionSummary:
-    """A summary that was made: its local tokens, what making it cost, how it compares with its source."""
+    """A summary that was made: its local tokens, what making it cost, how it compares with its source, and the
+    knowledge bases of which something stood in that.
+    """
 
     text: str
     tokens: int
     usage: Usage = field(default_factory=Usage)
     check: JsonObject = field(default_factory=dict)
+    made_from: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +156,7 @@ def summaries_in_window(sessions: Sequence[Session], current: str, most: int = S
     for session in chain:
         if found and (session.summary_tokens > room or len(found) == MOST_SUMMARIES):
             break
-        found.append(Summary(session.id, session.summary or "", session.summary_tokens))
+        found.append(session.as_summary)
         room -= session.summary_tokens
     left = chain[len(found) :]
     if left:

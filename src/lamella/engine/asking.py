@@ -23,6 +23,7 @@ from lamella.core.packets import CacheLost, ContextDegraded, RequestStarted, Usa
 from lamella.core.prompt import Sampling
 from lamella.core.records import ConversationChange, NewRequest, RequestEnd, RequestRecord
 from lamella.core.tokens import Usage
+from lamella.core.withheld import bases_of_steps
 from lamella.engine.citations import CitationWatch
 from lamella.engine.container import OpenStep, StateContainer, StepBirth
 from lamella.engine.counted import MOST_FACTOR, count, is_near, with_count
@@ -187,6 +188,7 @@ class Asker:
                 reminder=reminder,
                 estimate=_estimate(stored.record),
                 factor=self.calibration,
+                made_from=tuple(sorted(self._turn.made_from | bases_of_steps(asking.steps))),
                 taken=self._turn.call_ids | {call.id for step in asking.steps for call in step.calls},
             )
         )

@@ -33,7 +33,7 @@ class StepBirth:
     """What is known of a step before its first delta; `taken` are the call ids of the path so far.
 
     `estimate` is what its request is thought to be billed as input, `factor` what the provider counts for a local
-    token.
+    token, `made_from` the knowledge bases of which something is in the window.
     """
 
     id: str
@@ -44,6 +44,7 @@ class StepBirth:
     taken: frozenset[str] = frozenset()
     estimate: Usage = field(default_factory=Usage)
     factor: float = 1.0
+    made_from: tuple[str, ...] = ()
 
 
 class OpenStep:
@@ -245,6 +246,7 @@ def build_step(opened: OpenStep, parts: tuple[AnswerPart, ...], counter: TokenCo
         tokens=sum(_count(part, counter) for part in parts) + sum(_result_count(r, counter) for r in results),
         reminder=birth.reminder,
         results=results,
+        made_from=birth.made_from,
     )
 
 

@@ -17,6 +17,7 @@ from lamella.core.ports import ChatModel, Store
 from lamella.core.prompt import Sampling, Ttl
 from lamella.core.records import Caller, Conversation
 from lamella.core.tokens import TokenCounter
+from lamella.core.withheld import bases_of_window
 from lamella.engine.approvals import Approvals
 from lamella.engine.counted import Counted
 from lamella.engine.surroundings import NoSurroundings, SurroundingsSource
@@ -49,6 +50,11 @@ class TurnInput:
         """All files on the path, those of the project, and what tools brought into the conversation."""
         project = self.project.files if self.project is not None else ()
         return (*(a for turn in (*self.history, self.turn) for a in turn.user.attachments), *project, *self.documents)
+
+    @property
+    def made_from(self) -> frozenset[str]:
+        """The knowledge bases of which something stands in the window before the turn."""
+        return bases_of_window(self.history, self.summaries)
 
     @property
     def kept_back(self) -> KeptBack | None:

@@ -20,6 +20,7 @@ from lamella.core.ports import ChatModel
 from lamella.core.prompt import Sampling, Ttl
 from lamella.core.records import LEAVE, Beginning, Caller, Choices, Conversation, NewRun, Place, Surroundings
 from lamella.core.sessions import Session
+from lamella.engine.grants import grant_changes
 from lamella.engine.inputs import RunInput, Services
 from lamella.engine.knowledge_prompt import chosen_prompt
 from lamella.engine.reminders import ReminderView, merged
@@ -202,7 +203,7 @@ class Openings:
         begun = changes(setting, first.conversation, known, caller.user_id, deleted)
         prompt = chosen_prompt(first, needed, setting.layout, caller.user_id)
         setting = replace(setting, conversation=prompt.in_system(setting.conversation), prompt=prompt.prompt)
-        begun += prompt.decisions
+        begun += (*prompt.decisions, *grant_changes(first.path, first.summaries, known))
         registry = self._services.registry
         if registry.changes:
             begun += offered(first.conversation.tools, registry.specs(), known)

@@ -37,6 +37,7 @@ from lamella.core.packets import (
 from lamella.core.ports import Store
 from lamella.core.records import JournalEntry, RequestEnd, RunEnd, TurnEnd, UnfinishedTurn
 from lamella.core.tokens import TokenCounter, Usage
+from lamella.core.withheld import bases_of_steps, bases_of_window
 from lamella.engine.container import OpenStep, StateContainer, StepBirth, build_step
 
 log = structlog.get_logger()
@@ -57,6 +58,8 @@ class _Rebuild:
     counter: TokenCounter
     container: StateContainer
     prices: Prices
+    before: frozenset[str] = frozenset()
+    """The knowledge bases of which something stood in the window before the turn."""
     model: str = ""
     opened: OpenStep | None = None
     step: int = -1
@@ -90,6 +93,7 @@ class _Rebuild:
             "",
             estimate=Usage(input=packet.estimate, cache_read=min(packet.predicted_read, packet.estimate)),
             factor=facts.token_factor if facts is not None else 1.0,
+            made_from=tuple(sorted(self.before | bases_of_steps(self.container.steps))),
         )
 
     def _priced(self, usage: Usage) -> float:
@@ -112,7 +116,8 @@ class _Rebuild:
             case ToolArgsPacket(json=json):
                 opened.feed(deltas.ToolArgsDelta(block, json))
             case ToolResultPacket(call_id=call_id, name=name, content=content, is_error=is_error):
-                opened.results[call_id] = ToolResult(call_id, name, content, is_error)
+                queries, rich = packet.queries, packet.rich
+                opened.results[call_id] = ToolResult(call_id, name, content, is_error, queries, rich=rich)
             case UsagePacket(usage=usage, cost=cost):
                 opened.feed(deltas.UsageReported(usage.usage()))
                 opened.feed(deltas.Closed(StopReason.END_TURN))
@@ -157,10 +162,13 @@ _ANSWER = (TextPacket, ReasoningPacket, ToolCallPacket)
 
 
 def rebuild(
-    packets: Iterable[AnyPacket], counter: TokenCounter, prices: Prices = MappingProxyType({})
+    packets: Iterable[AnyPacket],
+    counter: TokenCounter,
+    prices: Prices = MappingProxyType({}),
+    before: frozenset[str] = frozenset(),
 ) -> StateContainer:
     """The container of a run whose packets are known; a request whose bill is not among them gets an estimate."""
-    work = _Rebuild(counter, StateContainer(counter), prices)
+    work = _Rebuild(counter, StateContainer(counter), prices, before)
     for packet in packets:
         work.take(packet)
     work.finish()
@@ -185,8 +193,9 @@ async def _recover_turn(
     packets, last = await _journal(turn, store)
     prices = await _prices(packets, facts)
     now = clock.now()
+    before = bases_of_window(await store.path(turn.caller, turn.conversation_id))
     runs = [
-        _run_end(run_id, rebuild(_of_run(packets, index), counter, prices), _of_run(packets, index), now)
+        _run_end(run_id, rebuild(_of_run(packets, index), counter, prices, before), _of_run(packets, index), now)
         for index, run_id in enumerate(turn.run_ids)
     ]
     end = TurnEnd(turn.turn_id, TurnStatus.INTERRUPTED, runs, now)

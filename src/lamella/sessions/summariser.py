@@ -19,6 +19,7 @@ from lamella.core.messages import Turn
 from lamella.core.records import Caller
 from lamella.core.sessions import SessionSummary
 from lamella.core.tokens import Usage
+from lamella.core.withheld import bases_of_window
 from lamella.engine.inputs import Services
 from lamella.engine.opening import Opening, OpenModel
 from lamella.engine.side import SideAnswer
@@ -110,7 +111,9 @@ class Summariser:
         room = min(KEPT_TOKENS, LONGEST - count_tokens(made.text), source.tokens - count_tokens(made.text) - 1)
         text, check = with_missing(made.text, made.check, room)
         report: JsonObject = {**check.as_json(), **making.chosen, "asked": making.asked}
-        return SessionSummary(text, count_tokens(text), making.usage, report)
+        found = source.opening.found
+        made_from = tuple(sorted(bases_of_window(found.path, found.summaries)))
+        return SessionSummary(text, count_tokens(text), making.usage, report, made_from)
 
     async def _asker(self, source: Source) -> tuple[Asker, JsonObject]:
         """Who is asked, and why (SPEC L11): the second model where there is one that holds it all, and if it pays."""

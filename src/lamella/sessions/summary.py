@@ -9,6 +9,7 @@ from importlib.resources import files
 from lamella.core.counting import count_tokens
 from lamella.core.messages import StopReason, Turn
 from lamella.core.sessions import SessionSummary
+from lamella.core.withheld import bases_of_window
 from lamella.sessions.material import framed, neutral
 from lamella.sessions.summary_check import Check, Rank
 
@@ -72,7 +73,7 @@ def literal(turns: Sequence[Turn]) -> SessionSummary:
         called = ", ".join(dict.fromkeys(call.name for step in turn.steps for call in step.calls))
         lines += [f"- Tools: {called} [{turn.user.id}]"] if called else []
     text = neutral("\n".join(lines))
-    return SessionSummary(text, count_tokens(text))
+    return SessionSummary(text, count_tokens(text), made_from=tuple(sorted(bases_of_window(turns))))
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ def _summaries(sessions: Sequence[Session], session: Session) -> tuple[Summary, 
     is_open = session.closed_at is None or session.closed_by is SessionCause.BRANCH
     if session.summary is None or not is_open:
         return found
-    return (*found, Summary(session.id, session.summary, session.summary_tokens))
+    return (*found, session.as_summary)
 
 
 class BeginningVerbs(Verbs):

@@ -1,32 +1,51 @@
-"""Which knowledge bases are closed to the reader of results that came from them: decided with each reading."""
+"""Which knowledge bases are closed to the reader of what was made of them: decided with each reading."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lamella.core.access import GrantLevel, level_of
-from lamella.core.messages import ToolResult, Turn
+from lamella.core.counting import count_tokens
+from lamella.core.messages import Turn
 from lamella.core.records import Caller, TurnRecord
-from lamella.core.withheld import bases_of, with_held_back
+from lamella.core.sessions import Session
+from lamella.core.withheld import DOUBTFUL, WITHHELD_SUMMARY, bases_of_steps, with_held_back
+from lamella.storage.access_tables import grant_changes, knowledge_bases
 from lamella.storage.grants import standings
 
 
-async def closed_bases(connection: AsyncConnection, caller: Caller, results: Iterable[ToolResult]) -> frozenset[str]:
-    """Of the bases that these results hold passages of, those that the caller may not read in full as it stands now."""
-    named = {base for result in results for base in bases_of(result)}
+async def closed_bases(connection: AsyncConnection, caller: Caller, bases: Iterable[str]) -> frozenset[str]:
+    """Of these bases, those that the caller may not read in full as it stands now.
+
+    Who removes a base of their own keeps what was made of it.
+    """
+    named = set(bases)
     if not named:
         return frozenset()
     known = await standings(connection, caller, sorted(named))
-    return frozenset(base for base in named if level_of(known[base]) is not GrantLevel.FULL)
+    closed = {base for base in named if level_of(known[base]) is not GrantLevel.FULL}
+    return frozenset(closed - await _own_and_gone(connection, caller, closed - {DOUBTFUL}))
+
+
+async def _own_and_gone(connection: AsyncConnection, caller: Caller, bases: Collection[str]) -> set[str]:
+    """Of these bases, those that the caller owned and removed: only they have read one that nobody was ever granted."""
+    if not bases:
+        return set()
+    there = select(knowledge_bases.c.id).where(knowledge_bases.c.id.in_(bases))
+    of_others = select(grant_changes.c.knowledge_base_id).where(
+        grant_changes.c.knowledge_base_id.in_(bases), grant_changes.c.owner != caller.user_id
+    )
+    known = set((await connection.execute(there)).scalars()) | set((await connection.execute(of_others)).scalars())
+    return set(bases) - known
 
 
 async def turns_held_back(connection: AsyncConnection, caller: Caller, turns: Sequence[Turn]) -> tuple[Turn, ...]:
-    """The turns without what came from bases that are closed to the caller."""
-    results = (result for turn in turns for step in turn.steps for result in step.results)
-    closed = await closed_bases(connection, caller, results)
+    """The turns without what was made of bases that are closed to the caller."""
+    closed = await closed_bases(connection, caller, bases_of_steps([step for turn in turns for step in turn.steps]))
     return tuple(replace(turn, steps=with_held_back(turn.steps, closed)) for turn in turns) if closed else tuple(turns)
 
 
@@ -34,11 +53,29 @@ async def records_held_back(
     connection: AsyncConnection, caller: Caller, records: Sequence[TurnRecord]
 ) -> tuple[TurnRecord, ...]:
     """As `turns_held_back`, for turns as clients see them."""
-    results = (result for one in records for run in one.runs for step in run.steps for result in step.results)
-    closed = await closed_bases(connection, caller, results)
+    steps = [step for one in records for run in one.runs for step in run.steps]
+    closed = await closed_bases(connection, caller, bases_of_steps(steps))
     if not closed:
         return tuple(records)
     return tuple(
         replace(one, runs=tuple(replace(run, steps=with_held_back(run.steps, closed)) for run in one.runs))
         for one in records
     )
+
+
+async def sessions_held_back(
+    connection: AsyncConnection, caller: Caller, sessions: Sequence[Session]
+) -> tuple[Session, ...]:
+    """The sessions without summaries that were made of such bases."""
+    closed = await closed_bases(connection, caller, (base for session in sessions for base in session.made_from))
+    if not closed:
+        return tuple(sessions)
+    return tuple(_without_summary(session, closed) for session in sessions)
+
+
+def _without_summary(session: Session, closed: frozenset[str]) -> Session:
+    withheld = tuple(sorted(closed.intersection(session.made_from)))
+    if not withheld or session.summary is None:
+        return session
+    tokens = count_tokens(WITHHELD_SUMMARY)
+    return replace(session, summary=WITHHELD_SUMMARY, summary_tokens=tokens, check={}, made_from=(), withheld=withheld)

@@ -42,9 +42,9 @@ from lamella.core.recall import (
     Speaker,
 )
 from lamella.core.records import Caller
-from lamella.core.withheld import WITHHELD, held_back
+from lamella.core.withheld import WITHHELD, WITHHELD_ANSWER, WITHHELD_SUMMARY, bases_of, held_back
 from lamella.storage.closed_bases import closed_bases
-from lamella.storage.columns import local_moment_text, parts_of, word_of
+from lamella.storage.columns import NAMES, json_of, local_moment_text, parts_of, word_of
 from lamella.storage.conversations import find_conversation
 from lamella.storage.database import Database, insert_missing, uninterrupted
 from lamella.storage.recall_scope import MOST_BYTES, Part, Scope, ScopeCache, choose, grown, part_of
@@ -190,7 +190,10 @@ class SqlRecallIndex:
             _summary_without_vector(model),
         )
         async with self._database.reading() as connection:
-            return tuple(_summary_of(row) for row in (await connection.execute(query)).mappings())
+            rows = (await connection.execute(query)).mappings().all()
+            closed = await _closed(connection, caller, summaries=rows)
+        # What may not be read any more is not sent to whoever makes vectors either.
+        return tuple(summary for row in rows if not closed.intersection((summary := _summary_of(row)).made_from))
 
     @uninterrupted
     async def index_summary(
@@ -226,6 +229,7 @@ class SqlRecallIndex:
         wanted = {*chosen.passages, *(first[session] for session in chosen.sessions if session in first)}
         async with self._database.reading() as connection:
             sources = await _sources(connection, caller, [int(scope.entries[place]) for place in wanted])
+            told = await _told(connection, caller, [scope.sessions[session] for session in chosen.sessions])
         hits = {
             place: Hit(*sources[entry], float(made.scores[place]))
             for place in wanted
@@ -238,6 +242,7 @@ class SqlRecallIndex:
                     scope.sessions[s], float(made.sessions[s]), float(made.covers[s]), hits.get(first.get(s, -1))
                 )
                 for s in chosen.sessions
+                if scope.sessions[s] in told
             ),
         )
 
@@ -270,7 +275,7 @@ class SqlRecallIndex:
             if conversation_id is not None:
                 query = query.where(turns.c.conversation_id == conversation_id)
             row = (await connection.execute(query)).mappings().first()
-            closed = await _closed(connection, caller, [row] if row is not None and call_id else [])
+            closed = await _closed(connection, caller, [row] if row is not None else [])
         found = _message_of(row, call_id, closed) if row is not None else None
         if found is None:
             raise NotFound(f"There is no message {reference[:80]}.", param="id")
@@ -284,6 +289,7 @@ _MESSAGES = (
         messages.c.seq,
         messages.c.parts,
         messages.c.results,
+        messages.c.made_from,
         messages.c.session_id,
         messages.c.sent_at,
         turns.c.conversation_id,
@@ -368,9 +374,9 @@ async def _sources(
     of_messages = _MESSAGES.where(messages.c.id.in_(ids), messages.c.owner == caller.user_id)
     said = {row["id"]: row for row in (await connection.execute(of_messages)).mappings()}
     of_sessions = select(sessions).where(sessions.c.id.in_(ids), sessions.c.owner == caller.user_id)
-    summaries = {row["id"]: _summary_of(row) for row in (await connection.execute(of_sessions)).mappings()}
-    of_calls = {row["source_id"] for row in rows if row["call_id"]}
-    closed = await _closed(connection, caller, [row for id, row in said.items() if id in of_calls])
+    of = {row["id"]: row for row in (await connection.execute(of_sessions)).mappings()}
+    closed = await _closed(connection, caller, list(said.values()), list(of.values()))
+    summaries = {id: _summary_of(row, closed) for id, row in of.items()}
     found = {}
     for row in rows:
         message = said.get(row["source_id"])
@@ -378,30 +384,52 @@ async def _sources(
             _message_of(message, row["call_id"], closed) if message is not None else summaries.get(row["source_id"])
         )
         # What is held back is not found either: that words stand in it would tell something.
-        if source is not None and not (row["call_id"] and source.content == WITHHELD):
+        if source is not None and source.content not in (WITHHELD, WITHHELD_ANSWER, WITHHELD_SUMMARY):
             source = replace(source, speaker=word_of(Speaker, row["speaker"], f"recall entry {row['id']}"))
             found[row["id"]] = (source, row["start"], row["end"])
     return found
+
+
+async def _told(connection: AsyncConnection, caller: Caller, session_ids: Sequence[str]) -> frozenset[str]:
+    """Of these sessions, those whose summary may be read: by what is held back nothing is found."""
+    query = select(sessions.c.id, sessions.c.made_from)
+    query = query.where(sessions.c.id.in_(session_ids), sessions.c.owner == caller.user_id)
+    rows = (await connection.execute(query)).mappings().all()
+    closed = await _closed(connection, caller, summaries=rows)
+    return frozenset(row["id"] for row in rows if closed.isdisjoint(_made_from(row)))
 
 
 def _results_of(row: RowMapping) -> list[ToolResult]:
     return [part for part in parts_of(row["results"], f"message {row['id']}") if isinstance(part, ToolResult)]
 
 
-async def _closed(connection: AsyncConnection, caller: Caller, rows: Sequence[RowMapping]) -> frozenset[str]:
-    """The bases that are closed to the caller, of those that results in these rows come from."""
-    return await closed_bases(connection, caller, [result for row in rows for result in _results_of(row)])
+def _made_from(row: RowMapping) -> frozenset[str]:
+    bases: tuple[str, ...] = json_of(NAMES, row["made_from"], f"row {row['id']}")
+    return frozenset(bases)
+
+
+async def _closed(
+    connection: AsyncConnection, caller: Caller, rows: Sequence[RowMapping] = (), summaries: Sequence[RowMapping] = ()
+) -> frozenset[str]:
+    """The bases that are closed to the caller, of those that these messages and sessions have something of."""
+    named = frozenset().union(*(bases_of(result) for row in rows for result in _results_of(row)))
+    return await closed_bases(connection, caller, named.union(*map(_made_from, (*rows, *summaries))))
 
 
 def _message_of(row: RowMapping, call_id: str, closed: frozenset[str]) -> Source | None:
     """A message, or the result of a call of it; None when it has no such call. What came from `closed` is held back."""
     what = f"message {row['id']}"
     name, speaker = "", Speaker.ASSISTANT if row["seq"] else Speaker.USER
+    made_from = _made_from(row)
+    is_closed = not made_from.isdisjoint(closed)
     if call_id:
         result = next((held_back(one, closed) for one in _results_of(row) if one.call_id == call_id), None)
         if result is None:
             return None
-        content, name, speaker = result.content, result.name, Speaker.TOOL
+        made_from |= bases_of(result)
+        content, name, speaker = WITHHELD if is_closed else result.content, result.name, Speaker.TOOL
+    elif is_closed:
+        content = WITHHELD_ANSWER
     else:
         content = "".join(part.text for part in parts_of(row["parts"], what) if isinstance(part, Text))
     at = datetime.fromisoformat(row["sent_at"] or row["started_at"])
@@ -416,10 +444,12 @@ def _message_of(row: RowMapping, call_id: str, closed: frozenset[str]) -> Source
         name=name,
         at=at,
         content=content,
+        made_from=tuple(sorted(made_from - closed)),
     )
 
 
-def _summary_of(row: RowMapping) -> Source:
+def _summary_of(row: RowMapping, closed: frozenset[str] = frozenset()) -> Source:
+    made_from = _made_from(row)
     return Source(
         conversation_id=row["conversation_id"],
         session_id=row["id"],
@@ -430,7 +460,8 @@ def _summary_of(row: RowMapping) -> Source:
         speaker=Speaker.SUMMARY,
         name="",
         at=datetime.fromisoformat(row["closed_at"] or row["opened_at"]),
-        content=row["summary"] or "",
+        content=(row["summary"] or "") if made_from.isdisjoint(closed) else WITHHELD_SUMMARY,
+        made_from=tuple(sorted(made_from)),
     )
 
 

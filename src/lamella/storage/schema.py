@@ -173,11 +173,12 @@ sessions = Table(
     Column("embedding", LargeBinary),
     Column("embedding_model", String),
     Column("usage", Text, nullable=False, server_default="{}"),
+    Column("made_from", Text, nullable=False, server_default="[]"),
     Index("uq_sessions_conversation_id_number", "conversation_id", "number", unique=True),
 )
 """`begins_after`, `ends_with` and `summary_ends_with` are turns of the conversation; `usage` is the JSON object of what
 was spent, by purpose; `embedding`, made by `embedding_model`, and `summary_check`, a JSON object, are those of the
-summary."""
+summary, and so is `made_from`, the ids of knowledge bases as those of a message."""
 
 turns = Table(
     "turns",
@@ -244,12 +245,14 @@ messages = Table(
     Column("cost", Float),
     _part_of("session_id", "sessions.id"),
     Column("run_id", String),
+    Column("made_from", Text, nullable=False, server_default="[]"),
     Index("uq_messages_turn_id_seq", "turn_id", "seq", unique=True),
 )
 """`seq` 0 is the user message of the turn, the others are the steps of its runs, one run after the other. Usage is that
 of the request behind the step.
 
-`session_id` is the message's label (SPEC L2); the window is read from the path and the decisions, never from it.
+`made_from` are the ids of the knowledge bases of which something stood in the window that a step was made from, a JSON
+list. `session_id` is the message's label (SPEC L2); the window is read from the path and the decisions, never from it.
 """
 
 files = Table(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, insert, select, update
+from sqlalchemy import ColumnElement, Select, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lamella.core.decisions import DecisionKind
@@ -16,6 +16,7 @@ from lamella.core.messages import TurnStatus
 from lamella.core.records import Caller, Conversation, Job, NewJob, Page, PageQuery, Place, first_choice
 from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep, SessionSummary
 from lamella.core.tokens import Usage
+from lamella.storage.closed_bases import sessions_held_back
 from lamella.storage.columns import json_text, moment_text
 from lamella.storage.conversations import find_conversation, turn_in_progress
 from lamella.storage.database import Verbs, uninterrupted
@@ -36,7 +37,8 @@ async def find_session(connection: AsyncConnection, caller: Caller, session_id: 
     row = (await connection.execute(query.with_for_update() if lock else query)).mappings().first()
     if row is None:
         raise NotFound(f"There is no session {session_id}.", param="session_id")
-    return session_of(row)
+    [session] = await sessions_held_back(connection, caller, [session_of(row)])
+    return session
 
 
 async def find_sessions(connection: AsyncConnection, caller: Caller, conversation_id: str) -> tuple[Session, ...]:
@@ -46,7 +48,12 @@ async def find_sessions(connection: AsyncConnection, caller: Caller, conversatio
         .where(sessions.c.conversation_id == conversation_id, sessions.c.owner == caller.user_id)
         .order_by(sessions.c.number)
     )
-    return tuple(map(session_of, (await connection.execute(query)).mappings()))
+    return await _found(connection, caller, query)
+
+
+async def _found(connection: AsyncConnection, caller: Caller, query: Select[*tuple[Any, ...]]) -> tuple[Session, ...]:
+    rows = (await connection.execute(query)).mappings()
+    return await sessions_held_back(connection, caller, [session_of(row) for row in rows])
 
 
 async def find_ancestry(connection: AsyncConnection, caller: Caller, session_id: str) -> tuple[Session, ...]:
@@ -60,7 +67,7 @@ async def find_ancestry(connection: AsyncConnection, caller: Caller, session_id:
         )
     )
     query = select(*_SESSION).where(sessions.c.id.in_(select(line.c.id))).order_by(sessions.c.number)
-    return tuple(map(session_of, (await connection.execute(query)).mappings()))
+    return await _found(connection, caller, query)
 
 
 async def spend(connection: AsyncConnection, caller: Caller, session_id: str, spent: Mapping[str, Usage]) -> None:
@@ -128,6 +135,7 @@ async def _summarise(
         "summary_tokens": summary.tokens,
         "summary_ends_with": ends_with,
         "summary_check": json_text(summary.check),
+        "made_from": json_text(summary.made_from),
         **_NO_VECTOR,
     }
     await connection.execute(update(sessions).where(*_mine(caller, session_id)).values(values))
@@ -156,6 +164,7 @@ async def _open_again(
     opened: dict[str, Any] = {"closed_at": None, "closed_by": None, "ends_with": None, "why": ""}
     if back.forgets_summary:
         opened |= {"summary": None, "summary_tokens": 0, "summary_ends_with": None, "summary_check": "{}"}
+        opened |= {"made_from": "[]"}
         opened |= _NO_VECTOR
         await forget_source(connection, caller, back.session_id)
     await connection.execute(update(sessions).where(*_mine(caller, back.session_id)).values(opened))
@@ -288,8 +297,8 @@ class SessionVerbs(Verbs):
             if query.after is not None:
                 after = (await find_session(connection, caller, query.after)).number
                 rows = rows.where(number > after if rising else number < after)
-            found = (await connection.execute(rows.limit(query.limit + 1))).mappings().all()
-        return Page(tuple(map(session_of, found[: query.limit])), len(found) > query.limit)
+            found = await _found(connection, caller, rows.limit(query.limit + 1))
+        return Page(found[: query.limit], len(found) > query.limit)
 
     @uninterrupted
     async def next_session(self, caller: Caller, step: SessionStep, job: Job | None = None) -> Session:

@@ -71,6 +71,7 @@ _MESSAGE = (
     messages.c.stop_reason,
     messages.c.made_after,
     messages.c.reminder,
+    messages.c.made_from,
     messages.c.tokens,
     messages.c.sent_at,
     messages.c.timezone,

@@ -16,9 +16,10 @@ from lamella.core.json import Json, encode_text
 from lamella.core.messages import Turn
 from lamella.core.prompt import ToolSpec
 from lamella.core.recall import Hit, Source
+from lamella.core.withheld import quoting
 from lamella.sessions.recall.indexing import SEARCH_CONVERSATION
 from lamella.sessions.recall.recall import Recall
-from lamella.tools.tool import Invocation, ToolKind, ToolScope
+from lamella.tools.tool import Invocation, ToolKind, ToolOutput, ToolScope
 
 PIECE = 12_000
 """Characters of one reading."""
@@ -88,7 +89,7 @@ class SearchConversation:
         self._everywhere = everywhere
         self.spec = ToolSpec(SEARCH_CONVERSATION, _SEARCH, encode_text(_schema(everywhere=everywhere)))
 
-    async def run(self, scope: ToolScope, call: Invocation) -> str:
+    async def run(self, scope: ToolScope, call: Invocation) -> str | ToolOutput:
         """See `Tool.run`. Passages as JSON, the best first."""
         asked = msgspec.convert(call.arguments, _Search)
         if asked.all_conversations and not self._everywhere:
@@ -100,7 +101,8 @@ class SearchConversation:
             raise ToolFailed(error.message) from error
         if not found.hits:
             return encode_text({"passages": [], "note": "Nothing was found. Try other words, or a name or a date."})
-        return encode_text({"passages": list(_bounded(found.hits, everywhere=where is None))})
+        passages = encode_text({"passages": list(_bounded(found.hits, everywhere=where is None))})
+        return ToolOutput(passages, rich=quoting(base for hit in found.hits for base in hit.source.made_from))
 
 
 class ReadMessage:
@@ -114,19 +116,19 @@ class ReadMessage:
         self._recall = recall
         self._everywhere = everywhere
 
-    async def run(self, scope: ToolScope, call: Invocation) -> str:
+    async def run(self, scope: ToolScope, call: Invocation) -> str | ToolOutput:
         """See `Tool.run`. One piece of the text as JSON."""
         asked = msgspec.convert(call.arguments, _Read)
-        content, about = _in_window(scope.turns, asked.id), {"id": asked.id}
+        content, about, rich = _in_window(scope.turns, asked.id), {"id": asked.id}, ""
         if content is None:
             source = await self._source(scope, asked.id)
-            content, about = source.content, _about(source)
+            content, about, rich = source.content, _about(source), quoting(source.made_from)
         if asked.offset > len(content):
             raise ToolFailed(f"offset must be between 0 and {len(content)}.")
         end = min(asked.offset + PIECE, len(content))
         more: dict[str, Json] = {"next_offset": end} if end < len(content) else {}
         place: dict[str, Json] = {"characters": f"{asked.offset} to {end} of {len(content)}"}
-        return encode_text({**about, **place, "text": content[asked.offset : end], **more})
+        return ToolOutput(encode_text({**about, **place, "text": content[asked.offset : end], **more}), rich=rich)
 
     async def _source(self, scope: ToolScope, reference: str) -> Source:
         for where in (scope.conversation_id, None) if self._everywhere else (scope.conversation_id,):

@@ -12,6 +12,7 @@ from lamella.core.records import (
 from lamella.core.sessions import Session, SessionCause
 from lamella.storage.columns import (
     HEAD,
+    NAMES,
     SPENT,
     TOOLS,
     json_of,
@@ -117,5 +118,6 @@ def session_of(row: RowMapping) -> Session:
         summary_tokens=row["summary_tokens"],
         summary_ends_with=row["summary_ends_with"],
         check=json_of(HEAD, row["summary_check"], what),
+        made_from=json_of(NAMES, row["made_from"], what),
         usage=json_of(SPENT, row["usage"], what),
     )

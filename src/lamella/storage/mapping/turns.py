@@ -112,6 +112,7 @@ def step_row(owner: str, turn_id: str, run_id: str, seq: int, step: Step) -> Row
         "stop_reason": step.stop_reason.value,
         "made_after": step.made_after,
         "reminder": step.reminder,
+        "made_from": json_text(step.made_from),
         "tokens": step.tokens,
         "cost": None,
         **dict.fromkeys(USAGE_COLUMNS),
@@ -138,6 +139,7 @@ def step_of(row: RowMapping) -> Step:
         tokens=row["tokens"],
         reminder=row["reminder"],
         results=tuple(part for part in results if isinstance(part, ToolResult)),
+        made_from=json_of(NAMES, row["made_from"], f"message {row['id']}") if row["made_from"] != "[]" else (),
     )
 
 
