@@ -160,7 +160,7 @@ async def test_a_reply_is_found_by_what_came_last(provider: InProcess) -> None:
         ask={"match": "^How (long|wide)", "tool_calls": [{**CALL, "name": "measure"}]},
         tell={"match": "^12 metres$", "text": "It is 12 metres."},
     )
-    first = (await provider.messages({"messages": [user("How wide is it?")]})).json
+    first = (await provider.messages({"system": "You measure.", "messages": [user("How wide is it?")]})).json
     assert first["content"][0]["name"] == "measure"
     result = {"type": "tool_result", "tool_use_id": "c1", "content": "12 metres"}
     call = {"role": "assistant", "content": first["content"]}

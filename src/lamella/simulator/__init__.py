@@ -7,8 +7,11 @@ Start it with `python -m lamella.simulator [--host H] [--port 0] [--clock virtua
 In a test, `create_app(Settings(...))` from `lamella.simulator.app` is the same thing as an ASGI application.
 
 What it models
-  wires       POST /v1/messages, /v1/messages/count_tokens, /v1/chat/completions, GET /v1/models
-  caches      Anthropic's markers with two lives; OpenAI's endings and breakpoints; token steps of older models
+  wires       POST /v1/messages, /v1/messages/count_tokens, /v1/chat/completions, /v1/responses (with input_tokens and
+              compact), /v1/embeddings, GET /v1/models
+  caches      Anthropic's markers with two lives; OpenAI's endings and breakpoints; token steps of older models; the
+              prefix caches of engines by option
+  contexts    clearing of results and thinking, compaction, and diagnostics of a missed cache, as the vendors do them
   tokens      o200k counts times a factor per model, block by block, so that sums are additive
   rules       message order, tool pairing, markers, windows, thinking signatures and their prefix check
   answers     a script, or an extractive answerer that quotes the documents of the request and nothing else
@@ -19,13 +22,15 @@ Headers that rule one request
   x-sim-rate   characters per second of its stream (system clock only)
 
 Admin calls, without a key
-  POST /_sim/replies   {"ID": {"text" | "rule", "reasoning", "tool_calls", "output_tokens", "stop_reason", "ttft_ms",
+  POST /_sim/replies   {"ID": {"match", "text" | "rule", "summary", "reasoning", "tool_calls", "output_tokens", "stop_reason", "ttft_ms",
                        "ms", "chunk", "fault": {"kind", "when", "times", "retry_after", "ms"}}}, see `replies`
+  GET|POST /_sim/faults    [FAULT, ...] for the next requests
+  GET|POST /_sim/prices    {"MODEL": {"input", "output", "read", "write_short", "write_long"}} in dollars per million
   GET|POST /_sim/clock {"now": ISO 8601} or {"advance_seconds": N}
   GET /_sim/ledger     every cache entry written
   GET /_sim/requests   the last requests as received, with usage, cost and what was streamed; ?last=N
   GET|POST /_sim/settings   any field of `settings.Settings`
-  POST /_sim/reset     forget cache, scripts, log and limits
+  POST /_sim/reset     forget cache, scripts, faults, prices, log and limits
 
 Where the vendors document nothing, `settings` names the choice.
 """

@@ -105,7 +105,7 @@ class AdminRoutes:
         return JSONResponse(asdict(self._simulator.settings))
 
     async def reset(self, http: Request) -> Response:
-        """POST: forget cache, scripts, log and limits."""
+        """POST: forget cache, scripts, faults, prices, log and limits."""
         self._simulator.reset()
         return JSONResponse({"reset": True})
 

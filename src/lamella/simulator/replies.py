@@ -52,7 +52,7 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     text: str = ""
     match: str | None = None
-    """A regular expression: the reply answers a request that names none, if it is found in what came last."""
+    """A regular expression, looked for in what people and tools said last, where a request names no reply."""
     summary: str | None = None
     """What a compaction by the provider says; unset, it keeps the facts, or quotes the conversation."""
     rule: Literal["answer", "keep_facts"] | None = None

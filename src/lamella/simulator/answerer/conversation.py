@@ -44,10 +44,10 @@ class Conversation:
 
     @property
     def last(self) -> str:
-        """The texts that came after whatever the model said or called last."""
+        """What people and tools said after whatever the model said or called last."""
         own = [i for i, p in enumerate(self.pieces) if isinstance(p, Called) or p.role == "assistant"]
         said = self.pieces[max(own, default=-1) + 1 :]
-        return "\n".join(piece.text for piece in said if isinstance(piece, Heard))
+        return "\n".join(piece.text for piece in said if isinstance(piece, Heard) and piece.role != "system")
 
     @property
     def turn(self) -> tuple[Piece, ...]:
