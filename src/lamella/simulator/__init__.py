@@ -23,7 +23,8 @@ Headers that rule one request
 
 Admin calls, without a key
   POST /_sim/replies   {"ID": {"match", "text" | "rule", "summary", "reasoning", "tool_calls", "output_tokens",
-                       "stop_reason", "ttft_ms", "ms", "chunk", "fault": {"kind", "when", "times", "retry_after", "ms"}}}, see `replies`
+                       "stop_reason", "ttft_ms", "ms", "chunk", "fault": {"kind", "when", "times", "retry_after",
+                       "ms"}}}, see `replies`
   GET|POST /_sim/faults    [FAULT, ...] for the next requests
   GET|POST /_sim/prices    {"MODEL": {"input", "output", "read", "write_short", "write_long"}} in dollars per million
   GET|POST /_sim/clock {"now": ISO 8601} or {"advance_seconds": N}
