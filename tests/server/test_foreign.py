@@ -171,6 +171,7 @@ FOR_ADMINS: list[tuple[str, str, Any]] = [
     ("DELETE", "/groups/{group}", None),
     ("PUT", "/groups/{group}/members/{user}", None),
     ("DELETE", "/groups/{group}/members/{user}", None),
+    ("GET", "/audit/{kind}", None),
 ]
 """A member is told that they are for admins, whether or not there is such an id."""
 

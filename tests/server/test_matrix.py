@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lamella.app.app import App, open_app
+from lamella.app.app import LOCAL_OWNER, App, open_app
 from lamella.core.json import encode_text
 from lamella.core.records import Caller
 from lamella.engine.scripted import ScriptedModels
@@ -58,6 +58,7 @@ ACCESS = {
     ("DELETE", "/groups/{group_id}"): ADMIN,
     ("PUT", "/groups/{group_id}/members/{user_id}"): ADMIN,
     ("DELETE", "/groups/{group_id}/members/{user_id}"): ADMIN,
+    ("GET", "/audit/{kind}"): ADMIN,
     ("GET", "/knowledge-bases/{base_id}"): SEEN,
     ("PATCH", "/knowledge-bases/{base_id}"): OWNED_BASE,
     ("DELETE", "/knowledge-bases/{base_id}"): OWNED_BASE,
@@ -165,7 +166,7 @@ async def _furnished_town(app: App, callers: dict[str, Client], users: dict[str,
     for level in ("restricted", "full"):
         path = f"/knowledge-bases/{ids['base']}/grants/{users[level][0]}"
         assert (await owner.call("PUT", path, json={"level": level})).status_code == 200
-    await app.accounts.directory.add_member(ids["group"], users["owner"][0])
+    await app.accounts.directory.add_member(ids["group"], users["owner"][0], LOCAL_OWNER.user_id, app.clock.now())
     described = (await owner.http.get("/openapi.json")).json()["paths"]
     endpoints = [(verb.upper(), path.removeprefix("/api/v1")) for path, verbs in described.items() for verb in verbs]
     return Town(callers, ids, endpoints)

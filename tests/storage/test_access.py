@@ -21,6 +21,7 @@ from lamella.core.access import (
     User,
     UserChange,
 )
+from lamella.core.audit import AuditKind
 from lamella.core.errors import InvalidRequest, NotFound, PermissionDenied
 from lamella.core.records import Caller, PageQuery
 from lamella.storage import SqlStore
@@ -41,7 +42,7 @@ async def people(store: SqlStore) -> None:
     for name in ("ann", "bob", "carl"):
         await store.add_user(User(f"user_{name}", name.title(), Role.MEMBER, NOON))
     await store.add_group(Group("group_staff", "Staff", NOON))
-    await store.add_member("group_staff", "user_bob")
+    await store.add_member("group_staff", "user_bob", "user_local", NOON)
 
 
 async def library(store: SqlStore, *, visible: bool = False) -> str:
@@ -109,17 +110,31 @@ async def test_names_are_taken_whatever_their_case_and_an_admin_stays(store: Sql
 
 async def test_members_come_and_go(store: SqlStore) -> None:
     await people(store)
-    assert [user.id for user in (await store.add_member("group_staff", "user_carl")).members] == [
+    assert [user.id for user in (await store.add_member("group_staff", "user_carl", "user_local", NOON)).members] == [
         "user_bob",
         "user_carl",
     ]
-    assert len((await store.add_member("group_staff", "user_carl")).members) == 2
-    assert [user.id for user in (await store.remove_member("group_staff", "user_bob")).members] == ["user_carl"]
-    for wrong in (store.remove_member("group_staff", "user_bob"), store.add_member("group_staff", "user_none")):
+    assert len((await store.add_member("group_staff", "user_carl", "user_local", NOON)).members) == 2
+    assert [user.id for user in (await store.remove_member("group_staff", "user_bob", "user_local", NOON)).members] == [
+        "user_carl"
+    ]
+    for wrong in (
+        store.remove_member("group_staff", "user_bob", "user_local", NOON),
+        store.add_member("group_staff", "user_none", "user_local", NOON),
+    ):
         with pytest.raises(NotFound):
             await wrong
     assert (await store.rename_group("group_staff", "Crew")).name == "Crew"
     assert [group.name for group in (await store.groups(PageQuery())).data] == ["Crew"]
+    await store.delete_group("group_staff", LOCAL_USER, NOON)
+    kept = (await store.audit(AuditKind.MEMBERS, PageQuery(10, None, "asc"))).data
+    assert [(one.subject, one.on_name, one.before, one.after) for one in kept] == [
+        ("user_bob", "Staff", None, "member"),
+        ("user_carl", "Staff", None, "member"),
+        ("user_bob", "Staff", "member", None),
+        ("user_carl", "Crew", "member", None),
+    ]
+    assert {(one.by, one.by_name) for one in kept} == {(LOCAL_USER, (await store.user(LOCAL_USER)).name)}
 
 
 async def test_a_key_comes_back_and_ends_with_the_logins_by_it(store: SqlStore) -> None:

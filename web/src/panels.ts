@@ -23,7 +23,7 @@ export interface PreviewPanel {
   kind: 'preview'
 }
 
-export type Section = 'agents' | 'projects' | 'system' | 'bases' | 'keys'
+export type Section = 'agents' | 'projects' | 'system' | 'bases' | 'people' | 'keys'
 
 /** `id` opens one agent or project, `new` the form for another. */
 export interface SettingsPanel {

@@ -18,6 +18,7 @@ from lamella.core.access import (
     User,
     UserChange,
 )
+from lamella.core.audit import AuditEntry, AuditKind
 from lamella.core.records import Caller, Page, PageQuery
 
 
@@ -75,12 +76,16 @@ class Directory(Protocol):
         """Remove it with its grants, each a change that is kept."""
         ...
 
-    async def add_member(self, group_id: str, user_id: str) -> Group:
+    async def add_member(self, group_id: str, user_id: str, by: str, at: datetime) -> Group:
         """Put a user into a group; one who is in it already stays."""
         ...
 
-    async def remove_member(self, group_id: str, user_id: str) -> Group:
+    async def remove_member(self, group_id: str, user_id: str, by: str, at: datetime) -> Group:
         """Take a user out of a group; raises `NotFound` for one who is not in it."""
+        ...
+
+    async def audit(self, kind: AuditKind, query: PageQuery) -> Page[AuditEntry]:
+        """What happened of this kind."""
         ...
 
     async def add_key(self, key: Key) -> Key:

@@ -113,10 +113,12 @@ async def delete_group(group_id: str, app: TheApp, admin: TheAdmin) -> Response:
 @router.put("/groups/{group_id}/members/{user_id}")
 async def add_member(group_id: str, user_id: str, app: TheApp, admin: TheAdmin) -> Json:
     """Put a user into a group."""
-    return group_json(await app.accounts.directory.add_member(group_id, user_id))
+    return group_json(await app.accounts.directory.add_member(group_id, user_id, admin.caller.user_id, app.clock.now()))
 
 
 @router.delete("/groups/{group_id}/members/{user_id}")
 async def remove_member(group_id: str, user_id: str, app: TheApp, admin: TheAdmin) -> Json:
     """Take a user out of a group."""
-    return group_json(await app.accounts.directory.remove_member(group_id, user_id))
+    return group_json(
+        await app.accounts.directory.remove_member(group_id, user_id, admin.caller.user_id, app.clock.now())
+    )

@@ -19,6 +19,7 @@ from lamella.backend.blocks import Blocks
 from lamella.core.errors import NotFound
 from lamella.server import (
     account_routes,
+    audit_routes,
     base_routes,
     directory_routes,
     file_routes,
@@ -45,6 +46,7 @@ INDEX = "index.html"
 ROUTERS = (
     account_routes.router,
     directory_routes.router,
+    audit_routes.router,
     base_routes.router,
     routes.router,
     queue_routes.router,

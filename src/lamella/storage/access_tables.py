@@ -118,6 +118,21 @@ grant_changes = Table(
 )
 """Every change of a grant; the rows outlive the base. `before` and `after` are levels, null for no grant."""
 
+member_changes = Table(
+    "member_changes",
+    metadata,
+    row_id(),
+    owner(),
+    Column("user_name", Text, nullable=False),
+    Column("group_id", String, nullable=False),
+    Column("group_name", Text, nullable=False),
+    Column("by", String, nullable=False),
+    Column("at", String, nullable=False),
+    Column("before", String),
+    Column("after", String),
+)
+"""Every change of who is in which group: `owner` is the member. The rows outlive group and user."""
+
 restricted_uses = Table(
     "restricted_uses",
     metadata,

@@ -13,6 +13,7 @@ from lamella.core.access import Group, User
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.records import Page, PageQuery
 from lamella.storage.access_tables import group_members, groups, users
+from lamella.storage.audit import write_member_change
 from lamella.storage.columns import moment_text
 from lamella.storage.database import Verbs, insert_missing, uninterrupted
 from lamella.storage.grants import forget_group
@@ -98,23 +99,30 @@ class GroupVerbs(Verbs):
         async with self._database.writing() as connection:
             group = await find_group(connection, group_id)
             await forget_group(connection, self._ids, group, by, at)
+            for member in group.members:
+                await write_member_change(connection, self._ids, group, member, by, at, is_in=False)
             await connection.execute(delete(groups).where(groups.c.id == group_id))
 
     @uninterrupted
-    async def add_member(self, group_id: str, user_id: str) -> Group:
+    async def add_member(self, group_id: str, user_id: str, by: str, at: datetime) -> Group:
         """Put a user into a group; one who is in it already stays."""
         async with self._database.writing() as connection:
-            await find_group(connection, group_id)
-            await find_user(connection, user_id)
+            group, user = await find_group(connection, group_id), await find_user(connection, user_id)
+            if user_id in {member.id for member in group.members}:
+                return group
+            await write_member_change(connection, self._ids, group, user, by, at, is_in=True)
             await insert_missing(connection, group_members, [{"group_id": group_id, "owner": user_id}])
             return await find_group(connection, group_id)
 
     @uninterrupted
-    async def remove_member(self, group_id: str, user_id: str) -> Group:
+    async def remove_member(self, group_id: str, user_id: str, by: str, at: datetime) -> Group:
         """Take a user out of a group; raises `NotFound` for one who is not in it."""
         gone = delete(group_members).where(group_members.c.group_id == group_id, group_members.c.owner == user_id)
         async with self._database.writing() as connection:
-            await find_group(connection, group_id)
-            if (await connection.execute(gone)).rowcount == 0:
+            group = await find_group(connection, group_id)
+            user = next((member for member in group.members if member.id == user_id), None)
+            if user is None:
                 raise NotFound(f"{user_id} is not in this group.", param="user_id")
+            await connection.execute(gone)
+            await write_member_change(connection, self._ids, group, user, by, at, is_in=False)
             return await find_group(connection, group_id)

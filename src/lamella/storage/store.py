@@ -12,6 +12,7 @@ from lamella.core.ports import Jobs, Store
 from lamella.core.restricted import RestrictedUses
 from lamella.storage.agents import AgentVerbs
 from lamella.storage.api_keys import ApiKeyVerbs
+from lamella.storage.audit import AuditVerbs
 from lamella.storage.beginnings import BeginningVerbs
 from lamella.storage.branches import BranchVerbs
 from lamella.storage.conversations import ConversationVerbs
@@ -59,6 +60,7 @@ class SqlStore(
     GroupVerbs,
     KnowledgeBaseVerbs,
     RestrictedUseVerbs,
+    AuditVerbs,
 ):
     """The store; `ids` names what it makes itself. Closing it, or leaving its block, closes the database."""
 

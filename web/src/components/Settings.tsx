@@ -1,8 +1,10 @@
+import { useMe } from '../access.ts'
 import { type Section, type SettingsPanel, usePanels } from '../panels.ts'
 import { AgentSettings } from './AgentSettings.tsx'
 import { BaseSettings } from './BaseSettings.tsx'
 import { KeySettings } from './KeySettings.tsx'
 import { Panel } from './Panel.tsx'
+import { PeopleSettings } from './PeopleSettings.tsx'
 import { ProjectSettings } from './ProjectSettings.tsx'
 import styles from './Settings.module.css'
 import { SystemPromptSettings } from './SystemPromptSettings.tsx'
@@ -12,6 +14,7 @@ const sections: { name: Section; label: string }[] = [
   { name: 'projects', label: 'Projects' },
   { name: 'system', label: 'System prompt' },
   { name: 'bases', label: 'Knowledge' },
+  { name: 'people', label: 'People' },
   { name: 'keys', label: 'You' },
 ]
 
@@ -21,18 +24,21 @@ export interface SectionProps {
   onOpen: (id: string | null) => void
 }
 
-/** Agents, projects, the system prompt, knowledge bases, and who one is here. */
+/** Agents, projects, the system prompt, knowledge bases, for admins who else there is, and who one is here. */
 export function Settings({ at }: { at: SettingsPanel }) {
   const panels = usePanels()
   const show = (section: Section, id: string | null) => panels.show({ kind: 'settings', section, id })
   const onOpen = (id: string | null) => show(at.section, id)
   const key = `${at.section}-${at.id}`
+  const me = useMe().data
+  const keeps = me?.accounts && me.role === 'admin'
+  const shown = sections.filter(({ name }) => name !== 'people' || keeps)
   return (
     // A new panel for each form: the focus begins at its top.
     <Panel key={at.id} title="Settings" testId="settings" onClose={panels.close}>
       <div className={styles.body}>
         <nav className={styles.sections} aria-label="Settings">
-          {sections.map(({ name, label }) => (
+          {shown.map(({ name, label }) => (
             <button
               key={name}
               type="button"
@@ -48,6 +54,7 @@ export function Settings({ at }: { at: SettingsPanel }) {
         {at.section === 'projects' && <ProjectSettings key={key} id={at.id} onOpen={onOpen} />}
         {at.section === 'system' && <SystemPromptSettings />}
         {at.section === 'bases' && <BaseSettings key={key} id={at.id} onOpen={onOpen} />}
+        {at.section === 'people' && <PeopleSettings />}
         {at.section === 'keys' && <KeySettings />}
       </div>
     </Panel>
