@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lamella.core.counting import count_tokens
@@ -154,6 +154,7 @@ def test_a_source_holds_all_of_itself_and_makes_nothing_up(said: list[tuple[str,
 
 
 @given(st.lists(st.tuples(words, words), min_size=1, max_size=4), words, st.integers(0, 400))
+@example([("the the the the XK-42", "1,200 XK-42")], "", 22)  # too long by itself, and in what is added for another
 def test_what_was_added_is_missing_no_more_and_is_never_made_up(
     said: list[tuple[str, str]], summary: str, room: int
 ) -> None:

@@ -266,17 +266,16 @@ def compared(summary: str, items: Sequence[Item], known: Collection[str], ids: C
 def with_missing(summary: str, check: Check, room: int) -> tuple[str, Check]:
     """The summary with what is missing added word for word, as far as `room` local tokens allow."""
     lines: list[str] = []
-    kept: list[Item] = []
     have = ""
     for item in check.missing:
-        if _words(item.text) not in have:
-            line = f"- kept literally: “{item.sentence}” [{item.message_id}]"
-            if count_tokens("\n".join([KEPT_HEADING, *lines, line])) > room:
-                continue
+        if _words(item.text) in have:
+            continue
+        line = f"- kept literally: “{item.sentence}” [{item.message_id}]"
+        if count_tokens("\n".join([KEPT_HEADING, *lines, line])) <= room:
             lines.append(line)
-            have += _words(item.sentence)
-        kept.append(item)
+            have += f"\n{_words(item.sentence)}"
     if not lines:
         return summary, check
     made = "\n".join([summary, "", KEPT_HEADING, *lines])
-    return made, Check(check.items, check.missing, check.invented, check.unknown_ids, tuple(kept))
+    kept = tuple(item for item in check.missing if _words(item.text) in have)
+    return made, Check(check.items, check.missing, check.invented, check.unknown_ids, kept)
