@@ -196,3 +196,33 @@ async def test_a_huge_turn_of_a_model_that_binds_thinking_is_answered(ground: Re
     assert [request.record.error for request in report.requests] == [None] * 42
     assert report.requests[40].record.letters.endswith("TC TR R" if layout == "onyx" else "TC TR")
     assert report.requests[40].record.letters.count("tr") > 25
+
+
+def comings(layout: str = "lamella") -> Raw:
+    """Somebody who says much, and goes away for two hours behind every second message."""
+    pauses = (0, 40, 7_200, 40, 7_200, 40, 7_200, 40, 7_200)
+    turns = [told(number) | {"pause": pause} for number, pause in enumerate(pauses)]
+    for turn in turns:
+        turn["user"] += TALK * 12
+    turns[0] = {name: value for name, value in turns[0].items() if name != "pause"} | {
+        "at": "2026-03-01T09:00:00+00:00"
+    }
+    return museum() | {"layout": layout, "settings": {"keep_recent_tokens": 800}, "turns": turns}
+
+
+async def test_somebody_who_often_returns_late_has_a_summary_just_before_the_cache_ends(ground: ReplayGround) -> None:
+    """It is asked for 45 seconds before, so that it reads the window from the cache; who comes back finds it short."""
+    report = await run(comings(), ground)
+    sessions = [one for one in report.happenings if one.kind == "session"]
+    assert sessions
+    assert all(one.cause.startswith("the cache is about to end, a return after that is ") for one in sessions)
+    assert all(one.numbers["returns"] > one.numbers["needed"] for one in sessions)
+    asked = [index for index, request in enumerate(report.requests) if request.record.purpose == "summary"]
+    for index in asked:
+        before, summary = (report.requests[place].record for place in (index - 1, index))
+        assert summary.usage is not None
+        assert (summary.at - before.at).total_seconds() == pytest.approx(300 - 45, abs=1)
+        assert summary.usage.cache_read > 0.7 * summary.usage.input
+        assert "Σ" in report.requests[index + 1].record.letters
+    quiet = await run(comings("lis"), ground)
+    assert [one.kind for one in quiet.happenings] == []

@@ -181,6 +181,8 @@ export interface Gauge {
   compaction_at: number
   /** A compaction runs, or may begin behind the turn that has just ended. */
   compacting: boolean
+  /** When what is cached ends, and what is due next if nobody says anything. */
+  cache?: { ends_at: string | null; next: 'nothing' | 'compact' | 'prune'; at: string | null; why: string }
   /** The newest command or notification. */
   notice: string | null
 }

@@ -40,15 +40,31 @@ class Rhythm:
             weight *= FORGETS
         return self.more + (1 - self.more) * soon / seen
 
+    def later(self, silent: float) -> float:
+        """The chance that somebody who has been silent for so many seconds returns at all.
+
+        Of the gaps that were at least as long, against the end of the conversation, which was never seen.
+        """
+        weight, late = 1.0, 0.0
+        for gap in reversed(self.gaps):
+            late += weight if gap >= silent else 0.0
+            weight *= FORGETS
+        return late / (late + UNKNOWN)
+
 
 def rhythm_of(history: Sequence[Turn], turn: Turn, *, may_call: bool) -> Rhythm:
     """The rhythm of a conversation in the step that `turn` is at; `may_call`: the model may call tools in it.
 
     A clock that was set back makes no gap.
     """
-    sent = [one.user.sent_at for one in (*history, turn)]
+    return Rhythm(_more(history, turn) if may_call else 0.0, rhythm_between((*history, turn)).gaps)
+
+
+def rhythm_between(turns: Sequence[Turn]) -> Rhythm:
+    """The rhythm of a conversation behind the last of these turns."""
+    sent = [turn.user.sent_at for turn in turns]
     gaps = (_gap(before, after) for before, after in pairwise(sent))
-    return Rhythm(_more(history, turn) if may_call else 0.0, tuple(gap for gap in gaps if gap > 0))
+    return Rhythm(0.0, tuple(gap for gap in gaps if gap > 0))
 
 
 def _gap(before: datetime, after: datetime) -> float:

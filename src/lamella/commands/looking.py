@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from lamella.cache.expiry import Act
 from lamella.cache.why import Why
 from lamella.commands.command import Answer, Asked, Command, Reach
 from lamella.core.effort import OFF
 from lamella.core.figures import percent, short
 from lamella.core.json import JsonObject
+from lamella.sessions.idle import Next, next_json
 from lamella.sessions.notifications import parts_data
 from lamella.sessions.why import newest_request
 from lamella.sessions.window import Standing
@@ -32,11 +34,13 @@ class Status:
         now = await self._reach.sessions.standing(asked.caller, asked.conversation.id)
         totals = await self._reach.store.totals(asked.caller, asked.conversation.id)
         compacting = self._reach.sessions.is_compacting(asked.conversation.id)
+        due = await self._reach.sessions.next(asked.caller, asked.conversation.id)
         lines = [
             f"{now.model} · {_thinking(now)}",
             f"Session {now.session.number} ({now.session.id}) · {_messages(now.messages)} in the window",
             f"Context {_fill(now)}",
             f"Cache of the last request: {_cache(now)}",
+            next_line(due),
             f"Cost of the conversation: ${totals.cost:.4f}{_PARTLY if totals.estimated else ''}",
         ]
         if now.caution is not None:
@@ -62,6 +66,7 @@ class Status:
             "cost_estimated": totals.estimated,
             "compacting": compacting,
             "queued": waiting,
+            "cache": next_json(due),
         }
         return Answer("\n".join(lines), data)
 
@@ -115,7 +120,29 @@ class Context:
             f"  💬 Messages: {short(parts.kept)} tokens",
             f"  🛠️ Tools: {tools}",
         ]
-        return Answer("\n".join(lines), {**parts_data(parts), "budget": now.budget})
+        due = await self._reach.sessions.next(asked.caller, asked.conversation.id)
+        lines.append(f"  ⏳ {next_line(due)}")
+        return Answer("\n".join(lines), {**parts_data(parts), "budget": now.budget, "cache": next_json(due)})
+
+
+_ACTS = {Act.COMPACT: "a compaction", Act.PRUNE: "a pruning"}
+
+
+def next_line(due: Next) -> str:
+    """When the cache ends and what is due next, with the reason."""
+    if due.ends is None:
+        return f"Next: nothing is due; {due.why}"
+    left = (due.ends - due.now).total_seconds()
+    ends = f"The cache ends in {_minutes(left)}" if left > 0 else "The cache has ended"
+    if due.act is Act.NOTHING or due.at is None:
+        return f"{ends}; nothing is due: {due.why}"
+    wait = (due.at - due.now).total_seconds()
+    when = f"in {_minutes(wait)}" if wait > 0 else "now"
+    return f"{ends}; next is {_ACTS[due.act]} {when}: {due.why}"
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 class WhyCommand:

@@ -11,6 +11,7 @@ from typing import Literal
 
 import structlog
 
+from lamella.cache.expiry import ends_at
 from lamella.context.layout import Layout
 from lamella.context.layouts import LAYOUTS
 from lamella.core.decisions import Decision, DecisionKind
@@ -58,7 +59,8 @@ class Finished:
     """A turn that was saved. `turns` are those of its window, the last one whole; `decisions` all that is known.
 
     Where several models answered it is about the run that is followed. `input` is what its last answered request was
-    billed as input, in tokens of the provider; 0 when none was.
+    billed as input, in tokens of the provider; 0 when none was. `cached_until` is when what its last request cached
+    ends; None where nothing was.
     """
 
     caller: Caller
@@ -69,6 +71,7 @@ class Finished:
     input: int
     budget: int
     calibration: float
+    cached_until: datetime | None = None
 
 
 class TurnEngine:
@@ -328,7 +331,15 @@ def _finished(begun: Begun, preferred: str | None) -> Finished:
         input=max(billed, default=0),
         budget=run.input.budget,
         calibration=run.calibration or run.input.calibration,
+        cached_until=_cached_until(run) if billed else None,
     )
+
+
+def _cached_until(run: Run) -> datetime | None:
+    if run.line is None:
+        return None
+    record = run.line.record
+    return ends_at(record.at, record.markers, run.input.model.facts)
 
 
 _CUT_OFF: Mapping[StopCause, tuple[TurnStatus, StopReason]] = {

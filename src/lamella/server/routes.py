@@ -43,6 +43,7 @@ from lamella.server.schemas import (
     whole_list_json,
 )
 from lamella.server.sse import event_stream
+from lamella.sessions.idle import next_json
 from lamella.sessions.why import differing
 
 LAST_PACKET = 2**53
@@ -190,7 +191,8 @@ async def context(conversation_id: str, app: TheApp, caller: TheCaller) -> Json:
     """The gauge: how full the window of the last request was, and how much of it came from the cache.
 
     Where the window is another since (compacted, pruned, another session), what is counted in it: an `estimate`.
-    Above `compaction_at` tokens a compaction begins; `compacting` while one runs, or may begin behind a turn.
+    Above `compaction_at` tokens a compaction begins; `compacting` while one runs, or may begin behind a turn. `cache`
+    says when what is cached ends, and what is due next if nobody says anything.
     `notice` is the id of the newest command or notification.
     """
     conversation = await app.store.conversation(caller, conversation_id)
@@ -203,6 +205,7 @@ async def context(conversation_id: str, app: TheApp, caller: TheCaller) -> Json:
     compacting = settling or app.sessions.is_compacting(conversation_id)
     # Read after `compacting`: what a compaction tells is there when it runs no more.
     told = await app.store.notices(caller, conversation_id, PageQuery(limit=1))
+    due = await app.sessions.next(caller, conversation_id)
     return {
         "request_id": last.request_id if last else None,
         "input": usage.input if usage else counted or 0,
@@ -211,6 +214,7 @@ async def context(conversation_id: str, app: TheApp, caller: TheCaller) -> Json:
         "budget": budget,
         "compaction_at": app.sessions.settings.compaction.in_tokens(budget),
         "compacting": compacting,
+        "cache": next_json(due),
         "notice": told.data[0].id if told.data else None,
         "window": facts.window,
         "estimate": usage is None,

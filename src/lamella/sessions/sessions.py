@@ -30,6 +30,7 @@ from lamella.sessions.compaction import ENGINE, Ahead, Asked, Compactor
 from lamella.sessions.compactions import COMPACT, Compactions, Outcome
 from lamella.sessions.efforts import EffortChoice, effort_choices, lost_since
 from lamella.sessions.ended import SUMMARISE, EndedSessions
+from lamella.sessions.idle import IDLE, Idle, Next
 from lamella.sessions.moves import UNDONE, Moves
 from lamella.sessions.notifications import Notifications
 from lamella.sessions.pruning import Pruning, prune
@@ -37,7 +38,7 @@ from lamella.sessions.recall.recall import Recall
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import NotCompacted, SecondSource, Summariser
 from lamella.sessions.titles import TITLE, Titles
-from lamella.sessions.triggers import Economy, Fill, trigger_of
+from lamella.sessions.triggers import Fill, trigger_of
 from lamella.sessions.upkeep import Weighed
 from lamella.sessions.why import why_request
 from lamella.sessions.window import Standing, is_of_window, standing
@@ -94,6 +95,8 @@ class Sessions:
             self._compactor, self._worker, self._notifications, settings, services.clock, recall
         )
         handlers[COMPACT] = self._compactions.do
+        self._idle = Idle(openings, services, settings, self._worker, self._compactions, self._pruned)
+        handlers[IDLE] = self._idle.ring
         self._moves = Moves(openings, services, self._worker, settings)
 
     def start(self) -> None:
@@ -120,10 +123,9 @@ class Sessions:
         layout = layout_named(finished.conversation.layout, self._openings.layouts)
         weighed = Weighed.after(finished, layout, await self._openings.facts(finished.model))
         economy = await aside(len(finished.turns), weighed.economy)
-        pruning = self._pruning(weighed, economy) or self._emptying(weighed, finished)
+        pruning = weighed.pruning(self.settings, economy, who=ENGINE) or self._emptying(weighed, finished)
         if pruning is not None:
-            await self._record(finished.caller, finished.conversation.id, pruning.decision)
-            await self._notifications.pruned(finished.caller, finished.conversation.id, pruning)
+            await self._pruned(finished.caller, pruning)
         freed = pruning.before - pruning.after if pruning is not None else 0
         moves = [decision for decision in finished.decisions if decision.kind is DecisionKind.SESSION]
         undone = bool(moves and moves[-1].numbers.get(UNDONE))
@@ -131,7 +133,14 @@ class Sessions:
         due = self._trigger.due(Fill(finished.input, finished.budget, freed, undone, asked))
         if due is not None:
             await self._compactions.follow_up(finished, due)
+        await self._idle.watch(finished, weighed, economy)
         return pruning
+
+    async def _pruned(self, caller: Caller, pruning: Pruning) -> None:
+        """Record a pruning that nobody asked for, and tell of it."""
+        conversation_id = pruning.decision.subject
+        await self._record(caller, conversation_id, pruning.decision)
+        await self._notifications.pruned(caller, conversation_id, pruning)
 
     async def _title(self, finished: Finished) -> None:
         """Have a title written once; a conversation keeps its first words when that did not work out."""
@@ -150,14 +159,6 @@ class Sessions:
             session = await self._services.store.session(job.caller, job.subject)
             await self._follow(job.caller, session.conversation_id)
         return again
-
-    def _pruning(self, weighed: Weighed, economy: Economy | None, *, cold: bool = False) -> Pruning | None:
-        if not weighed.prunes:
-            return None
-        pays = economy is not None and weighed.by_price(self.settings.pruning.when)
-        keep = self.settings.keep_recent
-        prospect = economy.prospect(weighed.input, keep, weighed.shown, cold=cold) if economy and pays else None
-        return prune(weighed.shown, self.settings.pruning, who=ENGINE, prospect=prospect)
 
     def _emptying(self, weighed: Weighed, finished: Finished) -> Pruning | None:
         """Results that are kept go all the same when the window is past the compaction threshold (SPEC L9)."""
@@ -207,6 +208,10 @@ class Sessions:
         # What was decided on another branch only is nothing to this window.
         now = await self.standing(caller, conversation_id)
         return now.parts.total if now.parts is not None and not now.measured else None
+
+    async def next(self, caller: Caller, conversation_id: str) -> Next:
+        """What is due next if nobody says anything: see `Idle.next`."""
+        return await self._idle.next(caller, conversation_id)
 
     async def why(self, caller: Caller, request_id: str) -> Why:
         """Why a request read what it read of the cache. Raises `NotFound`."""

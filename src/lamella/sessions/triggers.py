@@ -38,8 +38,8 @@ LEAST_CALLS = 6
 @dataclass(frozen=True, slots=True)
 class Economy:
     """What a summary would cost and save: the model's rates, what stands in every window, what a call adds, how many
-    calls have been made in this session, and how long a summary is expected to be. `cold` is the share of calls that
-    came after the cache had ended, `question` what is asked of a summariser: with pruned results, which it reads whole.
+    calls have been made in this session, and how long a summary is expected to be. `question` is what is asked of a
+    summariser: with pruned results, which it reads whole.
     """
 
     rates: Rates
@@ -47,7 +47,6 @@ class Economy:
     growth: float
     calls: int
     summary: int = EXPECTED_SUMMARY
-    cold: float = 0.0
     question: int = INSTRUCTION
 
     def compaction(self, window: int, keep: int) -> Compaction:
@@ -56,7 +55,7 @@ class Economy:
 
     def best(self, window: int, keep: int) -> float:
         """The length of window at which compacting costs least."""
-        return best_length(self.growth, self.compaction(window, keep), self.rates.with_gaps(self.cold))
+        return best_length(self.growth, self.compaction(window, keep), self.rates)
 
     def prospect(self, window: int, keep: int, shown: ShownWindow, *, cold: bool = False) -> Prospect:
         """What is ahead of a window of so many tokens."""
@@ -164,7 +163,7 @@ class PriceTrigger:
         return Due(why, {"best": best, "growth": economy.growth, "pays_after": calls, "expected": economy.calls})
 
     def _calls(self, window: int, economy: Economy) -> float:
-        return economy.compaction(window, self.keep_recent).calls(economy.rates.with_gaps(economy.cold))
+        return economy.compaction(window, self.keep_recent).calls(economy.rates)
 
     def vain(self, gain: Gain, budget: int) -> tuple[str, str] | None:
         """See `Trigger.vain`. What stands in every window is counted in the length at which it pays.

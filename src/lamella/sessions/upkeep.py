@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
-from lamella.cache.economics import Rates
+from lamella.cache.economics import Prospect, Rates
 from lamella.context.choices import Known
 from lamella.context.layout import Layout, OldResults
 from lamella.context.results import can_be_read, kept_names
@@ -17,8 +16,11 @@ from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.messages import Turn, TurnStatus
 from lamella.core.models import ModelFacts
 from lamella.core.prompt import ToolSpec
+from lamella.core.records import Beginning
 from lamella.engine.opening import Opening
 from lamella.engine.turn import Finished
+from lamella.sessions.pruning import PruneSettings, Pruning, prune
+from lamella.sessions.settings import SessionSettings
 from lamella.sessions.sizes import ShownWindow
 from lamella.sessions.triggers import EXPECTED_SUMMARY, INSTRUCTION, Economy
 
@@ -48,7 +50,7 @@ class Weighed:
         known = Known(run.model.facts.name, opening.decisions)
         conversation = setting.conversation
         shown = _shown(conversation.id, turns, known, run.calibration, conversation.tools, setting.layout)
-        billed = found.last_bill.usage.input if found.last_bill is not None else 0
+        billed = _standing_input(found) if found.last_bill is not None and found.last_bill.followed else 0
         return cls(shown, setting.layout, run.model.facts, opening.decisions, billed)
 
     @property
@@ -63,6 +65,18 @@ class Weighed:
         """
         return when == "pays" and not self.layout.waits_for_thresholds and self.model.price.read > 0
 
+    def pruning(
+        self, settings: SessionSettings, economy: Economy | None, *, who: str, cold: bool = False
+    ) -> Pruning | None:
+        """What is pruned now without being asked for; None where nothing is due."""
+        if not self.prunes:
+            return None
+        pays = economy is not None and self.by_price(settings.pruning.when)
+        prospect = (
+            economy.prospect(self.input, settings.keep_recent, self.shown, cold=cold) if economy and pays else None
+        )
+        return prune(self.shown, settings.pruning, who=who, prospect=prospect)
+
     def economy(self) -> Economy | None:
         """What calls cost and what a summary would come to; None before the first bill."""
         steps = sum(len(turn.steps) for turn in self.shown.turns)
@@ -75,7 +89,6 @@ class Weighed:
             growth=history / steps,
             calls=steps,
             summary=self._summary(),
-            cold=min(1.0, self._late_returns() / steps),
             question=INSTRUCTION + self.shown.hidden(),
         )
 
@@ -84,11 +97,24 @@ class Weighed:
         made = (d.numbers.get("summary") for d in reversed(self.decisions) if d.kind is DecisionKind.SESSION)
         return int(next((size for size in made if size), EXPECTED_SUMMARY))
 
-    def _late_returns(self) -> int:
-        """How many turns began after the shortest life had ended."""
-        sent = [turn.user.sent_at for turn in self.shown.turns]
-        life = self.model.lives[0].seconds
-        return sum((after - before).total_seconds() >= life for before, after in pairwise(sent))
+
+def prunable(weighed: Weighed, settings: PruneSettings) -> bool:
+    """Whether results would go once nothing is cached any more."""
+    if not weighed.prunes or not weighed.by_price(settings.when):
+        return False
+    free = Prospect(Rates.of(weighed.model), 0.0, cold=True)
+    return prune(weighed.shown, settings, who="", prospect=free) is not None
+
+
+def _standing_input(found: Beginning) -> int:
+    """What the last bill would be for the window as it is now: 0 where another session began since."""
+    bill = found.last_bill
+    assert bill is not None
+    since = [stored.decision for stored in found.decisions if stored.at > bill.at]
+    if any(decision.kind is DecisionKind.SESSION for decision in since):
+        return 0
+    freed = sum(d.numbers.get("before", 0) - d.numbers.get("after", 0) for d in since if d.kind is DecisionKind.PRUNE)
+    return max(0, bill.usage.input - int(freed))
 
 
 def _shown(

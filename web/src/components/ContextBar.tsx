@@ -37,6 +37,7 @@ export function ContextBar({ conversation, newest }: { conversation: string; new
     : `${exact(input)} of ${exact(budget)} tokens${cached === null ? '' : `, ${percent(cached)} from the cache`}`
   const threshold = gauge.data?.compaction_at ?? null
   const next = nextCompaction(gauge.data ?? null, input)
+  const idle = whenSilent(gauge.data ?? null)
   return (
     <div className={styles.bar} data-testid="context-bar" data-estimate={estimate}>
       <div
@@ -59,6 +60,11 @@ export function ContextBar({ conversation, newest }: { conversation: string; new
         {estimate ? ' (estimate)' : cached === null ? '' : ` · ${percent(cached)} cached`}
         {next !== '' && <span className={styles.next} data-testid="context-next">{` · ${next}`}</span>}
       </span>
+      {idle !== '' && (
+        <span className={styles.figure} title={gauge.data?.cache?.why} data-testid="context-idle">
+          {idle}
+        </span>
+      )}
       <button
         type="button"
         className={styles.open}
@@ -76,6 +82,17 @@ export function nextCompaction(gauge: Gauge | null, input: number): string {
   if (gauge.compacting) return 'compacting…'
   const left = gauge.compaction_at - input
   return left > 0 ? `${tokens(left)} to compaction` : ''
+}
+
+const ACTS = { nothing: '', compact: 'then compacted', prune: 'then pruned' }
+
+/** Until when what is cached lives, and what becomes of the conversation then; "" where nothing is cached. */
+export function whenSilent(gauge: Gauge | null): string {
+  const cache = gauge?.cache
+  if (!cache?.ends_at) return ''
+  const at = new Date(cache.ends_at).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' })
+  const then = ACTS[cache.next]
+  return `cached until ${at}${then === '' ? '' : `, ${then}`}`
 }
 
 /**

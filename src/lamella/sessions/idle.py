@@ -1,0 +1,203 @@
+"""What becomes of a conversation that is silent until its provider's cache ends (SPEC X-ECON).
+
+One timer for each conversation, a job in the database: just before the end it may ask for a compaction, right behind it
+results are pruned once. Whatever it decides is read from what is stored, so a restart forgets nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from lamella.background.worker import Again, Worker
+from lamella.cache.expiry import Act, Move, after_it_ended, before_it_ends, ends_at
+from lamella.cache.returns import Rhythm, rhythm_between
+from lamella.core.aside import aside
+from lamella.core.decisions import DecisionKind
+from lamella.core.errors import InvalidRequest, NotFound
+from lamella.core.json import JsonObject
+from lamella.core.messages import TurnStatus
+from lamella.core.records import Caller, Job, NewJob
+from lamella.engine.inputs import Services
+from lamella.engine.opening import Opening, Openings
+from lamella.engine.turn import Finished
+from lamella.sessions.compaction import ENGINE, Asked
+from lamella.sessions.compactions import Compactions
+from lamella.sessions.moves import UNDONE
+from lamella.sessions.pruning import Pruning
+from lamella.sessions.settings import SessionSettings
+from lamella.sessions.triggers import Economy
+from lamella.sessions.upkeep import Weighed, prunable
+from lamella.sessions.why import newest_request
+
+IDLE = "idle"
+
+MARGIN = timedelta(seconds=45)
+"""How long before the end a compaction is asked for: a worker looks for due work every 20 seconds, and the request of
+the summary must have begun."""
+
+Prune = Callable[[Caller, Pruning], Awaitable[None]]
+"""Records a pruning and tells of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """A conversation that is silent: its window, since when, and when its cache ends.
+
+    `economy` is what its calls cost; `undone`: the user has taken back its last compaction.
+    """
+
+    weighed: Weighed
+    economy: Economy
+    rhythm: Rhythm
+    since: datetime
+    ends: datetime
+    undone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """What is due next while a conversation is silent, as seen at `now`: what, when and why. `ends` is the end of its
+    cache, None where nothing is cached."""
+
+    now: datetime
+    ends: datetime | None
+    act: Act
+    at: datetime | None
+    why: str
+
+
+def next_json(due: Next) -> JsonObject:
+    """The same for programs; moments in ISO 8601."""
+    return {
+        "ends_at": due.ends.isoformat() if due.ends is not None else None,
+        "next": due.act.value,
+        "at": due.at.isoformat() if due.at is not None else None,
+        "why": due.why,
+    }
+
+
+class Idle:
+    """The timers of the conversations of one process."""
+
+    def __init__(
+        self,
+        openings: Openings,
+        services: Services,
+        settings: SessionSettings,
+        worker: Worker,
+        compactions: Compactions,
+        record: Prune,
+    ) -> None:
+        self._openings = openings
+        self._services = services
+        self._settings = settings
+        self._worker = worker
+        self._compactions = compactions
+        self._record = record
+
+    async def watch(self, finished: Finished, weighed: Weighed, economy: Economy | None) -> None:
+        """Set the timer after a turn, where something could be due when it rings."""
+        if finished.cached_until is None or economy is None or not self._could_pay(weighed, economy):
+            return
+        rings = max(finished.cached_until - MARGIN, self._services.clock.now())
+        job = NewJob(IDLE, finished.conversation.id, "the cache ends", rings, follows=True, takes_over=True)
+        await self._worker.enqueue(finished.caller, job)
+
+    def _could_pay(self, weighed: Weighed, economy: Economy) -> bool:
+        settings = self._settings
+        compacts = weighed.by_price(settings.compact_when)
+        worth = economy.compaction(weighed.input, settings.keep_recent).return_worth(economy.rates)
+        return (compacts and worth < 1) or prunable(weighed, settings.pruning)
+
+    async def ring(self, job: Job) -> Again | None:
+        """The timer of a conversation rings: do what is due now, or set it again."""
+        try:
+            silence = await self._silence(job.caller, job.subject)
+        except (NotFound, InvalidRequest):
+            return None  # it was deleted, or its model is not served any more
+        if silence is None:
+            return None
+        now = self._services.clock.now()
+        if now < silence.ends - MARGIN:
+            return Again("the cache was used since", after=(silence.ends - MARGIN - now).total_seconds())
+        if now < silence.ends:
+            move = self._before(silence)
+            if move.act is Act.COMPACT:
+                self._ask(job, move)
+                return None
+            if not prunable(silence.weighed, self._settings.pruning):
+                return None
+            return Again("results are pruned when the cache has ended", after=(silence.ends - now).total_seconds())
+        await self._cold(job, silence, now)
+        return None
+
+    async def _cold(self, job: Job, silence: Silence, now: datetime) -> None:
+        """Once the cache has ended: a summary where a return is nearly certain, else stubs, which cost nothing."""
+        move = self._after(silence, now)
+        if move.act is Act.COMPACT:
+            self._ask(job, move)
+            return
+        pruning = silence.weighed.pruning(self._settings, silence.economy, who=ENGINE, cold=True)
+        if pruning is not None:
+            await self._record(job.caller, pruning)
+
+    def _ask(self, job: Job, move: Move) -> None:
+        asked = Asked(job.caller, job.subject, ENGINE, move.why, if_it_pays=True, numbers=move.numbers)
+        self._compactions.ask(asked)
+
+    def _before(self, silence: Silence) -> Move:
+        return self._move(silence, before_it_ends, (silence.ends - silence.since).total_seconds())
+
+    def _after(self, silence: Silence, now: datetime) -> Move:
+        return self._move(silence, after_it_ended, (now - silence.since).total_seconds())
+
+    def _move(self, silence: Silence, judge: Callable[..., Move], silent: float) -> Move:
+        weighed, economy, keep = silence.weighed, silence.economy, self._settings.keep_recent
+        if not weighed.by_price(self._settings.compact_when):
+            return Move(Act.NOTHING, "compactions wait for their threshold here")
+        if silence.undone:
+            return Move(Act.NOTHING, "the last compaction was taken back")
+        prospect = economy.prospect(weighed.input, keep, weighed.shown)
+        return judge(economy.compaction(weighed.input, keep), prospect, silence.rhythm, silent)
+
+    async def _silence(self, caller: Caller, conversation_id: str) -> Silence | None:
+        """The conversation as it is stored; None where a turn runs, or nothing is cached or known of its window."""
+        opening = await self._openings.standing(caller, conversation_id)
+        path = opening.found.path
+        if path and path[-1].status is TurnStatus.RUNNING:
+            return None
+        newest = await newest_request(self._services.store, caller, conversation_id)
+        facts = opening.run.model.facts
+        if newest is None or newest.model != facts.name:
+            return None
+        ends = ends_at(newest.at, newest.markers, facts)
+        return await aside(len(path), _silence, opening, newest.at, ends) if ends is not None else None
+
+    async def next(self, caller: Caller, conversation_id: str) -> Next:
+        """What is due next if nobody says anything. Raises `NotFound`."""
+        now = self._services.clock.now()
+        try:
+            silence = await self._silence(caller, conversation_id)
+        except InvalidRequest as error:
+            return Next(now, None, Act.NOTHING, None, error.message)
+        if silence is None:
+            return Next(now, None, Act.NOTHING, None, "nothing of it is cached")
+        move = self._before(silence) if now < silence.ends else self._after(silence, now)
+        if move.act is Act.COMPACT:
+            return Next(now, silence.ends, move.act, max(now, silence.ends - MARGIN), move.why)
+        if prunable(silence.weighed, self._settings.pruning):
+            why = "old results of tools cost nothing to take out once the cache has ended"
+            return Next(now, silence.ends, Act.PRUNE, max(now, silence.ends), why)
+        return Next(now, silence.ends, Act.NOTHING, None, move.why)
+
+
+def _silence(opening: Opening, since: datetime, ends: datetime) -> Silence | None:
+    weighed = Weighed.standing(opening)
+    economy = weighed.economy()
+    if economy is None:
+        return None
+    moves = [one for one in opening.decisions if one.kind is DecisionKind.SESSION]
+    undone = bool(moves and moves[-1].numbers.get(UNDONE))
+    return Silence(weighed, economy, rhythm_between(weighed.shown.turns), since, ends, undone)

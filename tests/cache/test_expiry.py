@@ -1,0 +1,54 @@
+"""What is worth being done before and after a cache ends, by the worked example of PROVIDERS 5.5."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from lamella.cache.economics import Compaction, Prospect, Rates
+from lamella.cache.expiry import Act, after_it_ended, before_it_ends, ends_at
+from lamella.cache.returns import Rhythm
+from lamella.core.models import Markers
+from lamella.core.records import StoredMarker
+
+from .windows import CLAUDE
+
+EXAMPLE = Compaction(static=6_000, history=100_000, kept=4_000, summary=3_000)
+AHEAD = Prospect(Rates(0.05, 1.25, 5), calls=20)
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def test_what_was_marked_ends_with_its_longest_life_since_the_request_began() -> None:
+    short, long = StoredMarker(3, "5m", ""), StoredMarker(1, "1h", "")
+    assert ends_at(NOON, (short,), CLAUDE) == NOON + timedelta(minutes=5)
+    assert ends_at(NOON, (long, short), CLAUDE) == NOON + timedelta(hours=1)
+    assert ends_at(NOON, (), CLAUDE) is None
+    assert ends_at(NOON, (), replace(CLAUDE, markers=Markers.NONE)) == NOON + timedelta(minutes=5)
+
+
+def test_who_never_came_back_late_is_not_expected_to() -> None:
+    assert Rhythm(gaps=()).later(300) == 0
+    assert Rhythm(gaps=(40, 60, 100)).later(300) == 0
+    assert Rhythm(gaps=(40, 60, 480)).later(300) == pytest.approx(1 / 1.5)
+    assert Rhythm(gaps=(480, *[40] * 9)).later(300) < 0.15, "long ago"
+    assert Rhythm(gaps=(480, 7_200)).later(600) == pytest.approx(1 / 1.5), "only what is longer than the silence"
+
+
+def test_before_it_ends_a_summary_is_made_where_a_late_return_is_likely_enough() -> None:
+    """5.5: from 0.18 on at reads of 0.05."""
+    seldom, often = Rhythm(gaps=(480, *[40] * 8)), Rhythm(gaps=(480, *[40] * 4))
+    assert before_it_ends(EXAMPLE, AHEAD, seldom, 255).act is Act.NOTHING
+    move = before_it_ends(EXAMPLE, AHEAD, often, 255)
+    assert move.act is Act.COMPACT
+    assert move.numbers["needed"] == pytest.approx(0.18, abs=0.005)
+    assert "39% likely" in move.why
+
+
+def test_once_it_has_ended_only_a_return_that_is_nearly_certain_is_worth_reading_all_of_it() -> None:
+    sure = Rhythm(gaps=(7_200,) * 30)
+    assert after_it_ended(EXAMPLE, AHEAD, sure, 400).act is Act.COMPACT
+    assert after_it_ended(EXAMPLE, AHEAD, Rhythm(gaps=(480, 40, 40)), 400).act is Act.NOTHING
+    short = Compaction(static=6_000, history=5_000, kept=4_000, summary=3_000)
+    assert "never pay" in after_it_ended(short, AHEAD, sure, 400).why
