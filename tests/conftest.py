@@ -2,6 +2,12 @@
 
 import os
 
+from hypothesis import HealthCheck, settings
+
 os.environ["LAMELLA_DEBOUNCE_MS"] = "0"
 os.environ["LAMELLA_TITLES"] = "false"
 os.environ["LAMELLA_KNOWLEDGE_SUMMARIES"] = "false"
+
+# How long an example takes tells how busy the machine is.
+settings.register_profile("lamella", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("lamella")
