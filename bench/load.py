@@ -1,12 +1,15 @@
 """How many streams at 30 tokens a second a server carries: lag, CPU for a token, and memory for a stream.
 
-    python bench/load.py [--streams 50 100 200] [--json]
+    python bench/load.py [--streams 20 50 100] [--litellm FOLDER] [--json]
 
 Every stream asks in a conversation of its own. The lag of a delta is how much later it comes than its place in the
 stream says, counted from the first of its stream. The same streams straight from the simulator, through a bare HTTP
 client, say how much of it is the simulator's and the generator's own; through the official SDK, what a program without
-a server spends for a token. Memory is what the server's process alone holds with all streams running, less what it held
-before, less the packets, which it keeps for clients that come back.
+a server spends for a token. With `--litellm`, an environment with `litellm[proxy]`, they go through LiteLLM's proxy
+too. Server, simulator and generator (this one) are a process each, and their CPU is told apart.
+
+Memory is what a process alone holds with all streams running, less the packets, which the server keeps for clients
+that come back. What a further stream adds is the difference between the most streams and the fewest.
 """
 
 from __future__ import annotations
@@ -15,167 +18,166 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 
 import anthropic
 import httpx2
 import msgspec
 
-from latency import MODEL, PIECE, QUESTION, settings
+from latency import MODEL, PIECE, settings
+from loading.litellm import ADVICE, proxy, version_of
+from loading.streams import RATE, Stream, by_litellm, by_sdk, straight, through
 from processes import KEY, Running, cpu_of, memory_of, server, simulator
 from stop import share
 from tables import arguments, emit, milliseconds, show
 
-RATE = 30
-"""Deltas of a stream in a second."""
 TOKENS = 300
-WAYS = ("by the SDK", "through the server")
+STRAIGHT, SDK, SERVER, LITELLM = "straight", "by the SDK", "through the server", "through LiteLLM"
 LIMIT = 0.1
 """Seconds that the p99 of the lag may be."""
+OBJECT = 110
+"""Bytes that Python takes for a packet that is kept, beyond those that go over the wire."""
+FULL = 0.9
+"""The share of a core, or of all of them, from which on it is full."""
 
-
-@dataclass(slots=True)
-class Stream:
-    """When each delta came, and the bytes that came in all."""
-
-    times: list[float]
-    bytes: int = 0
-
-    def lags(self) -> list[float]:
-        """Seconds that each delta was late."""
-        return [at - self.times[0] - number / RATE for number, at in enumerate(self.times)]
+Ask = Callable[[], Coroutine[None, None, Stream]]
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of one way and one number of streams; times in seconds, CPU in seconds for a token, memory in bytes."""
+    """Of one way and one number of streams; times in seconds, memory in bytes.
+
+    `cpu` is what the process between spent on a token, the generator where there is none; the shares are of a core,
+    while the streams ran. `held` is what that process held less the packets.
+    """
 
     way: str
     streams: int
-    tokens: int
     lag_median: float
     lag_p99: float
-    cpu_server: float
-    cpu_simulator: float
-    cpu_generator: float
-    memory: float
+    cpu: float
+    between: float
+    simulator: float
+    generator: float
+    held: float
 
-
-async def listen(answer: httpx2.Response, mark: bytes) -> Stream:
-    """Read a stream to its end; a delta is a line that holds `mark`."""
-    answer.raise_for_status()
-    found, end = Stream([]), b""
-    async for data in answer.aiter_raw():
-        at = time.perf_counter()
-        count = (end + data).count(mark) - end.count(mark)
-        found.times += [at] * count
-        found.bytes += len(data)
-        end = data[-len(mark) + 1 :]
-    return found
-
-
-async def straight(http: httpx2.AsyncClient) -> Stream:
-    """From the simulator itself."""
-    body = {"model": MODEL, "max_tokens": 4_000, "stream": True, "messages": [{"role": "user", "content": QUESTION}]}
-    headers = {"authorization": f"Bearer {KEY}", "anthropic-version": "2026-10-21"}
-    async with http.stream("POST", "/v1/messages", json=body, headers=headers) as answer:
-        return await listen(answer, b'"text_delta"')
-
-
-async def by_sdk(client: anthropic.AsyncAnthropic) -> Stream:
-    """From the simulator, through the SDK that the server uses too."""
-    found = Stream([])
-    ask: anthropic.types.MessageParam = {"role": "user", "content": QUESTION}
-    async with await client.messages.create(model=MODEL, max_tokens=4_000, messages=[ask], stream=True) as events:
-        async for event in events:
-            if event.type == "content_block_delta" and event.delta.type == "text_delta":
-                found.times.append(time.perf_counter())
-    return found
-
-
-async def through(http: httpx2.AsyncClient, conversation: str) -> Stream:
-    """Through the server."""
-    path = f"/api/v1/conversations/{conversation}/turns"
-    async with http.stream("POST", path, json={"text": QUESTION}) as answer:
-        return await listen(answer, b'"type":"text.delta"')
+    @property
+    def limit(self) -> str:
+        """What was full."""
+        shares = {"the process between": self.between, "the simulator": self.simulator, "the generator": self.generator}
+        full = [name for name, part in shares.items() if part >= FULL]
+        if sum(shares.values()) >= FULL * (os.cpu_count() or 1):
+            full.append(f"the machine's {os.cpu_count()} cores")
+        return ", ".join(full)
 
 
 async def measure(
-    way: str, asks: Sequence[Callable[[], Coroutine[None, None, Stream]]], pids: tuple[int, int], watched: int | None
+    way: str, asks: Sequence[Ask], sim: Running, between: Running | None, *, kept: bool = False
 ) -> Figures:
-    """All streams at once; `pids` are server and simulator, `watched` the process whose memory is looked at."""
-    before = memory_of(watched).own if watched is not None else 0.0
-    spent = [cpu_of(pid) for pid in (*pids, os.getpid())]
+    """All streams at once, through the process `between`, which keeps its packets where `kept`."""
+    pids = [sim.pid, os.getpid(), *([between.pid] if between is not None else [])]
+    begun, spent = time.perf_counter(), [cpu_of(pid) for pid in pids]
     tasks = [asyncio.create_task(ask()) for ask in asks]
     await asyncio.sleep(TOKENS / RATE * 0.9)
-    held = memory_of(watched).own if watched is not None else 0.0
+    held = memory_of(between.pid).own * 1e6 if between is not None else 0.0
     streams = await asyncio.gather(*tasks)
-    server_cpu, simulator_cpu, own = (
-        cpu_of(pid) - begun for pid, begun in zip((*pids, os.getpid()), spent, strict=True)
-    )
+    seconds = time.perf_counter() - begun
+    of_sim, own, *of_between = (cpu_of(pid) - before for pid, before in zip(pids, spent, strict=True))
     lags = [lag for stream in streams for lag in stream.lags()]
-    kept = sum(stream.bytes for stream in streams) * 0.9
     return Figures(
         way,
         len(asks),
-        len(lags),
         share(lags, 50),
         share(lags, 99),
-        server_cpu / len(lags),
-        simulator_cpu / len(lags),
-        own / len(lags),
-        ((held - before) * 1e6 - kept) / len(asks),
+        (of_between[0] if of_between else own) / len(lags),
+        sum(of_between) / seconds,
+        of_sim / seconds,
+        own / seconds,
+        held - ((sum(stream.bytes for stream in streams) + OBJECT * len(lags)) * 0.9 if kept else 0.0),
     )
 
 
-async def all_ways(sim: Running, lamella: Running, numbers: Sequence[int]) -> list[Figures]:
+async def all_ways(sim: Running, lamella: Running, lite: Running | None, numbers: Sequence[int]) -> list[Figures]:
     words = "".join(f"{number:03d} " for number in range(TOKENS))
     reply = {"even": {"text": words, "chunk": PIECE}}
     found = []
-    limits = httpx2.Limits(max_connections=2_000, max_keepalive_connections=2_000, keepalive_expiry=3)
-    async with (
-        httpx2.AsyncClient(base_url=sim.url, timeout=120, limits=limits, trust_env=False) as provider,
-        httpx2.AsyncClient(base_url=lamella.url, timeout=120, limits=limits, trust_env=False) as http,
-        anthropic.AsyncAnthropic(api_key=KEY, base_url=sim.url) as sdk,
-    ):
+    async with AsyncExitStack() as stack:
+        provider, http = [await stack.enter_async_context(_client(one.url)) for one in (sim, lamella)]
+        proxied = await stack.enter_async_context(_client(lite.url)) if lite is not None else None
+        sdk = await stack.enter_async_context(anthropic.AsyncAnthropic(api_key=KEY, base_url=sim.url))
         (await provider.post("/_sim/replies", content=msgspec.json.encode(reply))).raise_for_status()
+        await settings(sim.url, {"default_reply": "even", "rate": RATE * PIECE * 100, "keep_requests": 10})
+        # The first turn loads what a server loads once.
+        await through(http, await _conversation(http))
+        if proxied is not None:
+            await by_litellm(proxied)
         await settings(sim.url, {"default_reply": "even", "rate": RATE * PIECE, "keep_requests": 10})
-        pids = (lamella.pid, sim.pid)
-        conversation = str((await http.post("/api/v1/conversations", json={})).json()["id"])
-        await through(http, conversation)  # the first turn loads what a server loads once
         for number in numbers:
-            found.append(await measure("straight", [partial(straight, provider)] * number, pids, None))
-            found.append(await measure(WAYS[0], [partial(by_sdk, sdk)] * number, pids, None))
-            made = [(await http.post("/api/v1/conversations", json={})).json()["id"] for _ in range(number)]
-            asks = [partial(through, http, str(id)) for id in made]
-            found.append(await measure(WAYS[1], asks, pids, lamella.pid))
+            found.append(await measure(STRAIGHT, [partial(straight, provider)] * number, sim, None))
+            found.append(await measure(SDK, [partial(by_sdk, sdk)] * number, sim, None))
+            asks = [partial(through, http, await _conversation(http)) for _ in range(number)]
+            found.append(await measure(SERVER, asks, sim, lamella, kept=True))
+            if proxied is not None:
+                found.append(await measure(LITELLM, [partial(by_litellm, proxied)] * number, sim, lite))
     return found
+
+
+def _client(url: str) -> httpx2.AsyncClient:
+    limits = httpx2.Limits(max_connections=2_000, max_keepalive_connections=2_000, keepalive_expiry=3)
+    return httpx2.AsyncClient(base_url=url, timeout=120, limits=limits, trust_env=False)
+
+
+async def _conversation(http: httpx2.AsyncClient) -> str:
+    return str((await http.post("/api/v1/conversations", json={})).json()["id"])
+
+
+def tell(found: Sequence[Figures]) -> None:
+    """The table, and what follows from it."""
+    ways = [way for way in (SERVER, LITELLM) if any(one.way == way for one in found)]
+    rows = [
+        ["streams", "way", "lag median", "p99", "CPU/token", "to the SDK", "between", "simulator", "generator", "full"]
+    ]
+    for one in found:
+        alone = next(other for other in found if (other.way, other.streams) == (SDK, one.streams))
+        shares = [f"{part:.2f}" for part in (one.between, one.simulator, one.generator)]
+        lags = [milliseconds(one.lag_median), milliseconds(one.lag_p99)]
+        cost = [f"{one.cpu * 1e6:.0f} µs", f"{one.cpu / alone.cpu:.2f}"]
+        rows.append([str(one.streams), one.way, *lags, *cost, *shares, one.limit or "nothing"])
+    show(rows)
+    print()
+    for way in ways:
+        mine = sorted((one for one in found if one.way == way), key=lambda one: one.streams)
+        few, many = mine[0], mine[-1]
+        carried = max((one.streams for one in mine if one.lag_p99 <= LIMIT), default=0)
+        print(f"{way}: p99 within {LIMIT * 1e3:.0f} ms up to {carried} streams of those tried; one core is full with")
+        print(f"  {1 / many.cpu / RATE:.0f} streams by what {many.streams} cost")
+        if few is not many:
+            slope = (many.held - few.held) / (many.streams - few.streams)
+            fixed = few.held - slope * few.streams
+            print(f"  {slope / 1e3:.0f} kB for a further stream, {fixed / 1e6:.0f} MB without any")
+    print(f"\nload average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("--streams", type=int, nargs="+", default=[50, 100, 200])
+    parser.add_argument("--streams", type=int, nargs="+", default=[20, 50, 100])
+    parser.add_argument("--litellm", type=Path, metavar="FOLDER", help="an environment with litellm[proxy]")
     given = parser.parse_args()
-    environment = {"ANTHROPIC_API_KEY": KEY}
-    with simulator() as sim, server(environment | {"ANTHROPIC_BASE_URL": sim.url}) as lamella:
-        found = asyncio.run(all_ways(sim, lamella, given.streams))
+    version = version_of(given.litellm) if given.litellm is not None else ""
+    with ExitStack() as stack:
+        sim = stack.enter_context(simulator())
+        environment = {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": sim.url}
+        lamella = stack.enter_context(server(environment))
+        lite = stack.enter_context(proxy(given.litellm, MODEL, sim.url)) if version else None
+        found = asyncio.run(all_ways(sim, lamella, lite, given.streams))
     if given.json:
-        emit([asdict(one) for one in found])
+        emit({"litellm": version or None, "figures": [asdict(one) for one in found]})
         return
-    rows = [["streams", "way", "lag median", "p99", "CPU/token: server", "simulator", "generator", "memory/stream"]]
-    for one in found:
-        cpus = [f"{cpu * 1e6:.0f} µs" for cpu in (one.cpu_server, one.cpu_simulator, one.cpu_generator)]
-        memory = f"{one.memory / 1e3:.0f} kB" if one.way == WAYS[1] else ""
-        lags = [milliseconds(one.lag_median), milliseconds(one.lag_p99)]
-        rows.append([str(one.streams), one.way, *lags, *cpus, memory])
-    show(rows)
-    for number in given.streams:
-        alone, served = (next(one for one in found if (one.way, one.streams) == (way, number)) for way in WAYS)
-        print(f"{number} streams: {served.cpu_server / alone.cpu_generator:.2f} times the CPU of the SDK alone")
-    carried = [one.streams for one in found if one.way == WAYS[1] and one.lag_p99 <= LIMIT]
-    print(f"\np99 within {LIMIT * 1e3:.0f} ms: up to {max(carried, default=0)} streams of those tried")
-    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    print(f"LiteLLM {version}\n" if version else f"without LiteLLM: {ADVICE}\n")
+    tell(found)
 
 
 if __name__ == "__main__":
