@@ -164,10 +164,8 @@ def tell(found: Sequence[Figures]) -> None:
             print(f"  {slope / 1e3:.0f} kB for a further stream, {fixed / 1e6:.0f} MB without any")
     late = [one for one in found if one.way == STRAIGHT and one.lag_p99 > LIMIT]
     if late:
-        print(
-            f"\nStraight from the simulator the p99 is above {LIMIT * 1e3:.0f} ms from {late[0].streams} streams on: what"
-        )
-        print("comes later than that is for want of a core on this machine, not of the process between.")
+        print(f"\nStraight from the simulator the p99 is above {LIMIT * 1e3:.0f} ms from {late[0].streams} streams on:")
+        print("what comes later than that is for want of a core on this machine, not of the process between.")
     print(f"\nload average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 
