@@ -30,6 +30,7 @@ class Send:
     kind = ToolKind.OTHER
     timeout = 5.0
     side_effects = True
+    needs_approval = False
 
     def __init__(self) -> None:
         self.sent: list[str] = []
@@ -162,6 +163,27 @@ async def test_only_the_first_changes_anything(trio: Trio) -> None:
     assert results[1]["is_error"]
     assert "several models" in results[1]["content"]
     assert trio.tool.sent == ["c1"]
+
+
+async def test_what_the_user_approves_runs_for_each_model(trio: Trio) -> None:
+    """Also where two providers count their calls alike: a call is answered by its id."""
+    trio.tool.needs_approval = True
+    conversation = await trio.client.conversation()
+    for model in trio.models[:2]:
+        model.then(calling(ToolCall("c1", "send", "{}")), saying("Done."))
+    packets: list[Object] = []
+    async with trio.client.sending(conversation, "Send it.", models=list(NAMES[:2])) as events:
+        async for event in events:
+            packets.append(event.packet)
+            asked = [packet for packet in packets if packet["type"] == "tool.approval"]
+            if event.packet["type"] == "tool.approval" and len(asked) == 2:
+                for packet in asked:
+                    path = f"/turns/{packet['turn_id']}/calls/{packet['call_id']}/approval"
+                    await trio.client.post(path, {"approved": packet["model_index"] == 1})
+    results = {p["model_index"]: p for p in packets if p["type"] == "tool.result"}
+    assert (results[0]["is_error"], results[1]["content"]) == (True, "sent")
+    assert trio.tool.sent == [results[1]["call_id"]]
+    assert results[0]["call_id"] != results[1]["call_id"]
 
 
 async def test_the_next_turn_continues_the_answer_that_is_kept(trio: Trio) -> None:

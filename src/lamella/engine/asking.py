@@ -189,7 +189,6 @@ class Asker:
                 estimate=_estimate(stored.record),
                 factor=self.calibration,
                 made_from=tuple(sorted(self._turn.made_from | bases_of_steps(asking.steps))),
-                taken=self._turn.call_ids | {call.id for step in asking.steps for call in step.calls},
             )
         )
         asked = Asked(prepared, stored, opened, await self._infer(asking.index, prepared, opened))

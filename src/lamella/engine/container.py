@@ -30,7 +30,7 @@ class _Block:
 
 @dataclass(frozen=True, slots=True)
 class StepBirth:
-    """What is known of a step before its first delta; `taken` are the call ids of the path so far.
+    """What is known of a step before its first delta.
 
     `estimate` is what its request is thought to be billed as input, `factor` what the provider counts for a local
     token, `made_from` the knowledge bases of which something is in the window.
@@ -41,17 +41,19 @@ class StepBirth:
     model: str
     made_after: str
     reminder: str
-    taken: frozenset[str] = frozenset()
     estimate: Usage = field(default_factory=Usage)
     factor: float = 1.0
     made_from: tuple[str, ...] = ()
 
 
 class OpenStep:
-    """A step while it streams; `drained` once its stream has come to its end."""
+    """A step while it streams; `drained` once its stream has come to its end. `taken` are the ids of all calls that
+    there are: the step adds its own.
+    """
 
-    def __init__(self, birth: StepBirth) -> None:
+    def __init__(self, birth: StepBirth, taken: set[str]) -> None:
         self.birth = birth
+        self._taken = taken
         self.usage = Usage()
         self.began = False
         self.drained = False
@@ -103,10 +105,11 @@ class OpenStep:
         return self._blocks.setdefault(index, _Block(kind))
 
     def _unused(self, id: str, block: int) -> str:
-        """The provider's call id, made longer where the path has it already (some servers count from 0 every time)."""
-        if id and id not in self.birth.taken and id not in self.call_ids.values():
-            return id
-        return f"{id or 'call'}_{self.birth.id}_{block}"
+        """The provider's call id, made longer where another call has it (some servers count from 0 every time)."""
+        if not id or id in self._taken:
+            id = f"{id or 'call'}_{self.birth.id}_{block}"
+        self._taken.add(id)
+        return id
 
     def parts(self) -> tuple[AnswerPart, ...]:
         """What came, in the provider's order. A call whose arguments are no JSON counts only if the step ended.
@@ -143,10 +146,13 @@ class OpenStep:
 
 
 class StateContainer:
-    """Everything that one run produced so far."""
+    """Everything that one run produced so far. `call_ids` are those of the path and of every run of the turn, which
+    share it: what a user says to a call is said to one.
+    """
 
-    def __init__(self, counter: TokenCounter) -> None:
+    def __init__(self, counter: TokenCounter, call_ids: set[str] | None = None) -> None:
         self._counter = counter
+        self._call_ids = set() if call_ids is None else call_ids
         self._steps: list[Step] = []
         self._ends: list[RequestEnd] = []
         self._open: OpenStep | None = None
@@ -158,7 +164,7 @@ class StateContainer:
 
     def open(self, birth: StepBirth) -> OpenStep:
         """A step begins."""
-        self._open = OpenStep(birth)
+        self._open = OpenStep(birth, self._call_ids)
         return self._open
 
     def close(self, step: Step, end: RequestEnd) -> None:

@@ -25,7 +25,8 @@ from lamella.tools.runner import ToolRunner
 from lamella.tools.tool import ToolScope
 
 NOT_ACTING = (
-    "This call did not run: several models answer this message, and only one of them may change anything. "
+    "This call did not run: several models answer this message, and only the first of them, or the one that the user "
+    "keeps, may change anything without being asked. "
     "Say what you would have done."
 )
 
@@ -197,7 +198,8 @@ class Loop:
     def _refusal(self, call: ToolCall, opened: OpenStep, *, last: bool) -> str | None:
         """Why a call does not run; None where it does.
 
-        Where several models answer, one of them alone may change something outside.
+        Where several models answer, one of them alone may change something outside; the others only what the user
+        approves.
         """
         if opened.stop_reason is StopReason.REFUSAL:
             return REFUSED_CALL
@@ -205,6 +207,6 @@ class Loop:
             return LIMIT_REACHED
         if call.id in opened.cut_calls:
             return CUT_CALL.format(most=f"{self._run.sampling.max_output:,}")
-        if not self._may_act() and self._services.registry.has_side_effects(call.name):
+        if not self._may_act() and self._services.registry.acts_unasked(call.name):
             return NOT_ACTING
         return None

@@ -155,10 +155,11 @@ class TurnEngine:
             knowledge_bases=new.choices.knowledge_base_ids,
             hints=new.dynamic.hints,
         )
+        call_ids = set(turn_input.call_ids)
         runs = tuple(
             Run(
                 one.opening.run,
-                StateContainer(self._services.counter),
+                StateContainer(self._services.counter, call_ids),
                 one.opening.line,
                 error=one.refusal,
                 instead=self._instead(turn_input, one.opening, openings),

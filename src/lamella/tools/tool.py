@@ -200,10 +200,12 @@ class Registry:
         """The names that can be called, sorted."""
         return tuple(sorted(self._allowed)) if self._allowed is not None else tuple(s.name for s in self.specs())
 
-    def has_side_effects(self, name: str) -> bool:
-        """Whether calls of this name change something outside: where several models answer, one of them runs them."""
+    def acts_unasked(self, name: str) -> bool:
+        """Whether calls of this name change something outside and the user is not asked before each: where several
+        models answer, one of them runs them.
+        """
         tool = self.find(name)
-        return bool(getattr(tool, "side_effects", False)) or (tool is not None and needs_approval(tool))
+        return tool is not None and bool(getattr(tool, "side_effects", False)) and not needs_approval(tool)
 
     def is_search(self, name: str) -> bool:
         """Whether calls of this name bring documents."""
