@@ -226,3 +226,35 @@ async def test_somebody_who_often_returns_late_has_a_summary_just_before_the_cac
         assert "Σ" in report.requests[index + 1].record.letters
     quiet = await run(comings("lis"), ground)
     assert [one.kind for one in quiet.happenings] == []
+
+
+async def test_a_model_that_binds_thinking_goes_on_behind_what_was_pruned_by_price_and_compacted(
+    ground: ReplayGround,
+) -> None:
+    """The provider refuses thinking whose prefix changed: what was made behind a stub or a summary goes without it."""
+
+    def looking(number: int) -> Raw:
+        call = {"id": f"c{number}", "name": "search", "arguments": {"query": "x"}, "result": TALK * 8}
+        steps = [
+            {"text": "I look.", "reasoning": f"Hm {number}.", "tool_calls": [call]},
+            {"text": "So.", "reasoning": "!"},
+        ]
+        return {"pause": 40, "user": f"FACT-{number}: go on to room {number}.", "steps": steps}
+
+    turns = [looking(number) for number in range(6)]
+    del turns[0]["pause"]
+    turns[0]["at"] = "2026-03-01T09:00:00+00:00"
+    trace = museum() | {
+        "model": "claude-opus-5-5",
+        "tools": [SEARCH],
+        "turns": [*turns, command("/compact"), looking(7)],
+    }
+    trace["settings"] = {"keep_recent_tokens": 800}
+    trace["account"] = {"prefix_check": True}
+    report = await run(trace, ground)
+    kinds = [one.kind for one in report.happenings]
+    assert "prune" in kinds
+    assert "session" in kinds
+    assert [request.record.error for request in report.requests] == [None] * len(report.requests)
+    notes = [text for request in report.requests for _, text in request.record.notes]
+    assert "its thinking is left out: what stood before it changed" in notes

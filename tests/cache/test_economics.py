@@ -15,7 +15,9 @@ from lamella.cache.economics import (
     expected_calls,
     prune_calls,
 )
+from lamella.core.tokens import Usage
 from lamella.core.ttl import Ttl
+from lamella.llm.model_table import ModelTable
 
 from .windows import CLAUDE
 
@@ -37,6 +39,20 @@ def test_a_warm_compaction_pays_after_some_calls() -> None:
 def test_a_cheaper_model_does_not_always_summarise_for_less() -> None:
     """Haiku 4.5 for Opus 5.5 loses against reading the prefix, Haiku 5.5 wins, also above its price tier."""
     assert [cheaper_elsewhere(share, EXAMPLE, TWENTIETH) for share in (0.25, 0.025, 0.125)] == [False, True, True]
+
+
+def test_so_it_is_with_the_bills_of_the_model_table_by_which_the_cheapest_is_chosen() -> None:
+    """The same example in US dollars: 106k read and 3k said by Opus 5.5, or 100k read at full price by another."""
+    table = ModelTable.read(None)
+    opus, small, newest = (
+        table.facts(f"claude-{name}", "anthropic") for name in ("opus-5-5", "haiku-4-5", "haiku-5-5")
+    )
+    main = opus.cost(Usage(input=106_300, cache_read=106_000, output=3_000))
+    assert main == pytest.approx(20_600 * 4 / 1e6)
+    assert small.cost(Usage(input=100_000, output=3_000)) > main
+    assert newest.cost(Usage(input=100_000, output=3_000)) < newest.cost(Usage(input=100_001, output=3_000)) < main
+    cold = opus.cost(Usage(input=106_300, output=3_000))
+    assert small.cost(Usage(input=100_000, output=3_000)) < cold, "once nothing of the prefix is cached"
 
 
 def test_a_cold_compaction_is_repaid_at_once() -> None:
