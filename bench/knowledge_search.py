@@ -1,6 +1,6 @@
 """How quickly documents are found, and what ingestion costs others.
 
-`python bench/knowledge_search.py search | ingest | quality`
+`python bench/knowledge_search.py search | ingest | tiny | quality`
 """
 
 from __future__ import annotations
@@ -169,6 +169,35 @@ async def ingest(pages: int) -> None:
                 print(f"  p{percent} {before:.1f} → {after:.1f} ms ({after / before:.2f}x)")
 
 
+async def tiny(files: int) -> None:
+    """How long so many tiny files take, what they cost this process, and how long a look at their progress takes."""
+    texts = Texts()
+    with TemporaryDirectory() as folder:
+        async with served(read_settings(data=Path(folder))) as (_, client):
+            base = (await client.post("/knowledge-bases", {"name": "Tiny"}))["id"]
+            path = f"/knowledge-bases/{base}/documents"
+            before, begin = peak(), time.perf_counter()
+            for number in range(files):
+                data = f"# Note {number}\n\n{' '.join(texts.words(20))}.".encode()
+                answer = await client.call("POST", path, files={"file": (f"note {number}.md", data)})
+                assert answer.status_code == 202, answer.text
+            stored = time.perf_counter() - begin
+            looks: list[float] = []
+            while True:
+                look = time.perf_counter()
+                page = await client.get(f"{path}?limit=100")
+                looks.append(time.perf_counter() - look)
+                shown = page["totals"]
+                assert (len(page["data"]), shown["documents"]) == (min(files, 100), files)
+                if not shown["unfinished"]:
+                    break
+                await asyncio.sleep(0.5)
+            took = time.perf_counter() - begin
+            print(f"{files:,} tiny files: all stored after {stored:.1f} s, all ready after {took:.1f} s: {shown}")
+            slowest = f"{median(looks) * 1000:.0f} ms in the median, {max(looks) * 1000:.0f} ms at most"
+            print(f"a look at progress and a page of 100: {slowest}; process {before:.0f} → {peak():.0f} MB")
+
+
 def p(seconds: Sequence[float], percent: int) -> float:
     """A percentile, in milliseconds."""
     return quantiles(seconds, n=100)[percent - 1] * 1000
@@ -211,16 +240,19 @@ async def quality() -> None:
 def main() -> None:
     """Measure what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["search", "ingest", "quality"])
+    parser.add_argument("what", choices=["search", "ingest", "tiny", "quality"])
     parser.add_argument("--passages", type=int, default=100_000)
     parser.add_argument("--queries", type=int, default=50)
     parser.add_argument("--pages", type=int, default=1_000)
+    parser.add_argument("--files", type=int, default=10_000)
     asked = parser.parse_args()
     match asked.what:
         case "search":
             asyncio.run(search(asked.passages, asked.queries))
         case "ingest":
             asyncio.run(ingest(asked.pages))
+        case "tiny":
+            asyncio.run(tiny(asked.files))
         case _:
             asyncio.run(quality())
 

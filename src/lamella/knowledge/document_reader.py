@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Protocol
 
+from lamella.core.counting import count_tokens
 from lamella.core.knowledge import Document
 from lamella.core.ports import FileStore
 from lamella.core.records import Caller, File
-from lamella.knowledge.extraction import Extraction, Extractor
+from lamella.knowledge.extract_worker import plain
+from lamella.knowledge.extraction import Extraction, ExtractionLimits, Extractor
 
 PICTURE = "This is a picture; a document to search needs text. Save its text as a document."
+
+
+SHORT = 32_000
+"""Bytes of a text that is decoded in this process: no reader is needed for it, and a child would take far longer."""
 
 
 class Files(Protocol):
@@ -39,9 +47,22 @@ class DocumentReader:
 
     async def _extracted(self, caller: Caller, document: Document) -> Extraction:
         if not document.is_file:
-            return await self._extractor.extract(self._uploads.path(document.upload), document.name)
+            path = self._uploads.path(document.upload)
+            short = await asyncio.to_thread(_short_text, path, document) if document.size <= SHORT else None
+            return short or await self._extractor.extract(path, document.name)
         file = await self._files.file(caller, document.id)
         text = await self._files.file_text(caller, document.id)
         if not text or not text.strip():
             return Extraction("failed", file.media_type, code="empty", reason="There is no text in it.")
         return Extraction("ready", file.media_type, text, file.tokens, file.pages)
+
+
+def _short_text(path: Path, document: Document) -> Extraction | None:
+    """What is in a short plain text; None for whatever else it is, which a child finds out."""
+    try:
+        read = plain(path.read_bytes(), document.name, ExtractionLimits())
+    except OSError:
+        return None
+    if read is None or read.document is None:
+        return None
+    return Extraction("ready", read.media_type, read.document.text, count_tokens(read.document.text))

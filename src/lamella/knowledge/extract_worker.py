@@ -25,7 +25,7 @@ from lamella.knowledge.extraction_job import (
     too_many_characters,
 )
 from lamella.knowledge.media_type import HTML, PDF, PICTURES, Sniffed, refusal, sniff
-from lamella.knowledge.text_content import normalise, one_line
+from lamella.knowledge.text_content import has_controls, normalise, one_line
 
 # Normalising only removes characters, but seldom many: text this much over its limit is not worth the work.
 _SLACK = 2
@@ -68,6 +68,22 @@ def extract(job: Job) -> Outcome:
     # Loaded by name: the tokenizer has to come after the limits, and only for a file that has text.
     tokens: int = importlib.import_module("lamella.knowledge.token_count").count_tokens(document.text)
     return Outcome(media_type, document, tokens=tokens)
+
+
+def plain(data: bytes, name: str, limits: ExtractionLimits) -> Outcome | None:
+    """What `extract` finds in a text that no reader has to be loaded for, but for its tokens; None for all else.
+
+    Nothing is opened to find that out: archives and pictures have control characters in front.
+    """
+    if has_controls(data[:4096]):
+        return None
+    sniffed = sniff(data, name)
+    if sniffed.text is None or sniffed.media_type == HTML or refusal(sniffed.media_type) is not None:
+        return None
+    try:
+        return Outcome(sniffed.media_type, _normalised(Document(sniffed.text), limits))
+    except Unreadable:
+        return None
 
 
 def _read_bytes(path: Path, limits: ExtractionLimits) -> bytes:

@@ -25,6 +25,11 @@ _CONTROLS = re.compile(r"[\x00-\x07\x0b\x0e-\x1a\x1c-\x1f\x7f]")
 _BLANK_LINES = re.compile(r"\n(?:[ \t]*\n){4,}")
 
 
+def has_controls(data: bytes) -> bool:
+    """Whether bytes that no text in UTF-8 or a legacy encoding has are among these."""
+    return _CONTROLS.search(data.decode("latin-1")) is not None
+
+
 def decode(data: bytes) -> str | None:
     """The text of `data`, or None when it is none: UTF-8, UTF-16, what its head names, windows-1251 or -1252."""
     text = _decode_unicode(data)
