@@ -79,7 +79,8 @@ def test_three_models_answer_and_each_ends_in_its_own_way(
 ) -> None:
     page.goto(many.url)
     compare(page, SECOND, REFUSED)
-    expect(part(page, "compare-note")).to_have_text(f"A tool that changes something outside runs for {FIRST} only.")
+    note = f"A tool that changes something outside runs for {FIRST} only, unless it asks you first."
+    expect(part(page, "compare-note")).to_have_text(note)
     model.pace(20)
     ask(page, LONG)
     has(page, REFUSED, "failed")

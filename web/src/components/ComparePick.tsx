@@ -40,7 +40,7 @@ export function ComparePick({ conversation, model }: { conversation: string | nu
       ))}
       {chosen.length > 0 && (
         <p className={styles.note} data-testid="compare-note">
-          A tool that changes something outside runs for {model} only.
+          A tool that changes something outside runs for {model} only, unless it asks you first.
         </p>
       )}
     </div>
