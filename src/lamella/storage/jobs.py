@@ -92,21 +92,22 @@ class JobVerbs(Verbs):
     ) -> Job | None:
         """The job that is due longest of whoever has the fewest running, leased; None when none is due."""
         moment = moment_text(now)
+        # Counted once, not for each of thousands that wait: this stands in a writing transaction.
+        others = jobs.alias()
         running = (
-            select(func.count())
-            .select_from(others := jobs.alias())
-            .where(others.c.owner == jobs.c.owner, others.c.kind == jobs.c.kind)
+            select(others.c.owner, others.c.kind, func.count().label("count"))
             .where(others.c.status == JobStatus.RUNNING.value, others.c.due_at > moment)
-            .correlate(jobs)
-            .scalar_subquery()
+            .group_by(others.c.owner, others.c.kind)
+            .subquery()
         )
         due = (
             select(jobs.c.id)
+            .outerjoin(running, and_(running.c.owner == jobs.c.owner, running.c.kind == jobs.c.kind))
             .where(jobs.c.kind.in_(kinds), jobs.c.status.in_(_OPEN), jobs.c.due_at <= moment)
             .where(*(or_(jobs.c.kind != kind, jobs.c.owner != owner) for kind, owner in busy))
-            .order_by(running, jobs.c.due_at, jobs.c.id)
+            .order_by(func.coalesce(running.c.count, 0), jobs.c.due_at, jobs.c.id)
             .limit(1)
-            .with_for_update(skip_locked=True)
+            .with_for_update(skip_locked=True, of=jobs)
         )
         if only is not None:
             due = due.where(jobs.c.id == only)
