@@ -61,7 +61,7 @@ export function ContextBar({ conversation, newest }: { conversation: string; new
         {next !== '' && <span className={styles.next} data-testid="context-next">{` · ${next}`}</span>}
       </span>
       {idle !== '' && (
-        <span className={styles.figure} title={gauge.data?.cache?.why} data-testid="context-idle">
+        <span className={`${styles.figure} ${styles.next}`} title={gauge.data?.cache?.why} data-testid="context-idle">
           {idle}
         </span>
       )}
@@ -87,9 +87,10 @@ export function nextCompaction(gauge: Gauge | null, input: number): string {
 const ACTS = { nothing: '', compact: 'then compacted', prune: 'then pruned' }
 
 /** Until when what is cached lives, and what becomes of the conversation then; "" where nothing is cached. */
-export function whenSilent(gauge: Gauge | null): string {
+export function whenSilent(gauge: Gauge | null, now: Date = new Date()): string {
   const cache = gauge?.cache
   if (!cache?.ends_at) return ''
+  if (new Date(cache.ends_at) <= now) return 'the cache has ended'
   const at = new Date(cache.ends_at).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' })
   const then = ACTS[cache.next]
   return `cached until ${at}${then === '' ? '' : `, ${then}`}`
