@@ -3,8 +3,8 @@
     python bench/economics.py [--model NAME] [--compact TOKENS] [--keep TOKENS] [--prune TOKENS]
                               [--prune-keep TOKENS] [--lines N] [--write FILE] [--json]
 
-The conversation is replayed through the engine against the simulator three times, with the planner's markers:
-append-only, compacted, compacted and pruned. The summaries' requests are part of the cost. A fact is kept when its
+The conversation is replayed through the engine against the simulator with the planner's markers: append-only,
+compacted, and compacted and pruned, by thresholds; compacted when it pays; and with the settings as they are shipped. The summaries' requests are part of the cost. A fact is kept when its
 sentence is in the last request, word for word. With --write the trace is written, for `lamella replay`.
 """
 
@@ -82,12 +82,22 @@ def document(lines: int, **settings: int | str) -> str:
 
 async def measure(options: Namespace) -> list[Bill]:
     """The same conversation, each time with other settings."""
-    compacting: dict[str, int | str] = {"compaction_threshold": options.compact, "keep_recent_tokens": options.keep}
-    pruning: dict[str, int | str] = {"tool_prune_threshold": options.prune, "tool_keep_threshold": options.prune_keep}
+    compacting: dict[str, int | str] = {
+        "compaction_when": "full",
+        "compaction_threshold": options.compact,
+        "keep_recent_tokens": options.keep,
+    }
+    pruning: dict[str, int | str] = {
+        "tool_prune_when": "full",
+        "tool_prune_threshold": options.prune,
+        "tool_keep_threshold": options.prune_keep,
+    }
     runs: dict[str, dict[str, int | str]] = {
         "append-only": NEVER,
         "compacted": {**compacting, **NO_PRUNING},
         "compacted, pruned": {**compacting, **pruning},
+        "compacted when it pays": NO_PRUNING,
+        "as shipped": {},
     }
     ground = ReplayGround()
     try:
