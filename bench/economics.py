@@ -4,8 +4,9 @@
                               [--prune-keep TOKENS] [--lines N] [--write FILE] [--json]
 
 The conversation is replayed through the engine against the simulator with the planner's markers: append-only,
-compacted, and compacted and pruned, by thresholds; compacted when it pays; and with the settings as they are shipped. The summaries' requests are part of the cost. A fact is kept when its
-sentence is in the last request, word for word. With --write the trace is written, for `lamella replay`.
+compacted, and compacted and pruned, by thresholds; compacted when it pays; and with the settings as they are shipped.
+The summaries' requests are part of the cost. A fact is kept when its sentence is in the last request, word for word.
+With --write the trace is written, for `lamella replay`.
 """
 
 from __future__ import annotations
