@@ -43,13 +43,15 @@ class Peer:
     driver: str
     packages: tuple[str, ...]
     model: str = CLAUDE
+    options: tuple[str, ...] = ()
+    """Of the simulator, where a library needs one to come to its end."""
 
 
 PEERS = (
     Peer("LangChain", "langchain_peer", ("langchain", "langchain-anthropic")),
     Peer("OpenAI Agents SDK", "openai_agents_peer", ("openai-agents",), GPT),
     Peer("Pydantic AI", "pydantic_ai_peer", ("pydantic-ai-slim[anthropic]",)),
-    Peer("Google ADK", "google_adk_peer", ("google-adk", "litellm", "mcp")),
+    Peer("Google ADK", "google_adk_peer", ("google-adk", "litellm", "mcp"), options=("assistant_may_begin=true",)),
     Peer("Strands Agents", "strands_peer", ("strands-agents[anthropic]",)),
 )
 
@@ -105,7 +107,8 @@ def through(peer: Peer, folder: Path) -> Result:
     """A library's run; one that does not come to its end is told with the reason."""
     try:
         python = environment_of(peer, folder)
-        with simulator("--option", "keep_requests=10000", "--clock", "virtual") as running:
+        options = ("keep_requests=10000", *peer.options)
+        with simulator("--clock", "virtual", *(word for option in options for word in ("--option", option))) as running:
             told(running.url, "replies", CONVERSATION.replies())
             told(running.url, "settings", {"default_reply": "else"})
             said = run([str(python), "-m", f"peering.{peer.driver}", running.url])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from lamella.simulator.testing import InProcess
+from lamella.simulator.testing import EXACT, InProcess
 
 from .texts import Json, assistant, text, tokens, user
 
@@ -174,6 +175,12 @@ async def test_an_answer_that_fills_the_window_stops_there(provider: InProcess) 
         body = {"model": "claude-haiku-4-5", "max_tokens": asked, "messages": [user(tokens(199_600))]}
         answer = (await provider.messages(body, reply="r")).json
         assert (answer["stop_reason"], answer["usage"]["output_tokens"]) == (stop, said)
+
+
+async def test_by_option_the_model_may_have_the_first_word() -> None:
+    provider = InProcess(replace(EXACT, assistant_may_begin=True))
+    assert (await provider.messages({"messages": [assistant("a"), user("b")]})).status == 200
+    assert (await provider.messages({"messages": [SYSTEM, user("a")]})).status == 400
 
 
 async def test_bad_json_and_no_key(provider: InProcess) -> None:

@@ -67,6 +67,8 @@ class Settings:
     """Removing a turn-scoped system message later does not break the prefix of thinking made after it."""
     missing_thinking_refused: bool = True
     """Inside a tool loop the thinking of the running turn must come back."""
+    assistant_may_begin: bool = False
+    """A conversation whose first message is the model's is taken."""
     server_edits_break_prefix: bool = False
     """Clearing by the provider counts as a change before the thinking that comes after it."""
     on_demand_in_totals: bool = True

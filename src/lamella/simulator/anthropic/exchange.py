@@ -74,7 +74,7 @@ def accept(request: MessagesRequest, model: Model, call: Call, simulator: Simula
     strict = settings.require_beta_headers
     check_parameters(request, model, call.betas, require_betas=strict)
     received = flatten(request)
-    check_history(request, received, model)
+    check_history(request, received, model, assistant_may_begin=settings.assistant_may_begin)
     for block in received:
         if block.kind == "compaction":
             compaction.check_block(block.path, block.raw, call.betas, require_betas=strict, seed=settings.seed)

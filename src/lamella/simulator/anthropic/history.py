@@ -34,13 +34,17 @@ class Turn:
     blocks: list[tuple[str, Json]] = field(default_factory=list)
 
 
-def check_history(request: MessagesRequest, blocks: Sequence[WireBlock], model: Model) -> None:
+def check_history(
+    request: MessagesRequest, blocks: Sequence[WireBlock], model: Model, *, assistant_may_begin: bool = False
+) -> None:
     """Raises 400 for the first thing that the API would refuse."""
     if not request.messages:
         raise invalid("messages: at least one message is required")
     if len(request.messages) > MOST_MESSAGES:
         raise invalid(f"messages: at most {MOST_MESSAGES} messages are allowed")
-    if request.messages[0].role != "user" and not opens_with_summary(request.messages[0]):
+    first = request.messages[0]
+    begins = first.role == "user" or (first.role == "assistant" and assistant_may_begin) or opens_with_summary(first)
+    if not begins:
         raise invalid('messages: first message must use the "user" role')
     check_system_messages(request.messages, model)
     for index, message in enumerate(request.messages):
