@@ -18,7 +18,7 @@ from lamella.engine.scripted import ScriptedModel, ScriptedModels, calling, sayi
 from lamella.server.testing import Client, served
 from lamella.settings import read_settings
 from lamella.tools.knowledge_base_search import NAME
-from leaking.restricted_base import add, grant, restricted_base, second_model
+from leaking.restricted_base import ANN, add, grant, restricted_base, second_model
 
 pytestmark = pytest.mark.anyio
 
@@ -102,6 +102,28 @@ async def test_answers_made_from_a_base_leave_with_the_grant_and_come_back_with_
     assert f"As I said: {CANARY}." in bodies(model, len(model.requests) - 1)
     newest = (await client.get(f"/conversations/{conversation}/decisions?limit=1"))["data"]
     assert [(one["subject"], one["outcome"]) for one in newest] == [(f"grant {base}", "full")]
+
+
+async def test_what_was_told_of_a_base_beside_a_question_leaves_too(
+    world: tuple[App, Client], model: ScriptedModel
+) -> None:
+    app, client = world
+    base = await restricted_base(app, SECRET)
+    about = BaseContent("Contracts", summary=f"About {CANARY}.", topics=("geese",))
+    await app.access.change_base(ANN, base, lambda _: about, app.clock.now())
+    await grant(app, base, GrantLevel.FULL)
+    conversation = await client.conversation()
+    model.then(saying("Yes."), saying("No."))
+    await client.send(conversation, "May I keep geese?", knowledge_base_ids=[base])
+    assert CANARY in bodies(model, 0)
+    await grant(app, base, GrantLevel.RESTRICTED)
+    await client.send(conversation, "And now?", knowledge_base_ids=[base])
+    sent = bodies(model, 1)
+    assert CANARY not in sent
+    assert "May I keep geese?" in sent
+    assert "Yes." in sent, "it searched nothing"
+    decided = (await client.get(f"/conversations/{conversation}/decisions"))["data"]
+    assert any(one["subject"] == f"grant {base}" and one["first_changed"].endswith("/dynamic") for one in decided)
 
 
 async def test_a_summary_made_from_a_base_leaves_with_the_grant(

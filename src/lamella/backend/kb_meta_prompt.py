@@ -107,6 +107,7 @@ class KbMetaPrompts:
             f"from the knowledge bases bound: {named_in}",
             strictest(KnowledgePrompt.RESTRICTED if one.restricted else KnowledgePrompt.NORMAL for one in bases),
             tuple(text for one in bases for _, text in _hints(one)),
+            tuple(one.id for one in bases if not one.restricted),
         )
 
 

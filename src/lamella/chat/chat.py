@@ -205,6 +205,7 @@ class Chat:
             whys=tuple(block.why for block in message.blocks),
             prompt=new.dynamic.prompt,
             hints=new.dynamic.hints,
+            made_from=new.dynamic.made_from,
             dynamic=message.dynamic,
             knowledge_base_ids=message.choices.knowledge_base_ids,
         )

@@ -26,8 +26,8 @@ class Words(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="me
     """What was sent with a message, and what it was to be answered with at that time.
 
     `due` is when its debounce has passed. `agent_chosen` says that the message itself named its agent, or none.
-    `parent` is what it follows where it named that. `whys` are those of `blocks`, `prompt` and `hints` those of the
-    dynamic context.
+    `parent` is what it follows where it named that. `whys` are those of `blocks`; `prompt`, `hints` and
+    `made_from` those of the dynamic context.
     """
 
     due: datetime
@@ -45,6 +45,7 @@ class Words(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="me
     knowledge_base_ids: tuple[str, ...] = ()
     prompt: KnowledgePrompt = KnowledgePrompt.NONE
     hints: tuple[str, ...] = ()
+    made_from: tuple[str, ...] = ()
 
     @property
     def context(self) -> DynamicContext:
@@ -52,7 +53,8 @@ class Words(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="me
         own = (
             DynamicBlock(text, why) for text, why in zip_longest(self.blocks, self.whys, fillvalue="from the server")
         )
-        return replace(joined((*own, *sent_along(self.dynamic))), prompt=self.prompt, hints=self.hints)
+        told = joined((*own, *sent_along(self.dynamic)))
+        return replace(told, prompt=self.prompt, hints=self.hints, made_from=self.made_from)
 
     @property
     def settings(self) -> tuple[object, ...]:
@@ -149,6 +151,7 @@ def _with(group: Group, row: QueuedMessage, sent: Sent) -> Group | None:
         whys=newer.whys,
         prompt=strictest((before.prompt, sent.prompt)),
         hints=tuple(dict.fromkeys((*before.hints, *sent.hints))),
+        made_from=newer.made_from,
         dynamic=sent.dynamic if _says(sent.dynamic) else before.dynamic,
     )
     return Group((*group.rows, row), merged, sent.due)

@@ -25,23 +25,26 @@ class DynamicBlock:
     """One block. `why` is for people who look at a request: where it comes from. No model reads it.
 
     `prompt` is the static text that it needs, `hints` are what of it no answer may repeat; both hold for a block
-    without a text too.
+    without a text too. `made_from` are the knowledge bases of which it says what only those may know who read all of
+    them.
     """
 
     text: str
     why: str
     prompt: KnowledgePrompt = KnowledgePrompt.NONE
     hints: tuple[str, ...] = ()
+    made_from: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DynamicContext:
-    """The text that goes with a message, and for each block in it why it is there; `prompt` and `hints` of all."""
+    """The text that goes with a message, and for each block in it why it is there; what else they say, of all."""
 
     text: str = ""
     whys: tuple[str, ...] = ()
     prompt: KnowledgePrompt = KnowledgePrompt.NONE
     hints: tuple[str, ...] = ()
+    made_from: tuple[str, ...] = ()
 
 
 def joined(blocks: Iterable[DynamicBlock]) -> DynamicContext:
@@ -53,6 +56,7 @@ def joined(blocks: Iterable[DynamicBlock]) -> DynamicContext:
         tuple(block.why for block in kept),
         strictest(block.prompt for block in given),
         tuple(dict.fromkeys(hint for block in given for hint in block.hints)),
+        tuple(dict.fromkeys(base for block in kept for base in block.made_from)),
     )
 
 

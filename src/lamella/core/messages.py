@@ -104,7 +104,9 @@ class UserMessage:
     """What a user sent. `sent_at` carries the offset of the user's zone, so its rendering needs no zone database.
 
     `dynamic` is the dynamic context as it was sent with this message, its blocks joined; "" for none (SPEC W4, W5).
-    `dynamic_whys` says for each block why it is there; no model reads that.
+    `dynamic_whys` says for each block why it is there; no model reads that. `made_from` are the knowledge bases of
+    which the dynamic context says what only full readers may know; `withheld` those because of which it is not given
+    any more.
     """
 
     id: str
@@ -115,6 +117,8 @@ class UserMessage:
     attachments: tuple[Attachment, ...] = ()
     dynamic: str = ""
     dynamic_whys: tuple[str, ...] = ()
+    made_from: tuple[str, ...] = ()
+    withheld: tuple[str, ...] = ()
 
     @property
     def files(self) -> tuple[Attachment, ...]:

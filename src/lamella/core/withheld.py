@@ -14,7 +14,7 @@ from msgspec import DecodeError
 from lamella.core.agents import Summary
 from lamella.core.counting import count_tokens
 from lamella.core.json import decode_object, encode_text
-from lamella.core.messages import AnswerPart, Step, Text, ToolCall, ToolResult, Turn
+from lamella.core.messages import AnswerPart, Step, Text, ToolCall, ToolResult, Turn, UserMessage
 
 WITHHELD = "This result came from a knowledge base that may not be read in full any more. Search again."
 WITHHELD_ANSWER = "What was said here was made with a knowledge base that may not be read in full any more."
@@ -77,6 +77,14 @@ def with_held_back(steps: Iterable[Step], closed: Collection[str]) -> tuple[Step
     if not closed:
         return tuple(steps)
     return tuple(_held_back(step, frozenset(closed)) for step in steps)
+
+
+def user_held_back(user: UserMessage, closed: Collection[str]) -> UserMessage:
+    """The message without its dynamic context, where that tells of these bases; the user's own words stay."""
+    withheld = tuple(sorted(set(user.made_from).intersection(closed)))
+    if not withheld:
+        return user
+    return replace(user, dynamic="", dynamic_whys=(), made_from=(), withheld=withheld)
 
 
 def _held_back(step: Step, closed: frozenset[str]) -> Step:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from lamella.context.segments import dynamic_id
 from lamella.core.agents import Summary
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.messages import Turn
@@ -41,6 +42,7 @@ def _segments(
     for summary in summaries:
         yield summary.id, summary.withheld, summary.made_from
     for turn in turns:
+        yield dynamic_id(turn), turn.user.withheld, turn.user.made_from
         for step in turn.steps:
             yield step.id, step.withheld, sorted(bases_of_steps([step]))
 

@@ -13,7 +13,7 @@ from lamella.core.counting import count_tokens
 from lamella.core.messages import Turn
 from lamella.core.records import Caller, TurnRecord
 from lamella.core.sessions import Session
-from lamella.core.withheld import DOUBTFUL, WITHHELD_SUMMARY, bases_of_steps, with_held_back
+from lamella.core.withheld import DOUBTFUL, WITHHELD_SUMMARY, bases_of_steps, user_held_back, with_held_back
 from lamella.storage.access_tables import grant_changes, knowledge_bases
 from lamella.storage.grants import standings
 
@@ -45,8 +45,15 @@ async def _own_and_gone(connection: AsyncConnection, caller: Caller, bases: Coll
 
 async def turns_held_back(connection: AsyncConnection, caller: Caller, turns: Sequence[Turn]) -> tuple[Turn, ...]:
     """The turns without what was made of bases that are closed to the caller."""
-    closed = await closed_bases(connection, caller, bases_of_steps([step for turn in turns for step in turn.steps]))
-    return tuple(replace(turn, steps=with_held_back(turn.steps, closed)) for turn in turns) if closed else tuple(turns)
+    held = bases_of_steps([step for turn in turns for step in turn.steps])
+    told = (base for turn in turns for base in turn.user.made_from)
+    closed = await closed_bases(connection, caller, held.union(told))
+    if not closed:
+        return tuple(turns)
+    return tuple(
+        replace(turn, user=user_held_back(turn.user, closed), steps=with_held_back(turn.steps, closed))
+        for turn in turns
+    )
 
 
 async def records_held_back(
@@ -54,11 +61,16 @@ async def records_held_back(
 ) -> tuple[TurnRecord, ...]:
     """As `turns_held_back`, for turns as clients see them."""
     steps = [step for one in records for run in one.runs for step in run.steps]
-    closed = await closed_bases(connection, caller, bases_of_steps(steps))
+    told = (base for one in records for base in one.dynamic_from)
+    closed = await closed_bases(connection, caller, bases_of_steps(steps).union(told))
     if not closed:
         return tuple(records)
     return tuple(
-        replace(one, runs=tuple(replace(run, steps=with_held_back(run.steps, closed)) for run in one.runs))
+        replace(
+            one,
+            dynamic=one.dynamic if closed.isdisjoint(one.dynamic_from) else "",
+            runs=tuple(replace(run, steps=with_held_back(run.steps, closed)) for run in one.runs),
+        )
         for one in records
     )
 

@@ -420,7 +420,8 @@ def _message_of(row: RowMapping, call_id: str, closed: frozenset[str]) -> Source
     """A message, or the result of a call of it; None when it has no such call. What came from `closed` is held back."""
     what = f"message {row['id']}"
     name, speaker = "", Speaker.ASSISTANT if row["seq"] else Speaker.USER
-    made_from = _made_from(row)
+    # What a user's message carries is told beside it: the words are the user's own.
+    made_from = _made_from(row) if row["seq"] else frozenset[str]()
     is_closed = not made_from.isdisjoint(closed)
     if call_id:
         result = next((held_back(one, closed) for one in _results_of(row) if one.call_id == call_id), None)

@@ -92,6 +92,7 @@ class NewTurn:
             attachments,
             self.dynamic.text,
             self.dynamic.whys,
+            self.dynamic.made_from,
         )
 
 
@@ -130,6 +131,7 @@ class TurnRecord:
     timezone: str
     attachments: tuple[Attachment, ...]
     dynamic: str
+    dynamic_from: tuple[str, ...]
     runs: tuple[RunRecord, ...]
     started_at: datetime
     finished_at: datetime | None

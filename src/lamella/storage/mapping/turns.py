@@ -82,6 +82,7 @@ def user_message_row(owner: str, turn: NewTurn) -> Row:
         "timezone": turn.timezone,
         "dynamic": turn.dynamic.text,
         "dynamic_whys": json_text(turn.dynamic.whys),
+        "made_from": json_text(turn.dynamic.made_from),
     }
 
 
@@ -149,7 +150,8 @@ def user_message_of(row: RowMapping, attachments: tuple[Attachment, ...]) -> Use
     sent_at = datetime.fromisoformat(row["sent_at"])
     whys = json_of(NAMES, row["dynamic_whys"], f"message {row['id']}")
     dynamic = row["dynamic"] or ""
-    return UserMessage(row["id"], text, sent_at, row["timezone"], row["tokens"], attachments, dynamic, whys)
+    made_from = json_of(NAMES, row["made_from"], f"message {row['id']}")
+    return UserMessage(row["id"], text, sent_at, row["timezone"], row["tokens"], attachments, dynamic, whys, made_from)
 
 
 def turn_of(turn_id: str, status: str, rows: Sequence[RowMapping], attached: Attached) -> Turn:
@@ -199,6 +201,7 @@ def turn_record_of(
         timezone=turn.user.timezone,
         attachments=turn.user.attachments,
         dynamic=turn.user.dynamic,
+        dynamic_from=turn.user.made_from,
         runs=tuple(run_record_of(run, [step for step in rows if step["run_id"] == run["id"]]) for run in runs),
         started_at=datetime.fromisoformat(row["started_at"]),
         finished_at=None if row["finished_at"] is None else datetime.fromisoformat(row["finished_at"]),
