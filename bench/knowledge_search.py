@@ -31,7 +31,7 @@ from lamella.search.lexical import LexicalEmbedder
 from lamella.search.terms import query_terms, terms_of
 from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings
-from lamella.storage.knowledge import SqlKnowledge
+from lamella.storage.knowledge.store import SqlKnowledge
 from lamella.storage.store import open_store
 
 OWNER = Caller("user_bench")

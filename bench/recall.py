@@ -35,7 +35,7 @@ from lamella.core.records import Caller, Conversation, NewRun, NewTurn, RunEnd, 
 from lamella.core.sessions import Session, SessionCause, SessionStep
 from lamella.sessions.recall.recall import Recall
 from lamella.settings import read_settings
-from lamella.storage.recall import SqlRecallIndex
+from lamella.storage.recall.store import SqlRecallIndex
 from lamella.storage.store import SqlStore, open_store
 from tables import arguments, emit, middle, milliseconds, show
 

@@ -26,7 +26,7 @@ from lamella.knowledge.passages import passages_of
 from lamella.server.testing import served
 from lamella.settings import read_settings
 from lamella.storage import SqlStore, open_store
-from lamella.storage.knowledge import SqlKnowledge
+from lamella.storage.knowledge.store import SqlKnowledge
 from storage.examples import ANN, NOON
 
 pytestmark = pytest.mark.anyio

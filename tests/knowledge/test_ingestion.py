@@ -29,7 +29,7 @@ from lamella.search.lexical import LexicalEmbedder
 from lamella.search.vectors import packed
 from lamella.storage import SqlStore, open_store
 from lamella.storage.folder import FolderFileStore
-from lamella.storage.knowledge import SqlKnowledge
+from lamella.storage.knowledge.store import SqlKnowledge
 from storage.examples import ANN, NOON
 
 pytestmark = pytest.mark.anyio

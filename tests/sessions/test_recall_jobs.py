@@ -18,7 +18,7 @@ from lamella.search.lexical import LexicalEmbedder
 from lamella.sessions.recall.recall import INDEX, Recall
 from lamella.storage import SqlStore, open_store
 from lamella.storage.database import Database
-from lamella.storage.recall import SqlRecallIndex
+from lamella.storage.recall.store import SqlRecallIndex
 from storage.examples import ANN, NOON, conversation, minutes, new_turn, turn_end
 
 pytestmark = pytest.mark.anyio

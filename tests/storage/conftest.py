@@ -16,8 +16,8 @@ from lamella.core.access import LOCAL_USER
 from lamella.core.ids import CountingIds
 from lamella.storage import SqlStore, open_store
 from lamella.storage.migrate import migrate
-from lamella.storage.schema import metadata
 from lamella.storage.sqlite import sqlite_engine, sqlite_url
+from lamella.storage.tables import metadata
 
 from .examples import long_conversation
 

@@ -50,7 +50,7 @@ from lamella.storage.mapping import (
     turn_row,
     user_message_row,
 )
-from lamella.storage.schema import attachments, conversations, file_texts, files, messages, runs, sessions, turns
+from lamella.storage.tables import attachments, conversations, file_texts, files, messages, runs, sessions, turns
 
 ANN = Caller("user_ann")
 BOB = Caller("user_bob")

@@ -29,7 +29,7 @@ from lamella.search.lexical import LexicalEmbedder
 from lamella.search.terms import query_terms
 from lamella.search.vectors import packed
 from lamella.storage import SqlStore
-from lamella.storage.knowledge import SqlKnowledge
+from lamella.storage.knowledge.store import SqlKnowledge
 
 from .conftest import Backing
 from .examples import ANN, BOB, NOON

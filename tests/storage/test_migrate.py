@@ -26,8 +26,8 @@ from lamella.core.tokens import Usage
 from lamella.storage import open_store
 from lamella.storage.migrate import HEAD, migrate
 from lamella.storage.migrations.upgrade import config
-from lamella.storage.schema import metadata
 from lamella.storage.sqlite import sqlite_engine, sqlite_url
+from lamella.storage.tables import metadata
 
 pytestmark = pytest.mark.anyio
 

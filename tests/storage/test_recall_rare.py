@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lamella.storage import SqlStore
-from lamella.storage.recall import SqlRecallIndex
+from lamella.storage.recall.store import SqlRecallIndex
 
 from .examples import ANN, conversation
 from .test_recall import find, ids, say

@@ -17,8 +17,8 @@ from lamella.core.records import RequestEnd
 from lamella.core.sessions import Session, SessionCause
 from lamella.core.tokens import Usage
 from lamella.storage import SqlStore
-from lamella.storage.recall import SqlRecallIndex
-from lamella.storage.sessions import find_ancestry
+from lamella.storage.conversations.sessions import find_ancestry
+from lamella.storage.recall.store import SqlRecallIndex
 
 from .conftest import Backing, SqliteBacking
 from .examples import (

@@ -11,7 +11,7 @@ from lamella.core.messages import Attachment, Text, Turn, TurnStatus, UserMessag
 from lamella.core.records import PageQuery, Place, RequestEnd, UnfinishedTurn
 from lamella.core.tokens import Usage
 from lamella.storage import SqlStore
-from lamella.storage.turns import title_of
+from lamella.storage.conversations.turns import title_of
 
 from .conftest import Backing
 from .examples import (

@@ -48,7 +48,7 @@ from lamella.settings import Settings, environment
 from lamella.storage.cached import SqlCacheEntries
 from lamella.storage.folder import FolderFileStore
 from lamella.storage.lock import FolderLock
-from lamella.storage.recall import SqlRecallIndex
+from lamella.storage.recall.store import SqlRecallIndex
 from lamella.storage.store import SqlStore, open_store
 from lamella.tools.mcp.config import read_servers
 from lamella.tools.mcp.servers import McpServers

@@ -28,7 +28,7 @@ from lamella.knowledge.restricted.searching import RestrictedBase, RestrictedSea
 from lamella.knowledge.restricted.second_model import SecondModel
 from lamella.knowledge.searching import KnowledgeSearch, Searched
 from lamella.settings import Settings
-from lamella.storage.knowledge import SqlKnowledge
+from lamella.storage.knowledge.store import SqlKnowledge
 from lamella.storage.store import SqlStore
 
 MOST_SEARCHERS = 200

@@ -11,7 +11,7 @@ from lamella.core.caching import CacheEntry
 from lamella.core.ttl import Ttl
 from lamella.storage.columns import moment_text, word_of
 from lamella.storage.database import Database, uninterrupted
-from lamella.storage.schema import cache_entries as entries
+from lamella.storage.tables import cache_entries as entries
 
 _CHUNK = 500
 

@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Column, Connection, MetaData, String, Table, insert, inspect
 
 from lamella.core.access import LOCAL_USER
-from lamella.storage.access_tables import users
-from lamella.storage.schema import metadata
+from lamella.storage.tables import metadata, users
 
 _VERSION = Table("alembic_version", MetaData(), Column("version_num", String(32), nullable=False))
 """Alembic's own table, as it makes it but for the name of its key."""

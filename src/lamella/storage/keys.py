@@ -11,8 +11,8 @@ from lamella.core.errors import IdempotencyMismatch
 from lamella.core.records import Caller
 from lamella.storage.columns import moment_text
 from lamella.storage.database import Verbs, insert_missing, uninterrupted
-from lamella.storage.schema import idempotency_keys as keys
-from lamella.storage.schema import notices, queued_messages, turns
+from lamella.storage.tables import idempotency_keys as keys
+from lamella.storage.tables import notices, queued_messages, turns
 
 KEYS_LAST = timedelta(hours=24)
 """How long a key is bound to what it made first; whoever sends it later asks for something new."""

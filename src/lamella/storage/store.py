@@ -10,31 +10,31 @@ from lamella.core.clock import SystemClock
 from lamella.core.ids import Ids, RandomIds
 from lamella.core.ports import Jobs, Store
 from lamella.core.restricted import RestrictedUses
-from lamella.storage.agents import AgentVerbs
-from lamella.storage.api_keys import ApiKeyVerbs
-from lamella.storage.audit import AuditVerbs
-from lamella.storage.beginnings import BeginningVerbs
-from lamella.storage.branches import BranchVerbs
-from lamella.storage.conversations import ConversationVerbs
-from lamella.storage.documents import DocumentVerbs
-from lamella.storage.files import FileVerbs
-from lamella.storage.groups import GroupVerbs
+from lamella.storage.access.api_keys import ApiKeyVerbs
+from lamella.storage.access.audit import AuditVerbs
+from lamella.storage.access.groups import GroupVerbs
+from lamella.storage.access.knowledge_bases import KnowledgeBaseVerbs
+from lamella.storage.access.restricted_uses import RestrictedUseVerbs
+from lamella.storage.access.users import UserVerbs
+from lamella.storage.conversations.beginnings import BeginningVerbs
+from lamella.storage.conversations.branches import BranchVerbs
+from lamella.storage.conversations.conversations import ConversationVerbs
+from lamella.storage.conversations.journal import JournalVerbs
+from lamella.storage.conversations.notices import NoticeVerbs
+from lamella.storage.conversations.queue import QueueVerbs
+from lamella.storage.conversations.requests import RequestVerbs
+from lamella.storage.conversations.sessions import SessionVerbs
+from lamella.storage.conversations.surroundings import SurroundingsVerbs
+from lamella.storage.conversations.turns import TurnVerbs
 from lamella.storage.jobs import JobVerbs
-from lamella.storage.journal import JournalVerbs
 from lamella.storage.keys import KeyVerbs
-from lamella.storage.knowledge_bases import KnowledgeBaseVerbs
+from lamella.storage.library.agents import AgentVerbs
+from lamella.storage.library.documents import DocumentVerbs
+from lamella.storage.library.files import FileVerbs
+from lamella.storage.library.projects import ProjectVerbs
+from lamella.storage.library.system_prompts import SystemPromptVerbs
 from lamella.storage.migrate import migrate
-from lamella.storage.notices import NoticeVerbs
-from lamella.storage.projects import ProjectVerbs
-from lamella.storage.queue import QueueVerbs
-from lamella.storage.requests import RequestVerbs
-from lamella.storage.restricted_uses import RestrictedUseVerbs
-from lamella.storage.sessions import SessionVerbs
 from lamella.storage.sqlite import sqlite_database, sqlite_url
-from lamella.storage.surroundings import SurroundingsVerbs
-from lamella.storage.system_prompts import SystemPromptVerbs
-from lamella.storage.turns import TurnVerbs
-from lamella.storage.users import UserVerbs
 
 
 class SqlStore(

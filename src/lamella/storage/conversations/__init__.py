@@ -1,0 +1,1 @@
+"""Conversations as rows: sessions, turns and branches, requests, and what waits."""

@@ -1,0 +1,157 @@
+"""What a turn begins from, read in one transaction: it stands between a message and its first token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lamella.core.agents import Summary
+from lamella.core.decisions import DecisionKind
+from lamella.core.errors import NotFound
+from lamella.core.records import Beginning, Caller, Conversation, Place, StoredDecision
+from lamella.core.sessions import Session, SessionCause, summaries_in_window
+from lamella.storage.conversations.conversations import find_conversation
+from lamella.storage.conversations.decided import find_decisions, find_tree
+from lamella.storage.conversations.requests import find_last_bill
+from lamella.storage.conversations.sessions import count_session_changes, find_ancestry, find_sessions, followed_run
+from lamella.storage.conversations.turns import find_path
+from lamella.storage.database import Verbs, uninterrupted
+from lamella.storage.failures import damaged
+from lamella.storage.library.documents import find_documents
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A decision that holds on a path, for one model where `model` names it."""
+
+    stored: StoredDecision
+    model: str | None = None
+
+
+async def _held(
+    connection: AsyncConnection, caller: Caller, conversation: Conversation, place: Place
+) -> tuple[_Held, ...]:
+    """The decisions that hold on the path to `place`; where nothing was ever forked, they all do."""
+    known = await find_decisions(connection, caller, conversation.id)
+    if not conversation.forked and place == conversation.place:
+        return tuple(map(_Held, known))
+    tree = await find_tree(connection, caller, conversation.id)
+    return tuple(
+        _Held(stored, None if for_all else tree.models.get(stored.run_id or "", ""))
+        for stored, for_all in tree.holding(known, place)
+    )
+
+
+def _window(held: Sequence[_Held]) -> tuple[str | None, str | None]:
+    """The session that the path stands in by its newest decision, and the turn that its window begins after."""
+    opened = [one.stored.decision for one in held if one.stored.decision.kind is DecisionKind.SESSION]
+    return (opened[-1].subject, opened[-1].outcome or None) if opened else (None, None)
+
+
+def _session(conversation: Conversation, sessions: Sequence[Session], place: Place, named: str | None) -> Session:
+    """The session that a path stands in: the one named; where none is, the current one of a single line, and of a path
+    among others the first.
+    """
+    current = next((session for session in sessions if session.id == conversation.session_id), None)
+    if current is None:
+        raise damaged(f"conversation {conversation.id}", f"session {conversation.session_id} is missing")
+    if not conversation.forked and place == conversation.place:
+        return current
+    if named is None:
+        return sessions[0]
+    return next((session for session in sessions if session.id == named), current)
+
+
+def _summaries(sessions: Sequence[Session], session: Session) -> tuple[Summary, ...]:
+    """The summaries before the turns of `session`: its ancestors', then its own from when it was closed (SPEC L4).
+
+    Its own is not there for who branches off from a session that is over: that was made of it when it ended.
+    """
+    found = summaries_in_window(sessions, session.id)
+    is_open = session.closed_at is None or session.closed_by is SessionCause.BRANCH
+    if session.summary is None or not is_open:
+        return found
+    return (*found, session.as_summary)
+
+
+class BeginningVerbs(Verbs):
+    """The verbs of `Store` that begin a turn's reading."""
+
+    @uninterrupted
+    async def beginning(
+        self,
+        caller: Caller,
+        conversation_id: str,
+        model: str,
+        session_id: str | None = None,
+        place: Place | None = None,
+    ) -> Beginning:
+        """What a turn of `model` begins from, or began from at the end of a closed session."""
+        async with self._database.reading() as connection:
+            conversation = await find_conversation(connection, caller, conversation_id)
+            if session_id is None:
+                [found] = await _beginnings(connection, caller, conversation, [model], place or conversation.place)
+                return found
+            sessions = await find_sessions(connection, caller, conversation_id)
+            session = next((session for session in sessions if session.id == session_id), None)
+            if session is None:
+                raise NotFound(f"This conversation has no session {session_id}.", param="session_id")
+            place, start = conversation.place, session.begins_after
+            if session.closed_at is not None:
+                place = Place(
+                    session.ends_with, await followed_run(connection, caller, conversation, session.ends_with)
+                )
+            held = await _held(connection, caller, conversation, place)
+            return Beginning(
+                conversation=conversation,
+                path=await find_path(connection, caller, conversation_id, place, start),
+                decisions=tuple(one.stored for one in held if one.model in (None, model)),
+                last_bill=await find_last_bill(connection, caller, conversation, place, model),
+                session=session,
+                summaries=_summaries(sessions, session),
+                place=place,
+                documents=await find_documents(connection, caller, conversation_id),
+                session_changes=await count_session_changes(connection, caller, conversation_id),
+            )
+
+    @uninterrupted
+    async def beginnings(
+        self, caller: Caller, conversation_id: str, models: Sequence[str], place: Place | None = None
+    ) -> tuple[Beginning, ...]:
+        """As `beginning`, for each of the models and at `place`, None for where the conversation stands."""
+        async with self._database.reading() as connection:
+            conversation = await find_conversation(connection, caller, conversation_id)
+            return await _beginnings(connection, caller, conversation, models, place or conversation.place)
+
+
+async def _beginnings(
+    connection: AsyncConnection, caller: Caller, conversation: Conversation, models: Sequence[str], place: Place
+) -> tuple[Beginning, ...]:
+    held = await _held(connection, caller, conversation, place)
+    if not conversation.forked and place == conversation.place:
+        sessions = await find_ancestry(connection, caller, conversation.session_id)
+    else:
+        sessions = await find_sessions(connection, caller, conversation.id)
+    named, start = _window(held)
+    session = _session(conversation, sessions, place, named)
+    path = await find_path(connection, caller, conversation.id, place, start)
+    documents = await find_documents(connection, caller, conversation.id)
+    moves = await count_session_changes(connection, caller, conversation.id)
+    return tuple(
+        [
+            Beginning(
+                conversation=conversation,
+                path=path,
+                decisions=tuple(one.stored for one in held if one.model in (None, model)),
+                last_bill=await find_last_bill(connection, caller, conversation, place, model),
+                session=session,
+                summaries=_summaries(sessions, session),
+                place=place,
+                documents=documents,
+                session_changes=moves,
+            )
+            for model in models
+        ]
+    )

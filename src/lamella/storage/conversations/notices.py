@@ -1,0 +1,109 @@
+"""What a conversation shows and no model reads (SPEC L12, L16), and what it came to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import RowMapping, func, insert, select
+
+from lamella.core.errors import NotFound
+from lamella.core.records import Caller, Notice, NoticeKind, Page, PageQuery, QueueStatus, Totals
+from lamella.storage.columns import HEAD, json_of, json_text, moment_text, word_of
+from lamella.storage.conversations.conversations import find_conversation
+from lamella.storage.conversations.queue import take_queued
+from lamella.storage.database import Verbs, uninterrupted
+from lamella.storage.mapping import Row
+from lamella.storage.pages import page
+from lamella.storage.tables import messages, notices, requests, sessions
+
+
+def _row(owner: str, notice: Notice) -> Row:
+    return {
+        "id": notice.id,
+        "owner": owner,
+        "conversation_id": notice.conversation_id,
+        "turn_id": notice.turn_id,
+        "kind": notice.kind.value,
+        "name": notice.name,
+        "argument": notice.argument,
+        "text": notice.text,
+        "data": json_text(notice.data),
+        "at": moment_text(notice.at),
+    }
+
+
+def _of(row: RowMapping) -> Notice:
+    what = f"notice {row['id']}"
+    return Notice(
+        id=row["id"],
+        conversation_id=row["conversation_id"],
+        turn_id=row["turn_id"],
+        kind=word_of(NoticeKind, row["kind"], what),
+        at=datetime.fromisoformat(row["at"]),
+        text=row["text"],
+        name=row["name"],
+        argument=row["argument"],
+        data=json_of(HEAD, row["data"], what),
+    )
+
+
+class NoticeVerbs(Verbs):
+    """The verbs of `Store` about notices and totals."""
+
+    @uninterrupted
+    async def add_notice(
+        self,
+        caller: Caller,
+        notice: Notice,
+        queued_ids: Sequence[str] = (),
+        status: QueueStatus = QueueStatus.BEGUN,
+    ) -> None:
+        """Store what a conversation shows beside its messages, and take what it tells of out of the queue."""
+        async with self._database.writing() as connection:
+            await find_conversation(connection, caller, notice.conversation_id)
+            await take_queued(connection, caller, notice.conversation_id, queued_ids, None, status)
+            await connection.execute(insert(notices), _row(caller.user_id, notice))
+
+    @uninterrupted
+    async def notice(self, caller: Caller, notice_id: str) -> Notice:
+        """One notice."""
+        query = select(notices).where(notices.c.id == notice_id, notices.c.owner == caller.user_id)
+        async with self._database.reading() as connection:
+            row = (await connection.execute(query)).mappings().first()
+        if row is None:
+            raise NotFound(f"There is no notice {notice_id}.", param="notice_id")
+        return _of(row)
+
+    @uninterrupted
+    async def notices(self, caller: Caller, conversation_id: str, query: PageQuery) -> Page[Notice]:
+        """The notices of a conversation."""
+        rows = select(notices).where(notices.c.conversation_id == conversation_id, notices.c.owner == caller.user_id)
+        async with self._database.reading() as connection:
+            await find_conversation(connection, caller, conversation_id)
+            found, has_more = await page(connection, rows, notices.c.id, query)
+        return Page(tuple(map(_of, found)), has_more)
+
+    @uninterrupted
+    async def totals(self, caller: Caller, conversation_id: str) -> Totals:
+        """What the conversation cost, and how many messages each of its sessions has."""
+        cost = select(func.coalesce(func.sum(requests.c.cost), 0.0)).where(
+            requests.c.conversation_id == conversation_id, requests.c.owner == caller.user_id
+        )
+        guessed = select(requests.c.id).where(
+            requests.c.conversation_id == conversation_id,
+            requests.c.owner == caller.user_id,
+            requests.c.usage_estimated.is_(True),
+        )
+        counts = (
+            select(messages.c.session_id, func.count())
+            .join(sessions, sessions.c.id == messages.c.session_id)
+            .where(sessions.c.conversation_id == conversation_id, sessions.c.owner == caller.user_id)
+            .group_by(messages.c.session_id)
+        )
+        async with self._database.reading() as connection:
+            await find_conversation(connection, caller, conversation_id)
+            spent = (await connection.execute(cost)).scalar_one()
+            rows = (await connection.execute(counts)).all()
+            estimated = (await connection.execute(guessed.limit(1))).first() is not None
+        return Totals(float(spent), dict(rows), estimated)

@@ -1,0 +1,429 @@
+"""Turns and their messages: begun and ended in one transaction each, read as a path or one by one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import RowMapping, Select, func, insert, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lamella.core.aside import aside
+from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.errors import HeadMoved, NotFound
+from lamella.core.messages import Attachment, Turn, TurnStatus
+from lamella.core.records import (
+    Caller,
+    Conversation,
+    File,
+    Footing,
+    NewTurn,
+    Page,
+    PageQuery,
+    Place,
+    RequestEnd,
+    TurnEnd,
+    TurnRecord,
+    UnfinishedTurn,
+    first_choice,
+)
+from lamella.core.tokens import Usage
+from lamella.storage.access.closed_bases import records_held_back, turns_held_back
+from lamella.storage.columns import fixed_offset, moment_text
+from lamella.storage.conversations.conversations import find_conversation, turn_in_progress
+from lamella.storage.conversations.decided import Moment, decide
+from lamella.storage.conversations.lines import line_of
+from lamella.storage.conversations.numbers import numbers_of, store_numbers
+from lamella.storage.conversations.queue import take_queued
+from lamella.storage.conversations.sessions import move_to_session, spend
+from lamella.storage.database import Verbs, uninterrupted
+from lamella.storage.failures import damaged
+from lamella.storage.library.files import find_contents, find_files, numbered
+from lamella.storage.mapping import (
+    Attached,
+    attachment_of,
+    bill_row,
+    end_row,
+    file_of,
+    request_end_row,
+    run_row,
+    step_row,
+    turn_of,
+    turn_record_of,
+    turn_row,
+    user_message_row,
+)
+from lamella.storage.pages import page
+from lamella.storage.tables import attachments, conversations, files, messages, requests, runs, turns
+
+_TITLE_LENGTH = 60
+
+_MESSAGE = (
+    messages.c.id,
+    messages.c.turn_id,
+    messages.c.run_id,
+    messages.c.model,
+    messages.c.parts,
+    messages.c.results,
+    messages.c.stop_reason,
+    messages.c.made_after,
+    messages.c.reminder,
+    messages.c.made_from,
+    messages.c.tokens,
+    messages.c.sent_at,
+    messages.c.timezone,
+    messages.c.dynamic,
+    messages.c.dynamic_whys,
+)
+
+TurnIds = Select[tuple[str]]
+
+
+def title_of(text: str) -> str:
+    """A title for a conversation that begins with `text`: its first line, cut between words."""
+    line = next((" ".join(line.split()) for line in text.splitlines() if line.strip()), "")
+    if len(line) <= _TITLE_LENGTH:
+        return line
+    head = line[: _TITLE_LENGTH - 1]
+    words = line[:_TITLE_LENGTH].rpartition(" ")[0]
+    return f"{words if len(words) > _TITLE_LENGTH // 3 else head}…"
+
+
+async def find_turn(connection: AsyncConnection, caller: Caller, turn_id: str) -> RowMapping:
+    """The row of the caller's turn."""
+    query = select(turns).where(turns.c.id == turn_id, turns.c.owner == caller.user_id)
+    row = (await connection.execute(query)).mappings().first()
+    if row is None:
+        raise NotFound(f"There is no turn {turn_id}.", param="turn_id")
+    return row
+
+
+async def _attachments(connection: AsyncConnection, caller: Caller, turn_ids: TurnIds) -> Attached:
+    """The attachments of these turns by message, each file's text or picture loaded once."""
+    query = (
+        select(attachments.c.message_id, attachments.c.document, attachments.c.use, *files.c)
+        .join(files, files.c.id == attachments.c.file_id)
+        .join(messages, messages.c.id == attachments.c.message_id)
+        .where(messages.c.turn_id.in_(turn_ids), attachments.c.owner == caller.user_id)
+        .order_by(attachments.c.message_id, attachments.c.position)
+    )
+    rows = (await connection.execute(query)).mappings().all()
+    of = [file_of(row) for row in rows]
+    contents = await find_contents(connection, caller, of)
+    found: defaultdict[str, tuple[Attachment, ...]] = defaultdict(tuple)
+    for row, file in zip(rows, of, strict=True):
+        found[row["message_id"]] += (attachment_of(file, row["document"], row["use"], contents),)
+    return found
+
+
+def _path_of(by_turn: Mapping[str, Sequence[RowMapping]], attached: Attached) -> list[Turn]:
+    return [turn_of(turn_id, rows[0]["status"], rows, attached) for turn_id, rows in by_turn.items()]
+
+
+def _by_turn(rows: Sequence[RowMapping]) -> Mapping[str, list[RowMapping]]:
+    found: defaultdict[str, list[RowMapping]] = defaultdict(list)
+    for row in rows:
+        found[row["turn_id"]].append(row)
+    return found
+
+
+async def find_records(
+    connection: AsyncConnection, caller: Caller, rows: Sequence[RowMapping]
+) -> tuple[TurnRecord, ...]:
+    """The turns of these rows, with their messages."""
+    turn_ids = select(turns.c.id).where(turns.c.id.in_([row["id"] for row in rows]))
+    query = (
+        select(*_MESSAGE)
+        .where(messages.c.turn_id.in_(turn_ids), messages.c.owner == caller.user_id)
+        .order_by(messages.c.turn_id, messages.c.seq)
+    )
+    by_turn = _by_turn((await connection.execute(query)).mappings().all())
+    of_runs = select(runs).where(runs.c.turn_id.in_(turn_ids), runs.c.owner == caller.user_id).order_by(runs.c.number)
+    runs_of = _by_turn((await connection.execute(of_runs)).mappings().all())
+    attached = await _attachments(connection, caller, turn_ids)
+    found = [turn_record_of(row, runs_of.get(row["id"], ()), by_turn.get(row["id"], ()), attached) for row in rows]
+    return await records_held_back(connection, caller, found)
+
+
+async def _attach(
+    connection: AsyncConnection, caller: Caller, turn: NewTurn, wanted: Sequence[File]
+) -> tuple[Attachment, ...]:
+    """Attach files to a turn's user message, each under its number in the conversation."""
+    if not wanted:
+        return ()
+    numbers = await numbers_of(connection, caller, turn.conversation_id, turn.file_ids)
+    places = [numbers.attach(file.id) for file in wanted]
+    await store_numbers(connection, caller, turn.conversation_id, numbers)
+    rows = [
+        {
+            "message_id": turn.user_message_id,
+            "position": position,
+            "owner": caller.user_id,
+            "file_id": file.id,
+            "document": document,
+            "use": use,
+        }
+        for position, (file, (document, use)) in enumerate(zip(wanted, places, strict=True))
+    ]
+    await connection.execute(insert(attachments), rows)
+    return await numbered(connection, caller, wanted, places)
+
+
+async def _end_requests(
+    connection: AsyncConnection, caller: Caller, turn_id: str, ended: Mapping[str, RequestEnd]
+) -> tuple[Mapping[tuple[str, int], Mapping[str, Any]], Mapping[str, Usage]]:
+    """Store what became of the requests; gives usage and cost by run and place of the step that a chat request made,
+    and what was spent by purpose.
+
+    A step that was sent twice belongs to its last request.
+    """
+    query = (
+        select(requests.c.id, requests.c.run_id, requests.c.step, requests.c.purpose)
+        .where(requests.c.turn_id == turn_id, requests.c.owner == caller.user_id)
+        .order_by(requests.c.at, requests.c.id)
+    )
+    rows = (await connection.execute(query)).mappings().all()
+    if unknown := ended.keys() - {row["id"] for row in rows}:
+        raise NotFound(f"There is no request {min(unknown)} in turn {turn_id}.", param="request_id")
+    for one in ended.values():
+        mine = (requests.c.id == one.request_id, requests.c.owner == caller.user_id)
+        await connection.execute(update(requests).where(*mine).values(**request_end_row(one)))
+    spent: defaultdict[str, Usage] = defaultdict(Usage)
+    for row in rows:
+        if row["id"] in ended:
+            spent[row["purpose"]] += ended[row["id"]].usage
+    last_of: defaultdict[str, dict[int, str]] = defaultdict(dict)
+    for row in rows:
+        if row["purpose"] == "chat":
+            last_of[row["run_id"]][row["step"]] = row["id"]
+    bills = {
+        (run_id, place): bill_row(ended[sent[number]])
+        for run_id, sent in last_of.items()
+        for place, number in enumerate(sorted(sent))
+        if sent[number] in ended
+    }
+    return bills, spent
+
+
+async def find_path(
+    connection: AsyncConnection, caller: Caller, conversation_id: str, place: Place, after: str | None = None
+) -> tuple[Turn, ...]:
+    """The turns to a place, canonical, the running one included: all, or those behind the turn `after`.
+
+    Of each turn there are the steps of the run that is followed, and its status is that run's. What lies before `after`
+    is not read, however much it is.
+    """
+    if place.turn_id is None or place.turn_id == after:
+        return ()
+    line = line_of(caller, place, after)
+    query = (
+        select(*_MESSAGE, func.coalesce(runs.c.status, line.c.status).label("status"))
+        .join(line, line.c.id == messages.c.turn_id)
+        .join(runs, runs.c.id == line.c.followed, isouter=True)
+        .where(messages.c.owner == caller.user_id)
+        .where(or_(messages.c.run_id.is_(None), messages.c.run_id == line.c.followed))
+        .order_by(line.c.depth.desc(), messages.c.seq)
+    )
+    by_turn = _by_turn((await connection.execute(query)).mappings().all())
+    attached = await _attachments(connection, caller, select(line.c.id))
+    if place.turn_id not in by_turn:
+        raise damaged(f"conversation {conversation_id}", "its turns are missing")
+    found = await aside(len(by_turn), _path_of, by_turn, attached)
+    return await turns_held_back(connection, caller, found)
+
+
+async def _end_runs(connection: AsyncConnection, caller: Caller, end: TurnEnd) -> None:
+    """Store how the runs of a turn ended; raises `NotFound` for one that is not the turn's."""
+    for run in end.runs:
+        this = (runs.c.id == run.run_id, runs.c.turn_id == end.turn_id, runs.c.owner == caller.user_id)
+        result = await connection.execute(update(runs).where(*this).values(**end_row(run)))
+        if result.rowcount == 0:
+            raise NotFound(f"There is no run {run.run_id} in turn {end.turn_id}.", param="run_id")
+
+
+def _brought(caller: Caller, turn: NewTurn, footing: Footing) -> tuple[Decision, ...]:
+    """What a turn decides by beginning where it does, and what came with it."""
+    if footing.parent == footing.head:
+        return tuple(footing.decisions)
+    where = f"behind turn {footing.parent.turn_id}" if footing.parent.turn_id else "at the beginning"
+    why = f"the message was sent {where}"
+    branch = Decision(DecisionKind.BRANCH, turn.id, footing.parent.turn_id or "", caller.user_id, why)
+    return (branch, *footing.decisions)
+
+
+def check_head(conversation: Conversation, expected: Place) -> None:
+    """Raises `HeadMoved` when somebody else went on from another place first."""
+    if conversation.place != expected:
+        raise HeadMoved(
+            "The conversation has gone on elsewhere meanwhile.",
+            hint="Look at it as it is now, then try again.",
+            param="parent_message_id",
+        )
+
+
+class TurnVerbs(Verbs):
+    """The verbs of `Store` about turns."""
+
+    @uninterrupted
+    async def begin_turn(
+        self,
+        caller: Caller,
+        turn: NewTurn,
+        at: datetime,
+        queued_ids: Sequence[str] = (),
+        footing: Footing | None = None,
+    ) -> Turn:
+        """Store the user message behind its place and mark the turn as running."""
+        message, owner = user_message_row(caller.user_id, turn), caller.user_id
+        async with self._database.writing() as connection:
+            conversation = await find_conversation(connection, caller, turn.conversation_id, lock=True)
+            if conversation.running_turn is not None:
+                raise turn_in_progress(conversation.running_turn)
+            footing = footing or Footing(conversation.place, conversation.place)
+            check_head(conversation, footing.head)
+            wanted = await find_files(connection, caller, turn.file_ids)
+            session_id = conversation.session_id
+            if footing.session is not None:
+                session_id = (await move_to_session(connection, caller, conversation, footing.session)).id
+            await self._take_head(connection, caller, conversation, turn, footing, at)
+            await connection.execute(insert(turns), turn_row(owner, turn, footing.parent, at))
+            await connection.execute(insert(runs), [run_row(owner, turn.id, i, run) for i, run in enumerate(turn.runs)])
+            await connection.execute(insert(messages), {**message, "session_id": session_id})
+            brought = _brought(caller, turn, footing)
+            await decide(connection, self._ids, caller, Moment(conversation.id, at, turn.id), brought)
+            attached = await _attach(connection, caller, turn, wanted)
+            await take_queued(connection, caller, conversation.id, queued_ids, turn.id)
+        sent_at = fixed_offset(turn.sent_at)
+        return Turn(turn.id, replace(turn, sent_at=sent_at).message(attached))
+
+    async def _take_head(
+        self,
+        connection: AsyncConnection,
+        caller: Caller,
+        conversation: Conversation,
+        turn: NewTurn,
+        footing: Footing,
+        at: datetime,
+    ) -> None:
+        """Make the turn the conversation's head."""
+        await connection.execute(
+            update(conversations)
+            .where(conversations.c.id == conversation.id, conversations.c.owner == caller.user_id)
+            .values(
+                head=turn.id,
+                head_run_id=None,
+                forked=conversation.forked or footing.parent != conversation.place or len(turn.runs) > 1,
+                running_turn=turn.id,
+                title=conversation.title or title_of(turn.text),
+                titled_by=conversation.titled_by if conversation.title else "words",
+                updated_at=moment_text(at),
+            )
+        )
+
+    @uninterrupted
+    async def path(self, caller: Caller, conversation_id: str) -> tuple[Turn, ...]:
+        """The turns from the first to the head, canonical, the running one included."""
+        async with self._database.reading() as connection:
+            conversation = await find_conversation(connection, caller, conversation_id)
+            return await find_path(connection, caller, conversation_id, conversation.place)
+
+    @uninterrupted
+    async def turn(self, caller: Caller, turn_id: str) -> TurnRecord:
+        """One turn."""
+        async with self._database.reading() as connection:
+            row = await find_turn(connection, caller, turn_id)
+            [record] = await find_records(connection, caller, [row])
+        return record
+
+    @uninterrupted
+    async def attached(self, caller: Caller, conversation_id: str, file_id: str) -> Attachment:
+        """A file of any message of a conversation, under the number it had last."""
+        query = (
+            select(attachments.c.document, attachments.c.use)
+            .join(messages, messages.c.id == attachments.c.message_id)
+            .join(turns, turns.c.id == messages.c.turn_id)
+            .where(attachments.c.file_id == file_id, attachments.c.owner == caller.user_id)
+            .where(turns.c.conversation_id == conversation_id)
+            .order_by(attachments.c.document.desc(), attachments.c.use.desc())
+            .limit(1)
+        )
+        async with self._database.reading() as connection:
+            place = (await connection.execute(query)).one_or_none()
+            if place is None:
+                raise NotFound(f"There is no file {file_id} in this conversation.", param="file_id")
+            wanted = await find_files(connection, caller, [file_id])
+            [found] = await numbered(connection, caller, wanted, [(place.document, place.use)])
+        return found
+
+    @uninterrupted
+    async def turns(self, caller: Caller, conversation_id: str, query: PageQuery) -> Page[TurnRecord]:
+        """The turns of a conversation."""
+        mine = select(turns).where(turns.c.conversation_id == conversation_id, turns.c.owner == caller.user_id)
+        async with self._database.reading() as connection:
+            await find_conversation(connection, caller, conversation_id)
+            rows, has_more = await page(connection, mine, turns.c.id, query)
+            records = await find_records(connection, caller, rows)
+        return Page(records, has_more)
+
+    @uninterrupted
+    async def finish_turn(self, caller: Caller, end: TurnEnd) -> None:
+        """Store steps, results, usage and status. A turn that has ended already stays as it is.
+
+        Its messages belong to the session that is current now, whatever it was when the turn began (SPEC L2).
+        """
+        made = [(run.run_id, place, step) for run in end.runs for place, step in enumerate(run.steps)]
+        ended = {one.request_id: one for one in end.requests}
+        running = turns.c.status == TurnStatus.RUNNING.value
+        this = (turns.c.id == end.turn_id, turns.c.owner == caller.user_id)
+        async with self._database.writing() as connection:
+            turn = await find_turn(connection, caller, end.turn_id)
+            conversation = await find_conversation(connection, caller, turn["conversation_id"], lock=True)
+            label = {"session_id": conversation.session_id}
+            result = await connection.execute(update(turns).where(*this, running).values(**end_row(end)))
+            if result.rowcount == 0:
+                return
+            await _end_runs(connection, caller, end)
+            bills, spent = await _end_requests(connection, caller, end.turn_id, ended)
+            await spend(connection, caller, conversation.session_id, spent)
+            mine = (messages.c.turn_id == end.turn_id, messages.c.owner == caller.user_id)
+            await connection.execute(update(messages).where(*mine).values(label))
+            if made:
+                steps = [
+                    {
+                        **step_row(caller.user_id, end.turn_id, run_id, seq, step),
+                        **label,
+                        **bills.get((run_id, place), {}),
+                    }
+                    for seq, (run_id, place, step) in enumerate(made, start=1)
+                ]
+                await connection.execute(insert(messages), steps)
+            chosen = end.runs[first_choice([run.status for run in end.runs])].run_id if end.runs else None
+            await connection.execute(
+                update(conversations)
+                .where(conversations.c.id == conversation.id, conversations.c.owner == caller.user_id)
+                .where(conversations.c.running_turn == end.turn_id)
+                .values(
+                    running_turn=None,
+                    head_run_id=func.coalesce(conversations.c.head_run_id, chosen),
+                    updated_at=moment_text(end.finished_at),
+                )
+            )
+
+    @uninterrupted
+    async def unfinished_turns(self) -> tuple[UnfinishedTurn, ...]:
+        """The turns of every owner that are marked as running: for recovery at start."""
+        query = (
+            select(turns.c.owner, turns.c.id, turns.c.conversation_id, runs.c.id)
+            .join(runs, runs.c.turn_id == turns.c.id)
+            .where(turns.c.status == TurnStatus.RUNNING.value)
+            .order_by(turns.c.id, runs.c.number)
+        )
+        found: dict[str, UnfinishedTurn] = {}
+        async with self._database.reading() as connection:
+            for owner, turn_id, conversation_id, run_id in (await connection.execute(query)).all():
+                turn = found.get(turn_id) or UnfinishedTurn(Caller(owner), turn_id, conversation_id)
+                found[turn_id] = replace(turn, run_ids=(*turn.run_ids, run_id))
+        return tuple(found.values())

@@ -1,0 +1,1 @@
+"""What is searched: documents on shelves, their passages and vectors."""

@@ -1,0 +1,314 @@
+"""Passages of documents and their vectors: stored out of sight, shown all at once, cleared out bit by bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    RowMapping,
+    Select,
+    and_,
+    case,
+    delete,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lamella.core.errors import InvalidRequest
+from lamella.core.json import digest
+from lamella.core.knowledge import DocumentState, DocumentText, NewPassage, StoredPassage
+from lamella.core.records import Caller
+from lamella.storage.columns import NAMES, json_of, json_text, moment_text
+from lamella.storage.database import Verbs, uninterrupted
+from lamella.storage.knowledge.documents import remove_row, this_document
+from lamella.storage.tables import knowledge_documents, knowledge_passages, knowledge_vectors
+
+_ADD_WORDS = text("INSERT INTO knowledge_words (rowid, terms) VALUES (:id, :terms)")
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+def tagged(shelf: int, terms: str) -> str:
+    """Terms with blanks between as they stand in the full-text table, each behind the number of its shelf: one token,
+    as everything that is not ASCII belongs to one.
+    """
+    tag = "\u00b7"
+    while shelf:
+        shelf, rest = divmod(shelf, len(_DIGITS))
+        tag = _DIGITS[rest] + tag
+    return tag + terms.replace(" ", f" {tag}") if terms else ""
+
+
+def passage_of(row: RowMapping) -> StoredPassage:
+    """A row of `knowledge_passages`."""
+    return StoredPassage(
+        entry=row["id"],
+        document_id=row["document_id"],
+        position=row["position"],
+        start=row["start"],
+        end=row["end"],
+        text=row["text"],
+        headings=json_of(NAMES, row["headings"], f"passage {row['id']}"),
+        page=row["page"],
+        tokens=row["tokens"],
+    )
+
+
+def found_passages(caller: Caller, document_id: str) -> Select[*tuple[Any, ...]]:
+    """The passages of a document that are found."""
+    return (
+        select(knowledge_passages)
+        .join(
+            knowledge_documents,
+            and_(
+                knowledge_documents.c.id == knowledge_passages.c.document_id,
+                knowledge_documents.c.found == knowledge_passages.c.version,
+            ),
+        )
+        .where(this_document(caller, document_id))
+    )
+
+
+def _without_vector(model: str) -> ColumnElement[bool]:
+    return or_(knowledge_vectors.c.model.is_(None), knowledge_vectors.c.model != model)
+
+
+def _vector_row(owner: str, entry: int, model: str, data: bytes) -> dict[str, Any]:
+    return {"entry_id": entry, "owner": owner, "model": model, "dimension": len(data) // 2, "data": data}
+
+
+class PassageRows(Verbs):
+    """The verbs of `KnowledgeStore` about passages."""
+
+    @uninterrupted
+    async def staged(self, caller: Caller, document_id: str, version: int) -> tuple[int, int]:
+        """How many passages of a version are stored, and at which character the last one ends."""
+        query = select(func.count(), func.max(knowledge_passages.c.end)).where(
+            knowledge_passages.c.document_id == document_id,
+            knowledge_passages.c.owner == caller.user_id,
+            knowledge_passages.c.version == version,
+        )
+        async with self._database.reading() as connection:
+            count, end = (await connection.execute(query)).one()
+        return int(count), int(end or 0)
+
+    @uninterrupted
+    async def unstage(self, caller: Caller, document_id: str, version: int) -> None:
+        """Remove the passages of a version that nobody finds yet."""
+        of = knowledge_passages.c
+        mine = (of.document_id == document_id, of.owner == caller.user_id, of.version == version)
+        found = select(knowledge_documents.c.found).where(knowledge_documents.c.id == document_id).scalar_subquery()
+        hidden = or_(found.is_(None), found != version)
+        async with self._database.writing() as connection:
+            await connection.execute(delete(knowledge_passages).where(*mine, hidden))
+
+    @uninterrupted
+    async def stage(
+        self, caller: Caller, document_id: str, version: int, first: int, passages: Sequence[NewPassage], model: str
+    ) -> bool:
+        """Store passages that nobody finds yet."""
+        rows = [
+            {
+                "owner": caller.user_id,
+                "document_id": document_id,
+                "version": version,
+                "position": position,
+                "start": passage.start,
+                "end": passage.end,
+                "page": passage.page,
+                "headings": json_text(passage.headings),
+                "length": passage.length,
+                "tokens": passage.tokens,
+                "digest": digest(passage.text.encode()),
+                "text": passage.text,
+            }
+            for position, passage in enumerate(passages, first)
+        ]
+        async with self._database.writing() as connection:
+            this = select(knowledge_documents.c.shelf, knowledge_documents.c.found)
+            row = (await connection.execute(this.where(this_document(caller, document_id, version)))).first()
+            if row is None:
+                return False
+            shelf, found = row
+            adding = insert(knowledge_passages).returning(knowledge_passages.c.id, sort_by_parameter_order=True)
+            entries = list((await connection.execute(adding, rows)).scalars())
+            words = [
+                {"id": entry, "terms": tagged(shelf, passage.terms)}
+                for entry, passage in zip(entries, passages, strict=True)
+            ]
+            await connection.execute(_ADD_WORDS, words)
+            made = [
+                _vector_row(caller.user_id, entry, model, passage.vector)
+                for entry, passage in zip(entries, passages, strict=True)
+                if passage.vector is not None
+            ]
+            if made:
+                await connection.execute(insert(knowledge_vectors), made)
+            elif found is not None:
+                await _take_over(connection, caller, document_id, found, entries, model)
+        return True
+
+    @uninterrupted
+    async def publish(self, caller: Caller, document_id: str, version: int, facts: DocumentText, at: datetime) -> bool:
+        """Let this version be found in place of the one before."""
+        mine = and_(knowledge_passages.c.document_id == document_id, knowledge_passages.c.version == version)
+        count = select(func.count()).where(mine).scalar_subquery()
+        of_version = (
+            select(func.count())
+            .select_from(knowledge_passages)
+            .join(knowledge_vectors, knowledge_vectors.c.entry_id == knowledge_passages.c.id)
+            .where(mine)
+        )
+        values = {
+            "found": version,
+            "revision": knowledge_documents.c.revision + 1,
+            "state": DocumentState.EMBEDDING.value,
+            "code": None,
+            "reason": None,
+            "media_type": facts.media_type,
+            "tokens": facts.tokens,
+            "pages": facts.pages,
+            "passages": count,
+            "embedded": of_version.scalar_subquery(),
+            "updated_at": moment_text(at),
+        }
+        published = update(knowledge_documents).where(this_document(caller, document_id, version)).values(**values)
+        async with self._database.writing() as connection:
+            return (await connection.execute(published)).rowcount > 0
+
+    @uninterrupted
+    async def clear_out(self, caller: Caller, document_id: str, limit: int) -> int:
+        """Remove passages that nobody finds any more, and the row of a removed document with the last of them."""
+        of = knowledge_documents.c
+        row = select(of.found, of.version, of.removed).where(of.id == document_id, of.owner == caller.user_id)
+        async with self._database.writing() as connection:
+            known = (await connection.execute(row)).first()
+            if known is None:
+                return 0
+            found, version, removed = known
+            stale = [knowledge_passages.c.document_id == document_id, knowledge_passages.c.owner == caller.user_id]
+            if not removed:
+                stale.append(knowledge_passages.c.version.not_in({found, version} - {None}))
+            query = select(knowledge_passages.c.id).where(*stale).limit(limit)
+            entries = list((await connection.execute(query)).scalars())
+            await connection.execute(delete(knowledge_passages).where(knowledge_passages.c.id.in_(entries)))
+            if removed and len(entries) < limit:
+                await remove_row(connection, caller, document_id)
+        return len(entries)
+
+    @uninterrupted
+    async def unembedded_passages(
+        self, caller: Caller, document_id: str, model: str, limit: int
+    ) -> tuple[StoredPassage, ...]:
+        """Passages that are found and have no vector of this model."""
+        query = (
+            found_passages(caller, document_id)
+            .outerjoin(knowledge_vectors, knowledge_vectors.c.entry_id == knowledge_passages.c.id)
+            .where(_without_vector(model))
+            .order_by(knowledge_passages.c.id)
+            .limit(limit)
+        )
+        async with self._database.reading() as connection:
+            return tuple(map(passage_of, (await connection.execute(query)).mappings()))
+
+    @uninterrupted
+    async def embed_passages(self, caller: Caller, document_id: str, model: str, vectors: Mapping[int, bytes]) -> bool:
+        """Give passages their vectors; raises `InvalidRequest` for another dimension than the model's vectors have."""
+        dimension = len(next(iter(vectors.values()))) // 2
+        other = select(knowledge_vectors.c.dimension).where(
+            knowledge_vectors.c.owner == caller.user_id,
+            knowledge_vectors.c.model == model,
+            knowledge_vectors.c.dimension != dimension,
+        )
+        async with self._database.writing() as connection:
+            known = (await connection.execute(other.limit(1))).scalar_one_or_none()
+            if known is not None:
+                raise InvalidRequest(
+                    f"The embeddings server gave vectors of {dimension} numbers; those of “{model}” that are stored "
+                    f"have {known}.",
+                    hint="Give the other model its own name in LAMELLA_EMBEDDING_MODEL.",
+                )
+            of = found_passages(caller, document_id).where(knowledge_passages.c.id.in_(sorted(vectors)))
+            query = of.with_only_columns(knowledge_passages.c.id)
+            there = list((await connection.execute(query)).scalars())
+            await connection.execute(delete(knowledge_vectors).where(knowledge_vectors.c.entry_id.in_(there)))
+            rows = [_vector_row(caller.user_id, entry, model, vectors[entry]) for entry in there]
+            if not rows:
+                return False
+            await connection.execute(insert(knowledge_vectors), rows)
+            more = knowledge_documents.c.embedded + len(rows)
+            every = knowledge_documents.c.passages
+            counted = case((more < every, more), else_=every)
+            changed = update(knowledge_documents).where(this_document(caller, document_id)).values(embedded=counted)
+            return (await connection.execute(changed)).rowcount > 0
+
+    @uninterrupted
+    async def begin_embedding(self, caller: Caller, document_id: str, version: int, model: str) -> int | None:
+        """Count what has vectors of this model, and give how many have none; None for a version that is no more."""
+        has = (
+            select(func.count())
+            .select_from(knowledge_passages)
+            .join(knowledge_vectors, knowledge_vectors.c.entry_id == knowledge_passages.c.id)
+            .where(
+                knowledge_passages.c.document_id == document_id,
+                knowledge_passages.c.version == knowledge_documents.c.found,
+                knowledge_vectors.c.model == model,
+            )
+        )
+        changed = (
+            update(knowledge_documents)
+            .where(this_document(caller, document_id, version))
+            .values(embedded=has.scalar_subquery())
+            .returning(knowledge_documents.c.passages - knowledge_documents.c.embedded)
+        )
+        async with self._database.writing() as connection:
+            left = (await connection.execute(changed)).scalar_one_or_none()
+        return None if left is None else int(left)
+
+    @uninterrupted
+    async def passages_of(
+        self, caller: Caller, document_id: str, first: int = 0, limit: int | None = None
+    ) -> tuple[StoredPassage, ...]:
+        """The passages of a document that are found."""
+        query = (
+            found_passages(caller, document_id)
+            .where(knowledge_passages.c.position >= first)
+            .order_by(knowledge_passages.c.position)
+            .limit(limit)
+        )
+        async with self._database.reading() as connection:
+            return tuple(map(passage_of, (await connection.execute(query)).mappings()))
+
+
+async def _take_over(
+    connection: AsyncConnection, caller: Caller, document_id: str, found: int, entries: Sequence[int], model: str
+) -> None:
+    """Give new passages the vectors of those that are found, where they are the same word for word."""
+    old, new = knowledge_passages.alias("old"), knowledge_passages.alias("new")
+    same = (
+        select(
+            new.c.id,
+            literal(caller.user_id),
+            knowledge_vectors.c.model,
+            func.min(knowledge_vectors.c.dimension),
+            func.min(knowledge_vectors.c.data),
+        )
+        .select_from(new)
+        .join(
+            old,
+            and_(old.c.document_id == document_id, old.c.version == found, old.c.digest == new.c.digest),
+        )
+        .join(knowledge_vectors, knowledge_vectors.c.entry_id == old.c.id)
+        .where(new.c.id.in_(entries), knowledge_vectors.c.model == model)
+        .group_by(new.c.id, knowledge_vectors.c.model)
+    )
+    columns = ["entry_id", "owner", "model", "dimension", "data"]
+    await connection.execute(insert(knowledge_vectors).from_select(columns, same))

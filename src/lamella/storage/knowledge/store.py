@@ -1,0 +1,243 @@
+"""`SqlKnowledge`: the port `KnowledgeStore` on SQLite. Search: postings from FTS5, vectors exactly, ranked by
+`search.ranking`, so that only what is searched counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import ColumnElement, and_, null, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lamella.core.ids import Ids
+from lamella.core.knowledge import KnowledgeHit, KnowledgeQuery, Shelf
+from lamella.core.knowledge_port import KnowledgeStore
+from lamella.search.ranking import Corpus, Floats, Ints, Ranking, first_of, rank
+from lamella.search.vectors import unpacked
+from lamella.storage.database import Database, uninterrupted
+from lamella.storage.knowledge.bindings import BindingRows
+from lamella.storage.knowledge.documents import DocumentRows, find_documents, shelf_number
+from lamella.storage.knowledge.passages import PassageRows, passage_of, tagged
+from lamella.storage.knowledge.scope import MOST_BYTES, Part, Revision, Scope, ScopeCache, part_of, scope_of
+from lamella.storage.tables import knowledge_documents, knowledge_passages, knowledge_vectors
+
+_POSTINGS = text("SELECT group_concat(doc) FROM knowledge_postings WHERE term = :term")
+"""The entries that hold a term, as often as they do, in one text: read apart from the event loop."""
+
+
+class SqlKnowledge(DocumentRows, PassageRows, BindingRows):
+    """Documents and their index in a database file."""
+
+    def __init__(self, database: Database, ids: Ids, most_bytes: int = MOST_BYTES) -> None:
+        super().__init__(database, ids)
+        self._scopes = ScopeCache(most_bytes)
+
+    @property
+    def kept_bytes(self) -> int:
+        """What is kept in memory, about."""
+        return self._scopes.size
+
+    @uninterrupted
+    async def search_knowledge(self, query: KnowledgeQuery) -> tuple[KnowledgeHit, ...]:
+        """What fits the query best, the best first."""
+        dimension = len(query.vector) // 2 if query.vector is not None else 0
+        searched = []
+        async with self._database.reading() as connection:
+            for shelf in query.shelves:
+                scope = await self._scope(connection, shelf, query.space.model, dimension)
+                if scope is not None:
+                    searched.append((scope, await _read_postings(connection, scope, query.terms)))
+        best = await asyncio.to_thread(_best, searched, query)
+        for scope, read in searched:
+            for term, held in read.items():
+                if not isinstance(held, str):
+                    scope.postings.keep(term, *held)
+        entries = [chosen.entry for chosen in best]
+        async with self._database.reading() as connection:
+            rows = await connection.execute(select(knowledge_passages).where(knowledge_passages.c.id.in_(entries)))
+            passages = {row["id"]: passage_of(row) for row in rows.mappings()}
+            documents = await find_documents(connection, sorted({p.document_id for p in passages.values()}))
+        # What was replaced or removed since the ranking is found no more.
+        return tuple(
+            KnowledgeHit(passage, documents[passage.document_id], chosen.score, chosen.words, chosen.similarity)
+            for chosen in best
+            if (passage := passages.get(chosen.entry)) is not None and passage.document_id in documents
+        )
+
+    async def _scope(self, connection: AsyncConnection, shelf: Shelf, model: str, dimension: int) -> Scope | None:
+        """What is kept of a shelf, with the documents that changed since read again; None for an empty one."""
+        number = await shelf_number(connection, shelf)
+        if number is None:
+            return None
+        of = knowledge_documents.c
+        query = select(of.id, of.revision).where(of.shelf == number, of.removed.is_(False), of.found.is_not(None))
+        wanted = tuple((str(id), int(revision)) for id, revision in await connection.execute(query.order_by(of.id)))
+        if not wanted:
+            self._scopes.forget(number)
+            return None
+        key = (number, model, dimension)
+        kept = self._scopes.find(key)
+        if kept is not None and kept.documents == wanted:
+            return kept
+        parts: dict[Revision, Part] = {}
+        if kept is not None:
+            still = set(wanted)
+            parts = {document: kept.part(at) for at, document in enumerate(kept.documents) if document in still}
+        for document in wanted:
+            if document not in parts:
+                rows = await _read_part(connection, document[0], model, with_vectors=dimension > 0)
+                parts[document] = await asyncio.to_thread(part_of, rows, dimension)
+        scope = await asyncio.to_thread(scope_of, number, wanted, parts, dimension)
+        self._scopes.keep(key, scope)
+        return scope
+
+
+async def _read_part(
+    connection: AsyncConnection, document_id: str, model: str, *, with_vectors: bool
+) -> Sequence[tuple[int, int, bytes | None]]:
+    """Entry, length and vector of the passages of a document that are found."""
+    of = knowledge_passages.c
+    found = and_(knowledge_documents.c.id == of.document_id, knowledge_documents.c.found == of.version)
+    joined = knowledge_passages.join(knowledge_documents, found)
+    vector: ColumnElement[Any] = null()
+    if with_vectors:
+        of_model = and_(knowledge_vectors.c.entry_id == of.id, knowledge_vectors.c.model == model)
+        joined, vector = joined.outerjoin(knowledge_vectors, of_model), knowledge_vectors.c.data
+    query = select(of.id, of.length, vector).select_from(joined).where(of.document_id == document_id)
+    query = query.order_by(of.position)
+    return [(row[0], row[1], row[2]) for row in await connection.execute(query)]
+
+
+Held = tuple[Ints, Ints]
+"""The places of the passages that hold a term, and how often."""
+
+Read = dict[str, str | Held]
+"""For each term what is kept of it, or the entries that hold it as they were read, with commas between."""
+
+
+async def _read_postings(connection: AsyncConnection, scope: Scope, terms: Sequence[str]) -> Read:
+    read: Read = {}
+    for term in terms:
+        known = scope.postings.find(term)
+        if known is None:
+            found = await connection.execute(_POSTINGS, {"term": tagged(scope.number, term)})
+            read[term] = str(found.scalar_one() or "")
+        else:
+            read[term] = known
+    return read
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    entry: int
+    score: float
+    words: float
+    similarity: float
+
+
+def _best(searched: Sequence[tuple[Scope, Read]], query: KnowledgeQuery) -> list[_Chosen]:
+    """The best passages of some shelves, ranked together."""
+    if not searched:
+        return []
+    chosen = [_Selected.of(scope, query.documents) for scope, _ in searched]
+    postings = []
+    for term in query.terms:
+        places, times, offset = [], [], 0
+        for (scope, read), selected in zip(searched, chosen, strict=True):
+            at, often = selected.places(*_held(scope, read, term))
+            places.append(at + offset)
+            times.append(often)
+            offset += selected.count
+        at, often = np.concatenate(places), np.concatenate(times)
+        if len(at):
+            postings.append((at, often))
+    similar = _similar(searched, chosen, query)
+    corpus = Corpus(_numbered(chosen), np.concatenate([one.lengths for one in chosen]))
+    made = rank(corpus, postings, similar, query.space.weight, of_sessions=False)
+    return _first(made, np.concatenate([one.entries for one in chosen]), similar, query.limit)
+
+
+def _first(made: Ranking, entries: Ints, similar: Floats | None, limit: int) -> list[_Chosen]:
+    order = first_of(made.scores, limit)
+    return [
+        _Chosen(
+            int(entries[at]),
+            float(made.scores[at]),
+            float(made.words[at]),
+            float(similar[at]) if similar is not None else 0.0,
+        )
+        for at in order
+        if made.scores[at] > 0
+    ]
+
+
+def _held(scope: Scope, read: Read, term: str) -> Held:
+    """The places of a term, which are kept in `read` from now on."""
+    known = read[term]
+    if isinstance(known, str):
+        known = read[term] = scope.places(np.fromstring(known, np.int64, sep=","))
+    return known
+
+
+def _similar(
+    searched: Sequence[tuple[Scope, Read]], chosen: Sequence[_Selected], query: KnowledgeQuery
+) -> Floats | None:
+    """The similarity of every passage, 0 below the floor; None where the query has no vector."""
+    if query.vector is None:
+        return None
+    vector = unpacked(query.vector)
+    near = [selected.of_all(scope.vectors @ vector) for (scope, _), selected in zip(searched, chosen, strict=True)]
+    whole = np.concatenate(near).astype(np.float64)
+    return np.where(whole >= query.space.floor, whole, 0.0)
+
+
+def _numbered(chosen: Sequence[_Selected]) -> Ints:
+    """A number for each document of all shelves."""
+    made, first = [], 0
+    for one in chosen:
+        numbers = np.unique(one.of_document, return_inverse=True)[1].astype(np.int64)
+        made.append(numbers + first)
+        first += int(numbers.max()) + 1 if len(numbers) else 0
+    return np.concatenate(made)
+
+
+@dataclass(frozen=True, slots=True)
+class _Selected:
+    """Of a scope what is searched: all, or the passages of some documents."""
+
+    entries: Ints
+    of_document: Ints
+    lengths: Floats
+    mask: NDArray[np.bool_] | None
+    new_place: Ints | None
+
+    @classmethod
+    def of(cls, scope: Scope, documents: frozenset[str] | None) -> _Selected:
+        if documents is None or all(id in documents for id, _ in scope.documents):
+            return cls(scope.entries, scope.of_document, scope.lengths, None, None)
+        wanted = np.array([id in documents for id, _ in scope.documents], np.bool_)
+        mask = wanted[scope.of_document]
+        place = np.cumsum(mask) - 1
+        return cls(scope.entries[mask], scope.of_document[mask], scope.lengths[mask], mask, place)
+
+    @property
+    def count(self) -> int:
+        return len(self.entries)
+
+    def places(self, places: Ints, times: Ints) -> tuple[Ints, Ints]:
+        """Places of the whole scope as places of what is searched."""
+        if self.mask is None or self.new_place is None:
+            return places, times
+        here = self.mask[places]
+        return self.new_place[places[here]], times[here]
+
+    def of_all(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        return values if self.mask is None else values[self.mask]
+
+
+_: type[KnowledgeStore] = SqlKnowledge

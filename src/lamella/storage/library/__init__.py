@@ -1,0 +1,1 @@
+"""What conversations stand on: agents, projects, system prompts, files, and documents that were found."""

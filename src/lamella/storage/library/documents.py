@@ -1,0 +1,118 @@
+"""What tools brought into a conversation to read, with document numbers that are given once (SPEC O7)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import RowMapping, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lamella.core.errors import NotFound
+from lamella.core.json import digest
+from lamella.core.messages import Attachment
+from lamella.core.records import Caller, FoundDocument
+from lamella.storage.columns import moment_text
+from lamella.storage.conversations.conversations import find_conversation
+from lamella.storage.database import Verbs, uninterrupted
+from lamella.storage.failures import damaged, unicode_only
+from lamella.storage.mapping import Row
+from lamella.storage.tables import conversations, found_documents
+
+_HEAD = tuple(column for column in found_documents.c if column.name not in ("data", "digest", "owner"))
+
+
+def _row(owner: str, conversation_id: str, found: FoundDocument) -> Row:
+    with unicode_only():
+        data = found.text.encode()
+        return {
+            "owner": owner,
+            "conversation_id": conversation_id,
+            "title": found.title,
+            "media_type": found.media_type,
+            "url": found.url,
+            "size": found.size,
+            "digest": digest((found.url or "").encode(), found.title.encode(), data),
+            "data": data,
+        }
+
+
+def _of(row: RowMapping, text: str | None = None) -> Attachment:
+    return Attachment(
+        file_id=row["id"],
+        document=row["document"],
+        title=row["title"],
+        media_type=row["media_type"],
+        size=row["size"],
+        tokens=row["tokens"],
+        text=text,
+        found=True,
+        url=row["url"],
+    )
+
+
+async def find_documents(connection: AsyncConnection, caller: Caller, conversation_id: str) -> tuple[Attachment, ...]:
+    """What tools brought into a conversation, by number and without the texts."""
+    query = (
+        select(*_HEAD)
+        .where(found_documents.c.conversation_id == conversation_id, found_documents.c.owner == caller.user_id)
+        .order_by(found_documents.c.document)
+    )
+    return tuple(_of(row) for row in (await connection.execute(query)).mappings())
+
+
+class DocumentVerbs(Verbs):
+    """The verbs of `Store` about documents that tools found."""
+
+    @uninterrupted
+    async def keep_document(
+        self, caller: Caller, conversation_id: str, found: FoundDocument, tokens: int, at: datetime
+    ) -> Attachment:
+        """Store what a tool brought into a conversation, or give it as it was kept before."""
+        row = _row(caller.user_id, conversation_id, found)
+        same = (
+            select(*_HEAD)
+            .where(found_documents.c.conversation_id == conversation_id, found_documents.c.owner == caller.user_id)
+            .where(found_documents.c.digest == row["digest"])
+        )
+        async with self._database.writing() as connection:
+            await find_conversation(connection, caller, conversation_id, lock=True)
+            known = (await connection.execute(same)).mappings().first()
+            if known is not None:
+                return _of(known, found.text)
+            number = await _take_number(connection, caller, conversation_id)
+            row |= {
+                "id": self._ids.new("doc"),
+                "document": number,
+                "tokens": tokens,
+                "created_at": moment_text(at),
+            }
+            await connection.execute(insert(found_documents), row)
+            stored = (await connection.execute(same)).mappings().one()
+            return _of(stored, found.text)
+
+    @uninterrupted
+    async def document(self, caller: Caller, document_id: str) -> Attachment:
+        """A document that a tool brought into a conversation, with its text."""
+        query = select(found_documents).where(
+            found_documents.c.id == document_id, found_documents.c.owner == caller.user_id
+        )
+        async with self._database.reading() as connection:
+            row = (await connection.execute(query)).mappings().first()
+        if row is None:
+            raise NotFound(f"There is no document {document_id}.", param="document_id")
+        try:
+            return _of(row, bytes(row["data"]).decode())
+        except UnicodeDecodeError as error:
+            raise damaged(f"the text of {document_id}", error) from error
+
+
+async def _take_number(connection: AsyncConnection, caller: Caller, conversation_id: str) -> int:
+    """The conversation's next document number, which nobody else gets."""
+    taken = (
+        update(conversations)
+        .where(conversations.c.id == conversation_id, conversations.c.owner == caller.user_id)
+        .values(next_document=conversations.c.next_document + 1)
+        .returning(conversations.c.next_document)
+    )
+    following: int = (await connection.execute(taken)).scalar_one()
+    return following - 1

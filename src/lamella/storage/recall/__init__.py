@@ -1,0 +1,1 @@
+"""What was said, found again: passages of conversations and their vectors."""

@@ -1,0 +1,90 @@
+"""The tables, one module a noun. Every row has an owner; what belongs to a conversation goes with it.
+
+Portable to PostgreSQL: JSON is text, bytes are bytes. Moments are ISO 8601 text in UTC, of fixed width so that they
+sort; only `sent_at` keeps the offset of the sender's zone.
+"""
+
+from lamella.storage.tables.access import (
+    api_keys,
+    grant_changes,
+    grants,
+    group_members,
+    groups,
+    knowledge_bases,
+    member_changes,
+    restricted_uses,
+    set_ups,
+    users,
+)
+from lamella.storage.tables.conversations import conversations, decisions, notices, queued_messages, sessions
+from lamella.storage.tables.knowledge import (
+    knowledge_bindings,
+    knowledge_calls,
+    knowledge_documents,
+    knowledge_passages,
+    knowledge_shelves,
+    knowledge_vectors,
+)
+from lamella.storage.tables.library import (
+    agents,
+    file_images,
+    file_texts,
+    files,
+    project_files,
+    projects,
+    system_prompts,
+)
+from lamella.storage.tables.parts import metadata
+from lamella.storage.tables.recall import RECALL_WORDS, recall_entries, recall_turns, recall_vectors, recall_versions
+from lamella.storage.tables.requests import blocks, cache_entries, requests
+from lamella.storage.tables.turns import attachments, document_numbers, found_documents, journal, messages, runs, turns
+from lamella.storage.tables.work import idempotency_keys, jobs
+
+__all__ = [
+    "RECALL_WORDS",
+    "agents",
+    "api_keys",
+    "attachments",
+    "blocks",
+    "cache_entries",
+    "conversations",
+    "decisions",
+    "document_numbers",
+    "file_images",
+    "file_texts",
+    "files",
+    "found_documents",
+    "grant_changes",
+    "grants",
+    "group_members",
+    "groups",
+    "idempotency_keys",
+    "jobs",
+    "journal",
+    "knowledge_bases",
+    "knowledge_bindings",
+    "knowledge_calls",
+    "knowledge_documents",
+    "knowledge_passages",
+    "knowledge_shelves",
+    "knowledge_vectors",
+    "member_changes",
+    "messages",
+    "metadata",
+    "notices",
+    "project_files",
+    "projects",
+    "queued_messages",
+    "recall_entries",
+    "recall_turns",
+    "recall_vectors",
+    "recall_versions",
+    "requests",
+    "restricted_uses",
+    "runs",
+    "sessions",
+    "set_ups",
+    "system_prompts",
+    "turns",
+    "users",
+]

@@ -1,0 +1,156 @@
+"""The tables of callers: users, groups, keys; knowledge bases, and who may read them."""
+
+from __future__ import annotations
+
+from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, LargeBinary, String, Table, Text
+
+from lamella.storage.tables.parts import metadata, owner, row_id
+
+users = Table(
+    "users",
+    metadata,
+    row_id(),
+    Column("name", String, nullable=False),
+    Column("folded", String, nullable=False),
+    Column("role", String, nullable=False),
+    Column("disabled", Boolean, nullable=False),
+    Column("created_at", String, nullable=False),
+    Index("uq_users_folded", "folded", unique=True),
+)
+"""The owners of all other rows. `folded` is the name without its case: no two users differ in that alone."""
+
+set_ups = Table(
+    "set_ups",
+    metadata,
+    owner(),
+    Column("name", String, primary_key=True),
+    Column("at", String, nullable=False),
+)
+"""What was set up once and for all, by whom: `accounts` from when on everybody needs a key."""
+
+groups = Table(
+    "groups",
+    metadata,
+    row_id(),
+    Column("name", String, nullable=False),
+    Column("folded", String, nullable=False),
+    Column("created_at", String, nullable=False),
+    Index("uq_groups_folded", "folded", unique=True),
+)
+"""Users who are granted access together; `folded` as in `users`. They are the server's, and its admins keep them."""
+
+group_members = Table(
+    "group_members",
+    metadata,
+    Column("group_id", String, ForeignKey("groups.id", ondelete="CASCADE"), primary_key=True),
+    Column("owner", String, ForeignKey("users.id", ondelete="CASCADE"), primary_key=True, index=True),
+)
+"""Who is in a group: `owner` is the member."""
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    row_id(),
+    Column("owner", String, ForeignKey("users.id", ondelete="CASCADE"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("prefix", String, nullable=False, index=True),
+    Column("digest", LargeBinary, nullable=False),
+    Column("scopes", Text, nullable=False),
+    Column("issued_by", String, nullable=False),
+    Column("parent_id", String, ForeignKey("api_keys.id", ondelete="CASCADE"), index=True),
+    Column("created_at", String, nullable=False),
+    Column("expires_at", String),
+    Column("last_used_at", String),
+    Column("revoked_at", String),
+    Index("ix_api_keys_owner_id", "owner", "id"),
+)
+"""`digest` is the SHA-256 of the key, which is kept nowhere; `prefix` finds it. A login of a page is a key whose
+`parent_id` is the key that it was made with."""
+
+knowledge_bases = Table(
+    "knowledge_bases",
+    metadata,
+    row_id(),
+    owner(),
+    Column("name", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("visible", Boolean, nullable=False),
+    Column("created_at", String, nullable=False),
+    Column("updated_at", String, nullable=False),
+    Column("hint", Text, nullable=False, server_default=""),
+    Column("summary", Text, nullable=False, server_default=""),
+    Column("topics", Text, nullable=False, server_default="[]"),
+    Column("described_by", Text, nullable=False, server_default="nobody"),
+    Column("described_from", Text, nullable=False, server_default=""),
+    Column("keywords", Text, nullable=False, server_default="[]"),
+    Index("ix_knowledge_bases_owner_id", "owner", "id"),
+)
+"""`described_by` is whose words summary and topics are; `described_from` the fingerprint of the documents that a model
+wrote them from."""
+
+grants = Table(
+    "grants",
+    metadata,
+    Column("knowledge_base_id", String, ForeignKey("knowledge_bases.id", ondelete="CASCADE"), primary_key=True),
+    Column("subject_id", String, primary_key=True, index=True),
+    Column("subject_kind", String, nullable=False),
+    owner(),
+    Column("level", String, nullable=False),
+    Column("by", String, nullable=False),
+    Column("at", String, nullable=False),
+)
+"""What a user or a group (`subject_kind`) may read of a base; `owner` is the base's."""
+
+grant_changes = Table(
+    "grant_changes",
+    metadata,
+    row_id(),
+    owner(),
+    Column("knowledge_base_id", String, nullable=False),
+    Column("subject_id", String, nullable=False),
+    Column("subject_kind", String, nullable=False),
+    Column("subject_name", Text, nullable=False),
+    Column("by", String, nullable=False),
+    Column("at", String, nullable=False),
+    Column("before", String),
+    Column("after", String),
+    Index("ix_grant_changes_knowledge_base_id_id", "knowledge_base_id", "id"),
+)
+"""Every change of a grant; the rows outlive the base. `before` and `after` are levels, null for no grant."""
+
+member_changes = Table(
+    "member_changes",
+    metadata,
+    row_id(),
+    owner(),
+    Column("user_name", Text, nullable=False),
+    Column("group_id", String, nullable=False),
+    Column("group_name", Text, nullable=False),
+    Column("by", String, nullable=False),
+    Column("at", String, nullable=False),
+    Column("before", String),
+    Column("after", String),
+)
+"""Every change of who is in which group: `owner` is the member. The rows outlive group and user."""
+
+restricted_uses = Table(
+    "restricted_uses",
+    metadata,
+    row_id(),
+    owner(),
+    Column("knowledge_base_id", String, ForeignKey("knowledge_bases.id", ondelete="CASCADE"), nullable=False),
+    Column("user_id", String, nullable=False),
+    Column("user_name", Text, nullable=False),
+    Column("at", String, nullable=False),
+    Column("question", Text, nullable=False),
+    Column("decision", String, nullable=False),
+    Column("reason", String, nullable=False),
+    Column("chunks", Integer, nullable=False),
+    Column("removed", Text, nullable=False),
+    Column("cached", Boolean, nullable=False),
+    Column("model", String, nullable=False),
+    Column("input_tokens", Integer, nullable=False),
+    Column("output_tokens", Integer, nullable=False),
+    Index("ix_restricted_uses_knowledge_base_id_id", "knowledge_base_id", "id"),
+)
+"""Questions to bases with restricted access; `owner` is the base's. `removed` is a JSON list of kinds."""

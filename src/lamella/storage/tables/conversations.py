@@ -1,0 +1,124 @@
+"""The tables of conversations, their sessions and decisions, and of what waits or is shown beside them."""
+
+from __future__ import annotations
+
+from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, LargeBinary, String, Table, Text, text
+
+from lamella.storage.tables.parts import metadata, owner, part_of, row_id
+
+conversations = Table(
+    "conversations",
+    metadata,
+    row_id(),
+    owner(),
+    Column("title", Text, nullable=False),
+    Column("model", String, nullable=False),
+    Column("layout", String, nullable=False),
+    Column("marker_policy", String, nullable=False),
+    Column("system_prompt", Text, nullable=False),
+    Column("tools", Text, nullable=False),
+    Column("created_at", String, nullable=False),
+    Column("updated_at", String, nullable=False),
+    Column("head", String),
+    Column("running_turn", String),
+    Column("next_document", Integer, nullable=False, server_default="1"),
+    Column("agent_id", String, ForeignKey("agents.id", ondelete="SET NULL"), index=True),
+    Column("project_id", String, ForeignKey("projects.id", ondelete="SET NULL"), index=True),
+    Column("system_prompt_version", Integer, nullable=False, server_default="0"),
+    Column("session_id", String, nullable=False),
+    Column("thinking_effort", String),
+    Column("head_run_id", String),
+    Column("forked", Boolean, nullable=False, server_default=text("0")),
+    Column("titled_by", String, nullable=False, server_default="user"),
+    Index("ix_conversations_owner_id", "owner", "id"),
+)
+"""`head` and `running_turn` are turns of this conversation, `head_run_id` is a run of the head, `session_id` is the
+session that it is in; `next_document` is the next unused document number. `forked`: its turns are more than one line of
+single answers. `titled_by` says whose the title is; one that is older than that column counts as the user's.
+
+`system_prompt` is the text of its version when it was chosen, so that it never changes silently.
+"""
+
+sessions = Table(
+    "sessions",
+    metadata,
+    row_id(),
+    owner(),
+    part_of("conversation_id", "conversations.id", index=False),
+    Column("number", Integer, nullable=False),
+    Column("parent_id", String, ForeignKey("sessions.id"), index=True),
+    Column("begins_after", String),
+    Column("inherits", Boolean, nullable=False),
+    Column("opened_at", String, nullable=False),
+    Column("opened_by", String, nullable=False),
+    Column("closed_at", String),
+    Column("closed_by", String),
+    Column("ends_with", String),
+    Column("why", Text, nullable=False, server_default=""),
+    Column("summary", Text),
+    Column("summary_tokens", Integer, nullable=False, server_default="0"),
+    Column("summary_ends_with", String),
+    Column("summary_check", Text, nullable=False, server_default="{}"),
+    Column("embedding", LargeBinary),
+    Column("embedding_model", String),
+    Column("usage", Text, nullable=False, server_default="{}"),
+    Column("made_from", Text, nullable=False, server_default="[]"),
+    Index("uq_sessions_conversation_id_number", "conversation_id", "number", unique=True),
+)
+"""`begins_after`, `ends_with` and `summary_ends_with` are turns of the conversation; `usage` is the JSON object of what
+was spent, by purpose; `embedding`, made by `embedding_model`, and `summary_check`, a JSON object, are those of the
+summary, and so is `made_from`, the ids of knowledge bases as those of a message."""
+
+decisions = Table(
+    "decisions",
+    metadata,
+    row_id(),
+    owner(),
+    part_of("conversation_id", "conversations.id"),
+    Column("at", String, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("who", String, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("numbers", Text, nullable=False),
+    Column("first_changed", String),
+    Column("turn_id", String),
+    Column("run_id", String),
+)
+"""`turn_id` is where the conversation stood when it was decided, `run_id` the run whose request it is about."""
+
+queued_messages = Table(
+    "queued_messages",
+    metadata,
+    row_id(),
+    owner(),
+    part_of("conversation_id", "conversations.id", index=False),
+    Column("seq", Integer, nullable=False),
+    Column("sender", String, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("sent_at", String, nullable=False),
+    Column("timezone", String, nullable=False),
+    Column("payload", Text, nullable=False),
+    Column("status", String, nullable=False),
+    Column("turn_id", String),
+    Index("uq_queued_messages_conversation_id_seq", "conversation_id", "seq", unique=True),
+    Index("ix_queued_messages_status", "status"),
+)
+"""Messages that wait for their turn, in the order of `seq`; `turn_id` is the turn that a begun one went into."""
+
+notices = Table(
+    "notices",
+    metadata,
+    row_id(),
+    owner(),
+    part_of("conversation_id", "conversations.id"),
+    Column("turn_id", String),
+    Column("kind", String, nullable=False),
+    Column("name", String, nullable=False),
+    Column("argument", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("data", Text, nullable=False),
+    Column("at", String, nullable=False),
+)
+"""Commands with their answers, and notifications: what a conversation shows behind `turn_id` and no model reads."""

@@ -1,0 +1,131 @@
+"""The tables of what is searched: documents on shelves, their passages, words and vectors."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    DDL,
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    String,
+    Table,
+    Text,
+    event,
+)
+
+from lamella.storage.tables.parts import metadata, owner, part_of, row_id
+
+knowledge_shelves = Table(
+    "knowledge_shelves",
+    metadata,
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    owner(),
+    Column("name", String, nullable=False),
+    Index("uq_knowledge_shelves_owner_name", "owner", "name", unique=True),
+    sqlite_autoincrement=True,
+)
+"""What documents stand on: a knowledge base, whose id is the `name`, or with an empty one the files of an owner's
+projects. The `number` tags the terms of its passages and is never used twice."""
+
+knowledge_documents = Table(
+    "knowledge_documents",
+    metadata,
+    row_id(),
+    owner(),
+    Column("shelf", BigInteger, ForeignKey("knowledge_shelves.number", ondelete="CASCADE"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("media_type", String, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("digest", String, nullable=False),
+    Column("upload", String, nullable=False),
+    Column("state", String, nullable=False),
+    Column("code", String),
+    Column("reason", Text),
+    Column("pages", Integer),
+    Column("tokens", Integer, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("found", Integer),
+    Column("revision", Integer, nullable=False),
+    Column("passages", Integer, nullable=False),
+    Column("embedded", Integer, nullable=False),
+    Column("model", String),
+    Column("created_at", String, nullable=False),
+    Column("updated_at", String, nullable=False),
+    Column("removed", Boolean, nullable=False),
+    Index("ix_knowledge_documents_shelf_id", "shelf", "id"),
+    Index("ix_knowledge_documents_state", "state"),
+)
+"""Documents to be searched. `found` is the version whose passages are found; `revision` counts what changed of them, so
+that what is kept in memory is known to be stale. `removed`: it is gone, and its passages go in the background."""
+
+knowledge_passages = Table(
+    "knowledge_passages",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    owner(),
+    part_of("document_id", "knowledge_documents.id", index=False),
+    Column("version", Integer, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("start", Integer, nullable=False),
+    Column("end", Integer, nullable=False),
+    Column("page", Integer),
+    Column("headings", Text, nullable=False),
+    Column("length", Integer, nullable=False),
+    Column("tokens", Integer, nullable=False),
+    Column("digest", String, nullable=False),
+    Column("text", Text, nullable=False),
+    Index("uq_knowledge_passages_document_id_version_position", "document_id", "version", "position", unique=True),
+    sqlite_autoincrement=True,
+)
+"""Passages of documents: one behind the other they are the text. `length` is in terms. An id is never used twice:
+`knowledge_words` goes by it."""
+
+knowledge_vectors = Table(
+    "knowledge_vectors",
+    metadata,
+    Column("entry_id", BigInteger, ForeignKey("knowledge_passages.id", ondelete="CASCADE"), primary_key=True),
+    owner(),
+    Column("model", String, nullable=False),
+    Column("dimension", Integer, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    Index("ix_knowledge_vectors_owner_model_dimension", "owner", "model", "dimension"),
+)
+"""The vector of a passage, float16; `model` made it."""
+
+KNOWLEDGE_WORDS = (
+    "CREATE VIRTUAL TABLE knowledge_words USING fts5(terms, tokenize = 'ascii')",
+    "CREATE VIRTUAL TABLE knowledge_postings USING fts5vocab('knowledge_words', 'instance')",
+    "CREATE TRIGGER knowledge_words_forget AFTER DELETE ON knowledge_passages "
+    "BEGIN DELETE FROM knowledge_words WHERE rowid = old.id; END",
+)
+"""The words of passages on SQLite, each behind the tag of its shelf; as `RECALL_WORDS`."""
+
+for _statement in KNOWLEDGE_WORDS:
+    _words: DDL = DDL(_statement)  # type: ignore[no-untyped-call]
+    event.listen(knowledge_passages, "after_create", _words.execute_if(dialect="sqlite"))
+
+
+knowledge_bindings = Table(
+    "knowledge_bindings",
+    metadata,
+    Column("subject_id", String, primary_key=True),
+    Column("knowledge_base_id", String, ForeignKey("knowledge_bases.id", ondelete="CASCADE"), primary_key=True),
+    owner(),
+    Column("position", Integer, nullable=False),
+)
+"""Which bases a conversation or an agent (`subject_id`) searches. Whether it may is decided each time."""
+
+knowledge_calls = Table(
+    "knowledge_calls",
+    metadata,
+    Column("conversation_id", String, ForeignKey("conversations.id", ondelete="CASCADE"), primary_key=True),
+    owner(),
+    Column("calls", Integer, nullable=False),
+    Column("turn_id", String, nullable=False),
+    Column("turn_calls", Integer, nullable=False),
+)
+"""How often a conversation searched, and how often of that its turn `turn_id` did."""

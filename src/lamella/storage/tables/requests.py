@@ -1,0 +1,73 @@
+"""The tables of requests to models, and of what providers have cached."""
+
+from __future__ import annotations
+
+from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, LargeBinary, String, Table, Text
+
+from lamella.storage.tables.parts import metadata, owner, part_of, row_id, usage
+
+requests = Table(
+    "requests",
+    metadata,
+    row_id(),
+    owner(),
+    part_of("conversation_id", "conversations.id", index=False),
+    part_of("turn_id", "turns.id"),
+    Column("step", Integer, nullable=False),
+    Column("purpose", String, nullable=False),
+    Column("model", String, nullable=False),
+    Column("layout", String, nullable=False),
+    Column("marker_policy", String, nullable=False),
+    Column("thinking_effort", String, nullable=False, server_default="off"),
+    Column("at", String, nullable=False),
+    Column("head", Text, nullable=False),
+    Column("letters", Text, nullable=False),
+    Column("base", String, ForeignKey("requests.id"), index=True),
+    Column("shared", Integer, nullable=False),
+    Column("depth", Integer, nullable=False),
+    Column("length", Integer, nullable=False),
+    Column("segments", Text, nullable=False),
+    Column("zones", Text, nullable=False),
+    Column("markers", Text, nullable=False),
+    Column("notes", Text, nullable=False),
+    Column("protocol", String, nullable=False),
+    Column("local_tokens", Integer, nullable=False),
+    Column("estimate", Integer, nullable=False),
+    Column("budget", Integer, nullable=False),
+    Column("predicted_read", Integer, nullable=False),
+    Column("predicted_written", Integer, nullable=False),
+    Column("predicted_hit", Integer),
+    Column("provider_request_id", String),
+    Column("dropped_thinking", Integer, nullable=False, server_default="0"),
+    *usage(nullable=True),
+    Column("cost", Float),
+    Column("error", Text),
+    Column("absent", Text, nullable=False, server_default="[]"),
+    Column("run_id", String),
+    Index("ix_requests_conversation_id_model_at", "conversation_id", "model", "at"),
+)
+"""`segments` holds what follows the first `shared` ones of `base`; `length` counts all of them, `depth` the bases."""
+
+blocks = Table(
+    "blocks",
+    metadata,
+    Column("conversation_id", String, ForeignKey("conversations.id", ondelete="CASCADE"), primary_key=True),
+    Column("digest", String, primary_key=True),
+    owner(),
+    Column("level", String, nullable=False),
+    Column("role", String, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+)
+
+cache_entries = Table(
+    "cache_entries",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("tokens", Integer, nullable=False),
+    Column("ttl", String, nullable=False),
+    Column("used_at", String, nullable=False),
+    Column("ends_at", String, nullable=False, index=True),
+    Column("exact", Boolean, nullable=False),
+)
+"""What providers have cached: `key` is the hash of account, model, salts and blocks. It has no owner: conversations of
+one account share it, and nothing of theirs can be read from it."""
