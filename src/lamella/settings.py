@@ -133,6 +133,11 @@ class Settings(BaseSettings):
     cache_enabled: bool = Field(
         True, description="Whether cache markers are set; without them a provider that caches by itself still does."
     )
+    cache_diagnostics: bool = Field(
+        True,
+        description="Whether vendors that can say why their cache was missed are asked: they get their own name of the "
+        "answer before.",
+    )
     cache_ttl: Literal["5m", "1h"] | None = Field(
         None,
         description="How long what is marked lives at Anthropic: 5m or 1h; unset: the planner chooses, other policies "

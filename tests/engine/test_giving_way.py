@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ import pytest
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.core import deltas
 from lamella.core.decisions import DecisionKind
-from lamella.core.errors import ProviderContextOverflow
+from lamella.core.errors import ProviderContextOverflow, ProviderRefusedRequest
 from lamella.core.messages import ToolCall
 from lamella.core.prompt import ToolSpec, WireRequest
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, calling, saying
+from lamella.engine.scripted import FACTS, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings
 from lamella.tools.tool import Invocation, ToolKind, ToolOutput, ToolScope
@@ -87,6 +88,24 @@ async def test_a_refused_window_is_made_smaller_and_sent_once_more(tmp_path: Pat
         assert "the results of 1 earlier calls are left out" in degraded(packets)[1]
         assert await kinds_of_decisions(app, conversation) == [DecisionKind.CALIBRATION, DecisionKind.PRUNE]
         assert "Again." in [step.text for step in (await app.store.turn(LOCAL_OWNER, packets[0]["turn_id"])).steps]
+
+
+async def test_who_refuses_to_be_asked_of_the_cache_is_asked_without_that(tmp_path: Path) -> None:
+    refusal = ProviderRefusedRequest("It answered 400: diagnostics: Extra inputs are not permitted")
+    named = [deltas.AnswerNamed("msg_1"), *saying("Yes.")]
+    model = ScriptedModel([named, [refusal], saying("Here.")], replace(FACTS, diagnoses=True))
+    async with talking(tmp_path, model, Words()) as (app, client, conversation):
+        await client.send(conversation, "Go")
+        packets = await client.send(conversation, "And now?")
+        assert packets[-1]["status"] == "finished"
+        assert [request.head.get("diagnostics") for request in model.requests] == [
+            None,
+            {"previous_message_id": "msg_1"},
+            None,
+        ]
+        assert ["refused to be asked" in why for why in degraded(packets)] == [True]
+        refused, taken = await app.store.requests(LOCAL_OWNER, packets[0]["turn_id"])
+        assert (refused.error is None, taken.error) == (False, None)
 
 
 async def test_where_nothing_can_give_way_the_refusal_is_told(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ def engine_settings(settings: Settings, headers: RequestHeaders = no_headers) ->
         keeps_results=settings.tool_summarization_policy == "keep_all",
         headers=headers,
         cache_enabled=settings.cache_enabled,
+        cache_diagnostics=settings.cache_diagnostics,
         cache_ttl=Ttl(settings.cache_ttl) if settings.cache_ttl is not None else None,
     )
 

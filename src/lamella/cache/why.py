@@ -1,15 +1,15 @@
 """Why a request read what it read of the cache: in one sentence, from what is stored of it and of the one before.
 
-What a provider says itself of a miss (`diagnostics`) would be another piece of `Evidence`.
+What a provider says itself of a miss is told beside it, and where the two disagree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from enum import StrEnum
 
+from lamella.cache.cause import Cause as Cause
 from lamella.cache.difference import (
     SHORTER,
     Difference,
@@ -21,6 +21,7 @@ from lamella.cache.difference import (
     settings_changed,
     undecided,
 )
+from lamella.cache.told import Told, told
 from lamella.core.caching import SKEW
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.figures import short
@@ -30,28 +31,6 @@ from lamella.core.records import RequestRecord, StoredDecision
 
 SLACK = 0.02
 """The share of what was cached that may stay unread without being a loss: sizes in the middle are estimates."""
-
-
-class Cause(StrEnum):
-    """What happened to what was cached."""
-
-    NOT_BILLED = "not_billed"
-    FIRST = "first"
-    READ = "read"
-    NOTHING_CACHED = "nothing_cached"
-    MODEL = "model"
-    EXPIRED = "expired"
-    CLOCK = "clock"
-    COUNTERS = "counters"
-    EFFORT = "effort"
-    SETTINGS = "settings"
-    TOOLS = "tools"
-    TIME = "time"
-    EDITED = "edited"
-    SHORTER = "shorter"
-    DECIDED = "decided"
-    MOVED = "moved"
-    MISSED = "missed"
 
 
 _NOT_LOST = (Cause.FIRST, Cause.READ, Cause.COUNTERS)
@@ -75,8 +54,8 @@ class Evidence:
 @dataclass(frozen=True, slots=True)
 class Why:
     """The sentence, and the same for programs. `lost` are tokens that were cached and not read, `lost_cost` what that
-    cost in US dollars, `first_changed` the segment from which on the window is another, `by` who changed it, and
-    `difference` where."""
+    cost in US dollars, `first_changed` the segment from which on the window is another, `by` who changed it,
+    `difference` where, and `told` what the provider says itself, where it was asked and did say."""
 
     text: str
     cause: Cause
@@ -85,6 +64,7 @@ class Why:
     first_changed: str | None = None
     by: Origin | None = None
     difference: Difference | None = None
+    told: Told | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +79,15 @@ class _Found:
 
 def why(evidence: Evidence) -> Why:
     """What of a request was predicted, read, written and paid in full, and why not more was read."""
+    ours, diagnosis = _ours(evidence), evidence.request.diagnosis
+    if diagnosis is None:
+        return ours
+    theirs = told(diagnosis, evidence.before, ours.cause, ours.difference)
+    return replace(ours, text=f"{ours.text} {theirs.text}", told=theirs)
+
+
+def _ours(evidence: Evidence) -> Why:
+    """What is found here."""
     request = evidence.request
     usage = request.usage
     if usage is None or not usage.input:

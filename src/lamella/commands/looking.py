@@ -166,7 +166,8 @@ class WhyCommand:
 
 
 def why_data(found: Why) -> JsonObject:
-    """The same for programs; `lost` tokens were cached and not read, at `lost_cost` US dollars more."""
+    """The same for programs; `lost` tokens were cached and not read, at `lost_cost` US dollars more. `provider` is what
+    it says itself, null where it said nothing; `agrees` is null where that can't be set beside what was found here."""
     return {
         "cause": found.cause.value,
         "lost": found.lost,
@@ -175,6 +176,7 @@ def why_data(found: Why) -> JsonObject:
         "by": found.by.value if found.by is not None else None,
         "block": found.difference.block if found.difference is not None else None,
         "byte": found.difference.byte if found.difference is not None else None,
+        "provider": {"text": found.told.text, "agrees": found.told.agrees} if found.told is not None else None,
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lamella.core.diagnosis import Diagnosis
 from lamella.core.messages import StopReason
 from lamella.core.tokens import Usage
 
@@ -14,6 +15,20 @@ class Opened:
 
     provider_request_id: str | None
     body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerNamed:
+    """The provider's own name of the answer that comes."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosed:
+    """What the provider says of the cache that was missed, where it was asked."""
+
+    diagnosis: Diagnosis
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +100,8 @@ class ThinkingDropped:
 
 Delta = (
     Opened
+    | AnswerNamed
+    | Diagnosed
     | ReasoningDelta
     | ReasoningSealed
     | TextDelta

@@ -94,6 +94,7 @@ class ModelFacts:
     `lives` are those that the provider sells for what is marked, the shortest first; of a provider without markers, how
     long it keeps an idle prefix at least.
     `protocol` is the best of those that its vendor serves it by.
+    `diagnoses`: its provider says why a cache was missed, where it is asked (PROVIDERS 1.4, 2).
     `known` is False for a name that the table does not have: its facts are cautious defaults.
     """
 
@@ -116,6 +117,7 @@ class ModelFacts:
     default_effort: str = "high"
     protocol: WireProtocol = WireProtocol.MESSAGES
     lives: tuple[Ttl, ...] = (Ttl.FIVE_MINUTES,)
+    diagnoses: bool = False
     known: bool = True
 
     @property

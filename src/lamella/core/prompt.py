@@ -111,7 +111,8 @@ class Sampling:
 
     `thinking_effort` is in its one spelling (`core.effort`). `drop_unbound_thinking` asks the provider to drop thinking
     whose prefix changed instead of refusing the request.
-    `images`: there is a picture in the window.
+    `images`: there is a picture in the window. `compared_with` is the provider's name of an earlier answer: it is asked
+    to compare the prompts, which the cache does not see.
     """
 
     max_output: int
@@ -119,6 +120,7 @@ class Sampling:
     drop_unbound_thinking: bool = False
     tool_choice: Literal["auto", "none"] = "auto"
     images: bool = False
+    compared_with: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from lamella.cache.unread import unread
 from lamella.context.choices import MARGIN
 from lamella.context.input import ContextInput
 from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.diagnosis import ASKED_BY
 from lamella.core.effort import SUBJECT
 from lamella.core.errors import (
     ContextLengthExceeded,
@@ -17,6 +18,7 @@ from lamella.core.errors import (
     ProviderAnsweredNothing,
     ProviderContextOverflow,
     ProviderError,
+    ProviderRefusedRequest,
 )
 from lamella.core.messages import Step
 from lamella.core.packets import CacheLost, ContextDegraded, RequestStarted, UsageBody, UsagePacket
@@ -88,6 +90,8 @@ class Asker:
         self._counts = run.counts
         self._effort_before = run.effort_before
         self._kept_back = turn.kept_back
+        self._diagnoses = run.diagnoses
+        self._compared_with = run.sampling.compared_with
 
     @property
     def has_shown(self) -> bool:
@@ -118,20 +122,12 @@ class Asker:
 
     def _end_of(self, asked: Asked, error: LamellaError) -> RequestEnd:
         opened = asked.opened
-        cost = self._run.model.facts.cost(opened.usage)
-        return RequestEnd(
-            opened.birth.request_id,
-            opened.usage,
-            cost,
-            opened.provider_request_id,
-            error.as_dict(),
-            opened.dropped_thinking,
-        )
+        return opened.end(opened.usage, self._run.model.facts.cost(opened.usage), error.as_dict())
 
     async def _fitting(self, asking: Asking) -> Asked:
         """One inference. A window that the provider finds too large is made anew, once, by what it counts (law 7)."""
         try:
-            return await self._try(asking)
+            return await self._accepted(asking)
         except ProviderContextOverflow as error:
             opened, local = self._container.opened, self.line.assembled.report.local if self.line else 0
             if opened is None or self._factor(local) > MOST_FACTOR:
@@ -140,10 +136,25 @@ class Asker:
             self._recalibrate(local)
             refusal = error
         try:
-            return await self._try(asking)
+            return await self._accepted(asking)
         except ContextLengthExceeded:
             await self._keep_learnt()
             raise refusal from None  # nothing could give way: what the provider said is the better reason
+
+    async def _accepted(self, asking: Asking) -> Asked:
+        """One inference. A provider that refuses to be asked why a cache was missed is not asked again in this turn."""
+        try:
+            return await self._try(asking)
+        except ProviderRefusedRequest as error:
+            opened = self._container.opened
+            if opened is None or self._compared_with is None or not any(name in error.message for name in ASKED_BY):
+                raise
+            self._container.refused(opened.end(opened.usage, 0.0, error.as_dict()))
+            self._diagnoses, self._compared_with = False, None
+            name = self._run.model.facts.name
+            why = f"{name} refused to be asked why its cache was missed; the request is sent again without that"
+            self._emitter.emit(ContextDegraded(subject=name, why=f"{why} (LAMELLA_CACHE_DIAGNOSTICS=false)"))
+        return await self._try(asking)
 
     async def _keep_learnt(self) -> None:
         """Store what was decided without a request to store it with: the next turn begins with it."""
@@ -193,6 +204,8 @@ class Asker:
         )
         asked = Asked(prepared, stored, opened, await self._infer(asking.index, prepared, opened))
         self._bill(asked)
+        if self._diagnoses and opened.answer_id is not None and opened.usage.input:
+            self._compared_with = opened.answer_id
         return asked
 
     def _view(self, asking: Asking) -> ReminderView:
@@ -239,7 +252,7 @@ class Asker:
         context = ContextInput(
             model=run.model.facts,
             budget=run.budget,
-            sampling=asking.sampling,
+            sampling=replace(asking.sampling, compared_with=self._compared_with),
             system=turn.conversation.system_prompt,
             tools=turn.conversation.tools,
             history=turn.history,

@@ -9,6 +9,7 @@ import msgspec
 
 from lamella.core import deltas
 from lamella.core.deltas import Delta
+from lamella.core.diagnosis import Diagnosis
 from lamella.core.json import decode_object
 from lamella.core.messages import AnswerPart, Reasoning, Step, StopReason, Text, ToolCall, ToolResult
 from lamella.core.records import RequestEnd
@@ -65,6 +66,8 @@ class OpenStep:
         self.call_ids: dict[int, str] = {}
         self.error: Mapping[str, str | None] | None = None
         self.dropped_thinking = 0
+        self.answer_id: str | None = None
+        self.diagnosis: Diagnosis | None = None
         self._blocks: dict[int, _Block] = {}
 
     def feed(self, delta: Delta) -> None:
@@ -72,6 +75,10 @@ class OpenStep:
         match delta:
             case deltas.Opened(provider_request_id, _):
                 self.provider_request_id, self.began = provider_request_id, True
+            case deltas.AnswerNamed(id):
+                self.answer_id = id
+            case deltas.Diagnosed(diagnosis):
+                self.diagnosis = diagnosis
             case deltas.TextDelta(block, text):
                 self._block(block, "text").text.append(text)
             case deltas.ReasoningDelta(block, text):
@@ -90,6 +97,19 @@ class OpenStep:
                 self.dropped_thinking = count
             case deltas.Closed(stop_reason, why):
                 self.stop_reason, self.why = stop_reason, why
+
+    def end(self, usage: Usage, cost: float, error: Mapping[str, str | None] | None = None) -> RequestEnd:
+        """What became of the request: what the provider said of it, with its bill."""
+        return RequestEnd(
+            self.birth.request_id,
+            usage,
+            cost,
+            self.provider_request_id,
+            error,
+            self.dropped_thinking,
+            self.answer_id,
+            self.diagnosis,
+        )
 
     @property
     def has_blocks(self) -> bool:
@@ -193,16 +213,7 @@ class StateContainer:
             return
         step = build_step(opened, opened.parts(), self._counter)
         usage = _spent(opened, step)
-        self._ends.append(
-            RequestEnd(
-                opened.birth.request_id,
-                usage,
-                cost(usage),
-                opened.provider_request_id,
-                opened.error,
-                opened.dropped_thinking,
-            )
-        )
+        self._ends.append(opened.end(usage, cost(usage), opened.error))
         if step.parts:
             self._steps.append(replace(step, stop_reason=reason))
         self._open = None

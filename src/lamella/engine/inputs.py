@@ -85,6 +85,8 @@ class RunInput:
     """How long what is marked is to live; None: as the planner says."""
     headers: Callable[[str, int], Mapping[str, str]]
     """Extra headers for a request, by purpose and number; a replay tells the simulator time and script by them."""
+    diagnoses: bool = False
+    """Whether the provider is asked why its cache was missed."""
     keeps_results: bool = False
     """Old results of tools give way only when nothing else does."""
     effort_before: str | None = None

@@ -10,7 +10,7 @@ import structlog
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import LamellaError, ProviderError
 from lamella.core.packets import ModelFallback
-from lamella.core.records import ConversationChange, RequestEnd
+from lamella.core.records import ConversationChange
 from lamella.engine.container import StateContainer
 from lamella.engine.emitter import Emitter
 from lamella.engine.inputs import RunInput, Services, TurnInput
@@ -46,8 +46,7 @@ async def taken_over(
     opened, model = container.opened, failed.model.facts
     if opened is not None:
         cost = model.cost(opened.usage)
-        end = RequestEnd(opened.birth.request_id, opened.usage, cost, opened.provider_request_id, error.as_dict())
-        container.refused(end)
+        container.refused(opened.end(opened.usage, cost, error.as_dict()))
     emitter.emit(ModelFallback(asked=model.name, model=other.input.model.facts.name, error=error.as_dict()))
     return other
 

@@ -10,7 +10,6 @@ from lamella.context.render import pruned_steps
 from lamella.core.decisions import Decision
 from lamella.core.messages import Step, StopReason, ToolCall, ToolResult
 from lamella.core.packets import ToolResultPacket
-from lamella.core.records import RequestEnd
 from lamella.engine.approvals import TurnApprovals
 from lamella.engine.asking import Asked, Asker, Asking
 from lamella.engine.citations import CitationWatch
@@ -140,14 +139,7 @@ class Loop:
             block_of = {opened.call_ids[block]: shown for block, shown in places if block in opened.call_ids}
             await self._call(opened, calls, block_of, last=last)
         step = build_step(opened, parts, self._services.counter)
-        end = RequestEnd(
-            opened.birth.request_id,
-            opened.usage,
-            self._run.model.facts.cost(opened.usage),
-            opened.provider_request_id,
-            dropped_thinking=opened.dropped_thinking,
-        )
-        self._container.close(step, end)
+        self._container.close(step, opened.end(opened.usage, self._run.model.facts.cost(opened.usage)))
         return Taken(step, opened.why, opened.cut_calls)
 
     async def _call(self, opened: OpenStep, calls: list[ToolCall], block_of: Mapping[str, int], *, last: bool) -> None:

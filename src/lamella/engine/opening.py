@@ -71,6 +71,7 @@ class EngineSettings:
     keeps_results: bool = False
     cache_enabled: bool = True
     cache_ttl: Ttl | None = None
+    cache_diagnostics: bool = True
 
     def output(self, facts: ModelFacts) -> int:
         """The most tokens that one answer may have."""
@@ -285,16 +286,19 @@ class Openings:
     def _run_input(
         self, run: NewRun, opened: OpenModel, found: Beginning, effort: str, begun: Sequence[Decision], turn_id: str
     ) -> RunInput:
-        facts = opened.model.facts
+        facts, bill = opened.model.facts, found.last_bill
+        diagnoses = facts.diagnoses and self._settings.cache_diagnostics
+        compared_with = bill.answer_id if diagnoses and bill is not None else None
         return RunInput(
             id=run.id,
             model=opened.model,
             account=opened.account,
             budget=self._settings.budget(facts),
-            sampling=Sampling(self._settings.output(facts), effort),
+            sampling=Sampling(self._settings.output(facts), effort, compared_with=compared_with),
             calibration=calibration_of(facts, found),
             decisions=(*(stored.decision for stored in found.decisions), *begun),
             step_limit=self._settings.step_limit,
+            diagnoses=diagnoses,
             keeps_results=self._settings.keeps_results,
             effort_before=effort_before(begun),
             ttl=self._settings.cache_ttl,

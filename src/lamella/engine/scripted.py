@@ -18,6 +18,7 @@ from lamella.core.tokens import Usage
 from lamella.core.ttl import Ttl
 from lamella.engine.opening import OpenModel
 from lamella.llm.anthropic_wire import blocks_of, body_of
+from lamella.llm.diagnosing import ANTHROPIC_FIELD
 from lamella.llm.wiring import wire_segments
 
 FACTS = ModelFacts(
@@ -107,6 +108,8 @@ class ScriptedModel:
     def request(self, prompt: Prompt, blocks: tuple[WireBlock, ...], markers: Sequence[Marker]) -> WireRequest:
         """See `ChatModel.request`."""
         head: dict[str, Json] = {"model": prompt.model, "max_tokens": prompt.sampling.max_output, "stream": True}
+        if self.facts.diagnoses and prompt.sampling.compared_with is not None:
+            head[ANTHROPIC_FIELD] = {"previous_message_id": prompt.sampling.compared_with}
         if prompt.sampling.tool_choice == "none":
             head["tool_choice"] = {"type": "none"}
         return WireRequest(head, blocks, tuple(markers))

@@ -18,8 +18,9 @@ from lamella.core.models import ModelFacts, Thinking
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
 from lamella.llm.anthropic_wire import CLEAR_AT, blocks_of, body_of
+from lamella.llm.diagnosing import ANTHROPIC_FIELD, of_anthropic
 from lamella.llm.failures import broken, in_stream, of_status, timed_out, unreachable
-from lamella.llm.fields import count_of, index_of, part, plain
+from lamella.llm.fields import count_of, index_of, name_of, part, plain
 from lamella.llm.http_client import http_client
 from lamella.llm.streaming import Vendor, streamed
 from lamella.llm.wiring import wire_segments
@@ -78,6 +79,8 @@ class AnthropicModel:
         head |= self._thinking(prompt.sampling)
         if prompt.sampling.tool_choice == "none" and any(block.level == "tools" for block in blocks):
             head["tool_choice"] = {"type": "none"}
+        if self.facts.diagnoses and prompt.sampling.compared_with is not None:
+            head[ANTHROPIC_FIELD] = {"previous_message_id": prompt.sampling.compared_with}
         if self.facts.clears_system_messages and any(_is_late_system(block) for block in blocks):
             head[CLEAR_AT] = "next_user_message"
         return WireRequest(head, blocks, tuple(markers))
@@ -121,13 +124,13 @@ class AnthropicModel:
         """See `ChatModel.stream`."""
         body: Any = self.body(request)
         opening = self._client.messages.with_streaming_response.create(**body, extra_headers=headers | _betas(request))
-        return streamed(VENDOR, str(self._client.base_url), opening, _Events())
+        return streamed(VENDOR, str(self._client.base_url), opening, _Events(_compared_with(request)))
 
     async def count(self, request: WireRequest) -> int:
         """See `ChatModel.count`."""
         body: Any = self.body(request)
-        for name in ("max_tokens", "stream"):
-            body.pop(name)
+        for name in ("max_tokens", "stream", ANTHROPIC_FIELD):
+            body.pop(name, None)
         try:
             counted = await self._client.messages.count_tokens(**body, extra_headers=_betas(request))
         except anthropic.AnthropicError as error:
@@ -177,6 +180,11 @@ def _betas(request: WireRequest) -> dict[str, str]:
     return {"anthropic-beta": ",".join(betas)} if betas else {}
 
 
+def _compared_with(request: WireRequest) -> str | None:
+    """The answer that the provider is asked to compare the prompt with."""
+    return name_of(part(request.head, ANTHROPIC_FIELD).get("previous_message_id"))
+
+
 def _is_late_system(block: WireBlock) -> bool:
     """Whether it is of a system message behind the first user message."""
     return block.level == "messages" and block.role == "system"
@@ -221,8 +229,9 @@ class _Events:
     Types that do not exist yet are passed over; an event that can't be read raises one of `MALFORMED`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, compared_with: str | None = None) -> None:
         self.ended = False
+        self._compared_with = compared_with
         self._usage = Usage()
 
     def of(self, event: Any) -> Iterator[Delta]:
@@ -237,6 +246,7 @@ class _Events:
             case "content_block_start":
                 yield from self._block(index_of(data["index"]), data["content_block"])
             case "message_start":
+                yield from self._named(data["message"])
                 yield from _dropped(data["message"])
                 yield self._report(data["message"]["usage"])
             case "message_delta":
@@ -248,6 +258,16 @@ class _Events:
                     yield deltas.Closed(_STOPS.get(delta["stop_reason"], StopReason.END_TURN), _explained(delta))
             case _:
                 pass
+
+    def _named(self, message: Any) -> Iterator[Delta]:
+        """The message's name, and why the cache was missed, if that was asked and is told."""
+        name = name_of(message.get("id"))
+        if name is not None:
+            yield deltas.AnswerNamed(name)
+        if self._compared_with is not None and ANTHROPIC_FIELD in message:
+            diagnosis = of_anthropic(message[ANTHROPIC_FIELD], self._compared_with)
+            if diagnosis is not None:
+                yield deltas.Diagnosed(diagnosis)
 
     def _block(self, index: int, block: Any) -> Iterator[Delta]:
         match block["type"]:

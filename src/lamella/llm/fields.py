@@ -19,6 +19,20 @@ def plain(text: str) -> str:
     return text
 
 
+_LONGEST_NAME = 256
+
+
+def name_of(value: object) -> str | None:
+    """A provider's name of something that is kept and sent back; None for what can't be one: it is no loss."""
+    fits = isinstance(value, str) and value.isascii() and value.isprintable() and 0 < len(value) <= _LONGEST_NAME
+    return str(value) if fits else None
+
+
+def word(value: object) -> str:
+    """A word of a provider as it is kept and shown; "" for what is none."""
+    return name_of(value) or ""
+
+
 def index_of(value: int) -> int:
     """The number of a block. Raises `TypeError` for what is none."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:

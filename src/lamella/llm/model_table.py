@@ -42,6 +42,7 @@ class _Facts(msgspec.Struct, forbid_unknown_fields=True):
     token_factor: float = 1.0
     efforts: tuple[str, ...] = ("low", "medium", "high")
     default_effort: str = "high"
+    diagnoses: bool = False
     responses: bool = False
     """Whether the vendor serves it on the Responses API, where reasoning is kept between steps."""
 
@@ -68,6 +69,7 @@ class _Facts(msgspec.Struct, forbid_unknown_fields=True):
             efforts=self.efforts,
             default_effort=self.default_effort,
             protocol=self._protocol(),
+            diagnoses=self.diagnoses,
             known=known,
         )
 

@@ -16,8 +16,9 @@ from lamella.core.messages import StopReason
 from lamella.core.models import Markers, ModelFacts, Thinking, WireProtocol
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
+from lamella.llm.diagnosing import OPENAI_FIELD, of_openai
 from lamella.llm.failures import in_stream
-from lamella.llm.fields import counter, index_of, plain
+from lamella.llm.fields import counter, index_of, name_of, part, plain
 from lamella.llm.openai_client import FILTERED, PROVIDER, VENDOR, client_of, effort_salts, failure_of
 from lamella.llm.responses_wire import BETWEEN_SUMMARIES, ReasoningSeal, blocks_of, body_of
 from lamella.llm.streaming import streamed
@@ -61,7 +62,7 @@ class ResponsesModel:
             head["include"] = ["reasoning.encrypted_content"]
             head["reasoning"] = {**self._effort(prompt.sampling), "summary": "auto"}
         if self.facts.markers is Markers.OPENAI:
-            head["prompt_cache_options"] = {"mode": "explicit", "ttl": "30m"}
+            head["prompt_cache_options"] = {"mode": "explicit", "ttl": "30m", **self._comparison(prompt.sampling)}
         if prompt.sampling.tool_choice == "none" and any(block.level == "tools" for block in blocks):
             head["tool_choice"] = "none"
         return WireRequest(head, blocks, tuple(markers))
@@ -69,6 +70,11 @@ class ResponsesModel:
     def salts(self, sampling: Sampling) -> Mapping[Level, str]:
         """See `ChatModel.salts`: the effort changes the whole prefix; tool choice and pictures do not (PROVIDERS 2)."""
         return effort_salts(self.facts, self._effort(sampling).get("effort"))
+
+    def _comparison(self, sampling: Sampling) -> dict[str, Json]:
+        """The answer that the provider is asked to compare the prompt with."""
+        asks = self.facts.diagnoses and sampling.compared_with is not None
+        return {OPENAI_FIELD: sampling.compared_with} if asks else {}
 
     def _effort(self, sampling: Sampling) -> dict[str, Json]:
         level = asked_thinking(self.facts, sampling.thinking_effort, sampling.max_output).level
@@ -82,7 +88,7 @@ class ResponsesModel:
         """See `ChatModel.stream`."""
         body: Any = self.body(request)
         opening = self._client.responses.with_streaming_response.create(**body, extra_headers=headers)
-        return streamed(VENDOR, str(self._client.base_url), opening, _Events())
+        return streamed(VENDOR, str(self._client.base_url), opening, _Events(_compared_with(request)))
 
     async def count(self, request: WireRequest) -> int:
         """See `ChatModel.count`."""
@@ -98,6 +104,10 @@ class ResponsesModel:
         await self._client.close()
 
 
+def _compared_with(request: WireRequest) -> str | None:
+    return name_of(part(request.head, "prompt_cache_options").get(OPENAI_FIELD))
+
+
 class _Events:
     """The provider's stream events as deltas; an item of the output is a block.
 
@@ -105,8 +115,9 @@ class _Events:
     of a failure a `ProviderError`. Servers that send an item only whole, at its end, are heard too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, compared_with: str | None = None) -> None:
         self.ended = False
+        self._compared_with = compared_with
         self._refused = False
         self._calls: set[int] = set()
         self._heard: set[int] = set()
@@ -114,6 +125,10 @@ class _Events:
 
     def of(self, event: Any) -> Iterator[Delta]:
         match event.type:
+            case "response.created":
+                name = name_of(getattr(event.response, "id", None))
+                if name is not None:
+                    yield deltas.AnswerNamed(name)
             case "response.output_item.added":
                 yield from self._opened(index_of(event.output_index), event.item)
             case "response.output_text.delta":
@@ -181,6 +196,11 @@ class _Events:
 
     def _ended(self, event: Any) -> Iterator[Delta]:
         response = event.response
+        if self._compared_with is not None:
+            told = getattr(response, "prompt_cache_diagnostics", None)
+            diagnosis = of_openai(told, self._compared_with)
+            if diagnosis is not None:
+                yield deltas.Diagnosed(diagnosis)
         if response.usage is not None:
             yield deltas.UsageReported(usage_of(response.usage))
         if event.type == "response.failed":

@@ -130,9 +130,9 @@ class MainModel:
 
 def _sampling(usual: Sampling) -> Sampling:
     """As the conversation is asked, with the room of a summary; where it thinks, with the same room for that: another
-    effort would be another cache."""
+    effort would be another cache. It is compared with nothing: the provider is asked about the answers of the chat."""
     most = MAX_OUTPUT if usual.thinking_effort == OFF else usual.max_output
-    return replace(usual, max_output=min(usual.max_output, most))
+    return replace(usual, max_output=min(usual.max_output, most), compared_with=None)
 
 
 def _identity(services: Services, opening: Opening, asked: Asking) -> Identity:

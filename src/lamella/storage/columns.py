@@ -12,6 +12,7 @@ from typing import Any, TypeVar, assert_never
 
 import msgspec
 
+from lamella.core.diagnosis import Diagnosis
 from lamella.core.errors import InvalidRequest
 from lamella.core.json import JsonObject
 from lamella.core.messages import Reasoning, StoredPart, Text, ToolCall, ToolResult
@@ -61,6 +62,7 @@ ZONES = msgspec.json.Decoder(tuple[tuple[str, int], ...])
 MARKERS = msgspec.json.Decoder(tuple[StoredMarker, ...])
 NOTES = msgspec.json.Decoder(tuple[tuple[str, str], ...])
 ABSENT = NOTES
+DIAGNOSIS = msgspec.json.Decoder(Diagnosis)
 NAMES = msgspec.json.Decoder(tuple[str, ...])
 HEAD: msgspec.json.Decoder[JsonObject] = msgspec.json.Decoder(dict[str, Any])
 NUMBERS: msgspec.json.Decoder[Mapping[str, float]] = msgspec.json.Decoder(dict[str, float])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from lamella.core.decisions import Decision
+from lamella.core.diagnosis import Diagnosis
 from lamella.core.effort import OFF
 from lamella.core.json import JsonObject
 from lamella.core.prompt import Level
@@ -56,6 +57,8 @@ class RequestRecord:
     of the turn; `error` is the error object when it failed. `predicted_hit` is the index of the last block to be read.
     `absent` are the kinds of segment that are not in the window, each with the reason. `thinking_effort` is the one
     that held; `head` says what the model was asked of it. `run_id` is the run that made it, None beside a turn.
+    `answer_id` is the provider's own name of the answer; `diagnosis` what it says of the cache that was missed, None
+    where it was not asked or did not say.
     """
 
     id: str
@@ -82,6 +85,8 @@ class RequestRecord:
     predicted_hit: int | None
     provider_request_id: str | None = None
     dropped_thinking: int = 0
+    answer_id: str | None = None
+    diagnosis: Diagnosis | None = None
     usage: Usage | None = None
     cost: float | None = None
     error: Mapping[str, str | None] | None = None
@@ -94,7 +99,8 @@ class RequestRecord:
 class LastBill:
     """The newest bill of a path: what the provider counted for so many local tokens, for a request of this moment.
 
-    `followed`: the path goes on from the run that made it, and not from another answer of the same turn.
+    `followed`: the path goes on from the run that made it, and not from another answer of the same turn. `answer_id`
+    is the provider's own name of the answer.
     """
 
     request_id: str
@@ -103,6 +109,7 @@ class LastBill:
     local_tokens: int
     usage: Usage
     followed: bool = True
+    answer_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +137,8 @@ class RequestEnd:
     provider_request_id: str | None = None
     error: Mapping[str, str | None] | None = None
     dropped_thinking: int = 0
+    answer_id: str | None = None
+    diagnosis: Diagnosis | None = None
 
 
 @dataclass(frozen=True, slots=True)

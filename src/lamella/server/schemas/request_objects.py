@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from lamella.app.request_map import MappedSegment
 from lamella.cache.difference import Difference
 from lamella.cache.why import Why
+from lamella.core.diagnosis import Diagnosis
 from lamella.core.records import (
     RequestRecord,
 )
@@ -37,6 +38,20 @@ def request_json(record: RequestRecord) -> Json:
         "error": dict(record.error) if record.error else None,
         "provider_request_id": record.provider_request_id,
         "dropped_thinking": record.dropped_thinking,
+        "answer_id": record.answer_id,
+        "diagnosis": diagnosis_json(record.diagnosis),
+    }
+
+
+def diagnosis_json(diagnosis: Diagnosis | None) -> Json | None:
+    """What a provider says of a missed cache; null where it was not asked or did not say."""
+    if diagnosis is None:
+        return None
+    return {
+        "against": diagnosis.against,
+        "verdict": diagnosis.verdict.value,
+        "reason": diagnosis.reason or None,
+        "missed": diagnosis.missed,
     }
 
 
@@ -64,6 +79,7 @@ def diff_json(request_id: str, before: RequestRecord | None, found: Difference |
         "cause": why.cause.value,
         "by": why.by.value if why.by is not None else None,
         "text": why.text,
+        "provider": {"text": why.told.text, "agrees": why.told.agrees} if why.told is not None else None,
     }
 
 

@@ -110,6 +110,7 @@ async def find_last_bill(
             requests.c.run_id,
             requests.c.at,
             requests.c.local_tokens,
+            requests.c.answer_id,
             *(requests.c[column] for column in USAGE_COLUMNS),
         )
         .where(
@@ -130,7 +131,7 @@ async def find_last_bill(
     if row is None:
         return None
     at, followed = datetime.fromisoformat(row["at"]), await _is_followed(connection, caller, place, row)
-    return LastBill(row["id"], row["turn_id"], at, row["local_tokens"], usage_of(row), followed)
+    return LastBill(row["id"], row["turn_id"], at, row["local_tokens"], usage_of(row), followed, row["answer_id"])
 
 
 async def _is_followed(connection: AsyncConnection, caller: Caller, place: Place, request: RowMapping) -> bool:

@@ -7,6 +7,7 @@ from datetime import datetime
 from sqlalchemy import RowMapping
 
 from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.diagnosis import Diagnosis
 from lamella.core.records import (
     RequestEnd,
     RequestRecord,
@@ -16,6 +17,7 @@ from lamella.core.records import (
 )
 from lamella.storage.columns import (
     ABSENT,
+    DIAGNOSIS,
     HEAD,
     MARKERS,
     NOTES,
@@ -64,6 +66,8 @@ def request_row(owner: str, record: RequestRecord, base: str | None, shared: int
         "predicted_hit": record.predicted_hit,
         "provider_request_id": record.provider_request_id,
         "dropped_thinking": record.dropped_thinking,
+        "answer_id": record.answer_id,
+        "diagnosis": diagnosis_text(record.diagnosis),
         "cost": record.cost,
         "error": error_text(record.error),
         "absent": json_text(record.absent),
@@ -104,6 +108,8 @@ def request_of(row: RowMapping, segments: tuple[StoredSegment, ...]) -> RequestR
         predicted_hit=row["predicted_hit"],
         provider_request_id=row["provider_request_id"],
         dropped_thinking=row["dropped_thinking"],
+        answer_id=row["answer_id"],
+        diagnosis=None if row["diagnosis"] is None else json_of(DIAGNOSIS, row["diagnosis"], what),
         usage=None if row["input_tokens"] is None else usage_of(row),
         cost=row["cost"],
         error=error_of(row["error"], what),
@@ -121,7 +127,19 @@ def bill_row(end: RequestEnd) -> Row:
 def request_end_row(end: RequestEnd) -> Row:
     """What the end of a request changes in its row."""
     named = {} if end.provider_request_id is None else {"provider_request_id": end.provider_request_id}
-    return {**bill_row(end), **named, "error": error_text(end.error), "dropped_thinking": end.dropped_thinking}
+    return {
+        **bill_row(end),
+        **named,
+        "error": error_text(end.error),
+        "dropped_thinking": end.dropped_thinking,
+        "answer_id": end.answer_id,
+        "diagnosis": diagnosis_text(end.diagnosis),
+    }
+
+
+def diagnosis_text(diagnosis: Diagnosis | None) -> str | None:
+    """The column of what a provider says of a miss."""
+    return None if diagnosis is None else json_text(diagnosis)
 
 
 def block_row(owner: str, conversation_id: str, block: StoredBlock) -> Row:

@@ -39,6 +39,8 @@ requests = Table(
     Column("predicted_hit", Integer),
     Column("provider_request_id", String),
     Column("dropped_thinking", Integer, nullable=False, server_default="0"),
+    Column("answer_id", String),
+    Column("diagnosis", Text),
     *usage(nullable=True),
     Column("cost", Float),
     Column("error", Text),

@@ -1,0 +1,56 @@
+"""What the provider says of a miss stands beside what was found here, and where the two disagree that is said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lamella.cache.why import Cause, Evidence, why
+from lamella.core.diagnosis import Diagnosis, Verdict
+from lamella.core.records import StoredSegment
+
+from .test_why import BEFORE, FACTS, OLD, record, segment
+
+NAMED = replace(BEFORE, answer_id="msg_1")
+CHANGED = (segment("system", content="another"), OLD[1])
+
+
+@pytest.mark.parametrize(
+    ("segments", "read", "diagnosis", "said", "agrees"),
+    [
+        (OLD, 0, Diagnosis("msg_1", Verdict.SAME), "nothing in the request kept its cache from being read.", True),
+        (OLD, 0, Diagnosis("msg_1", Verdict.CHANGED, "tools_changed", 12_400), "not what was found here.", False),
+        (
+            OLD,
+            12_400,
+            Diagnosis("msg_1", Verdict.CHANGED, "messages_changed", 9),
+            "missed), behind what was cached.",
+            True,
+        ),
+        (CHANGED, 0, Diagnosis("msg_1", Verdict.CHANGED, "system_changed", 12_400), "(12.4k tokens missed).", True),
+        (CHANGED, 0, Diagnosis("msg_1", Verdict.CHANGED, "model_changed"), "which is not what was found here.", False),
+        (CHANGED, 0, Diagnosis("msg_1", Verdict.SAME), "which is not what was found here.", False),
+        (CHANGED, 0, Diagnosis("msg_1", Verdict.CHANGED, "moon_changed"), "The provider says: moon_changed.", None),
+        (CHANGED, 0, Diagnosis("msg_1", Verdict.PENDING), "it was still comparing when the answer began.", None),
+        (CHANGED, 0, Diagnosis("msg_0", Verdict.SAME), "compared with an earlier answer: nothing", None),
+    ],
+)
+def test_both_are_told(
+    segments: tuple[StoredSegment, ...], read: int, diagnosis: Diagnosis, said: str, agrees: bool | None
+) -> None:
+    now = record(1, *segments, read=read, predicted=12_400)
+    ours = why(Evidence(now, NAMED, (), FACTS))
+    both = why(Evidence(replace(now, diagnosis=diagnosis), NAMED, (), FACTS))
+    assert both.text.startswith(f"{ours.text} The provider says")
+    assert said in both.text
+    assert both.told is not None
+    assert both.told.agrees is agrees
+    assert replace(both, text=ours.text, told=None) == ours
+
+
+def test_a_first_request_has_nothing_to_compare() -> None:
+    now = replace(record(1, *OLD), diagnosis=Diagnosis("msg_0", Verdict.NOT_FOUND))
+    found = why(Evidence(now, None, (), FACTS))
+    assert found.cause is Cause.FIRST
+    assert found.text.endswith("compared with an earlier answer: it does not know the answer to compare with.")
