@@ -21,13 +21,7 @@ CHANGED = (segment("system", content="another"), OLD[1])
     [
         (OLD, 0, Diagnosis("msg_1", Verdict.SAME), "nothing in the request kept its cache from being read.", True),
         (OLD, 0, Diagnosis("msg_1", Verdict.CHANGED, "tools_changed", 12_400), "not what was found here.", False),
-        (
-            OLD,
-            12_400,
-            Diagnosis("msg_1", Verdict.CHANGED, "messages_changed", 9),
-            "missed), behind what was cached.",
-            True,
-        ),
+        (OLD, 12_400, Diagnosis("msg_1", Verdict.CHANGED, "tools_changed"), "which is not what was found here.", False),
         (CHANGED, 0, Diagnosis("msg_1", Verdict.CHANGED, "system_changed", 12_400), "(12.4k tokens missed).", True),
         (CHANGED, 0, Diagnosis("msg_1", Verdict.CHANGED, "model_changed"), "which is not what was found here.", False),
         (CHANGED, 0, Diagnosis("msg_1", Verdict.SAME), "which is not what was found here.", False),
@@ -47,6 +41,16 @@ def test_both_are_told(
     assert both.told is not None
     assert both.told.agrees is agrees
     assert replace(both, text=ours.text, told=None) == ours
+
+
+def test_where_all_was_read_it_is_told_for_programs_alone() -> None:
+    now = record(1, *OLD, read=12_400, predicted=12_400)
+    moved = Diagnosis("msg_1", Verdict.CHANGED, "messages_changed", 9)
+    found = why(Evidence(replace(now, diagnosis=moved), NAMED, (), FACTS))
+    assert found.text == why(Evidence(now, NAMED, (), FACTS)).text
+    assert found.told is not None
+    assert found.told.text.endswith("(9 tokens missed), behind what was cached.")
+    assert found.told.agrees is True
 
 
 def test_a_first_request_has_nothing_to_compare() -> None:

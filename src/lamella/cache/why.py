@@ -83,7 +83,9 @@ def why(evidence: Evidence) -> Why:
     if diagnosis is None:
         return ours
     theirs = told(diagnosis, evidence.before, ours.cause, ours.difference)
-    return replace(ours, text=f"{ours.text} {theirs.text}", told=theirs)
+    # Where all was read, it is told for programs: in words only what denies that.
+    silent = ours.cause is Cause.READ and theirs.agrees is not False
+    return replace(ours, text=ours.text if silent else f"{ours.text} {theirs.text}", told=theirs)
 
 
 def _ours(evidence: Evidence) -> Why:
