@@ -256,6 +256,11 @@ class Settings(BaseSettings):
     dynamic_context_seconds: float = Field(
         5.0, gt=0, description="Seconds that a provider of dynamic context may take; after that nothing is sent."
     )
+    dynamic_context_form: Literal["pays", "kept", "late"] = Field(
+        "pays",
+        description="Where dynamic context stands in layout lamella: kept behind its question, late (last in each "
+        "request), or pays: decided by price for each session. Models that bind thinking keep it.",
+    )
     step_limit: int = Field(12, ge=1, le=100, description="Inferences of one turn.")
     open_url: bool = Field(False, description="Whether models can open pages of the web in new conversations.")
     open_url_allow: str = Field(

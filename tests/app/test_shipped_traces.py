@@ -19,6 +19,7 @@ from lamella.app.replay.run import replay
 from lamella.app.trace.format import Trace, TraceTurn
 from lamella.app.trace.reader import read_trace
 from lamella.cache.plan import MarkerPolicy
+from lamella.cache.planner import STEADY
 from lamella.context.layouts import LAYOUTS
 
 pytestmark = pytest.mark.anyio
@@ -102,6 +103,24 @@ async def test_the_planner_knows_what_will_be_read(ground: ReplayGround, name: s
         assert record.usage.cache_read == record.predicted_read, (request.number, record.letters)
     assert report.ratio is not None
     assert report.ratio > 0.99
+
+
+@pytest.mark.parametrize("model", ["claude-opus-4-8", "gpt-6.1-terra"])
+async def test_the_planner_knows_what_will_be_read_before_late_dynamic_context(
+    ground: ReplayGround, model: str
+) -> None:
+    trace = shipped("human_gaps")
+    costs = {}
+    for form, letters in (("late", r"S F( U\d+ A\d+)* U\d+ D"), ("kept", WINDOWS["lamella"])):
+        report = await replay(trace, ReplayOptions(model=model, settings={"dynamic_context_form": form}), ground)
+        for request in report.requests:
+            record = request.record
+            assert re.fullmatch(letters, record.letters), record.letters
+            assert record.usage is not None
+            assert record.usage.cache_read == record.predicted_read
+            assert {marker.why for marker in record.markers[-1:]} <= {STEADY}
+        costs[form] = report.cost
+    assert costs["late"] < costs["kept"]
 
 
 @pytest.mark.parametrize("name", TRACES)

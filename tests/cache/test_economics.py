@@ -8,6 +8,7 @@ import pytest
 
 from lamella.cache.economics import (
     Compaction,
+    DynamicAhead,
     Rates,
     best_length,
     chance_of_reading,
@@ -53,6 +54,24 @@ def test_so_it_is_with_the_bills_of_the_model_table_by_which_the_cheapest_is_cho
     assert newest.cost(Usage(input=100_000, output=3_000)) < newest.cost(Usage(input=100_001, output=3_000)) < main
     cold = opus.cost(Usage(input=106_300, output=3_000))
     assert small.cost(Usage(input=100_000, output=3_000)) < cold, "once nothing of the prefix is cached"
+
+
+def test_a_form_of_dynamic_context_costs_what_the_example_says() -> None:
+    """Trace A of PROVIDERS 5.8: 400 tokens, others in each of 40 turns of 3 calls. Without a cache it costs 9,540k."""
+    ahead = DynamicAhead(400, turns=40, calls=3)
+    shares = [round((ahead.kept(rates) - ahead.late()) / 9_540_000, 3) for rates in ALL]
+    assert shares == [0.007, 0.002, 0.0]  # .130, .076, .049 in place; .123, .074, .049 last
+    assert [ahead.stays(rates) for rates in ALL] == [False, False, True]
+
+
+def test_dynamic_context_that_does_not_change_is_kept() -> None:
+    """It is sent once and read from then on; last it would be paid whole in every call."""
+    ahead = DynamicAhead(400, turns=40, calls=3, changed=1 / 40)
+    assert ahead.kept(TENTH) == pytest.approx(400 * (1.25 + 0.1 * 119))
+    assert ahead.late() == 400 * 120
+    assert ahead.stays(TENTH)
+    always_cold = TENTH.with_gaps(1.0)
+    assert not ahead.stays(always_cold), "every call writes it anew"
 
 
 def test_a_cold_compaction_is_repaid_at_once() -> None:

@@ -18,7 +18,7 @@ from lamella.context.input import ContextInput
 from lamella.context.results import notices_of, stubs_of
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.messages import Part, Reasoning, Step, ToolCall, ToolResult, Turn
-from lamella.core.prompt import Lifetime, Segment, WireBlock, Zone
+from lamella.core.prompt import Kind, Lifetime, Segment, WireBlock, Zone
 from lamella.core.tokens import Usage
 
 from .growing import Grown, Sent
@@ -260,8 +260,11 @@ def expect_own_thinking(conversation: Grown, sent: Sent) -> None:
 
 
 def request_of(conversation: Grown, step: str) -> list[WireBlock]:
-    """The request that a step answers, less a reminder that travels on."""
-    return [b for b in conversation.wired(conversation.made_by[step], "anthropic") if b.segment != "reminder"]
+    """The request that a step answers, less a reminder and dynamic context that travel on."""
+    sent = conversation.made_by[step]
+    segments = sent.assembled.prompt.segments
+    gone = {"reminder"} | {s.id for s in segments if (s.kind, s.zone) == (Kind.DYNAMIC, Zone.TRAILING)}
+    return [b for b in conversation.wired(sent, "anthropic") if b.segment not in gone]
 
 
 def without_thinking(blocks: Sequence[WireBlock]) -> list[bytes]:

@@ -284,7 +284,9 @@ PROJECTS = (
 SUMMARIES = (Summary("sum_1", "They spoke of ships.", 6), Summary("sum_2", "Then of harbours.", 5))
 DYNAMICS = ("", "The user is Ann.", "The user is Ann.\n\nShe is an admin.")
 
-layouts = st.sampled_from((LAMELLA, *LAYOUTS.values()))
+LATE = LAMELLA.late
+assert LATE is not None
+layouts = st.sampled_from((LAMELLA, LATE, *LAYOUTS.values()))
 Chosen = TypeVar("Chosen", Agent, Project)
 
 

@@ -16,6 +16,7 @@ from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import ConfigurationError, ContextLengthExceeded
 from lamella.core.prompt import Kind, Lifetime, Zone
 
+from .plans import LOOSE
 from .windows import absent, answer, call, document, made, request, result, results, text_of, the, turn, words
 
 
@@ -56,6 +57,22 @@ def test_dynamic_context_that_is_gone_is_taken_back_once() -> None:
     assert letters(back.prompt.segments) == "S U1 D A1 U2 D A2 U3 D"
     never = made(request(turn(1, answer("step_1")), turn(2)))
     assert letters(never.prompt.segments) == "S U1 A1 U2"
+
+
+def test_dynamic_context_of_a_late_session_is_last_and_gone_with_the_next_request() -> None:
+    late = LAYOUTS["lamella"].late
+    assert late is not None
+    told = turn(1, answer("step_1"), dynamic="You may read base A.")
+    running = turn(2, call("step_2", result("c1", "Yes.")), dynamic="You may read base A.")
+    assert letters(made(request(told, turn(2, dynamic="Base A.")), late).prompt.segments) == "S U1 A1 U2 D"
+    asked = made(request(told, running, reminder="Answer."), late)
+    assert letters(asked.prompt.segments) == "S U1 A1 U2 TC TR D R"
+    untold = made(request(told, turn(2)), late)
+    assert letters(untold.prompt.segments) == "S U1 A1 U2"
+    assert absent(untold)[Kind.DYNAMIC] == "no dynamic context came with this message"
+    # A model that binds its thinking to what stands before it has it kept.
+    bound = made(request(told, running, model=replace(LOOSE, binds_thinking=True)), late)
+    assert letters(bound.prompt.segments) == "S U1 D A1 U2 TC TR"
 
 
 def test_the_boundary_is_the_newest_one_on_this_path() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -58,6 +59,20 @@ def test_its_window_is_in_the_order_of_its_table() -> None:
 @given(grown(layouts=st.just(FIFTH)))
 def test_it_keeps_the_laws(law: Callable[[Grown], None], conversation: Grown) -> None:
     law(conversation)
+
+
+def test_the_late_form_of_dynamic_context_is_a_table_too() -> None:
+    late = LAMELLA.late
+    assert late is not None
+    kinds = [slot.kind for slot in late.slots]
+    assert kinds[-2:] == [Kind.DYNAMIC, Kind.REMINDER]
+    assert [kind for kind in kinds if kind is not Kind.DYNAMIC] == [
+        slot.kind for slot in LAMELLA.slots if slot.kind is not Kind.DYNAMIC
+    ]
+    assert (late.name, late.late, late.kept) == ("lamella", None, LAMELLA)
+    assert FIFTH.late is None
+    with pytest.raises(ConfigurationError, match="only dynamic context in zone trailing can be the late form"):
+        replace(LAMELLA, late_dynamic=Slot(Kind.DYNAMIC, Zone.TURN, Lifetime.SESSION))
 
 
 def test_it_is_found_by_its_name() -> None:

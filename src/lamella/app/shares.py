@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lamella.chat import QueueSettings
 from lamella.core.prompt import Ttl
+from lamella.engine.dynamic_form import FormRule
 from lamella.engine.opening import EngineSettings, RequestHeaders, no_headers
 from lamella.sessions.pruning import PruneSettings
 from lamella.sessions.settings import SessionSettings
@@ -27,6 +28,7 @@ def engine_settings(settings: Settings, headers: RequestHeaders = no_headers) ->
         cache_enabled=settings.cache_enabled,
         cache_diagnostics=settings.cache_diagnostics,
         cache_ttl=Ttl(settings.cache_ttl) if settings.cache_ttl is not None else None,
+        dynamic_form=FormRule(settings.dynamic_context_form),
     )
 
 

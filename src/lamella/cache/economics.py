@@ -1,4 +1,4 @@
-"""When pruning and compaction pay, from a model's prices (PROVIDERS 5.4 to 5.7). Pure.
+"""When pruning, compaction and a form of dynamic context pay, from a model's prices (PROVIDERS 5.4 to 5.10). Pure.
 
 The unit is the price of one input token of the model: `read`, `write` and `output` are multiples of it. Sizes are in
 tokens.
@@ -138,3 +138,37 @@ def best_length(growth: float, compaction: Compaction, rates: Rates) -> float:
 def cheaper_elsewhere(share: float, compaction: Compaction, rates: Rates) -> bool:
     """Whether a model at this share of the prices makes the summary for less, though it can't read the prefix (5.4)."""
     return share * (compaction.history + rates.output * compaction.summary) < compaction.now(rates)
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicAhead:
+    """The dynamic context that is expected in a session: `tokens` each time, in `turns` turns of `calls` calls each.
+
+    `told` is the share of the turns that have any, `changed` the share of those in which it is not what stands already.
+    """
+
+    tokens: int
+    turns: float
+    calls: float
+    told: float = 1.0
+    changed: float = 1.0
+
+    def kept(self, rates: Rates) -> float:
+        """What it costs in place: written each time that it changed, and read by every later call."""
+        calls = self.turns * self.calls
+        sent = min(self.turns, max(1.0, self.turns * self.told * self.changed))
+        # It is sent at even distances: what is sent first is read by all calls, what is sent last by those of its part.
+        read = sent * (calls - 1) - calls * (sent - 1) / 2
+        return self.tokens * (rates.write * sent + rates.read * max(0.0, read))
+
+    def late(self) -> float:
+        """What it costs last, behind every marker: the plain price in every call of a turn that has any."""
+        return self.tokens * self.turns * self.told * self.calls
+
+    def stays(self, rates: Rates) -> bool:
+        """Whether it is kept where it was sent (5.10): what its later calls read of it costs less than sending it last.
+
+        Nothing stands behind what is last, so no turn is written anew when it goes: in the place of the turn behind it
+        stands what sending it at the plain price, in every call, costs more.
+        """
+        return self.kept(rates) <= self.late()

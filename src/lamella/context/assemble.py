@@ -58,6 +58,7 @@ def assemble(context: ContextInput, layout: Layout, previous: Assembled | None =
     Raises `ContextLengthExceeded` when it does not fit whatever gives way, `NeedsCompaction` when it would after a
     compaction. `previous`, an earlier assembly, saves work and changes nothing.
     """
+    layout = layout.for_model(context.model)
     known = previous.rendered if previous and (previous.layout, previous.model) == (layout, context.model) else ()
     work = _Work(context, layout, known)
     work.give_way()

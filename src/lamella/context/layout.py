@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 
 from lamella.core.errors import ConfigurationError
+from lamella.core.models import ModelFacts
 from lamella.core.prompt import Kind, Lifetime, SeedMarker, Zone
 
 
@@ -87,6 +88,10 @@ class Layout:
     """The marker policy of conversations that name none."""
     waits_for_thresholds: bool = False
     """Whether pruning and compaction wait for the deployment's thresholds, whatever prices say (SPEC L6, L8)."""
+    late_dynamic: Slot | None = None
+    """Where dynamic context stands in sessions in which it is cheaper last, and gone with the next request."""
+    kept: Layout | None = None
+    """Of a table with dynamic context last (`late`): the one that it was made from."""
 
     def __post_init__(self) -> None:
         for check in (self._kinds, self._order, self._flags):
@@ -128,6 +133,9 @@ class Layout:
                 yield f"{slot.kind}: only dynamic context in zone turn can be sent when it changed"
             if slot.kind is Kind.STEP and lasts and self.old_results is OldResults.NOTICE:
                 yield "step: results that are replaced when a turn is over have the lifetime turn"
+        late = self.late_dynamic
+        if late is not None and (late.kind, late.zone) != (Kind.DYNAMIC, Zone.TRAILING):
+            yield f"{late.kind}: only dynamic context in zone trailing can be the late form"
 
     def of_zone(self, zone: Zone) -> tuple[Slot, ...]:
         """The slots of one zone, in order."""
@@ -136,6 +144,20 @@ class Layout:
     def is_fixed(self, kind: Kind) -> bool:
         """Whether this kind stands in the fixed zone."""
         return any(slot.kind is kind and slot.zone is Zone.FIXED for slot in self.slots)
+
+    @property
+    def late(self) -> Layout | None:
+        """This table with dynamic context at its late place, in front of what else trails; None: it has none."""
+        if self.late_dynamic is None:
+            return None
+        others = [slot for slot in self.slots if slot.kind is not Kind.DYNAMIC]
+        place = next(index for index, slot in enumerate(others) if slot.zone is Zone.TRAILING)
+        slots = (*others[:place], self.late_dynamic, *others[place:])
+        return replace(self, slots=slots, late_dynamic=None, kept=self)
+
+    def for_model(self, model: ModelFacts) -> Layout:
+        """The table for a model: one that binds thinking to its prefix has dynamic context kept in any session."""
+        return self.kept if self.kept is not None and model.binds_thinking else self
 
     @property
     def moves(self) -> bool:

@@ -11,7 +11,7 @@ from lamella.cache.plan import MarkerPolicy
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.dynamic import KnowledgePrompt
+from lamella.core.dynamic import DynamicContext
 from lamella.core.effort import OFF
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.messages import Turn
@@ -20,9 +20,10 @@ from lamella.core.ports import ChatModel
 from lamella.core.prompt import Sampling, Ttl
 from lamella.core.records import LEAVE, Beginning, Caller, Choices, Conversation, NewRun, Place, Surroundings
 from lamella.core.sessions import Session
+from lamella.engine.dynamic_form import FormChoice, FormRule, Terms, chosen_form, form_is_open, layout_of
 from lamella.engine.grants import grant_changes
 from lamella.engine.inputs import RunInput, Services
-from lamella.engine.knowledge_prompt import chosen_prompt
+from lamella.engine.knowledge_prompt import chosen_prompt, completed
 from lamella.engine.reminders import ReminderView, merged
 from lamella.engine.request import Line, tool_choice_is_free
 from lamella.engine.setting import TurnSetting, changes, effort_before, lost_id, offered, setting_of, with_agent
@@ -72,6 +73,7 @@ class EngineSettings:
     cache_enabled: bool = True
     cache_ttl: Ttl | None = None
     cache_diagnostics: bool = True
+    dynamic_form: FormRule = FormRule.PAYS
 
     def output(self, facts: ModelFacts) -> int:
         """The most tokens that one answer may have."""
@@ -182,11 +184,11 @@ class Openings:
         turn_id: str,
         *,
         place: Place | None = None,
-        needed: KnowledgePrompt | None = None,
+        dynamic: DynamicContext | None = None,
         keep: bool = True,
     ) -> tuple[Opening, ...]:
         """As `open`, for each of the runs of one turn, which follows `place`; None is where the conversation stands.
-        `needed` is what its message needs to be told of knowledge bases; None where there is no message.
+        `dynamic` is the dynamic context of its message; None where there is no message.
 
         Raises `InvalidRequest` for a model that is named twice too.
         """
@@ -202,9 +204,13 @@ class Openings:
         known = tuple(stored.decision for stored in first.decisions)
         deleted = await self._deleted(caller, known, around)
         begun = changes(setting, first.conversation, known, caller.user_id, deleted)
+        needed = dynamic.prompt if dynamic is not None else None
         prompt = chosen_prompt(first, needed, setting.layout, caller.user_id)
         setting = replace(setting, conversation=prompt.in_system(setting.conversation), prompt=prompt.prompt)
-        begun += (*prompt.decisions, *grant_changes(first.path, first.summaries, known))
+        told = completed(dynamic, prompt.prompt, around.agent).text if dynamic is not None else ""
+        form = await self._form(caller, first, setting, models[0].model.facts, told)
+        setting = replace(setting, layout=form.layout)
+        begun += (*prompt.decisions, *form.decisions, *grant_changes(first.path, first.summaries, known))
         registry = self._services.registry
         if registry.changes:
             begun += offered(first.conversation.tools, registry.specs(), known)
@@ -251,7 +257,18 @@ class Openings:
         opening = await self.standing(caller, session.conversation_id)
         name = opening.run.model.facts.name
         found = await self._services.store.beginning(caller, session.conversation_id, name, session.id)
-        return replace(opening, found=found)
+        setting = replace(opening.setting, layout=layout_of(found, opening.setting.layout))
+        return replace(opening, found=found, setting=setting)
+
+    async def _form(
+        self, caller: Caller, found: Beginning, setting: TurnSetting, model: ModelFacts, told: str
+    ) -> FormChoice:
+        """The layout in the session's form of dynamic context; the whole path is read where the form is open."""
+        past = found.path
+        if found.session.number > 1 and form_is_open(found, setting.layout, told):
+            past = await self._services.store.path(caller, found.conversation.id)
+        terms = Terms(model, setting.policy, self._settings.dynamic_form)
+        return chosen_form(found, setting.layout, told, past, terms)
 
     async def _around(
         self, caller: Caller, conversation: Conversation, choices: Choices, *, keep: bool

@@ -33,7 +33,7 @@ async def preview(
         new.choices,
         new.id,
         place=new.parent,
-        needed=new.dynamic.prompt,
+        dynamic=new.dynamic,
         keep=False,
     )
     setting, run = opening.setting, opening.run

@@ -117,9 +117,8 @@ class TurnEngine:
         `queued_ids` are the waiting messages that it is made of. Raises a `CallerError` when it can't, with
         `can_compact` `NeedsCompaction` where a compaction would help; then nothing is stored.
         """
-        needed = new.dynamic.prompt
         openings = await self.openings.open_all(
-            caller, new.conversation_id, new.runs, new.choices, new.id, place=new.parent, needed=needed
+            caller, new.conversation_id, new.runs, new.choices, new.id, place=new.parent, dynamic=new.dynamic
         )
         opening, setting = openings[0], openings[0].setting
         new = replace(new, dynamic=completed(new.dynamic, setting.prompt, setting.around.agent))

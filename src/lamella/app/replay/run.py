@@ -48,6 +48,7 @@ from lamella.core.models import ModelFacts
 from lamella.core.packets import AnyPacket, ContextDegraded, RequestStarted, decode_packet
 from lamella.core.records import Choices, Conversation, ConversationChange, PageQuery, RequestRecord
 from lamella.core.tokens import Usage
+from lamella.engine.dynamic_form import FormRule
 from lamella.engine.opening import EngineSettings
 from lamella.engine.setting import layout_named
 from lamella.llm.model_table import ModelTable
@@ -389,6 +390,7 @@ def _engine_settings(asked: TraceSettings, trace: Trace, facts: ModelFacts) -> E
         step_limit=asked.step_limit or max(shipped.step_limit, longest),
         thinking_effort=effort_named(asked.thinking_effort or _effort(trace, facts)),
         reminders=(asked.reminder,) if asked.reminder else (),
+        dynamic_form=FormRule(asked.dynamic_context_form or shipped.dynamic_form),
     )
 
 

@@ -194,6 +194,7 @@ class TraceSettings(_Part):
     compaction_notify: bool | None = None
     compaction_when: Literal["full", "pays"] | None = None
     tool_prune_when: Literal["full", "pays"] | None = None
+    dynamic_context_form: Literal["pays", "kept", "late"] | None = None
 
 
 UNUSED_SETTINGS = frozenset(

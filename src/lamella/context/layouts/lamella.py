@@ -23,4 +23,5 @@ LAMELLA = Layout(
     old_results=OldResults.STUB,
     names_ids=True,
     markers="planner",
+    late_dynamic=Slot(Kind.DYNAMIC, Zone.TRAILING, Lifetime.STEP),
 )
