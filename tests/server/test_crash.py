@@ -40,7 +40,7 @@ async def read(events: AsyncIterator[Event], seen: list[Object], count: int) -> 
 
 
 async def read_to_the_end(events: AsyncIterator[Event], seen: list[Object]) -> None:
-    seen.extend([event.packet async for event in events])
+    seen.extend([event.packet async for event in events if event.n is not None])
 
 
 def text_of(packets: list[Object]) -> str:
