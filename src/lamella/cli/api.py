@@ -69,7 +69,7 @@ def refusal(error: Object) -> LamellaError:
     return kind(str(error.get("message")), hint=error.get("hint"), param=error.get("param"))
 
 
-def with_key(settings: Settings) -> dict[str, str]:
+def _with_key(settings: Settings) -> dict[str, str]:
     """The header of the key that the terminal asks with, if it has one."""
     return {} if settings.key is None else {"authorization": f"Bearer {settings.key.get_secret_value()}"}
 
@@ -86,7 +86,7 @@ async def running_server(
         return None
     client = httpx2.AsyncClient(
         base_url=address.read_text().strip(),
-        headers=with_key(settings),
+        headers=_with_key(settings),
         timeout=httpx2.Timeout(120, connect=2),
         trust_env=False,
     )
@@ -114,7 +114,7 @@ async def open_api(settings: Settings, *, as_nobody: bool = False) -> AsyncItera
         # Loaded here: who asks a server does not wait for the whole engine to be loaded beside it.
         from lamella.cli.own_server import own_client  # noqa: PLC0415
 
-        yield Api(await stack.enter_async_context(own_client(settings)))
+        yield Api(await stack.enter_async_context(own_client(settings, _with_key(settings))))
 
 
 @asynccontextmanager
