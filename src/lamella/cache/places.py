@@ -55,11 +55,9 @@ def life(facts: Facts) -> Ttl:
 
 
 def first(chain: Chain, facts: Facts, where: Callable[[Segment], bool]) -> int:
-    """The index of the first block whose segment is so; their number when none is. Made for few such segments."""
-    such = {id for id, segment in facts.segments.items() if where(segment)}
-    if not such:
-        return len(chain.blocks)
-    return next((i for i, block in enumerate(chain.blocks) if block.segment in such), len(chain.blocks))
+    """The index of the first block whose segment is so; their number when none is."""
+    blocks, segments = chain.blocks, facts.segments
+    return next((i for i, block in enumerate(blocks) if where(segments[block.segment])), len(blocks))
 
 
 def lifetime(index: int, chain: Chain, facts: Facts) -> Lifetime:

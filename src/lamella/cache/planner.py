@@ -34,8 +34,9 @@ def planned(chain: Chain, ledger: Ledger, facts: Facts, sizes: Sequence[int]) ->
 
     Where something moves, the end of the turn is marked too: a tool loop reads it again before it has moved.
     """
-    steady = last_markable(chain, moving(chain, facts))
-    tail = _tail(chain, facts)
+    moves = moving(chain, facts)
+    steady = last_markable(chain, moves)
+    tail = _tail(chain, facts, moves)
     ends = [place for place in (steady, tail) if place is not None]
     if not ends:
         return Placed()
@@ -58,7 +59,7 @@ def planned(chain: Chain, ledger: Ledger, facts: Facts, sizes: Sequence[int]) ->
         else:
             why = "cached, and out of reach: the provider takes no marker on this block"
             notes.append(SegmentNote(chain.blocks[deepest].segment, why))
-    for place, why in _free(chain, ledger, facts, deepest).items():
+    for place, why in _free(chain, ledger, facts, deepest, moves).items():
         if (written or place <= (deepest if deepest is not None else -1)) and len(places) < MAX_MARKERS:
             places.setdefault(place, why)
     return Placed(tuple(Marker(index, chosen, why) for index, why in sorted(places.items())), tuple(notes))
@@ -69,10 +70,10 @@ def _goes_on(facts: Facts, chosen: Ttl) -> bool:
     return rhythm is None or facts.ttl is not None or worth_a_step(rhythm, facts.model, chosen)
 
 
-def _tail(chain: Chain, facts: Facts) -> int | None:
-    """The end of the turn, where something that moves stands before it."""
+def _tail(chain: Chain, facts: Facts, moves: int) -> int | None:
+    """The end of the turn, where something that moves stands before it, from the block `moves` on."""
     end = first(chain, facts, lambda s: s.zone is Zone.TRAILING)
-    if end <= moving(chain, facts) or chain.blocks[0].level != "tools":
+    if end <= moves or chain.blocks[0].level != "tools":
         return None
     tail = last_markable(chain, end)
     return tail if tail is not None and lifetime(tail, chain, facts) is not Lifetime.STEP else None
@@ -93,7 +94,7 @@ def _life_of(
     return life_worth(Tail(sizes[end], cached, entry.ttl if entry else None), facts.rhythm, facts.model)
 
 
-def _free(chain: Chain, ledger: Ledger, facts: Facts, deepest: int | None) -> Mapping[int, str]:
+def _free(chain: Chain, ledger: Ledger, facts: Facts, deepest: int | None, moves: int) -> Mapping[int, str]:
     """Places before the others, the dearest first: what is written up to the last marker costs no more with these."""
     blocks, segments = chain.blocks, facts.segments
     places: dict[int, str] = {}
@@ -104,7 +105,7 @@ def _free(chain: Chain, ledger: Ledger, facts: Facts, deepest: int | None) -> Ma
     if spared is not None:
         places.setdefault(spared, SPARED)
     summary = next((i for i, b in enumerate(blocks) if segments[b.segment].kind is Kind.SUMMARY), None)
-    system = last_markable(chain, min(summary, moving(chain, facts))) if summary else None
+    system = last_markable(chain, min(summary, moves)) if summary else None
     if system is not None:
         places.setdefault(system, SYSTEM)
     return places
