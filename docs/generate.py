@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from lamella.core import packets
 from lamella.core.execution import ExecutionRequest
 from lamella.core.records import LEAVE
-from lamella.settings import Settings, default_data_folder
+from lamella.settings import Settings, default_data_folder, variable_of
 from lamella.simulator.settings import Settings as SimulatorSettings
 
 DOCS = Path(__file__).parent
@@ -27,13 +27,12 @@ def settings_page() -> str:
     lines = ["# Settings\n", "\nEvery setting is an environment variable. Sizes are in tokens unless they say bytes.\n"]
     lines += ["\n| variable | default | what it is |\n|---|---|---|\n"]
     for name, field in Settings.model_fields.items():
-        lines.append(f"| `{_variable(name, field)}` | {_default(name, field)} | {field.description} |\n")
+        lines.append(f"| `{variable_of(name, field)}` | {_default(name, field)} | {field.description} |\n")
+    lines.append(
+        "\nA variable that begins with `LAMELLA_` and is none of these is named in the log when Lamella starts.\n"
+    )
     lines.append("\n`lamella serve --data DIR --model NAME` set the folder and the model for one start.\n")
     return MADE + "".join(lines)
-
-
-def _variable(name: str, field: FieldInfo) -> str:
-    return name.upper() if field.validation_alias is not None else f"LAMELLA_{name.upper()}"
 
 
 def _default(name: str, field: FieldInfo) -> str:

@@ -28,6 +28,8 @@ async def ask(question: str, folder: Path) -> str:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
     with tempfile.TemporaryDirectory() as made:
         where = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(made)
         sys.stdout.write(f"{asyncio.run(ask(sys.argv[1], where))}\n")

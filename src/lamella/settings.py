@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,11 +17,14 @@ from pydantic import (
     WithJsonSchema,
     field_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from lamella.core.amounts import Threshold, tokens_written
 from lamella.core.effort import CHOICES, OFF, effort_named
 from lamella.core.errors import ConfigurationError, InvalidRequest
+
+PREFIX = "LAMELLA_"
 
 
 def default_data_folder() -> Path:
@@ -48,9 +52,7 @@ Limit = Annotated[
 class Settings(BaseSettings):
     """Sizes in tokens unless they say bytes: `120000`, `120_000` or `120k`."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="LAMELLA_", env_ignore_empty=True, extra="ignore", populate_by_name=True
-    )
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, extra="ignore", populate_by_name=True)
 
     @field_validator(
         "key",
@@ -290,6 +292,22 @@ def environment() -> Mapping[str, str]:
     return os.environ
 
 
+def variable_of(name: str, field: FieldInfo) -> str:
+    """The environment variable of a setting: a vendor's own, or the field's name behind our prefix."""
+    return name.upper() if field.validation_alias is not None else f"{PREFIX}{name.upper()}"
+
+
+def unknown_variables() -> Mapping[str, str | None]:
+    """Variables with our prefix that are no setting, so that a misspelt one is not passed over; each with the setting
+    that is nearest, None where none is.
+    """
+    known = [variable_of(name, field) for name, field in Settings.model_fields.items()]
+    by_name = {variable.removeprefix(PREFIX): variable for variable in known}
+    given = sorted(name for name in map(str.upper, environment()) if name.startswith(PREFIX) and name not in known)
+    nearest = {name: get_close_matches(name.removeprefix(PREFIX), by_name, n=1) for name in given}
+    return {name: by_name[found[0]] if found else None for name, found in nearest.items()}
+
+
 def read_settings(**overrides: object) -> Settings:
     """The settings of the environment, with what the command line gave; raises `ConfigurationError`."""
     given = {name: value for name, value in overrides.items() if value is not None}
@@ -298,7 +316,8 @@ def read_settings(**overrides: object) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         name = "_".join(str(part) for part in first["loc"]).upper()
-        variable = name if name.startswith(("ANTHROPIC", "OPENAI", "LAMELLA")) else f"LAMELLA_{name}"
+        variable = name if name.startswith(("ANTHROPIC", "OPENAI", "LAMELLA")) else f"{PREFIX}{name}"
+        why = first["msg"].removeprefix("Value error, ").removesuffix(".")
         raise ConfigurationError(
-            f"{variable} can't be used: {first['msg']}.", hint="Change or unset it.", param=variable
+            f"{variable} can't be used: {why}.", hint="Change or unset it.", param=variable
         ) from None

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import structlog
 
+from lamella.app.app import open_app
 from lamella.core.errors import ConfigurationError
 from lamella.core.json import decode_object
 from lamella.sessions.pruning import THRESHOLD as PRUNE_THRESHOLD
-from lamella.settings import read_settings
+from lamella.settings import read_settings, unknown_variables
 
 from .stage import Stage, staged
 
@@ -104,6 +105,32 @@ def test_what_can_not_be_used_is_named_with_what_can(
     assert raised.value.param == variable
     assert raised.value.message.startswith(f"{variable} can't be used: ")
     assert says in raised.value.message
+
+
+def test_why_a_value_can_not_be_used_is_said_in_our_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAMELLA_CONTEXT_BUDGET", "12x")
+    with pytest.raises(ConfigurationError) as raised:
+        read_settings()
+    assert raised.value.message == (
+        "LAMELLA_CONTEXT_BUDGET can't be used: “12x” is no number of tokens such as 120000, 120_000 or 120k."
+    )
+
+
+async def test_what_is_set_and_does_nothing_is_said_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LAMELLA_COMPACTON_THRESHOLD", "70%")
+    monkeypatch.setenv("LAMELLA_X", "1")
+    assert unknown_variables() == {"LAMELLA_COMPACTON_THRESHOLD": "LAMELLA_COMPACTION_THRESHOLD", "LAMELLA_X": None}
+    with structlog.testing.capture_logs() as lines:
+        async with open_app(read_settings(data=tmp_path, model="claude-opus-5")):
+            pass
+    told = [(line["variable"], line["nearest"]) for line in lines if line["event"] == "this variable is no setting"]
+    assert told == list(unknown_variables().items())
+    [not_asked] = [line for line in lines if line.get("model") == "claude-opus-5"]
+    assert (not_asked["log_level"], not_asked["answers"]) == ("warning", "lamella-demo")
 
 
 def test_the_defaults_are_those_of_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:

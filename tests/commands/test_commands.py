@@ -244,7 +244,7 @@ async def test_nothing_to_compact_is_said_at_once(tmp_path: Path) -> None:
     model = ScriptedModel()
     async with opened(tmp_path, model) as (_, client, conversation):
         empty = await client.post(f"/conversations/{conversation}/compact")
-        assert empty["answer"] == "Nothing to compact: there is nothing to compact yet."
+        assert empty["answer"] == "Nothing to compact: nothing was said yet."
         await talk(client, conversation, model, turns=1)
         found = await client.post(f"/conversations/{conversation}/compact", {"focus": "ships"})
         assert (found["data"]["started"], found["argument"]) == (False, "ships")

@@ -44,7 +44,7 @@ from lamella.knowledge.intake import Intake
 from lamella.llm.model_table import ModelTable
 from lamella.sessions.recall.recall import Recall
 from lamella.sessions.sessions import Sessions
-from lamella.settings import Settings, environment
+from lamella.settings import Settings, environment, unknown_variables
 from lamella.storage.cached import SqlCacheEntries
 from lamella.storage.folder import FolderFileStore
 from lamella.storage.lock import FolderLock
@@ -130,7 +130,7 @@ async def open_app(
         table = ModelTable.read(settings.models)
         models = models or Providers(settings, table)
         stack.push_async_callback(models.close)
-        _check_models(models, settings.fallback_model)
+        _check_settings(models, settings)
         engine = engine_settings(settings, headers)
         embedder = embedder_of(settings)
         recall = Recall(store, SqlRecallIndex(store.database), embedder, store, clock)
@@ -220,13 +220,20 @@ async def _background(knowledge: Knowledge, models: Models, store: SqlStore, clo
         await knowledge.close()
 
 
-def _check_models(models: Models, fallback: str | None) -> None:
-    """Say what the table lacks of the models in use. Raises `ConfigurationError` for a fallback that is none."""
+def _check_settings(models: Models, settings: Settings) -> None:
+    """Say what is set and does nothing, and what the table lacks of the models in use.
+
+    Raises `ConfigurationError` for a fallback that is none.
+    """
+    for variable, nearest in unknown_variables().items():
+        log.warning("this variable is no setting", variable=variable, nearest=nearest)
+    if models.is_demonstration and settings.model not in (None, models.default):
+        log.warning("no provider is configured: this model is not asked", model=settings.model, answers=models.default)
     _warn_of(models.facts(models.default))
-    if fallback is None:
+    if settings.fallback_model is None:
         return
     try:
-        _warn_of(models.facts(fallback))
+        _warn_of(models.facts(settings.fallback_model))
     except InvalidRequest as error:
         raise ConfigurationError(error.message, hint=error.hint, param="LAMELLA_FALLBACK_MODEL") from None
 

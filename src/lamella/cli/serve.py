@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import secrets
 import signal
 import socket
@@ -112,8 +113,10 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
+        taken = error.errno in (errno.EADDRINUSE, errno.EACCES)
         raise ConfigurationError(
-            f"Port {port} of {host} can't be used: {error.strerror}.", hint="Choose another with --port."
+            f"Port {port} of {host} can't be used: {error.strerror}.",
+            hint="Choose another with --port." if taken else "Choose an address of this machine with --host.",
         ) from error
     listener.listen(512)
     return listener

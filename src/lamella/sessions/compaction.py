@@ -198,7 +198,7 @@ class Compactor:
         """What to summarise; nothing where all of it is recent."""
         turns = [turn for turn in opening.found.path if turn.status is not TurnStatus.RUNNING]
         if not turns:
-            return NotCompacted("there is nothing to compact yet")
+            return NotCompacted("nothing was said yet")
         try:
             whole = assemble(asking(opening, turns, instruction(turns[-1:])), opening.setting.layout)
         except ContextLengthExceeded as error:
@@ -209,7 +209,7 @@ class Compactor:
         ]
         kept = turns_kept(sizes, self._settings.keep_recent, int(opening.run.budget * self._settings.huge))
         if kept == len(turns):
-            return NotCompacted("all of it is recent: there is nothing to compact")
+            return NotCompacted("all of it is recent")
         cut = len(turns) - kept
         return _Plan(opening, whole, turns[:cut], turns[cut:], sizes)
 
