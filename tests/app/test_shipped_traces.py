@@ -101,6 +101,9 @@ async def test_the_planner_knows_what_will_be_read(ground: ReplayGround, name: s
         record = request.record
         assert record.usage is not None
         assert record.usage.cache_read == record.predicted_read, (request.number, record.letters)
+        assert request.read is not None
+        assert request.read.blocks == sum(len(segment.blocks) for segment in record.segments)
+        assert request.read.hit == record.predicted_hit, (request.number, record.letters)
     assert report.ratio is not None
     assert report.ratio > 0.99
 

@@ -9,7 +9,7 @@ import pytest
 from lamella.cache.ledger import Entry, Ledger
 from lamella.cache.plan import MarkerPolicy, Plan, lookup, note_billed, note_written, plan, policy_named
 from lamella.core.errors import InvalidRequest
-from lamella.core.prompt import Lifetime, Ttl, Zone
+from lamella.core.prompt import Lifetime, Segment, Ttl, Zone
 from lamella.core.tokens import Usage
 
 from .windows import CLAUDE, FREE, GPT, START, at, chained, facts, history, positions, segment, send
@@ -162,6 +162,41 @@ def test_places_before_the_last_get_their_share_of_the_bill() -> None:
     note_billed(made, Usage(input=6_000, cache_write_5m=6_000), ledger, known)
     entries = [ledger.live(made.chain.keys[index], START) for index in (0, 3)]
     assert [(entry.tokens, entry.exact) for entry in entries if entry] == [(1_500, False), (6_000, True)]
+
+
+def asked(segments: list[Segment], ledger: Ledger, usage: Usage, minutes: float) -> Plan:
+    """A request of everything up to its markers, with its bill."""
+    made = send(segments, ledger, minutes=minutes)
+    note_billed(made, usage, ledger, facts(segments, minutes=minutes))
+    return made
+
+
+def test_what_was_read_measures_the_entry_that_was_hit() -> None:
+    """The first bill splits 4,400 tokens by estimates; the second says what the fixed part has."""
+    ledger, moves = Ledger(), segment("moving", Zone.TRAVELLING, Lifetime.TURN)
+    asked([FIXED, *history(3)], ledger, Usage(input=4_400, cache_write_5m=4_400), 0)
+    other = [FIXED, *history(2, start=7), moves]
+    first = asked(other, ledger, Usage(input=4_100, cache_read=1_080, cache_write_5m=2_020), 1)
+    assert (first.hit, first.read) == (0, 1_100)
+    again = send([FIXED, *history(2, start=17)], ledger, minutes=2)
+    assert (again.hit, again.read) == (0, 1_080)
+
+
+def test_a_read_that_is_far_off_measures_nothing() -> None:
+    """Then another block was hit than the predicted one."""
+    ledger = Ledger()
+    asked([FIXED, *history(3)], ledger, Usage(input=4_400, cache_write_5m=4_400), 0)
+    asked([FIXED, *history(2, start=7)], ledger, Usage(input=3_300, cache_read=900, cache_write_5m=2_400), 1)
+    assert send([FIXED, *history(2, start=17)], ledger, minutes=2).read == 1_100
+
+
+def test_a_prefix_has_as_many_tokens_when_it_is_written_again() -> None:
+    """Its second entry ends before the last marker, and is known to the token all the same."""
+    ledger = Ledger()
+    asked([FIXED], ledger, Usage(input=1_030, cache_write_5m=1_030), 0)
+    asked([FIXED, *history(3)], ledger, Usage(input=4_400, cache_write_5m=4_400), 10)
+    again = send([FIXED, *history(2, start=7)], ledger, minutes=11)
+    assert (again.hit, again.read) == (0, 1_030)
 
 
 def test_a_policy_that_does_not_exist_names_those_that_do() -> None:

@@ -27,6 +27,17 @@ async def test_the_log_shows_requests_as_received(provider: InProcess) -> None:
     assert len((await provider.get("/_sim/requests?last=1")).json["requests"]) == 1
 
 
+async def test_the_log_knows_the_last_block_that_was_read(provider: InProcess) -> None:
+    turns = [user(tokens(10), text(tokens(1_000), FIVE_MINUTES)), {"role": "assistant", "content": "b"}]
+    await provider.messages({"messages": turns[:1]}, now=at(0))
+    await provider.messages({"messages": [*turns, user(tokens(10))]}, now=at(1))
+    await provider.messages({"messages": [*turns, user(tokens(10))]}, now=at(9))
+    listed = (await provider.get("/_sim/requests?bodies=no")).json["requests"]
+    assert [(one["blocks"], one["hit"]) for one in listed] == [(2, None), (4, 1), (4, None)]
+    assert len({one["request_id"] for one in listed}) == 3
+    assert not any("body" in one for one in listed)
+
+
 async def test_the_log_knows_the_price(provider: InProcess) -> None:
     await provider.script(r={"text": "x", "output_tokens": 100})
     body = {"system": [text(tokens(1_000), FIVE_MINUTES)], "messages": [user(tokens(10))]}

@@ -40,6 +40,11 @@ class Ledger:
         entry = self._entries.get(key)
         return entry if entry is not None and entry.live(now) else None
 
+    def measured(self, key: str) -> int | None:
+        """The tokens of this prefix where a bill has told them, also after its life: they don't change."""
+        entry = self._entries.get(key)
+        return entry.tokens if entry is not None and entry.exact else None
+
     def write(self, entry: CacheEntry) -> None:
         """Note that a response began which wrote this prefix."""
         self._entries[entry.key] = entry

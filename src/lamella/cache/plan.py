@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import pairwise
 
 from lamella.cache.chain import Chain
 from lamella.cache.ledger import Entry, Ledger
@@ -17,6 +18,9 @@ from lamella.core.errors import InvalidRequest
 from lamella.core.models import Markers
 from lamella.core.prompt import Kind, Marker, SeedMarker, Segment, SegmentNote
 from lamella.core.tokens import Usage
+
+NEAR = 0.05
+"""How far an estimated size may be off, as a share: a read that is further off was of another block."""
 
 
 class MarkerPolicy(StrEnum):
@@ -166,8 +170,11 @@ def note_written(made: Plan, ledger: Ledger, facts: Facts) -> None:
         if made.hit is not None and place.index <= made.hit:
             if facts.model.markers is Markers.ANTHROPIC:
                 ledger.renew(key, facts.now)
-        elif made.sizes[place.index] >= facts.model.min_cacheable:
-            ledger.write(Entry(key, made.sizes[place.index], place.ttl, facts.now, exact=False))
+        else:
+            measured = ledger.measured(key)
+            tokens = made.sizes[place.index] if measured is None else measured
+            if tokens >= facts.model.min_cacheable:
+                ledger.write(Entry(key, tokens, place.ttl, facts.now, exact=measured is not None))
     if made.hit is not None:
         ledger.renew(made.chain.keys[made.hit], facts.now)
 
@@ -175,26 +182,52 @@ def note_written(made: Plan, ledger: Ledger, facts: Facts) -> None:
 def note_billed(made: Plan, usage: Usage, ledger: Ledger, facts: Facts) -> None:
     """The bill came: it corrects the sizes that `note_written` noted, and takes back what was too short to be cached.
 
-    The billed count is exact at the last place; places before it get their share of it. A bill that nobody sent, an
-    estimate, and figures that do not add up correct nothing.
+    The billed count is exact at the last place, and what was read at the hit; places between get their share. A bill
+    that nobody sent, an estimate, and figures that do not add up correct nothing.
     """
     places = _places(made, facts)
     if not places or usage.estimated or not usage.input or usage.fresh < 0:
         return
-    last, billed = places[-1].index, usage.cache_read + usage.cache_write
-    if facts.model.markers is Markers.NONE:
-        last, billed = len(made.sizes) - 1, usage.input
-    scale = billed / made.sizes[last] if made.sizes[last] else 0.0
+    ends = _measured_by(made, places[-1].index, usage, facts)
     read = made.hit if made.hit is not None and usage.cache_read else -1
     for place in places:
-        key, exact = made.chain.keys[place.index], place.index == last
+        if place.index <= read:
+            continue
+        key = made.chain.keys[place.index]
+        tokens, exact = _tokens_at(place.index, made.sizes, ends)
+        if not exact and (measured := ledger.measured(key)) is not None:
+            tokens, exact = measured, True
         known = ledger.live(key, facts.now)
-        tokens = round(made.sizes[place.index] * scale)
         if tokens < facts.model.min_cacheable:
             ledger.forget(key)
-        elif place.index > read or (known is not None and not known.exact):
+        else:
             used_at = facts.now if known is None else known.used_at
             ledger.write(Entry(key, tokens, place.ttl if known is None else known.ttl, used_at, exact))
+    hit = ledger.live(made.chain.keys[read], facts.now) if len(ends) > 2 else None
+    if hit is not None and not hit.exact:
+        ledger.write(replace(hit, tokens=usage.cache_read, exact=True))
+
+
+def _measured_by(made: Plan, last: int, usage: Usage, facts: Facts) -> list[tuple[int, int]]:
+    """The blocks up to which a bill counts, the first before all, and their tokens.
+
+    What was read counts where it is about what was predicted: then the predicted block was hit.
+    """
+    if facts.model.markers is Markers.NONE:
+        return [(-1, 0), (len(made.sizes) - 1, usage.input)]
+    ends = [(-1, 0), (last, usage.cache_read + usage.cache_write)]
+    if made.hit is not None and made.hit <= last and abs(usage.cache_read - made.read) <= NEAR * made.read:
+        ends.insert(1, (made.hit, usage.cache_read))
+    return ends
+
+
+def _tokens_at(index: int, sizes: Sequence[int], ends: Sequence[tuple[int, int]]) -> tuple[int, bool]:
+    """The tokens up to a block, and whether they were measured: else its share between the measured ends around it."""
+    (before, low), (after, high) = next(pair for pair in pairwise(ends) if index <= pair[1][0])
+    if index == after:
+        return high, True
+    start = sizes[before] if before >= 0 else 0
+    return low + round((high - low) * (sizes[index] - start) / (sizes[after] - start or 1)), False
 
 
 def _places(made: Plan, facts: Facts) -> tuple[Marker, ...]:

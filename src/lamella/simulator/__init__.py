@@ -29,7 +29,8 @@ Admin calls, without a key
   GET|POST /_sim/prices    {"MODEL": {"input", "output", "read", "write_short", "write_long"}} in dollars per million
   GET|POST /_sim/clock {"now": ISO 8601} or {"advance_seconds": N}
   GET /_sim/ledger     every cache entry written
-  GET /_sim/requests   the last requests as received, with usage, cost and what was streamed; ?last=N
+  GET /_sim/requests   the last requests as received, with usage, cost, what was streamed and the last block that
+                       was read; ?last=N, ?bodies=no
   GET|POST /_sim/settings   any field of `settings.Settings`
   POST /_sim/reset     forget cache, scripts, faults, prices, log and limits
 

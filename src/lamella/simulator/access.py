@@ -62,7 +62,7 @@ async def open_call(request: Request, simulator: Simulator, wire: Wire) -> Call:
     reply_id = request.headers.get("x-sim-reply")
     betas = frozenset(beta.strip() for beta in request.headers.get("anthropic-beta", "").split(","))
     record = simulator.open_record(wire, request.url.path, body, simulator.clock.now(), reply_id)
-    return Call(body, "", record.at, record, simulator.identifier("req_", record.serial), reply_id, None, betas)
+    return Call(body, "", record.at, record, record.request_id, reply_id, None, betas)
 
 
 def start_call(call: Call, request: Request, simulator: Simulator) -> None:

@@ -84,10 +84,14 @@ class AdminRoutes:
         return JSONResponse({"entries": entries})
 
     async def requests(self, http: Request) -> Response:
-        """GET the last requests, oldest first: bodies as received, bills, what was streamed. `?last=N` limits them."""
+        """GET the last requests, oldest first: bodies as received, bills, what was streamed.
+
+        `?last=N` limits them, `?bodies=no` leaves their bodies out.
+        """
         records = list(self._simulator.records)
         last = int(http.query_params.get("last", "0")) or len(records)
-        body = encode({"requests": [shown(record) for record in records[-last:]]})
+        bodies = http.query_params.get("bodies", "yes") != "no"
+        body = encode({"requests": [shown(record, bodies=bodies) for record in records[-last:]]})
         return Response(body, media_type="application/json")
 
     async def settings(self, http: Request) -> Response:
@@ -110,14 +114,10 @@ class AdminRoutes:
         return JSONResponse({"reset": True})
 
 
-def shown(record: Record) -> dict[str, Any]:
-    try:
-        msgspec.json.decode(record.body)
-        body: Any = msgspec.Raw(record.body)
-    except msgspec.DecodeError:
-        body = record.body.decode(errors="replace")
-    return {
+def shown(record: Record, *, bodies: bool = True) -> dict[str, Any]:
+    found = {
         "serial": record.serial,
+        "request_id": record.request_id,
         "at": format_moment(record.at),
         "path": record.path,
         "wire": record.wire,
@@ -130,8 +130,19 @@ def shown(record: Record) -> dict[str, Any]:
         "cost": round(record.cost, 9),
         "streamed": record.streamed,
         "finished": record.finished,
-        "body": body,
+        "blocks": record.blocks,
+        "hit": record.hit,
     }
+    return {**found, "body": body_of(record)} if bodies else found
+
+
+def body_of(record: Record) -> Any:
+    """The body as it came, as JSON where it is some."""
+    try:
+        msgspec.json.decode(record.body)
+        return msgspec.Raw(record.body)
+    except msgspec.DecodeError:
+        return record.body.decode(errors="replace")
 
 
 def problem(message: str) -> Response:

@@ -29,9 +29,14 @@ DEFAULT_PATIENCE = 60.0
 
 @dataclass(slots=True)
 class Record:
-    """One request as received, and what became of it; `streamed` and `finished` grow while it is answered."""
+    """One request as received, and what became of it; `streamed` and `finished` grow while it is answered.
+
+    `blocks` is how many the prompt falls into (tools, system blocks, content blocks), `hit` the last of them that was
+    read from the cache, None where none was or tokens are cached without regard to blocks.
+    """
 
     serial: int
+    request_id: str
     at: float
     wire: str
     path: str
@@ -45,6 +50,12 @@ class Record:
     cost: float = 0.0
     streamed: int = 0
     finished: bool = False
+    blocks: int = 0
+    hit: int | None = None
+
+    def note(self, prefix: Prefix, outcome: Outcome) -> None:
+        """How far a prompt was read."""
+        self.blocks, self.hit = len(prefix.blocks), outcome.hit
 
 
 class Simulator:
@@ -94,7 +105,8 @@ class Simulator:
             self._fired[name] = 0
 
     def open_record(self, wire: str, path: str, body: bytes, at: float, reply: str | None) -> Record:
-        record = Record(next(self._serials), at, wire, path, body, reply=reply)
+        serial = next(self._serials)
+        record = Record(serial, self.identifier("req_", serial), at, wire, path, body, reply=reply)
         self.records.append(record)
         self._record_bytes += len(body)
         while len(self.records) > self.settings.keep_requests or self._record_bytes > self.settings.keep_request_bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import httpx2
 
 from lamella.app.demonstration import Simulator
 from lamella.app.providers import Endpoint, adapter
+from lamella.app.replay.report import PromptRead
 from lamella.app.replay.stage import script_id
 from lamella.app.trace.format import Trace
 from lamella.core.errors import ConfigurationError, InvalidRequest
@@ -48,14 +49,25 @@ class ReplayGround:
         """Its address, with nothing of an earlier replay in it and the answers of this one."""
         url = await self._simulator.start()
         scripts = dict(_scripts(trace))
-        checked = {"prefix_check_enforced": trace.head.account.prefix_check}
-        async with httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False, verify=False) as client:
+        # Its log has a request for every answer that there is at most.
+        settings = {"prefix_check_enforced": trace.head.account.prefix_check, "keep_requests": len(scripts)}
+        async with _client(url) as client:
             await _told(client, "/_sim/reset", {})
-            await _told(client, "/_sim/settings", checked)
+            await _told(client, "/_sim/settings", settings)
             answer = await client.post("/_sim/replies", content=encode(scripts))
         if answer.is_error:
             raise InvalidRequest(f"The simulator does not take the trace's replies: {answer.text[:500]}")
         return url
+
+    async def reads(self) -> Mapping[str, PromptRead]:
+        """How far the prompts since `prepare` were read from the cache, by the provider's ids of the requests."""
+        async with _client(await self._simulator.start()) as client:
+            answer = await client.get("/_sim/requests", params={"bodies": "no"})
+        return {
+            one["request_id"]: PromptRead(one["blocks"], one["hit"])
+            for one in answer.json()["requests"]
+            if one["usage"]
+        }
 
     async def adapter(self, facts: ModelFacts, url: str) -> ChatModel:
         """The adapter of a model, at the simulator; made once."""
@@ -82,6 +94,10 @@ def _scripts(trace: Trace) -> Iterator[tuple[str, Json]]:
             yield script_id(number, "digest", index), trace.head.side.digest_reply()
     for index in range(len(trace.entries) * SUMMARIES):
         yield script_id(0, "summary", index), trace.head.side.summary_at(index).reply()
+
+
+def _client(url: str) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False, verify=False)
 
 
 async def _told(client: httpx2.AsyncClient, path: str, body: object) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from lamella.app.replay.ground import ACCOUNT, ReplayGround
+from lamella.app.replay.report import PromptRead
 from lamella.app.replay.stage import Stage, StagedModel
 from lamella.core.models import ModelFacts
 from lamella.engine.opening import OpenModel
@@ -18,6 +21,10 @@ class ReplayModels:
         self._url = url
         self._provider = provider
         self._table = table
+
+    async def reads(self) -> Mapping[str, PromptRead]:
+        """How far the prompts so far were read from the cache, by the provider's ids of the requests."""
+        return await self._ground.reads()
 
     def facts(self, name: str) -> ModelFacts:
         """What is known of a model."""

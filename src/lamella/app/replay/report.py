@@ -14,14 +14,25 @@ Event = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
+class PromptRead:
+    """What the simulator says of a prompt: the blocks that it falls into, and the last one that was read from the
+    cache; None where nothing was read."""
+
+    blocks: int
+    hit: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Replayed:
-    """One request of a replay. `body` is what went over the wire, byte for byte."""
+    """One request of a replay. `body` is what went over the wire, byte for byte; `read` is None where the simulator
+    gave no answer."""
 
     number: int
     turn: int
     record: RequestRecord
     body: bytes
     events: tuple[Event, ...]
+    read: PromptRead | None = None
 
     def as_json(self) -> dict[str, Json]:
         """The shape of `lamella replay --json`."""
@@ -38,7 +49,12 @@ class Replayed:
             "layout": record.layout,
             "marker_policy": record.marker_policy,
             "tokens": tokens_json(usage),
-            "predicted": {"read": record.predicted_read, "written": record.predicted_written},
+            "predicted": {
+                "read": record.predicted_read,
+                "written": record.predicted_written,
+                "block": record.predicted_hit,
+            },
+            "read_block": self.read.hit if self.read is not None else None,
             "cost": round(record.cost or 0.0, 8),
             "events": [{"kind": kind, "cause": cause} for kind, cause in self.events],
             "body": body_name(self.number),

@@ -134,7 +134,9 @@ class _Replay:
         self._stage.release(everything=True)
         await self._work()
         # What was held back has its bill only now.
-        found = [replace(r, record=await self._store.request(OWNER, r.record.id)) for r in self._found]
+        stored = [replace(r, record=await self._store.request(OWNER, r.record.id)) for r in self._found]
+        reads = await self._models.reads()
+        found = [replace(r, read=reads.get(r.record.provider_request_id or "")) for r in stored]
         return ReplayReport(
             requests=tuple(found),
             cost=sum(r.record.cost or 0.0 for r in found),

@@ -130,6 +130,7 @@ def answer(accepted: Accepted, call: Call, simulator: Simulator) -> Answer[Messa
         iterations=tuple(read.shown() for read in decided.passes) if decided.itemised else None,
     )
     record(call, model, decided, encoder, simulator)
+    call.record.note(accepted.prefix, decided.passes[0].outcome)
     chunk = asked.reply.chunk or simulator.settings.chunk
     pace = pace_of(asked.reply, asked.fault, call, simulator)
     return Answer(decided.draft, encoder, pace, chunk, cut_of(asked.fault), asked.fault, streams=request.stream)

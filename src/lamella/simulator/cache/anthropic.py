@@ -42,6 +42,7 @@ def account(prefix: Prefix, minimum: int, ledger: Ledger, now: float, settings: 
         ),
         renews=renewed(prefix, markers, hit, ledger, now, settings),
         upgrades=upgraded(prefix, hit, ledger, now, settings),
+        hit=hit,
     )
 
 

@@ -27,7 +27,10 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a request reads, writes and pays, in prompt tokens; `writes` and `renews` await the first token."""
+    """What a request reads, writes and pays, in prompt tokens; `writes` and `renews` await the first token.
+
+    `hit` is the position of the last block that was read; caches of tokens have none.
+    """
 
     total: int
     read: int = 0
@@ -36,6 +39,7 @@ class Outcome:
     writes: tuple[Write, ...] = ()
     renews: tuple[bytes, ...] = ()
     upgrades: tuple[bytes, ...] = ()
+    hit: int | None = None
 
     @property
     def written(self) -> int:

@@ -30,7 +30,7 @@ def account(prefix: Prefix, *, implicit: bool, seconds: int, ledger: Ledger, now
         written[LONG if life == LONG else SHORT] += tokens - reached
         reached = tokens
     renews = (prefix.hashes[hit],) if hit is not None else ()
-    return Outcome(prefix.total, read, written[SHORT], written[LONG], tuple(writes), renews)
+    return Outcome(prefix.total, read, written[SHORT], written[LONG], tuple(writes), renews, hit=hit)
 
 
 def readable(prefix: Prefix, explicit: list[int], implicit: bool, settings: Settings) -> set[int]:

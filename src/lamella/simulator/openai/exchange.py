@@ -52,6 +52,7 @@ def answer(request: ChatRequest, model: Model, call: Call, simulator: Simulator)
     usage = usage_of(outcome, draft, writes_shown=model.cache_rules == "blocks")
     call.record.model, call.record.usage = model.id, usage
     call.record.cost = simulator.cost(model, outcome, draft.output_tokens)
+    call.record.note(prefix, outcome)
     encoder = ChatEncoder(
         id=simulator.identifier("chatcmpl-", call.record.serial),
         created=int(call.now),

@@ -93,6 +93,7 @@ def answer(
         outcome, draft, cost = compacted(turn)
     usage = usage_of(outcome, draft, writes_shown=model.cache_rules == "blocks")
     call.record.model, call.record.usage, call.record.cost = model.id, usage, cost
+    call.record.note(prefix, outcome)
     encoder = ResponsesEncoder(
         turn.ids,
         int(call.now),
@@ -132,6 +133,7 @@ def both(first: Outcome, second: Outcome) -> Outcome:
         first.read + second.read,
         first.written_short + second.written_short,
         first.written_long + second.written_long,
+        hit=first.hit,
     )
 
 
@@ -158,6 +160,7 @@ def compaction(
     usage = usage_of(outcome, draft, writes_shown=model.cache_rules == "blocks")
     call.record.model, call.record.usage = model.id, usage
     call.record.cost = simulator.cost(model, outcome, written)
+    call.record.note(prefix, outcome)
     kept = [item for item in request.items if kind_of(item) == "message" and item.get("role") == "user"]
     shown = [message_of(item, f"msg_{turn.ids.item}u{index}") for index, item in enumerate(kept)]
     encoder = CompactionEncoder(
