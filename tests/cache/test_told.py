@@ -33,7 +33,7 @@ CHANGED = (segment("system", content="another"), OLD[1])
 def test_both_are_told(
     segments: tuple[StoredSegment, ...], read: int, diagnosis: Diagnosis, said: str, agrees: bool | None
 ) -> None:
-    now = record(1, *segments, read=read, predicted=12_400)
+    now = record(1, *segments, read=read, predicted=12_400 if segments is OLD else 0)
     ours = why(Evidence(now, NAMED, (), FACTS))
     both = why(Evidence(replace(now, diagnosis=diagnosis), NAMED, (), FACTS))
     assert both.text.startswith(f"{ours.text} The provider says")
@@ -58,3 +58,18 @@ def test_a_first_request_has_nothing_to_compare() -> None:
     found = why(Evidence(now, None, (), FACTS))
     assert found.cause is Cause.FIRST
     assert found.text.endswith("compared with an earlier answer: it does not know the answer to compare with.")
+
+
+def test_what_differs_behind_what_was_cached_explains_no_miss() -> None:
+    """A reminder moves with every message, and a provider that compares whole prompts tells of it."""
+    before = replace(NAMED, segments=(*OLD, segment("reminder", "step")))
+    now = record(1, *OLD, segment("reminder", "step", "another"))
+    moved = Diagnosis("msg_1", Verdict.CHANGED, "messages_changed", 28)
+    found = why(Evidence(replace(now, diagnosis=moved), before, (), FACTS))
+    assert (found.cause, found.difference) == (Cause.MISSED, None)
+    assert found.text.endswith(
+        "The provider says: earlier messages changed (28 tokens missed), behind what was cached."
+    )
+    assert found.told is not None
+    assert found.told.agrees is None
+    assert (found.differs is not None, found.is_behind) == (True, True)

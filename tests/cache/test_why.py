@@ -24,7 +24,7 @@ def segment(id: str, lifetime: str = "session", content: str = "") -> StoredSegm
 def record(
     minute: float, *segments: StoredSegment, read: int = 0, written: int = 0, predicted: int = 0
 ) -> RequestRecord:
-    """A billed request so many minutes after noon, with 100 tokens behind what was cached."""
+    """A billed request so many minutes after noon, marked at its end, of 12,500 tokens at least, 100 behind that."""
     return RequestRecord(
         id=f"req_{minute}",
         conversation_id="conv_1",
@@ -39,7 +39,7 @@ def record(
         letters="",
         segments=segments,
         zones=(),
-        markers=(StoredMarker(0, "5m", "the end"),),
+        markers=(StoredMarker(sum(len(one.blocks) for one in segments) - 1, "5m", "the end"),),
         notes=(),
         protocol="anthropic",
         local_tokens=1_000,
@@ -48,7 +48,7 @@ def record(
         predicted_read=predicted,
         predicted_written=0,
         predicted_hit=None,
-        usage=Usage(input=read + written + 100, cache_read=read, cache_write_5m=written, output=10),
+        usage=Usage(input=max(read + written, 12_400) + 100, cache_read=read, cache_write_5m=written, output=10),
         cost=0.0123,
     )
 
@@ -171,7 +171,7 @@ def test_what_a_layout_moves_is_told_by_its_life() -> None:
 
 
 def test_an_hour_is_not_over_after_six_minutes() -> None:
-    hour = replace(BEFORE, markers=(StoredMarker(0, "1h", "the end"),))
+    hour = replace(BEFORE, markers=(StoredMarker(1, "1h", "the end"),))
     assert why(Evidence(record(6, *OLD), hour, (), FACTS)).cause is Cause.MISSED
     assert why(Evidence(record(61, *OLD), hour, (), FACTS)).cause is Cause.EXPIRED
 
@@ -183,3 +183,20 @@ def test_nothing_was_cached_before() -> None:
     assert "too short (at least 1k tokens for claude-opus-4-8)" in found.text
     off = replace(record(1, *OLD), marker_policy="off")
     assert "no markers are set" in why(Evidence(off, before, (), None)).text
+
+
+def test_only_what_is_sent_again_costs_more() -> None:
+    begun = Decision(DecisionKind.SESSION, "sess_2", "turn_1", "engine", "/new")
+    decisions = (StoredDecision("dec_1", NOON + timedelta(seconds=30), begun),)
+    now = replace(record(1, OLD[0]), usage=Usage(input=2_000, cache_read=1_200, cache_write_5m=700, output=10))
+    found = why(Evidence(now, BEFORE, decisions, FACTS))
+    assert (found.cause, found.lost) == (Cause.SHORTER, 11_200)
+    assert found.lost_cost == pytest.approx(800 * 1.15 * 5 / 1_000_000)
+    assert "11.2k cached tokens were not read, 800 were paid for anew, $0.0046 more than reading them: " in found.text
+
+
+def test_what_was_to_be_read_of_this_very_window_was_missed() -> None:
+    now = record(1, OLD[0], predicted=5_000)
+    found = why(Evidence(now, BEFORE, (decided(0.5, "first"),), FACTS))
+    assert (found.cause, found.by) == (Cause.MISSED, None)
+    assert "what changed leaves what was predicted to be read" in found.text

@@ -48,10 +48,10 @@ def offline(patched: pytest.MonkeyPatch) -> None:
         patched.delenv(name, raising=False)
 
 
-def inspected(data: Path, *arguments: str) -> Result:
+def inspected(data: Path, *arguments: str, command: str = "inspect") -> Result:
     with pytest.MonkeyPatch.context() as patched:
         offline(patched)
-        return CliRunner().invoke(cli, ["inspect", *arguments, "--data", str(data)])
+        return CliRunner().invoke(cli, [command, *arguments, "--data", str(data)])
 
 
 def failure(result: Result) -> LamellaError:
@@ -77,6 +77,16 @@ def test_the_newest_request_is_shown_as_the_pages_drawer_shows_it(folder: Path) 
     assert [segment["letters"] for segment in shown["segments"] if segment["letters"]] == ["S", "U1", "A1", "U2"]
     assert {"zone", "owner", "source", "tokens", "measured", "read", "written", "fresh"} <= set(shown["segments"][0])
     assert {"kind", "why"} == set(shown["absent"][0])
+
+
+def test_why_says_what_a_request_read_and_paid(folder: Path) -> None:
+    request = inspected(folder).stdout.split()[0]
+    said = inspected(folder, request, command="why").stdout
+    bill = (
+        r"\S+ of \S+ tokens were read from the cache \(\S+ predicted\), \d+ written, \d+ paid in full \(\$0\.\d{4}\)\."
+    )
+    assert re.fullmatch(rf"{bill} All that was cached was read\.\n", said)
+    assert "There is no request req_gone" in failure(inspected(folder, "req_gone", command="why")).message
 
 
 def test_a_preview_shows_what_a_message_would_send(folder: Path) -> None:

@@ -66,6 +66,21 @@ def difference(before: RequestRecord, request: RequestRecord, data: Mapping[str,
     return None
 
 
+def is_behind(found: Difference, before: RequestRecord, cached: int) -> bool:
+    """Whether a difference stands behind what the request before had cached: so many tokens, up to its last marker.
+
+    What moves stands there, and that it is another each time costs nothing. Without markers tokens tell, by local
+    weight.
+    """
+    if before.markers:
+        return found.block > max(marker.index for marker in before.markers)
+    ids = [segment.id for segment in before.segments]
+    front = sum(segment.tokens for segment in before.segments[: ids.index(found.segment.id)])
+    whole = sum(segment.tokens for segment in before.segments)
+    billed = before.usage.input if before.usage is not None else 0
+    return bool(whole) and cached <= 1.02 * billed * front / whole
+
+
 def _inside(old: StoredSegment, new: StoredSegment | None, block: int, data: Mapping[str, bytes]) -> Difference:
     mine = new.blocks if new is not None else ()
     pairs = enumerate(zip(old.blocks, mine, strict=False))

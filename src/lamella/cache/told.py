@@ -32,6 +32,7 @@ _SAID = {
 }
 
 _SETTINGS = ("reasoning_effort_changed", "verbosity_changed", "text_format_changed")
+_TAIL = ("messages_changed", "input_changed")
 _WINDOW = ("system_changed", "messages_changed", "input_changed", "context_compacted")
 
 _UNCHANGED = (Cause.READ, Cause.EXPIRED, Cause.MISSED)
@@ -46,18 +47,28 @@ class Told:
     agrees: bool | None
 
 
-def told(diagnosis: Diagnosis, before: RequestRecord | None, cause: Cause, found: Difference | None) -> Told:
-    """The sentence, and whether the provider names the cause that was found."""
+def told(
+    diagnosis: Diagnosis,
+    before: RequestRecord | None,
+    cause: Cause,
+    found: Difference | None,
+    *,
+    differs_behind: bool = False,
+) -> Told:
+    """The sentence, and whether the provider names the cause that was found.
+
+    `differs_behind`: the windows differ only behind what was cached. A provider compares that too, and it explains no
+    miss.
+    """
     said = _CHANGED.get(diagnosis.reason, diagnosis.reason) or _SAID[diagnosis.verdict]
     missed = f" ({short(diagnosis.missed)} tokens missed)" if diagnosis.missed is not None else ""
     if before is None or before.answer_id != diagnosis.against:
         return Told(f"The provider says, compared with an earlier answer: {said}{missed}.", None)
     agrees = _agrees(diagnosis, cause, found)
-    beside = ""
-    if agrees is False:
-        beside = ", which is not what was found here"
-    elif cause is Cause.READ and diagnosis.verdict is Verdict.CHANGED:
-        beside = ", behind what was cached"
+    behind = cause is Cause.READ and diagnosis.verdict is Verdict.CHANGED
+    if differs_behind and cause is not Cause.READ and diagnosis.reason in _TAIL:
+        agrees, behind = None, True
+    beside = ", which is not what was found here" if agrees is False else ", behind what was cached" if behind else ""
     return Told(f"The provider says: {said}{missed}{beside}.", agrees)
 
 

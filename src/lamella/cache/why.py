@@ -16,6 +16,7 @@ from lamella.cache.difference import (
     Origin,
     decided,
     difference,
+    is_behind,
     origin_of,
     places,
     settings_changed,
@@ -32,6 +33,8 @@ from lamella.core.records import RequestRecord, StoredDecision
 SLACK = 0.02
 """The share of what was cached that may stay unread without being a loss: sizes in the middle are estimates."""
 
+FOUND = 0.5
+"""The share of a prediction below which the provider has not found it: a prediction knows the window as it is sent."""
 
 _NOT_LOST = (Cause.FIRST, Cause.READ, Cause.COUNTERS)
 
@@ -41,7 +44,8 @@ class Evidence:
     """What is stored of a request and of the one before it in its conversation.
 
     `facts` are those of its model, None when it is not served any more. `data` are the bytes of their blocks by digest:
-    without them a difference has no byte.
+    without them a difference has no byte. `left` is the newest request of the branch that its message left, where the
+    message was sent to an earlier place.
     """
 
     request: RequestRecord
@@ -49,13 +53,16 @@ class Evidence:
     decisions: Sequence[StoredDecision]
     facts: ModelFacts | None
     data: Mapping[str, bytes] = field(default_factory=dict)
+    left: RequestRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
     """The sentence, and the same for programs. `lost` are tokens that were cached and not read, `lost_cost` what that
     cost in US dollars, `first_changed` the segment from which on the window is another, `by` who changed it,
-    `difference` where, and `told` what the provider says itself, where it was asked and did say."""
+    `difference` where, `against` the request that it was compared with, and `told` what the provider says itself, where
+    it was asked and did say. `differs` is where the two windows differ, also where that is no cause: `is_behind` what
+    was cached."""
 
     text: str
     cause: Cause
@@ -64,6 +71,9 @@ class Why:
     first_changed: str | None = None
     by: Origin | None = None
     difference: Difference | None = None
+    against: str | None = None
+    differs: Difference | None = None
+    is_behind: bool = False
     told: Told | None = None
 
 
@@ -77,18 +87,38 @@ class _Found:
     by: Origin | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Loss:
+    """Tokens that were cached and not read, and of those the ones that were paid for anew, with what that cost more."""
+
+    tokens: int = 0
+    again: int = 0
+    cost: float | None = None
+
+    def __str__(self) -> str:
+        if not self.tokens:
+            return ""
+        again = f", {short(self.again)} were paid for anew" if self.again < self.tokens and self.cost else ""
+        more = f", ${self.cost:.4f} more than reading them" if self.cost else ""
+        return f"{short(self.tokens)} cached tokens were not read{again}{more}: "
+
+
 def why(evidence: Evidence) -> Why:
     """What of a request was predicted, read, written and paid in full, and why not more was read."""
-    ours, diagnosis = _ours(evidence), evidence.request.diagnosis
+    # What an edit leaves behind is compared with the branch that it left: the request before on its path knows nothing
+    # of it, and a first message has none.
+    edited = _edited(evidence)
+    evidence = replace(evidence, before=evidence.left) if edited is not None else evidence
+    ours, diagnosis = _placed(_ours(evidence, edited), evidence), evidence.request.diagnosis
     if diagnosis is None:
         return ours
-    theirs = told(diagnosis, evidence.before, ours.cause, ours.difference)
+    theirs = told(diagnosis, evidence.before, ours.cause, ours.difference, differs_behind=ours.is_behind)
     # Where all was read, it is told for programs: in words only what denies that.
     silent = ours.cause is Cause.READ and theirs.agrees is not False
     return replace(ours, text=ours.text if silent else f"{ours.text} {theirs.text}", told=theirs)
 
 
-def _ours(evidence: Evidence) -> Why:
+def _ours(evidence: Evidence, edited: _Found | None) -> Why:
     """What is found here."""
     request = evidence.request
     usage = request.usage
@@ -102,24 +132,55 @@ def _ours(evidence: Evidence) -> Why:
         f"({short(request.predicted_read)} predicted), {short(usage.cache_write)} written, "
         f"{short(usage.fresh)} paid in full{cost}"
     )
-    found = _cause(evidence, usage.cache_read)
-    lost = max(0, _cached(evidence) - usage.cache_read) if found.cause not in _NOT_LOST else 0
-    lost_cost = _cost(evidence.facts, request, lost)
-    price = f", ${lost_cost:.4f} more than reading them" if lost_cost else ""
-    amount = f"{short(lost)} cached tokens were not read{price}: " if lost else ""
+    found = _cause(evidence, usage.cache_read, edited)
+    loss = _loss(evidence, found)
     segment = found.difference.segment.id if found.difference is not None else None
-    text = f"{bill}. {_upper(amount + found.because)}."
-    return Why(text, found.cause, lost, lost_cost, segment, found.by, found.difference)
+    text = f"{bill}. {_upper(f'{loss}{found.because}')}."
+    return Why(text, found.cause, loss.tokens, loss.cost, segment, found.by, found.difference)
 
 
-def _cached(evidence: Evidence) -> int:
+def _edited(evidence: Evidence) -> _Found | None:
+    """Whether the request's own message stands where another stood on the branch that it left."""
+    request, left = evidence.request, evidence.left
+    found = difference(left, request, evidence.data) if left is not None else None
+    if found is None or found.now is None or not found.now.id.startswith(f"{request.turn_id}/"):
+        return None
+    return _Found(Cause.EDITED, f"{_where(found)}: an earlier message was edited", found, Origin.USER)
+
+
+def _placed(ours: Why, evidence: Evidence) -> Why:
+    """With where the windows differ, also where that is no cause."""
+    before, request = evidence.before, evidence.request
+    if before is None:
+        return ours
+    found = ours.difference or difference(before, request, evidence.data)
+    behind = found is not None and is_behind(found, before, _cached(before, request))
+    return replace(ours, against=before.id, differs=found, is_behind=behind)
+
+
+def _loss(evidence: Evidence, found: _Found) -> _Loss:
+    usage = evidence.request.usage
+    lost = again = 0
+    if usage is not None and found.cause not in _NOT_LOST:
+        lost = max(0, _cached(evidence.before, evidence.request) - usage.cache_read)
+        again = max(0, min(lost, usage.input - usage.cache_read))
+    if found.cause is Cause.EDITED and evidence.before is evidence.left:
+        again = 0  # what is behind an edited message is not sent any more
+    return _Loss(lost, again, _cost(evidence.facts, evidence.request, again))
+
+
+def _cached(before: RequestRecord | None, request: RequestRecord) -> int:
     """What the request before left in the cache, or more where more was predicted."""
-    before = evidence.before.usage if evidence.before is not None else None
-    left = before.cache_read + before.cache_write if before is not None else 0
-    return max(left, evidence.request.predicted_read)
+    return max(_left_cached(before), request.predicted_read)
 
 
-def _cause(evidence: Evidence, read: int) -> _Found:
+def _left_cached(before: RequestRecord | None) -> int:
+    """What a request had in the cache when it was answered."""
+    usage = before.usage if before is not None else None
+    return usage.cache_read + usage.cache_write if usage is not None else 0
+
+
+def _cause(evidence: Evidence, read: int, edited: _Found | None) -> _Found:
     request, before, usage = evidence.request, evidence.before, evidence.request.usage
     if before is None:
         shared = " beyond what other conversations share with it" if read else ""
@@ -130,15 +191,15 @@ def _cause(evidence: Evidence, read: int) -> _Found:
             f"the provider's figures do not add up: of {usage.input} tokens it says that {usage.cache_read} were read "
             f"and {usage.cache_write} written, so nothing is concluded from them",
         )
-    cached = _cached(evidence)
+    cached = _cached(before, request)
     if not cached:
         return _Found(Cause.NOTHING_CACHED, _nothing_cached(evidence))
-    if cached - read <= SLACK * cached:
+    if cached - read <= SLACK * cached and (edited is None or cached <= read):
         return _Found(Cause.READ, "all that was cached was read")
     if before.model != request.model:
         changed = f"from {before.model} to {request.model}"
         return _Found(Cause.MODEL, f"the model was changed {changed}, which has another cache", by=Origin.SETTING)
-    return _ended(evidence, before) or _beside(before, request) or _changed(evidence, before)
+    return _ended(evidence, before) or _beside(before, request) or _changed(evidence, before, read, edited)
 
 
 def _ended(evidence: Evidence, before: RequestRecord) -> _Found | None:
@@ -168,11 +229,11 @@ def _beside(before: RequestRecord, request: RequestRecord) -> _Found | None:
     return None
 
 
-def _changed(evidence: Evidence, before: RequestRecord) -> _Found:
+def _changed(evidence: Evidence, before: RequestRecord, read: int, edited: _Found | None) -> _Found:
     """What the window says: where it is another than before, and which decision did that."""
     request = evidence.request
     found = difference(before, request, evidence.data)
-    if found is None:
+    if found is None or is_behind(found, before, _cached(before, request)):
         names = settings_changed(before, request)
         if names:
             said = f"{' and '.join(names)} of the request changed, which is part of the cache's key"
@@ -180,8 +241,14 @@ def _changed(evidence: Evidence, before: RequestRecord) -> _Found:
         return _Found(
             Cause.MISSED, "the window begins as the one before, so the provider did not find what it had cached"
         )
-    known = f" ({', '.join(places(found))})" if found.was or found.becomes else ""
-    where = f"from “{found.segment.label}” on the window is another{known}"
+    if read < FOUND * request.predicted_read:
+        return _Found(
+            Cause.MISSED,
+            "what changed leaves what was predicted to be read, so the provider did not find what it had cached",
+        )
+    if edited is not None:
+        return edited
+    where = _where(found)
     decision = decided(evidence.decisions, before, request, found.segment)
     if decision is not None:
         cause = Cause.SHORTER if decision.kind in SHORTER else Cause.DECIDED
@@ -191,6 +258,11 @@ def _changed(evidence: Evidence, before: RequestRecord) -> _Found:
     if by is Origin.LAYOUT:
         return _Found(cause, f"{where}: in layout {before.layout} {how}", found, by)
     return _Found(cause, f"{where}{', and' if by is Origin.UNKNOWN else ':'} {how}", found, by)
+
+
+def _where(found: Difference) -> str:
+    known = f" ({', '.join(places(found))})" if found.was or found.becomes else ""
+    return f"from “{found.segment.label}” on the window is another{known}"
 
 
 def _reason(decision: Decision) -> str:

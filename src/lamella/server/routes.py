@@ -44,7 +44,6 @@ from lamella.server.schemas import (
 )
 from lamella.server.sse import event_stream
 from lamella.sessions.idle import next_json
-from lamella.sessions.why import differing
 
 LAST_PACKET = 2**53
 """No turn has more packets, and no client's number holds more."""
@@ -304,9 +303,7 @@ async def request_why(request_id: str, app: TheApp, caller: TheCaller) -> Json:
 @router.get("/requests/{request_id}/diff")
 async def request_diff(request_id: str, app: TheApp, caller: TheCaller) -> Json:
     """Where a request stops beginning as the one before it, and why; `block` and `byte` are counted from 0."""
-    why = await app.sessions.why(caller, request_id)
-    before, found = await differing(app.store, caller, request_id)
-    return diff_json(request_id, before, found, why)
+    return diff_json(request_id, await app.sessions.why(caller, request_id))
 
 
 @router.post("/context/preview")

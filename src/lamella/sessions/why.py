@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 
-from lamella.cache.difference import Difference, difference
+from lamella.cache.difference import difference
 from lamella.cache.why import Evidence, Why, why
+from lamella.core.decisions import DecisionKind
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.ports import Store
-from lamella.core.records import Caller, Place, RequestRecord
+from lamella.core.records import Caller, PageQuery, Place, RequestRecord, StoredDecision
 from lamella.engine.opening import Openings
 
 CHAT = "chat"
@@ -18,27 +20,42 @@ LOOKED_BACK = 20
 
 async def why_request(store: Store, openings: Openings, caller: Caller, request_id: str) -> Why:
     """Why this request read what it read. Raises `NotFound`."""
+    return why(await _evidence(store, openings, caller, request_id))
+
+
+async def _evidence(store: Store, openings: Openings, caller: Caller, request_id: str) -> Evidence:
     request = await store.request(caller, request_id)
     before = await _before(store, caller, request)
+    decisions = await store.decisions(caller, request.conversation_id)
+    left = await _left(store, caller, request, decisions)
     facts = None
     with suppress(InvalidRequest):  # its model may not be served any more: then the sentence has no price of the loss
         facts = await openings.facts(request.model)
-    decisions = await store.decisions(caller, request.conversation_id)
     data: dict[str, bytes] = {}
-    if before is not None and difference(before, request, {}) is not None:
-        for one in (before, request):
-            data |= {block.digest: block.data for block in await store.blocks(caller, one.id)}
-    return why(Evidence(request, before, decisions, facts, data))
+    for other in (before, left):
+        if other is not None and difference(other, request, {}) is not None:
+            for one in (other, request):
+                data |= {block.digest: block.data for block in await store.blocks(caller, one.id)}
+    return Evidence(request, before, decisions, facts, data, left)
 
 
-async def differing(store: Store, caller: Caller, request_id: str) -> tuple[RequestRecord | None, Difference | None]:
-    """The request before this one, and where this one stops beginning as it. Raises `NotFound`."""
-    request = await store.request(caller, request_id)
-    before = await _before(store, caller, request)
-    if before is None:
-        return None, None
-    data = {block.digest: block.data for one in (before, request) for block in await store.blocks(caller, one.id)}
-    return before, difference(before, request, data)
+async def _left(
+    store: Store, caller: Caller, request: RequestRecord, decisions: Sequence[StoredDecision]
+) -> RequestRecord | None:
+    """The newest billed request of the conversation before a turn that went to another place."""
+    moved = any(
+        d.decision.kind is DecisionKind.BRANCH and d.decision.subject == request.turn_id and d.at <= request.at
+        for d in decisions
+    )
+    if not moved or request.step:
+        return None
+    query = PageQuery(limit=LOOKED_BACK, after=request.turn_id)
+    for turn in (await store.turns(caller, request.conversation_id, query)).data:
+        found = [one for one in await store.requests(caller, turn.id) if one.purpose == CHAT]
+        found = [one for one in found if one.usage is not None and one.usage.input]
+        if found:
+            return found[-1]
+    return None
 
 
 async def newest_request(store: Store, caller: Caller, conversation_id: str) -> RequestRecord | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lamella.app.request_map import MappedSegment
-from lamella.cache.difference import Difference
 from lamella.cache.why import Why
 from lamella.core.diagnosis import Diagnosis
 from lamella.core.records import (
@@ -55,9 +54,10 @@ def diagnosis_json(diagnosis: Diagnosis | None) -> Json | None:
     }
 
 
-def diff_json(request_id: str, before: RequestRecord | None, found: Difference | None, why: Why) -> Json:
-    """Where a request stops beginning as the one before it; `difference` is null where it begins with all of it."""
-    place = None
+def diff_json(request_id: str, why: Why) -> Json:
+    """Where a request stops beginning as the one before it; `difference` is null where it begins with all of it, and
+    `behind_cached` where it costs nothing."""
+    place, found = None, why.differs
     if found is not None:
         place = {
             "segment": found.segment.id,
@@ -70,11 +70,12 @@ def diff_json(request_id: str, before: RequestRecord | None, found: Difference |
             "was": found.was,
             "becomes": found.becomes,
             "reordered": found.reordered,
+            "behind_cached": why.is_behind,
         }
     return {
         "object": "request.diff",
         "request_id": request_id,
-        "before_id": before.id if before is not None else None,
+        "before_id": why.against,
         "difference": place,
         "cause": why.cause.value,
         "by": why.by.value if why.by is not None else None,
