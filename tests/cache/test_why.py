@@ -196,7 +196,7 @@ def test_only_what_is_sent_again_costs_more() -> None:
 
 
 def test_what_was_to_be_read_of_this_very_window_was_missed() -> None:
-    now = record(1, OLD[0], predicted=5_000)
+    now = record(1, OLD[0], predicted=9_000)
     found = why(Evidence(now, BEFORE, (decided(0.5, "first"),), FACTS))
     assert (found.cause, found.by) == (Cause.MISSED, None)
     assert "what changed leaves what was predicted to be read" in found.text

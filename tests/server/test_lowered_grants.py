@@ -76,7 +76,7 @@ async def test_answers_made_from_a_base_leave_with_the_grant_and_come_back_with_
     await grant(app, base, GrantLevel.RESTRICTED)
     asked = len(model.requests)
     searching = ToolCall("r1", "search_conversation", encode_text({"query": "owed said again geese"}))
-    model.then(calling(searching), saying("Not any more."))
+    model.then(calling(searching, usage=Usage(input=3_500, cache_read=3_000, output=9)), saying("Not any more."))
     packets = await client.send(conversation, "And now?")
     assert CANARY not in encode_text([one for one in packets if one["type"] == "tool.result"])
     assert CANARY not in bodies(model, asked)

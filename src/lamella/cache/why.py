@@ -33,9 +33,6 @@ from lamella.core.records import RequestRecord, StoredDecision
 SLACK = 0.02
 """The share of what was cached that may stay unread without being a loss: sizes in the middle are estimates."""
 
-FOUND = 0.5
-"""The share of a prediction below which the provider has not found it: a prediction knows the window as it is sent."""
-
 _NOT_LOST = (Cause.FIRST, Cause.READ, Cause.COUNTERS)
 
 
@@ -241,7 +238,8 @@ def _changed(evidence: Evidence, before: RequestRecord, read: int, edited: _Foun
         return _Found(
             Cause.MISSED, "the window begins as the one before, so the provider did not find what it had cached"
         )
-    if read < FOUND * request.predicted_read:
+    # The prediction knows the window as it is sent: what it had left to be read, the change did not take.
+    if request.predicted_read - read > _cached(before, request) - request.predicted_read:
         return _Found(
             Cause.MISSED,
             "what changed leaves what was predicted to be read, so the provider did not find what it had cached",

@@ -63,12 +63,12 @@ def saying(*pieces: str, usage: Usage | None = None) -> list[Happening]:
     return [*texts, deltas.UsageReported(usage or Usage(input=100, output=10)), deltas.Closed(StopReason.END_TURN)]
 
 
-def calling(*calls: ToolCall, text: str = "") -> list[Happening]:
+def calling(*calls: ToolCall, text: str = "", usage: Usage | None = None) -> list[Happening]:
     """Some words, then calls of tools."""
     made: list[Happening] = [deltas.TextDelta(0, text)] if text else []
     for block, call in enumerate(calls, start=1):
         made += [deltas.ToolCallOpened(block, call.id, call.name), deltas.ToolArgsDelta(block, call.arguments)]
-    return [*made, deltas.UsageReported(Usage(input=100, output=10)), deltas.Closed(StopReason.TOOL_CALLS)]
+    return [*made, deltas.UsageReported(usage or Usage(input=100, output=10)), deltas.Closed(StopReason.TOOL_CALLS)]
 
 
 class ScriptedModel:
