@@ -16,7 +16,7 @@ import uvicorn
 
 from lamella.simulator.app import create_app
 from lamella.simulator.connection import BreakableProtocol
-from lamella.simulator.settings import Settings
+from lamella.simulator.settings import Settings, checked
 from lamella.simulator.tokens import load_in_background
 
 
@@ -36,17 +36,13 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
     """Raises msgspec.ValidationError for an option that is unknown or of the wrong type."""
-    fields: dict[str, object] = {
-        "clock": arguments.clock,
-        "seed": arguments.seed,
-        "rate": arguments.rate,
-    }
+    values: dict[str, object] = {"clock": arguments.clock, "seed": arguments.seed, "rate": arguments.rate}
     for option in cast(list[str], arguments.option):
-        name, _, value = option.partition("=")
-        if name not in Settings.__dataclass_fields__:
-            raise msgspec.ValidationError(f"no such option: {name}")
-        fields[name] = {"true": True, "false": False}.get(value.lower(), value)
-    return msgspec.convert(fields, Settings, strict=False)
+        name, given, value = option.partition("=")
+        if not given:
+            raise msgspec.ValidationError(f"--option {option}: write it as NAME=VALUE")
+        values[name] = {"true": True, "false": False}.get(value.lower(), value)
+    return checked(values, strict=False)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -54,7 +50,11 @@ def listen(host: str, port: int) -> socket.socket:
     # Without the protocol's number asyncio leaves Nagle's algorithm on, and an event can wait 40 ms for an ACK.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind((host, port))
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise SystemExit(f"lamella.simulator: {host}:{port} cannot be listened on: {error.strerror}") from error
     listener.listen(1_024)
     return listener
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -98,10 +99,15 @@ def request_time(request: Request, simulator: Simulator) -> float:
 def request_rate(request: Request) -> float | None:
     """The request's own pace. None is the pace of the settings, which may change while the answer streams."""
     header = request.headers.get("x-sim-rate")
+    if header is None:
+        return None
     try:
-        return float(header) if header is not None else None
-    except ValueError as error:
-        raise invalid(f"x-sim-rate: {header!r} is not a number of characters per second") from error
+        rate = float(header)
+    except ValueError:
+        rate = math.nan
+    if not rate >= 0:
+        raise invalid(f"x-sim-rate: {header!r} is not a number of characters per second")
+    return rate
 
 
 def raise_early(fault: Fault | None) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from lamella.simulator.admin import AdminRoutes
+from lamella.simulator.admin import AdminRoutes, Unfit, unfit
 from lamella.simulator.anthropic.routes import AnthropicRoutes
 from lamella.simulator.embeddings.routes import EmbeddingsRoutes
 from lamella.simulator.openai.routes import OpenAIRoutes
@@ -43,5 +46,22 @@ def create_app(settings: Settings | None = None) -> Starlette:
             Route("/_sim/requests", admin.requests),
             Route("/_sim/settings", admin.settings, methods=["GET", "POST"]),
             Route("/_sim/reset", admin.reset, methods=["POST"]),
-        ]
+        ],
+        exception_handlers={Unfit: unfit, HTTPException: absent},
     )
+
+
+async def absent(http: Request, error: Exception) -> Response:
+    """A path or a method that there is not, in the shape that the SDKs of the asker show."""
+    if not isinstance(error, HTTPException):
+        raise error
+    paths = [str(getattr(route, "path", "")) for route in http.app.routes]
+    admin = http.url.path.startswith("/_sim/")
+    known = ", ".join(path for path in paths if path.startswith("/_sim/") == admin)
+    message = f"{http.method} {http.url.path} is not simulated. There are {known}"
+    if error.status_code == 405:
+        message = f"{http.url.path} takes {(error.headers or {}).get('Allow', '')}, not {http.method}"
+    body: dict[str, Any] = {"error": message}
+    if not admin:
+        body = {"type": "error", "error": {"type": "not_found_error", "message": message, "code": None, "param": None}}
+    return JSONResponse(body, status_code=error.status_code, headers=error.headers)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias, get_args
+
+import msgspec
+from msgspec import Meta
 
 from lamella.simulator.pictures import PictureRule
 
@@ -14,6 +17,7 @@ Thinking = Literal["always", "on", "off", "none"]
 """always: cannot be disabled; on: unless disabled; off: unless asked for; none: the model has no thinking."""
 
 MILLION = 1_000_000
+Dollars: TypeAlias = Annotated[float, Meta(ge=0)]
 
 CLAUDE_PICTURES = PictureRule(patch=28, edge=2_576, most=4_784)
 OLD_CLAUDE_PICTURES = PictureRule(patch=28, edge=1_568, most=1_568)
@@ -21,17 +25,16 @@ OLD_CLAUDE_PICTURES = PictureRule(patch=28, edge=1_568, most=1_568)
 GPT_PICTURES = PictureRule(patch=32, edge=6_000, most=10_000, factor=1.2, whole=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
+class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Dollars per million tokens; above `tier_tokens` of prompt every rate is multiplied by `tier_factor`."""
 
-    input: float
-    output: float
-    read: float
-    write_short: float
-    write_long: float
-    tier_tokens: int = 0
-    tier_factor: float = 1.0
+    input: Dollars
+    output: Dollars
+    read: Dollars
+    write_short: Dollars
+    write_long: Dollars
+    tier_tokens: Annotated[int, Meta(ge=0)] = 0
+    tier_factor: Dollars = 1.0
 
     def cost(self, fresh: int, read: int, write_short: int, write_long: int, output: int) -> float:
         prompt = fresh + read + write_short + write_long
@@ -152,3 +155,8 @@ def find(name: str, wire: Wire) -> Model | None:
             name, OPENAI, gpt(5, 30, 0.50), window=400_000, thinking="on", token_factor=1.0, pictures=GPT_PICTURES
         )
     return None
+
+
+def exists(name: str) -> bool:
+    """Whether a model of this name answers on any wire."""
+    return any(find(name, wire) is not None for wire in get_args(Wire))

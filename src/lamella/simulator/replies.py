@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 FaultKind = Literal[
     "429", "500", "504", "529", "stream_error", "drop_before", "drop_after", "truncated_tool_json", "slow",
     "refusal", "content_filter", "max_tokens", "empty", "cold_cache", "unknown_event", "compaction_failed",
 ]  # fmt: skip
+Number: TypeAlias = Annotated[int, Meta(ge=0)]
 HTTP_FAULTS = ("429", "500", "504", "529")
 CONTENT_FAULTS = ("refusal", "content_filter", "max_tokens", "empty", "truncated_tool_json")
 
@@ -24,11 +26,11 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     kind: FaultKind | Literal[429, 500, 504, 529]
-    when: Literal["before"] | int | None = None
-    times: int = 1
-    retry_after: float | bool | None = None
+    when: Literal["before"] | Number | None = None
+    times: Annotated[int, Meta(ge=1)] = 1
+    retry_after: Annotated[float, Meta(ge=0)] | bool | None = None
     """Seconds, or false for an error without the header; unset, a 429 says one second."""
-    ms: int = 30_000
+    ms: Number = 30_000
     """How long `slow` holds back the first token."""
 
     @property
@@ -38,7 +40,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Reasoning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: str = ""
-    tokens: int | None = None
+    tokens: Number | None = None
 
 
 class ToolCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,11 +61,11 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Instead of a text: what the answerer says, or every sentence of the request that holds a FACT-… word."""
     reasoning: str | Reasoning | None = None
     tool_calls: tuple[ToolCall, ...] = ()
-    output_tokens: int | None = None
+    output_tokens: Number | None = None
     stop_reason: str | None = None
-    ttft_ms: int | None = None
-    ms: int | None = None
-    chunk: int | None = None
+    ttft_ms: Number | None = None
+    ms: Number | None = None
+    chunk: Annotated[int, Meta(ge=1)] | None = None
     fault: Fault | None = None
 
     def __post_init__(self) -> None:

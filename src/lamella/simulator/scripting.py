@@ -31,13 +31,13 @@ def unspoken(call: Call, simulator: Simulator) -> Scripted:
 
 def scripted(call: Call, simulator: Simulator, conversation: Callable[[], Conversation]) -> Scripted:
     """The reply and the fault of a request. Raises 400 for a name nobody scripted, and the faults before a byte."""
-    name = call.reply_id
+    name, named_by = call.reply_id, "x-sim-reply"
     if name is None and any(reply.match is not None for reply in simulator.replies.values()):
         name = simulator.matching(conversation().last)
     if name is None:
-        name = simulator.settings.default_reply
+        name, named_by = simulator.settings.default_reply, "default_reply"
     call.record.reply = name
-    script = simulator.scripted(name)
+    script = simulator.scripted(name, named_by)
     fault = simulator.fault(name, script)
     raise_early(fault)
     return Scripted(speak(script, conversation), fault)

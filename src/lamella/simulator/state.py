@@ -18,13 +18,14 @@ from lamella.simulator.cache.ledger import Ledger, Outcome
 from lamella.simulator.clock import Clock, SystemClock, VirtualClock
 from lamella.simulator.diagnosing import Prints
 from lamella.simulator.errors import ProviderError, invalid
+from lamella.simulator.minutes import SECONDS, Minutes
 from lamella.simulator.models import Model, Prices
 from lamella.simulator.pictures import Pictures
 from lamella.simulator.replies import Fault, Reply
 from lamella.simulator.settings import Settings
 from lamella.simulator.tokens import TokenCounter
 
-DEFAULT_PATIENCE = 60.0
+MOST_THOUGHT_CALLS = 100_000
 
 
 @dataclass(slots=True)
@@ -75,13 +76,13 @@ class Simulator:
         """Faults for the next requests, whatever they are answered with."""
         self.records: deque[Record] = deque()
         self.prints = Prints()
-        self.thought_calls: set[bytes] = set()
-        """Tool calls that were made after thinking, see `anthropic.thinking.check_complete`."""
+        self.thought_calls: dict[bytes, None] = {}
+        """The last tool calls that were made after thinking, see `anthropic.thinking.check_complete`."""
         self._record_bytes = 0
         self._fired: Counter[str] = Counter()
         self._serials = itertools.count(1)
-        self._spent: dict[str, deque[tuple[float, int]]] = {}
-        self._bursts: dict[str, deque[float]] = {}
+        self._spent = Minutes()
+        self._bursts = Minutes()
 
     def reset(self) -> None:
         """Forget cache, prices, scripts, faults, log and limits; settings, clock and what was counted stay."""
@@ -113,17 +114,27 @@ class Simulator:
             self._record_bytes -= len(self.records.popleft().body)
         return record
 
+    def remember_thought(self, calls: Iterable[bytes]) -> None:
+        self.thought_calls.update(dict.fromkeys(calls))
+        while len(self.thought_calls) > MOST_THOUGHT_CALLS:
+            del self.thought_calls[next(iter(self.thought_calls))]
+
+    def commit(self, outcome: Outcome, start: float, available_at: float) -> None:
+        """Enters a request whose answer begins into the ledger."""
+        self.ledger.commit(outcome, start, available_at)
+        self.ledger.keep(self.settings.keep_entries)
+
     def identifier(self, prefix: str, serial: int) -> str:
         """An id that a rerun with the same seed repeats."""
         drawn = hashlib.blake2b(f"{self.settings.seed}:{prefix}:{serial}".encode(), digest_size=12)
         return prefix + drawn.hexdigest()
 
-    def scripted(self, name: str | None) -> Reply | None:
-        """The reply that a request names. Raises 400 for a name nobody scripted: a test would pass for no reason."""
+    def scripted(self, name: str | None, named_by: str = "x-sim-reply") -> Reply | None:
+        """The reply of a name. Raises 400 for one that nobody scripted: a test would pass for no reason."""
         if name is None:
             return None
         if (reply := self.replies.get(name)) is None:
-            raise invalid(f"x-sim-reply: no reply {name!r} was scripted")
+            raise invalid(f"{named_by}: no reply {name!r} was scripted")
         return reply
 
     def matching(self, last: str) -> str | None:
@@ -164,41 +175,30 @@ class Simulator:
         limit = self.settings.legacy_requests_per_key
         if not limit:
             return False
-        times = self._bursts.setdefault(key, deque())
-        while times and not now - 60.0 < times[0] <= now:
-            times.popleft()
-        times.append(now)
-        return len(times) > limit
+        self._bursts.add(key, now)
+        return self._bursts.spent(key, now)[0] > limit
 
     def admit(self, account: str, now: float) -> None:
         """Raises 429 when the account's minute is spent; without limits in the settings everything is admitted."""
         limits = self.settings
         if not limits.requests_per_minute and not limits.input_tokens_per_minute:
             return
-        minute = self._minute(account, now)
-        requests, tokens = len(minute), sum(spent for _, spent in minute)
+        requests, tokens, since = self._spent.spent(account, now)
         over_requests = limits.requests_per_minute and requests >= limits.requests_per_minute
         over_tokens = limits.input_tokens_per_minute and tokens >= limits.input_tokens_per_minute
         if over_requests or over_tokens:
-            wait = 60.0 - (now - minute[0][0]) if minute else DEFAULT_PATIENCE
-            raise ProviderError(429, "This request would exceed your rate limit.", retry_after=max(1.0, wait))
+            wait = max(1.0, SECONDS - (now - since))
+            raise ProviderError(429, "This request would exceed your rate limit.", retry_after=wait)
 
     def spend(self, account: str, now: float, tokens: int) -> None:
-        self._minute(account, now).append((now, tokens))
+        self._spent.add(account, now, tokens)
 
     def allowance(self, account: str, now: float) -> dict[str, tuple[int, int]]:
         """Limit and remainder of requests and input tokens in this minute; unlimited shows as a large number."""
-        minute: Iterable[tuple[float, int]] = self._minute(account, now)
+        spent_requests, spent_tokens, _ = self._spent.spent(account, now)
         requests = self.settings.requests_per_minute or 100_000
         tokens = self.settings.input_tokens_per_minute or 1_000_000_000
-        used = [spent for _, spent in minute]
         return {
-            "requests": (requests, max(0, requests - len(used))),
-            "input-tokens": (tokens, max(0, tokens - sum(used))),
+            "requests": (requests, max(0, requests - spent_requests)),
+            "input-tokens": (tokens, max(0, tokens - spent_tokens)),
         }
-
-    def _minute(self, account: str, now: float) -> deque[tuple[float, int]]:
-        minute = self._spent.setdefault(account, deque())
-        while minute and not now - 60.0 < minute[0][0] <= now:
-            minute.popleft()
-        return minute

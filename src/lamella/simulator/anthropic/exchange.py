@@ -201,7 +201,7 @@ def read(prefix: Prefix, model: Model, asked: Scripted, call: Call, simulator: S
     outcome = account(prefix, model, call, asked, simulator)
     first = pace_of(asked.reply, asked.fault, call, simulator).first
     if not asked.suffers("drop_before"):
-        simulator.ledger.commit(outcome, call.now, call.now + first)
+        simulator.commit(outcome, call.now, call.now + first)
     simulator.spend(call.account, call.now, outcome.total - outcome.read)
     return outcome
 
@@ -267,7 +267,7 @@ def make_draft(accepted: Accepted, reply: Reply, fault: Fault | None, call: Call
     draft = compose(reply, name, when, limits, sign)
     if any(part.kind == "thinking" for part in draft.parts):
         calls = (part.call.id for part in draft.parts if part.call is not None)
-        simulator.thought_calls.update(thinking.call_key(admitted.prefix, identifier) for identifier in calls)
+        simulator.remember_thought(thinking.call_key(admitted.prefix, identifier) for identifier in calls)
     return draft
 
 

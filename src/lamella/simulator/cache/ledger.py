@@ -51,7 +51,7 @@ class Outcome:
 
 
 class Ledger:
-    """Entries by prefix hash. Time is an argument: requests may arrive with any virtual time."""
+    """Entries by prefix hash, those used last at the end. Time is an argument: requests come with any virtual time."""
 
     def __init__(self) -> None:
         self._entries: dict[bytes, Entry] = {}
@@ -70,11 +70,21 @@ class Ledger:
         for write in outcome.writes:
             self._write(write, start, available_at)
         for key in outcome.upgrades:
-            self._entries[key] = replace(self._entries[key], seconds=3_600, expires=start + 3_600)
+            self._put(replace(self._entries[key], seconds=3_600, expires=start + 3_600))
+
+    def keep(self, most: int) -> None:
+        """Forget all but the entries that were written or read last: requests may come with any time, so that none
+        is ever known to be dead."""
+        while len(self._entries) > most:
+            del self._entries[next(iter(self._entries))]
+
+    def _put(self, entry: Entry) -> None:
+        self._entries.pop(entry.key, None)
+        self._entries[entry.key] = entry
 
     def _renew(self, key: bytes, start: float) -> None:
         entry = self._entries[key]
-        self._entries[key] = replace(entry, expires=max(entry.expires, start + entry.seconds))
+        self._put(replace(entry, expires=max(entry.expires, start + entry.seconds)))
 
     def _write(self, write: Write, start: float, available_at: float) -> None:
         expires = start + write.seconds
@@ -83,7 +93,7 @@ class Ledger:
             # A parallel request wrote the same prefix: it is readable as soon as the first of the two is.
             available_at = min(available_at, earlier.available_at)
             expires = max(expires, earlier.expires)
-        self._entries[write.key] = Entry(write.key, write.tokens, write.seconds, available_at, expires)
+        self._put(Entry(write.key, write.tokens, write.seconds, available_at, expires))
 
     def entries(self) -> Iterable[Entry]:
         return tuple(self._entries.values())

@@ -46,7 +46,7 @@ def answer(request: ChatRequest, model: Model, call: Call, simulator: Simulator)
     outcome = account(request, prefix, model, call, asked, simulator)
     pace = pace_of(reply, fault, call, simulator)
     if not asked.suffers("drop_before"):
-        simulator.ledger.commit(outcome, call.now, call.now + pace.first)
+        simulator.commit(outcome, call.now, call.now + pace.first)
     simulator.spend(call.account, call.now, outcome.total)
     draft = make_draft(request, model, reply, fault, call, simulator)
     usage = usage_of(outcome, draft, writes_shown=model.cache_rules == "blocks")

@@ -57,7 +57,7 @@ class Turn:
         outcome = account(self.request, prefix, self.model, self.call, self.asked, self.simulator)
         first = pace_of(self.asked.reply, self.asked.fault, self.call, self.simulator).first
         if not self.asked.suffers("drop_before"):
-            self.simulator.ledger.commit(outcome, self.call.now, self.call.now + first)
+            self.simulator.commit(outcome, self.call.now, self.call.now + first)
         self.simulator.spend(self.call.account, self.call.now, outcome.total)
         return outcome
 
