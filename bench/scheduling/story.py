@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from lamella.app.core import Core, build_core, build_services
+from lamella.app.core import Core, CoreSettings, build_core, build_services
 from lamella.core.amounts import Threshold
 from lamella.core.ids import CountingIds
 from lamella.core.records import Conversation
@@ -139,7 +139,7 @@ class Story:
         model = ScheduledModel(lanes, self.told.witness, faults)
         settings = EngineSettings(headers=lambda _, purpose, number: {PURPOSE: purpose})
         services = build_services(store, Registry(()), LoopClock(), self._ids)
-        return build_core(services, _Models(model), settings, sessions=SETTINGS, jobs=store)
+        return build_core(services, _Models(model), CoreSettings(settings, SETTINGS), jobs=store)
 
     async def _first_life(self, lanes: Lanes) -> None:
         async with self._process(lanes, self._plan.faults) as core:
@@ -246,7 +246,7 @@ async def _fill(story: Story, lanes: Lanes) -> None:
     model = ScheduledModel(lanes, story.told.witness, Faults())
     settings = EngineSettings(headers=lambda _, purpose, number: {PURPOSE: purpose})
     quiet = SessionSettings(compaction=Threshold(share=1.0))
-    core = build_core(services, _Models(model), settings, sessions=quiet, jobs=store)
+    core = build_core(services, _Models(model), CoreSettings(settings, quiet), jobs=store)
     await core.chat.start()
     client = Client(story, core, lanes, 0)
     for _ in range(FIRST):

@@ -78,7 +78,7 @@ async def beginning(folder: Path) -> AsyncIterator[Place]:
     ids, slow, model = Remembered(), Slow(), ScriptedModel([saying("Never.")])
     async with await open_store(folder / "lamella.db") as store:
         services = replace(build_services(store, Registry(()), SystemClock(), ids), surroundings=slow)
-        core = build_core(services, ScriptedModels(model), EngineSettings(), jobs=store)
+        core = build_core(services, ScriptedModels(model), jobs=store)
         await core.chat.start()
         await store.create_conversation(ANN, CONVERSATION)
         yield Place(core, store, ids, slow, model)
@@ -126,7 +126,7 @@ async def test_a_turn_is_stopped_from_another_process_on_the_same_bus(tmp_path: 
         gate, bus = Gate(), MemoryBus()
         models = ScriptedModels(ScriptedModel([[deltas.TextDelta(0, "Half"), gate]]))
         services = build_services(store, Registry(()), SystemClock(), CountingIds())
-        here, there = (build_core(services, models, EngineSettings(), jobs=store, bus=bus).chat for _ in range(2))
+        here, there = (build_core(services, models, jobs=store, bus=bus).chat for _ in range(2))
         await here.start()
         turn_id = await here.send(ANN, "conv_1", Message("Hello?"))
         await gate.reached.wait()

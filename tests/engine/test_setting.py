@@ -19,7 +19,6 @@ from lamella.core.decisions import Decision
 from lamella.core.errors import NotFound
 from lamella.core.ids import CountingIds
 from lamella.core.records import LEAVE, Caller, Choices, Conversation, Leave, Surroundings
-from lamella.engine.opening import EngineSettings
 from lamella.engine.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.engine.setting import changes, setting_of
 from lamella.storage.store import open_store
@@ -51,7 +50,6 @@ async def test_an_agent_that_goes_while_a_turn_begins(tmp_path: Path, named: str
         core = build_core(
             replace(services, surroundings=Vanishing()),
             ScriptedModels(ScriptedModel([saying("Hi.")])),
-            EngineSettings(),
             jobs=store,
         )
         await core.chat.start()

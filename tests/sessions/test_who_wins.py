@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 
 from lamella.app.app import LOCAL_OWNER
-from lamella.app.core import build_core, build_services
+from lamella.app.core import CoreSettings, build_core, build_services
 from lamella.commands.parse import Typed
 from lamella.core.clock import SystemClock
 from lamella.core.errors import StoreFailed
 from lamella.core.ids import RandomIds
 from lamella.core.records import Caller, Job
 from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep
-from lamella.engine.opening import EngineSettings
 from lamella.engine.scripted import Gate, ScriptedModel, ScriptedModels, saying
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.sessions import Sessions
@@ -83,7 +82,7 @@ async def test_a_summary_that_can_not_be_committed_is_paid_for_all_the_same(tmp_
     async with Unwritable(opened._database, opened._ids) as store:
         services = build_services(store, Registry(()), clock, RandomIds(clock))
         settings = SessionSettings(keep_recent=1_200)
-        core = build_core(services, ScriptedModels(model), EngineSettings(), sessions=settings, jobs=store)
+        core = build_core(services, ScriptedModels(model), CoreSettings(sessions=settings), jobs=store)
         core.sessions.start()
         asked = core.sessions.compact(LOCAL_OWNER, conversation, who="user_local", why="asked for")
         assert isinstance(await asyncio.wait_for(asked, 10), NotCompacted)
@@ -101,7 +100,7 @@ async def overtaken(folder: Path) -> tuple[Sessions, QuickCompactor, str]:
     store = QuickCompactor(opened._database, opened._ids)
     clock = SystemClock()
     services = build_services(store, Registry(()), clock, RandomIds(clock))
-    core = build_core(services, ScriptedModels(model), EngineSettings(), jobs=store)
+    core = build_core(services, ScriptedModels(model), jobs=store)
     return core.sessions, store, conversation
 
 
@@ -132,7 +131,7 @@ async def test_a_compaction_that_another_process_does_is_heard_of(tmp_path: Path
         assert isinstance(store, SqlStore)
         services = build_services(store, Registry(()), clock, RandomIds(clock))
         quick = SessionSettings(look=0.05)
-        other = build_core(services, ScriptedModels(model), EngineSettings(), sessions=quick, jobs=store).sessions
+        other = build_core(services, ScriptedModels(model), CoreSettings(sessions=quick), jobs=store).sessions
         model.then([gate, *saying(SUMMARY)])
         here = app.sessions.compact(LOCAL_OWNER, conversation, who="user_local", why="asked for")
         await asyncio.wait_for(gate.reached.wait(), 10)

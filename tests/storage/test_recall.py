@@ -22,7 +22,8 @@ from lamella.core.records import Caller
 from lamella.search.lexical import LexicalEmbedder
 from lamella.search.terms import query_terms, terms_of
 from lamella.storage import SqlStore, open_store
-from lamella.storage.recall.store import SqlRecallIndex, add_passages
+from lamella.storage.recall.passages import add_passages
+from lamella.storage.recall.store import SqlRecallIndex
 from measures import loop_pauses
 
 from .conftest import Backing, SqliteBacking

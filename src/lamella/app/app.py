@@ -24,7 +24,7 @@ from lamella.app.once import Once
 from lamella.app.providers import Models, Providers
 from lamella.app.restricted_model import restricted_of
 from lamella.app.second import second_of
-from lamella.app.shares import engine_settings, queue_settings, session_settings
+from lamella.app.shares import core_settings
 from lamella.app.toolbox import shipped_tools, web_tools
 from lamella.chat import Chat
 from lamella.context.layout import Layout
@@ -131,7 +131,7 @@ async def open_app(
         models = models or Providers(settings, table)
         stack.push_async_callback(models.close)
         _check_settings(models, settings)
-        engine = engine_settings(settings, headers)
+        parts = core_settings(settings, tables, headers, demonstration=models.is_demonstration)
         embedder = embedder_of(settings)
         recall = Recall(store, SqlRecallIndex(store.database), embedder, store, clock)
         uploads = FolderFileStore(settings.data / "files")
@@ -149,15 +149,14 @@ async def open_app(
         registry = Registry((*offered, *more_tools, *web_tools(settings)), (mcp,) if configs else ())
         ledger = await stack.enter_async_context(kept_ledger(SqlCacheEntries(store.database), clock))
         services = build_services(store, registry, clock, ids, ledger)
-        sizes = session_settings(settings, demonstration=models.is_demonstration), queue_settings(settings)
-        core = build_core(services, models, engine, tables, *sizes, jobs=store, second=second, recall=recall)
+        core = build_core(services, models, parts, jobs=store, second=second, recall=recall)
         once = Once(store, clock)
         library = Library(
             store=store,
             models=models,
             registry=services.registry,
             layouts=tables,
-            settings=engine,
+            settings=parts.engine,
             counter=services.counter,
             shipped=shipped_system_prompt(),
             once=once,
@@ -173,7 +172,7 @@ async def open_app(
         await stack.enter_async_context(_background(knowledge, models, store, clock))
         yield App(
             settings=settings,
-            engine_settings=engine,
+            engine_settings=parts.engine,
             store=store,
             chat=core.chat,
             sessions=core.sessions,

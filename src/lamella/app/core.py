@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lamella.app.surroundings import StoredSurroundings
 from lamella.cache.ledger import Ledger
@@ -35,27 +35,32 @@ class Core:
     sessions: Sessions
 
 
+@dataclass(frozen=True, slots=True)
+class CoreSettings:
+    """What a deployment sets, layer by layer, and the layouts that it has. As it is, a message is answered at once."""
+
+    engine: EngineSettings = field(default_factory=EngineSettings)
+    sessions: SessionSettings = field(default_factory=SessionSettings)
+    queue: QueueSettings = field(default_factory=QueueSettings)
+    layouts: Mapping[str, Layout] = field(default_factory=lambda: LAYOUTS)
+
+
 def build_core(
     services: Services,
     models: ModelSource,
-    settings: EngineSettings,
-    layouts: Mapping[str, Layout] = LAYOUTS,
-    sessions: SessionSettings | None = None,
-    queue: QueueSettings | None = None,
+    settings: CoreSettings | None = None,
     *,
     jobs: Jobs,
     second: SecondSource | None = None,
     recall: Recall | None = None,
     bus: StreamBus | None = None,
 ) -> Core:
-    """Wire the turn engine and what follows a turn. Without `queue` a message is answered at once; without `bus`, that
-    of this process alone is used.
-    """
-    bus = bus or MemoryBus()
+    """Wire the turn engine and what follows a turn; without `bus`, that of this process alone is used."""
+    bus, settings = bus or MemoryBus(), settings or CoreSettings()
     journal = Journal(services.store, bus, services.clock)
-    engine = TurnEngine(services, models, journal, bus, settings, layouts)
-    kept = Sessions(engine.openings, services, jobs, sessions or SessionSettings(), second, recall)
-    return Core(Chat(engine, services, journal, bus, kept, queue or QueueSettings()), services, kept)
+    engine = TurnEngine(services, models, journal, bus, settings.engine, settings.layouts)
+    sessions = Sessions(engine.openings, services, jobs, settings.sessions, second, recall)
+    return Core(Chat(engine, services, journal, bus, sessions, settings.queue), services, sessions)
 
 
 def build_services(store: Store, registry: Registry, clock: Clock, ids: Ids, ledger: Ledger | None = None) -> Services:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from lamella.app.core import CoreSettings
 from lamella.chat import QueueSettings
+from lamella.context.layout import Layout
 from lamella.core.prompt import Ttl
 from lamella.engine.dynamic_form import FormRule
 from lamella.engine.opening import EngineSettings, RequestHeaders, no_headers
@@ -12,6 +16,18 @@ from lamella.settings import Settings
 
 JOINING = 3.0
 """Seconds in which messages that come during an answer join, where no debounce is set."""
+
+
+def core_settings(
+    settings: Settings, layouts: Mapping[str, Layout], headers: RequestHeaders, *, demonstration: bool
+) -> CoreSettings:
+    """What the core takes of the settings."""
+    return CoreSettings(
+        engine_settings(settings, headers),
+        session_settings(settings, demonstration=demonstration),
+        queue_settings(settings),
+        layouts,
+    )
 
 
 def engine_settings(settings: Settings, headers: RequestHeaders = no_headers) -> EngineSettings:

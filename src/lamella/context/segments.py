@@ -98,30 +98,30 @@ def tools_segment(tools: Sequence[ToolSpec], model: ModelFacts) -> Segment:
     )
 
 
-def _text_segment(
-    id: str,
-    kind: Kind,
-    text: str,
-    place: Place,
-    *,
-    role: Role = "user",
-    tokens: int | None = None,
-    source: str | None = None,
-    owner: str,
-    label: str,
-    letters: str,
-) -> Segment:
-    """A segment of one message of one text."""
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """How a segment is called in the map of a request. Without `source`, what it comes from has its id."""
+
+    id: str
+    kind: Kind
+    owner: str
+    label: str
+    letters: str
+    source: str = ""
+
+
+def _text_segment(named: _Named, text: str, place: Place, *, role: Role = "user", tokens: int | None = None) -> Segment:
+    """A segment of one message of one text; without `tokens`, local ones are counted."""
     messages = (PromptMessage(role, (Text(text),)),)
     return Segment(
-        id=id,
-        kind=kind,
+        id=named.id,
+        kind=named.kind,
         zone=place.zone,
         lifetime=place.lifetime,
-        source=source or id,
-        owner=owner,
-        label=label,
-        letters=letters,
+        source=named.source or named.id,
+        owner=named.owner,
+        label=named.label,
+        letters=named.letters,
         tokens=count_tokens(text) + MESSAGE_TOKENS if tokens is None else tokens,
         digest=content_digest(messages),
         messages=messages,
@@ -130,17 +130,8 @@ def _text_segment(
 
 def system_segment(text: str) -> Segment:
     """The system prompt."""
-    return _text_segment(
-        "system",
-        Kind.SYSTEM,
-        text,
-        FIXED,
-        role="system",
-        source="system_prompt",
-        owner="deployment",
-        label="System prompt",
-        letters="S",
-    )
+    named = _Named("system", Kind.SYSTEM, "deployment", "System prompt", "S", "system_prompt")
+    return _text_segment(named, text, FIXED, role="system")
 
 
 def sections_segment(view: StepView, lifetime: Lifetime) -> Segment | None:
@@ -148,18 +139,15 @@ def sections_segment(view: StepView, lifetime: Lifetime) -> Segment | None:
     text = step_text(view, STEP_SECTIONS)
     if not text:
         return None
-    place = Place(Zone.FIXED, lifetime)
-    label = "Date, tools and citations"
-    return _text_segment(
-        "sections", Kind.SECTIONS, text, place, role="system", owner="deployment", label=label, letters=""
-    )
+    named = _Named("sections", Kind.SECTIONS, "deployment", "Date, tools and citations", "")
+    return _text_segment(named, text, Place(Zone.FIXED, lifetime), role="system")
 
 
 def agent_segment(agent: Agent, place: Place) -> Segment:
     """The prompt of a custom agent: part of the system text where it is fixed, else a user message (SPEC O2)."""
     role: Role = "system" if place.zone is Zone.FIXED else "user"
-    label = f"Agent {agent.name}"
-    return _text_segment(agent.id, Kind.AGENT, agent.prompt, place, role=role, owner="user", label=label, letters="CA")
+    named = _Named(agent.id, Kind.AGENT, "user", f"Agent {agent.name}", "CA")
+    return _text_segment(named, agent.prompt, place, role=role)
 
 
 def project_segment(project: Project, listed: Set[str], place: Place) -> Segment | None:
@@ -169,16 +157,8 @@ def project_segment(project: Project, listed: Set[str], place: Place) -> Segment
         parts.append(files_message(project.files, listed))
     if not parts:
         return None
-    return _text_segment(
-        project.id,
-        Kind.PROJECT,
-        "\n\n".join(parts),
-        place,
-        tokens=project_tokens(project, listed),
-        owner="user",
-        label=f"Project {project.name}",
-        letters="P",
-    )
+    named = _Named(project.id, Kind.PROJECT, "user", f"Project {project.name}", "P")
+    return _text_segment(named, "\n\n".join(parts), place, tokens=project_tokens(project, listed))
 
 
 def project_tokens(project: Project, listed: Set[str]) -> int:
@@ -195,16 +175,9 @@ def documents_tokens(attachments: Sequence[Attachment], listed: Set[str]) -> int
 
 def summary_segment(summary: Summary) -> Segment:
     """The summary of an earlier session: a user message that says what it is (SPEC L4)."""
-    return _text_segment(
-        summary.id,
-        Kind.SUMMARY,
-        f"{SUMMARY_OPEN}\n{summary.text}\n{SUMMARY_CLOSE}",
-        FIXED,
-        tokens=summary.tokens + 2 * MESSAGE_TOKENS,
-        owner="engine",
-        label="Summary of an earlier session",
-        letters="Σ",
-    )
+    named = _Named(summary.id, Kind.SUMMARY, "engine", "Summary of an earlier session", "Σ")
+    text = f"{SUMMARY_OPEN}\n{summary.text}\n{SUMMARY_CLOSE}"
+    return _text_segment(named, text, FIXED, tokens=summary.tokens + 2 * MESSAGE_TOKENS)
 
 
 # What a turn is made of
@@ -213,17 +186,11 @@ def summary_segment(summary: Summary) -> Segment:
 def files_segment(turn: Turn, listed: Set[str], zone: Zone) -> Segment:
     """All files of a turn: one user message before the user's own (SPEC O3, O6)."""
     attachments = turn.user.files
-    return _text_segment(
-        f"{turn.id}/files",
-        Kind.FILES,
-        files_message(attachments, listed),
-        Place(zone, Lifetime.SESSION),
-        tokens=documents_tokens(attachments, listed),
-        source=",".join(a.file_id for a in attachments),
-        owner="user",
-        label="Files: " + ", ".join(a.title for a in attachments),
-        letters="F",
-    )
+    label = "Files: " + ", ".join(a.title for a in attachments)
+    source = ",".join(a.file_id for a in attachments)
+    named = _Named(f"{turn.id}/files", Kind.FILES, "user", label, "F", source)
+    place = Place(zone, Lifetime.SESSION)
+    return _text_segment(named, files_message(attachments, listed), place, tokens=documents_tokens(attachments, listed))
 
 
 def user_segment(turn: Turn, number: int, zone: Zone, model: ModelFacts) -> Segment:
@@ -273,15 +240,8 @@ def dynamic_id(turn: Turn) -> str:
 
 def dynamic_segment(turn: Turn, place: Place) -> Segment:
     """The dynamic context of a turn, or the word that the earlier one no longer holds (SPEC W2, W4)."""
-    return _text_segment(
-        dynamic_id(turn),
-        Kind.DYNAMIC,
-        turn.user.dynamic or WITHDRAWN,
-        place,
-        owner="deployment",
-        label="Dynamic context",
-        letters="D",
-    )
+    named = _Named(dynamic_id(turn), Kind.DYNAMIC, "deployment", "Dynamic context", "D")
+    return _text_segment(named, turn.user.dynamic or WITHDRAWN, place)
 
 
 def step_segment(
@@ -360,14 +320,5 @@ def _sendable(part: AnswerPart, with_thinking: bool) -> bool:
 
 def reminder_segment(text: str, id: str, place: Place, role: Role) -> Segment:
     """A reminder: a message that says it is not the user's, whatever its role (SPEC O8)."""
-    return _text_segment(
-        id,
-        Kind.REMINDER,
-        f"{REMINDER_OPEN}\n{text}\n{REMINDER_CLOSE}",
-        place,
-        role=role,
-        source="reminders",
-        owner="deployment",
-        label="Reminder",
-        letters="R",
-    )
+    named = _Named(id, Kind.REMINDER, "deployment", "Reminder", "R", "reminders")
+    return _text_segment(named, f"{REMINDER_OPEN}\n{text}\n{REMINDER_CLOSE}", place, role=role)

@@ -18,7 +18,7 @@ from lamella.core.messages import Turn
 from lamella.core.models import ModelFacts
 from lamella.core.ports import ChatModel
 from lamella.core.prompt import Sampling, Ttl
-from lamella.core.records import LEAVE, Beginning, Caller, Choices, Conversation, NewRun, Place, Surroundings
+from lamella.core.records import LEAVE, Beginning, Caller, Choices, Conversation, NewRun, NewTurn, Place, Surroundings
 from lamella.core.sessions import Session
 from lamella.engine.dynamic_form import FormChoice, FormRule, Terms, chosen_form, form_is_open, layout_of
 from lamella.engine.grants import grant_changes
@@ -145,6 +145,25 @@ def calibration_of(facts: ModelFacts, found: Beginning) -> float:
     return factor
 
 
+@dataclass(frozen=True, slots=True)
+class OpeningQuery:
+    """Which turn is to begin: its `runs` follow `place`, None is where the conversation stands. `dynamic` is the
+    dynamic context of its message; None where there is no message.
+    """
+
+    conversation_id: str
+    runs: tuple[NewRun, ...]
+    choices: Choices
+    turn_id: str = ""
+    place: Place | None = None
+    dynamic: DynamicContext | None = None
+
+    @classmethod
+    def of(cls, new: NewTurn) -> OpeningQuery:
+        """That of a message."""
+        return cls(new.conversation_id, new.runs, new.choices, new.id, new.parent, new.dynamic)
+
+
 def _check_apart(names: Sequence[str]) -> None:
     """Raises `InvalidRequest` for a model that is to answer twice."""
     twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
@@ -171,31 +190,17 @@ class Openings:
 
         Raises `NotFound`, and `InvalidRequest` for a model, an agent, a layout or a policy that does not exist.
         """
-        runs = (NewRun("", model),)
-        [opening] = await self.open_all(caller, conversation_id, runs, choices, turn_id, keep=keep)
+        query = OpeningQuery(conversation_id, (NewRun("", model),), choices, turn_id)
+        [opening] = await self.open_all(caller, query, keep=keep)
         return opening
 
-    async def open_all(
-        self,
-        caller: Caller,
-        conversation_id: str,
-        runs: Sequence[NewRun],
-        choices: Choices,
-        turn_id: str,
-        *,
-        place: Place | None = None,
-        dynamic: DynamicContext | None = None,
-        keep: bool = True,
-    ) -> tuple[Opening, ...]:
-        """As `open`, for each of the runs of one turn, which follows `place`; None is where the conversation stands.
-        `dynamic` is the dynamic context of its message; None where there is no message.
-
-        Raises `InvalidRequest` for a model that is named twice too.
-        """
-        models = [await self._models.open(run.model) for run in runs]
+    async def open_all(self, caller: Caller, query: OpeningQuery, *, keep: bool = True) -> tuple[Opening, ...]:
+        """As `open`, for each of the runs of one turn. Raises `InvalidRequest` for a model that is named twice too."""
+        conversation_id, dynamic, choices = query.conversation_id, query.dynamic, query.choices
+        models = [await self._models.open(run.model) for run in query.runs]
         names = [opened.model.facts.name for opened in models]
         _check_apart(names)
-        beginnings = await self._services.store.beginnings(caller, conversation_id, names, place)
+        beginnings = await self._services.store.beginnings(caller, conversation_id, names, query.place)
         first = beginnings[0]
         chosen, around = await self._around(caller, first.conversation, choices, keep=keep)
         setting = setting_of(chosen, choices, around, self.layouts, self._settings.thinking_effort)
@@ -219,10 +224,10 @@ class Openings:
                 found,
                 setting,
                 begun,
-                self._run_input(run, opened, found, setting.effort, begun, turn_id),
+                self._run_input(run, opened, found, setting.effort, begun, query.turn_id),
                 self._lines.get((conversation_id, opened.account, opened.model.facts.name)),
             )
-            for run, opened, found in zip(runs, models, beginnings, strict=True)
+            for run, opened, found in zip(query.runs, models, beginnings, strict=True)
         )
 
     async def instead(self, caller: Caller, opening: Opening) -> Opening | None:

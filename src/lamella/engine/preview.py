@@ -10,7 +10,7 @@ from lamella.core.messages import Attachment, Turn
 from lamella.core.records import Caller, NewTurn, RequestRecord, StoredBlock
 from lamella.engine.inputs import Services
 from lamella.engine.knowledge_prompt import completed
-from lamella.engine.opening import Openings, first_context
+from lamella.engine.opening import OpeningQuery, Openings, first_context
 from lamella.engine.request import Identity, drafted, new_request, prepare
 
 
@@ -26,16 +26,8 @@ async def preview(
     caller: Caller, new: NewTurn, openings: Openings, services: Services, reminders: Sequence[str]
 ) -> Preview:
     """The first request of `new`. Raises what beginning a turn raises, and `TurnInProgress` while one runs."""
-    [opening] = await openings.open_all(
-        caller,
-        new.conversation_id,
-        new.runs[:1],
-        new.choices,
-        new.id,
-        place=new.parent,
-        dynamic=new.dynamic,
-        keep=False,
-    )
+    query = replace(OpeningQuery.of(new), runs=new.runs[:1])
+    [opening] = await openings.open_all(caller, query, keep=False)
     setting, run = opening.setting, opening.run
     new = replace(new, dynamic=completed(new.dynamic, setting.prompt, setting.around.agent))
     if opening.found.conversation.running_turn is not None:

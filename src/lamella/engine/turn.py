@@ -28,7 +28,7 @@ from lamella.engine.inputs import Services, TurnInput
 from lamella.engine.instead import FindInstead, Instead
 from lamella.engine.journal import Journal
 from lamella.engine.knowledge_prompt import completed
-from lamella.engine.opening import EngineSettings, ModelSource, Opening, Openings
+from lamella.engine.opening import EngineSettings, ModelSource, Opening, OpeningQuery, Openings
 from lamella.engine.preview import Preview, preview
 from lamella.engine.runs import Acting, Course, Run, run_models
 from lamella.engine.setting import TurnSetting
@@ -103,9 +103,8 @@ class TurnEngine:
 
         Raises `NotFound` or `InvalidRequest`. Whether it fits the window is seen when it begins.
         """
-        openings = await self.openings.open_all(
-            caller, new.conversation_id, new.runs, new.choices, new.id, place=new.parent, keep=False
-        )
+        query = replace(OpeningQuery.of(new), dynamic=None)
+        openings = await self.openings.open_all(caller, query, keep=False)
         await self._services.store.attachments(caller, new.conversation_id, new.file_ids)
         return openings[0].setting
 
@@ -117,9 +116,7 @@ class TurnEngine:
         `queued_ids` are the waiting messages that it is made of. Raises a `CallerError` when it can't, with
         `can_compact` `NeedsCompaction` where a compaction would help; then nothing is stored.
         """
-        openings = await self.openings.open_all(
-            caller, new.conversation_id, new.runs, new.choices, new.id, place=new.parent, dynamic=new.dynamic
-        )
+        openings = await self.openings.open_all(caller, OpeningQuery.of(new))
         opening, setting = openings[0], openings[0].setting
         new = replace(new, dynamic=completed(new.dynamic, setting.prompt, setting.around.agent))
         # A message that can't be sent is refused before it is stored; its files are listed where they do not fit,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 
 from lamella.core.models import ModelFacts
-from lamella.core.records import StoredSegment
+from lamella.core.records import RequestRecord, StoredSegment
 from lamella.core.tokens import Usage
 
 LONGEST_LIFE = 3600
@@ -66,3 +67,18 @@ def _shared(requests: Sequence[BilledRequest]) -> list[int]:
         seen |= {key: (request.at, tokens) for key, tokens in prefixes}
         found.append(min(round(longest), request.usage.input))
     return found
+
+
+def bound_of(records: Iterable[RequestRecord], facts_of: Callable[[str], ModelFacts]) -> float:
+    """US dollars of input, for the requests of a conversation together: `lower_bound` of each line of them.
+
+    A cache belongs to one model. A summary reads the conversation's prefix, a digest shares nothing with it.
+    """
+
+    def line(record: RequestRecord) -> tuple[str, str]:
+        return record.model, "chat" if record.purpose == "summary" else record.purpose
+
+    return sum(
+        lower_bound([BilledRequest(r.at, r.segments, r.usage or Usage()) for r in of_line], facts_of(model))
+        for (model, _), of_line in groupby(sorted(records, key=line), key=line)
+    )

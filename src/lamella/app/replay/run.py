@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import datetime
-from itertools import groupby
 from pathlib import Path
 
 from msgspec import structs
 
-from lamella.app.core import Core, build_core, build_services
+from lamella.app.core import Core, CoreSettings, build_core, build_services
 from lamella.app.replay.background import KINDS, StagedJobs
-from lamella.app.replay.bound import BilledRequest, lower_bound
+from lamella.app.replay.bound import bound_of
+from lamella.app.replay.events import events_of
 from lamella.app.replay.ground import ReplayGround
 from lamella.app.replay.happenings import Happenings
 from lamella.app.replay.library import OWNER, TraceLibrary
 from lamella.app.replay.models import ReplayModels
 from lamella.app.replay.options import ReplayOptions, applied
 from lamella.app.replay.report import Event, Replayed, ReplayReport
+from lamella.app.replay.shares import engine_settings, session_settings
 from lamella.app.replay.stage import Stage, StagedTool, script_id
 from lamella.app.trace.format import (
     AgentChange,
@@ -38,22 +38,14 @@ from lamella.app.trace.format import (
 from lamella.cache.plan import policy_named
 from lamella.chat import Message
 from lamella.commands.parse import Typed
-from lamella.core.amounts import Threshold
 from lamella.core.clock import VirtualClock
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.effort import OFF, effort_named
 from lamella.core.errors import InvalidRequest
 from lamella.core.ids import CountingIds
-from lamella.core.models import ModelFacts
-from lamella.core.packets import AnyPacket, ContextDegraded, RequestStarted, decode_packet
+from lamella.core.packets import decode_packet
 from lamella.core.records import Choices, Conversation, ConversationChange, PageQuery, RequestRecord
-from lamella.core.tokens import Usage
-from lamella.engine.dynamic_form import FormRule
-from lamella.engine.opening import EngineSettings
 from lamella.engine.setting import layout_named
 from lamella.llm.model_table import ModelTable
-from lamella.sessions.pruning import PruneSettings
-from lamella.sessions.settings import SessionSettings
 from lamella.storage import SqlStore
 from lamella.storage.folder import FolderFileStore
 from lamella.tools.tool import Registry
@@ -143,7 +135,7 @@ class _Replay:
             input_cost=sum(
                 self._models.facts(r.record.model).input_cost(r.record.usage) for r in found if r.record.usage
             ),
-            bound=self._bound(found),
+            bound=bound_of([r.record for r in found], self._models.facts),
             faults=any(step.fault is not None for turn in self._trace.turns for step in turn.steps),
             unused=self._trace.unused,
             happenings=tuple(self._happenings.found),
@@ -200,21 +192,6 @@ class _Replay:
         if self._core is not None:
             await self._core.chat.close()
 
-    def _bound(self, found: Sequence[Replayed]) -> float:
-        """A cache belongs to one model. A summary reads the conversation's prefix, a digest shares nothing with it."""
-
-        def line(request: Replayed) -> tuple[str, str]:
-            purpose = request.record.purpose
-            return request.record.model, "chat" if purpose == "summary" else purpose
-
-        return sum(
-            lower_bound(
-                [BilledRequest(r.record.at, r.record.segments, r.record.usage or Usage()) for r in requests],
-                self._models.facts(model),
-            )
-            for (model, _), requests in groupby(sorted(found, key=line), key=line)
-        )
-
     async def _begin(self) -> None:
         head, now, library = self._trace.head, self._stage.clock.now(), self._library
         layout = layout_named(head.layout)
@@ -238,12 +215,11 @@ class _Replay:
         """The engine with the settings of now. Its ledger goes on: the provider keeps its cache too."""
         await self.close()
         self._jobs.restarted()
-        settings = _engine_settings(self._settings, self._trace, self._models.facts(self._model))
+        settings = engine_settings(self._settings, self._trace, self._models.facts(self._model))
         self._core = build_core(
             self._services,
             self._models,
-            replace(settings, headers=self._stage.headers),
-            sessions=_session_settings(self._settings),
+            CoreSettings(replace(settings, headers=self._stage.headers), session_settings(self._settings)),
             jobs=self._jobs,
         )
         await self._core.chat.start()
@@ -326,7 +302,10 @@ class _Replay:
         self._found += [self._replayed(number, record) for number, record in enumerate(requests, first + 1)]
         stage.release()
         await self._work()
-        events, self._fresh = self._events(packets, self._fresh), []
+        events = events_of(packets, self._fresh, self._waiting)
+        self._fresh = []
+        if events:
+            self._waiting = []
         for place in range(first, first + len(requests)):
             replayed = self._found[place]
             self._found[place] = replace(replayed, events=(*events.get(replayed.record.id, ()), *replayed.events))
@@ -351,71 +330,3 @@ class _Replay:
         if record.error is not None:
             events = (("error", str(record.error.get("message"))),)
         return Replayed(number, stage.turn_number, record, body, events)
-
-    def _events(self, packets: Sequence[AnyPacket], decisions: Sequence[Decision]) -> dict[str, list[Event]]:
-        """What happened on the way to each request of a turn, to the turn's end."""
-        degraded: list[tuple[str, ContextDegraded]] = []
-        requests: list[str] = []
-        waiting: list[ContextDegraded] = []
-        for packet in packets:
-            match packet:
-                case ContextDegraded():
-                    waiting.append(packet)
-                case RequestStarted(request_id=request_id):
-                    requests.append(request_id)
-                    degraded += ((request_id, told) for told in waiting)
-                    waiting = []
-                case _:
-                    pass
-        events: dict[str, list[Event]] = {id: [] for id in requests}
-        if requests:
-            settings = [(d.subject, d.why) for d in decisions if d.kind is DecisionKind.SETTING]
-            events[requests[0]] += (*self._waiting, *settings)
-            self._waiting = []
-        for request_id, told in degraded:
-            events[request_id].append((_kind_of(told, decisions), told.why))
-        return events
-
-
-def _kind_of(packet: ContextDegraded, decisions: Iterable[Decision]) -> str:
-    """The kind of the decision that a packet tells of."""
-    named = (d.kind.value for d in decisions if d.subject == packet.subject and packet.why.startswith(d.why))
-    return next(named, "degraded")
-
-
-def _engine_settings(asked: TraceSettings, trace: Trace, facts: ModelFacts) -> EngineSettings:
-    shipped = EngineSettings()
-    longest = max(len(turn.steps) + 1 for turn in trace.turns)
-    return EngineSettings(
-        context_budget=asked.context_budget,
-        max_output=asked.max_output or shipped.max_output,
-        step_limit=asked.step_limit or max(shipped.step_limit, longest),
-        thinking_effort=effort_named(asked.thinking_effort or _effort(trace, facts)),
-        reminders=(asked.reminder,) if asked.reminder else (),
-        dynamic_form=FormRule(asked.dynamic_context_form or shipped.dynamic_form),
-    )
-
-
-def _session_settings(asked: TraceSettings) -> SessionSettings:
-    """Sessions as the trace asks for them, else as shipped."""
-    shipped, usual = PruneSettings(), SessionSettings()
-    threshold, keep = asked.tool_prune_threshold, asked.tool_keep_threshold
-    pruning = PruneSettings(
-        shipped.threshold if threshold is None else threshold,
-        shipped.keep if keep is None else keep,
-        when=asked.tool_prune_when or shipped.when,
-    )
-    given, recent = asked.compaction_threshold, asked.keep_recent_tokens
-    return SessionSettings(
-        keep_recent=usual.keep_recent if recent is None else recent,
-        compaction=usual.compaction if given is None else Threshold.of(str(given)),
-        pruning=pruning,
-        notify=usual.notify if asked.compaction_notify is None else asked.compaction_notify,
-        compact_when=asked.compaction_when or usual.compact_when,
-    )
-
-
-def _effort(trace: Trace, facts: ModelFacts) -> str:
-    """Thinking is on when the trace has any: else the simulator would have no place for it."""
-    thinks = any(step.reasoning for turn in trace.turns for step in turn.steps)
-    return "medium" if thinks and facts.thinking != "none" else OFF

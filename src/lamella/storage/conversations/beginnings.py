@@ -14,9 +14,9 @@ from lamella.core.records import Beginning, Caller, Conversation, Place, StoredD
 from lamella.core.sessions import Session, SessionCause, summaries_in_window
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.conversations.decided import find_decisions, find_tree
+from lamella.storage.conversations.paths import find_path
 from lamella.storage.conversations.requests import find_last_bill
 from lamella.storage.conversations.sessions import count_session_changes, find_ancestry, find_sessions, followed_run
-from lamella.storage.conversations.turns import find_path
 from lamella.storage.database import Verbs, uninterrupted
 from lamella.storage.failures import damaged
 from lamella.storage.library.documents import find_documents

@@ -28,8 +28,9 @@ from lamella.storage.columns import moment_text, parts_of
 from lamella.storage.conversations.conversations import find_conversation, turn_in_progress
 from lamella.storage.conversations.decided import Moment, decide
 from lamella.storage.conversations.lines import line_of
+from lamella.storage.conversations.paths import find_records
 from lamella.storage.conversations.sessions import followed_run, move_to_session
-from lamella.storage.conversations.turns import check_head, find_records
+from lamella.storage.conversations.turns import check_head
 from lamella.storage.database import Verbs, uninterrupted
 from lamella.storage.pages import page
 from lamella.storage.tables import conversations, messages, runs, turns

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lamella.core.errors import NotFound
 from lamella.core.records import Caller, JournalEntry
-from lamella.storage.conversations.turns import find_turn
+from lamella.storage.conversations.paths import find_turn
 from lamella.storage.database import Verbs, insert_missing, uninterrupted
 from lamella.storage.failures import damaged
 from lamella.storage.tables import journal, turns

@@ -23,7 +23,7 @@ from lamella.core.records import (
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.conversations.decided import Moment, decide
 from lamella.storage.conversations.lines import line_of
-from lamella.storage.conversations.turns import find_turn
+from lamella.storage.conversations.paths import find_turn
 from lamella.storage.database import Verbs, insert_missing, uninterrupted
 from lamella.storage.failures import damaged
 from lamella.storage.mapping import (

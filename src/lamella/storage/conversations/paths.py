@@ -1,0 +1,124 @@
+"""Turns as they are read: one by one with their messages, or in a row as the path to a place."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import RowMapping, Select, func, or_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lamella.core.aside import aside
+from lamella.core.errors import NotFound
+from lamella.core.messages import Attachment, Turn
+from lamella.core.records import Caller, Place, TurnRecord
+from lamella.storage.access.closed_bases import records_held_back, turns_held_back
+from lamella.storage.conversations.lines import line_of
+from lamella.storage.failures import damaged
+from lamella.storage.library.files import find_contents
+from lamella.storage.mapping import Attached, attachment_of, file_of, turn_of, turn_record_of
+from lamella.storage.tables import attachments, files, messages, runs, turns
+
+_MESSAGE = (
+    messages.c.id,
+    messages.c.turn_id,
+    messages.c.run_id,
+    messages.c.model,
+    messages.c.parts,
+    messages.c.results,
+    messages.c.stop_reason,
+    messages.c.made_after,
+    messages.c.reminder,
+    messages.c.made_from,
+    messages.c.tokens,
+    messages.c.sent_at,
+    messages.c.timezone,
+    messages.c.dynamic,
+    messages.c.dynamic_whys,
+)
+
+
+_TurnIds = Select[tuple[str]]
+
+
+async def find_turn(connection: AsyncConnection, caller: Caller, turn_id: str) -> RowMapping:
+    """The row of the caller's turn."""
+    query = select(turns).where(turns.c.id == turn_id, turns.c.owner == caller.user_id)
+    row = (await connection.execute(query)).mappings().first()
+    if row is None:
+        raise NotFound(f"There is no turn {turn_id}.", param="turn_id")
+    return row
+
+
+async def _attachments(connection: AsyncConnection, caller: Caller, turn_ids: _TurnIds) -> Attached:
+    """The attachments of these turns by message, each file's text or picture loaded once."""
+    query = (
+        select(attachments.c.message_id, attachments.c.document, attachments.c.use, *files.c)
+        .join(files, files.c.id == attachments.c.file_id)
+        .join(messages, messages.c.id == attachments.c.message_id)
+        .where(messages.c.turn_id.in_(turn_ids), attachments.c.owner == caller.user_id)
+        .order_by(attachments.c.message_id, attachments.c.position)
+    )
+    rows = (await connection.execute(query)).mappings().all()
+    of = [file_of(row) for row in rows]
+    contents = await find_contents(connection, caller, of)
+    found: defaultdict[str, tuple[Attachment, ...]] = defaultdict(tuple)
+    for row, file in zip(rows, of, strict=True):
+        found[row["message_id"]] += (attachment_of(file, row["document"], row["use"], contents),)
+    return found
+
+
+def _path_of(by_turn: Mapping[str, Sequence[RowMapping]], attached: Attached) -> list[Turn]:
+    return [turn_of(turn_id, rows[0]["status"], rows, attached) for turn_id, rows in by_turn.items()]
+
+
+def _by_turn(rows: Sequence[RowMapping]) -> Mapping[str, list[RowMapping]]:
+    found: defaultdict[str, list[RowMapping]] = defaultdict(list)
+    for row in rows:
+        found[row["turn_id"]].append(row)
+    return found
+
+
+async def find_records(
+    connection: AsyncConnection, caller: Caller, rows: Sequence[RowMapping]
+) -> tuple[TurnRecord, ...]:
+    """The turns of these rows, with their messages."""
+    turn_ids = select(turns.c.id).where(turns.c.id.in_([row["id"] for row in rows]))
+    query = (
+        select(*_MESSAGE)
+        .where(messages.c.turn_id.in_(turn_ids), messages.c.owner == caller.user_id)
+        .order_by(messages.c.turn_id, messages.c.seq)
+    )
+    by_turn = _by_turn((await connection.execute(query)).mappings().all())
+    of_runs = select(runs).where(runs.c.turn_id.in_(turn_ids), runs.c.owner == caller.user_id).order_by(runs.c.number)
+    runs_of = _by_turn((await connection.execute(of_runs)).mappings().all())
+    attached = await _attachments(connection, caller, turn_ids)
+    found = [turn_record_of(row, runs_of.get(row["id"], ()), by_turn.get(row["id"], ()), attached) for row in rows]
+    return await records_held_back(connection, caller, found)
+
+
+async def find_path(
+    connection: AsyncConnection, caller: Caller, conversation_id: str, place: Place, after: str | None = None
+) -> tuple[Turn, ...]:
+    """The turns to a place, canonical, the running one included: all, or those behind the turn `after`.
+
+    Of each turn there are the steps of the run that is followed, and its status is that run's. What lies before `after`
+    is not read, however much it is.
+    """
+    if place.turn_id is None or place.turn_id == after:
+        return ()
+    line = line_of(caller, place, after)
+    query = (
+        select(*_MESSAGE, func.coalesce(runs.c.status, line.c.status).label("status"))
+        .join(line, line.c.id == messages.c.turn_id)
+        .join(runs, runs.c.id == line.c.followed, isouter=True)
+        .where(messages.c.owner == caller.user_id)
+        .where(or_(messages.c.run_id.is_(None), messages.c.run_id == line.c.followed))
+        .order_by(line.c.depth.desc(), messages.c.seq)
+    )
+    by_turn = _by_turn((await connection.execute(query)).mappings().all())
+    attached = await _attachments(connection, caller, select(line.c.id))
+    if place.turn_id not in by_turn:
+        raise damaged(f"conversation {conversation_id}", "its turns are missing")
+    found = await aside(len(by_turn), _path_of, by_turn, attached)
+    return await turns_held_back(connection, caller, found)

@@ -1,0 +1,172 @@
+"""What passages are of, read in full: messages, results and summaries, without what is closed to the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from sqlalchemy import RowMapping, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lamella.core.errors import NotFound
+from lamella.core.messages import Text, ToolResult
+from lamella.core.recall import Source, Speaker
+from lamella.core.records import Caller
+from lamella.core.withheld import WITHHELD, WITHHELD_ANSWER, WITHHELD_SUMMARY, bases_of, held_back
+from lamella.storage.access.closed_bases import closed_bases
+from lamella.storage.columns import NAMES, json_of, parts_of, word_of
+from lamella.storage.tables import messages, recall_entries, sessions, turns
+
+_MESSAGES = (
+    select(
+        messages.c.id,
+        messages.c.turn_id,
+        messages.c.seq,
+        messages.c.parts,
+        messages.c.results,
+        messages.c.made_from,
+        messages.c.session_id,
+        messages.c.sent_at,
+        turns.c.conversation_id,
+        turns.c.started_at,
+        sessions.c.number,
+    )
+    .join(turns, turns.c.id == messages.c.turn_id)
+    .join(sessions, sessions.c.id == messages.c.session_id)
+)
+
+
+async def find_sources(
+    connection: AsyncConnection, caller: Caller, entries: Sequence[int]
+) -> dict[int, tuple[Source, int, int]]:
+    """What passages are of, by entry, each with from where to where it goes; without those that are gone."""
+    query = select(recall_entries).where(recall_entries.c.id.in_(entries), recall_entries.c.owner == caller.user_id)
+    rows = (await connection.execute(query)).mappings().all()
+    ids = sorted({row["source_id"] for row in rows})
+    of_messages = _MESSAGES.where(messages.c.id.in_(ids), messages.c.owner == caller.user_id)
+    said = {row["id"]: row for row in (await connection.execute(of_messages)).mappings()}
+    of_sessions = select(sessions).where(sessions.c.id.in_(ids), sessions.c.owner == caller.user_id)
+    of = {row["id"]: row for row in (await connection.execute(of_sessions)).mappings()}
+    closed = await _closed(connection, caller, list(said.values()), list(of.values()))
+    summaries = {id: _summary_of(row, closed) for id, row in of.items()}
+    found = {}
+    for row in rows:
+        message = said.get(row["source_id"])
+        source = (
+            _message_of(message, row["call_id"], closed) if message is not None else summaries.get(row["source_id"])
+        )
+        # What is held back is not found either: that words stand in it would tell something.
+        if source is not None and source.content not in (WITHHELD, WITHHELD_ANSWER, WITHHELD_SUMMARY):
+            source = replace(source, speaker=word_of(Speaker, row["speaker"], f"recall entry {row['id']}"))
+            found[row["id"]] = (source, row["start"], row["end"])
+    return found
+
+
+async def find_source(
+    connection: AsyncConnection, caller: Caller, conversation_id: str | None, reference: str
+) -> Source:
+    """Something in full, by its message id, its call id or both. Raises `NotFound`."""
+    message_id, _, call_id = reference.partition("/")
+    if message_id and not call_id:
+        call = recall_entries.c.call_id == message_id
+        mine = (recall_entries.c.owner == caller.user_id, call)
+        newest = select(recall_entries.c.source_id).where(*mine).order_by(recall_entries.c.id.desc()).limit(1)
+        if conversation_id is not None:
+            newest = newest.where(recall_entries.c.conversation_id == conversation_id)
+        of = (await connection.execute(newest)).scalar_one_or_none()
+        if of is not None:
+            message_id, call_id = of, message_id
+    query = _MESSAGES.where(messages.c.id == message_id, messages.c.owner == caller.user_id)
+    if conversation_id is not None:
+        query = query.where(turns.c.conversation_id == conversation_id)
+    row = (await connection.execute(query)).mappings().first()
+    closed = await _closed(connection, caller, [row] if row is not None else [])
+    found = _message_of(row, call_id, closed) if row is not None else None
+    if found is None:
+        raise NotFound(f"There is no message {reference[:80]}.", param="id")
+    return found
+
+
+async def readable_summaries(
+    connection: AsyncConnection, caller: Caller, rows: Sequence[RowMapping]
+) -> tuple[Source, ...]:
+    """The summaries of these sessions, without those of which something is closed to the caller."""
+    closed = await _closed(connection, caller, summaries=rows)
+    return tuple(summary for row in rows if closed.isdisjoint((summary := _summary_of(row)).made_from))
+
+
+async def readable_sessions(connection: AsyncConnection, caller: Caller, session_ids: Sequence[str]) -> frozenset[str]:
+    """Of these sessions, those whose summary may be read: by what is held back nothing is found."""
+    query = select(sessions.c.id, sessions.c.made_from)
+    query = query.where(sessions.c.id.in_(session_ids), sessions.c.owner == caller.user_id)
+    rows = (await connection.execute(query)).mappings().all()
+    closed = await _closed(connection, caller, summaries=rows)
+    return frozenset(row["id"] for row in rows if closed.isdisjoint(_made_from(row)))
+
+
+def _results_of(row: RowMapping) -> list[ToolResult]:
+    return [part for part in parts_of(row["results"], f"message {row['id']}") if isinstance(part, ToolResult)]
+
+
+def _made_from(row: RowMapping) -> frozenset[str]:
+    bases: tuple[str, ...] = json_of(NAMES, row["made_from"], f"row {row['id']}")
+    return frozenset(bases)
+
+
+async def _closed(
+    connection: AsyncConnection, caller: Caller, rows: Sequence[RowMapping] = (), summaries: Sequence[RowMapping] = ()
+) -> frozenset[str]:
+    """The bases that are closed to the caller, of those that these messages and sessions have something of."""
+    named = frozenset().union(*(bases_of(result) for row in rows for result in _results_of(row)))
+    return await closed_bases(connection, caller, named.union(*map(_made_from, (*rows, *summaries))))
+
+
+def _message_of(row: RowMapping, call_id: str, closed: frozenset[str]) -> Source | None:
+    """A message, or the result of a call of it; None when it has no such call. What came from `closed` is held back."""
+    what = f"message {row['id']}"
+    name, speaker = "", Speaker.ASSISTANT if row["seq"] else Speaker.USER
+    # What a user's message carries is told beside it: the words are the user's own.
+    made_from = _made_from(row) if row["seq"] else frozenset[str]()
+    is_closed = not made_from.isdisjoint(closed)
+    if call_id:
+        result = next((held_back(one, closed) for one in _results_of(row) if one.call_id == call_id), None)
+        if result is None:
+            return None
+        made_from |= bases_of(result)
+        content, name, speaker = WITHHELD if is_closed else result.content, result.name, Speaker.TOOL
+    elif is_closed:
+        content = WITHHELD_ANSWER
+    else:
+        content = "".join(part.text for part in parts_of(row["parts"], what) if isinstance(part, Text))
+    at = datetime.fromisoformat(row["sent_at"] or row["started_at"])
+    return Source(
+        conversation_id=row["conversation_id"],
+        session_id=row["session_id"],
+        session=row["number"],
+        turn_id=row["turn_id"],
+        id=row["id"],
+        call_id=call_id,
+        speaker=speaker,
+        name=name,
+        at=at,
+        content=content,
+        made_from=tuple(sorted(made_from - closed)),
+    )
+
+
+def _summary_of(row: RowMapping, closed: frozenset[str] = frozenset()) -> Source:
+    made_from = _made_from(row)
+    return Source(
+        conversation_id=row["conversation_id"],
+        session_id=row["id"],
+        session=row["number"],
+        turn_id=None,
+        id=row["id"],
+        call_id="",
+        speaker=Speaker.SUMMARY,
+        name="",
+        at=datetime.fromisoformat(row["closed_at"] or row["opened_at"]),
+        content=(row["summary"] or "") if made_from.isdisjoint(closed) else WITHHELD_SUMMARY,
+        made_from=tuple(sorted(made_from)),
+    )
