@@ -185,7 +185,9 @@ def shown_whole(sent: Sent, step: Step) -> Iterator[ToolResult]:
     stored = {result.call_id: result for result in step.results}
     for result in results_in(segment) if segment is not None else ():
         given = stored.get(result.call_id)
-        if given is not None and result.content not in (given.digest, given.name, NO_LONGER_THERE):
+        if given is None or result.content in (given.digest, given.name, NO_LONGER_THERE):
+            continue
+        if count_tokens(result.content) > count_tokens(given.name):
             yield result
 
 

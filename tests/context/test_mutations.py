@@ -25,7 +25,7 @@ TRIED = 400
 
 @cache
 def generated() -> tuple[Plan, ...]:
-    """The same plans in every run."""
+    """The same plans in every run of the same tests: Hypothesis takes constants from the modules that are loaded."""
     found: list[Plan] = []
 
     @settings(laws, max_examples=TRIED, phases=[Phase.generate], database=None)
