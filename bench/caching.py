@@ -212,7 +212,8 @@ def planning(facts: ModelFacts) -> float:
         known = Facts(facts, segments, 1.4, now)
         planned = plan(made, ledger, known, MarkerPolicy.PLANNER)
         note_written(planned, ledger, known)
-        note_billed(planned, Usage(input=planned.sizes[-1], cache_write_5m=planned.sizes[-1]), ledger, known)
+        whole = planned.window.tokens(len(made.blocks) - 1)
+        note_billed(planned, Usage(input=whole, cache_write_5m=whole), ledger, known)
         spent.append(time.process_time() - begun)
         before = made
     return 1e3 * float(median(spent))

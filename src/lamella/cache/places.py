@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from lamella.cache.chain import Chain
 from lamella.cache.ledger import Ledger
 from lamella.cache.returns import Rhythm
 from lamella.core.models import Markers, ModelFacts
-from lamella.core.prompt import Lifetime, Marker, SeedMarker, Segment, SegmentNote, Ttl
+from lamella.core.prompt import Marker, SeedMarker, Segment, SegmentNote, Ttl
 
 MAX_MARKERS = 4
 LOOKBACK = 20
@@ -54,30 +54,9 @@ def life(facts: Facts) -> Ttl:
     return facts.ttl if facts.ttl in lives else lives[0]
 
 
-def first(chain: Chain, facts: Facts, where: Callable[[Segment], bool]) -> int:
-    """The index of the first block whose segment is so; their number when none is."""
-    blocks, segments = chain.blocks, facts.segments
-    return next((i for i, block in enumerate(blocks) if where(segments[block.segment])), len(blocks))
-
-
-def lifetime(index: int, chain: Chain, facts: Facts) -> Lifetime:
-    """The lifetime of what stands at `index`."""
-    return facts.segments[chain.blocks[index].segment].lifetime
-
-
 def out_of_reach(entry: int, places: Iterable[int], facts: Facts) -> bool:
     """Whether no marker at `places` finds the entry."""
     return all(not entry <= place < entry + reach(facts.model) for place in places)
-
-
-def moving(chain: Chain, facts: Facts) -> int:
-    """The first block that may be gone or elsewhere in the next request."""
-    return first(chain, facts, lambda s: s.lifetime is not Lifetime.SESSION)
-
-
-def last_markable(chain: Chain, end: int) -> int | None:
-    """The last block before `end` that the provider takes a marker on."""
-    return next((i for i in range(end - 1, -1, -1) if chain.blocks[i].markable), None)
 
 
 def deepest_entry(chain: Chain, ledger: Ledger, now: datetime, end: int) -> int | None:

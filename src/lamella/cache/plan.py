@@ -12,8 +12,9 @@ from lamella.cache.ledger import Entry, Ledger
 from lamella.cache.places import LOOKBACK as LOOKBACK
 from lamella.cache.places import MAX_MARKERS as MAX_MARKERS
 from lamella.cache.places import Facts as Facts
-from lamella.cache.places import Placed, last_markable, life, moving, reach
+from lamella.cache.places import Placed, life, reach
 from lamella.cache.planner import planned
+from lamella.cache.window import Window, window_of
 from lamella.core.errors import InvalidRequest
 from lamella.core.models import Markers
 from lamella.core.prompt import Kind, Marker, SeedMarker, Segment, SegmentNote
@@ -34,18 +35,19 @@ class MarkerPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Markers in block order, and the prediction. `sizes[i]` is the estimate of the tokens up to block i.
+    """Markers in block order, and the prediction. `notes` say which markers are missing, and why."""
 
-    `notes` say which markers are missing, and why.
-    """
-
-    chain: Chain
+    window: Window
     markers: tuple[Marker, ...]
     hit: int | None
     read: int
     written: int
-    sizes: tuple[int, ...]
     notes: tuple[SegmentNote, ...] = ()
+
+    @property
+    def chain(self) -> Chain:
+        """The keys of the prefixes."""
+        return self.window.chain
 
 
 def policy_named(name: str) -> MarkerPolicy:
@@ -62,18 +64,18 @@ def policy_named(name: str) -> MarkerPolicy:
 
 def plan(chain: Chain, ledger: Ledger, facts: Facts, policy: MarkerPolicy) -> Plan:
     """Place the markers and predict the bill."""
-    sizes = block_sizes(chain, facts)
+    window = window_of(chain, facts.segments, facts.model, facts.calibration)
     placed = Placed()
     if facts.model.markers is not Markers.NONE:
         match policy:
             case MarkerPolicy.OFF:
                 pass
             case MarkerPolicy.AUTO_TAIL:
-                placed = Placed(_tail(chain, facts))
+                placed = Placed(_tail(window, facts))
             case MarkerPolicy.SEED:
-                placed = Placed(_seeded(chain, facts))
+                placed = Placed(_seeded(window, facts))
             case MarkerPolicy.PLANNER:
-                placed = planned(chain, ledger, facts, sizes)
+                placed = planned(window, ledger, facts)
     free = max(0, MAX_MARKERS - facts.taken)
     notes = placed.notes
     if len(placed.markers) > free:
@@ -81,63 +83,50 @@ def plan(chain: Chain, ledger: Ledger, facts: Facts, policy: MarkerPolicy) -> Pl
         why = f"a request takes {MAX_MARKERS} markers, and {facts.taken} of them were placed by the caller"
         notes += tuple(SegmentNote(chain.blocks[one.index].segment, f"not marked: {why}") for one in left_out)
     markers = placed.markers[len(placed.markers) - min(free, len(placed.markers)) :]
-    return replace(_predict(chain, markers, ledger, facts, sizes), notes=notes)
+    return _predict(window, markers, notes, ledger, facts)
 
 
-def _tail(chain: Chain, facts: Facts) -> tuple[Marker, ...]:
-    index = last_markable(chain, len(chain.blocks))
+def _tail(window: Window, facts: Facts) -> tuple[Marker, ...]:
+    index = window.last_markable(len(window.chain.blocks))
     return () if index is None else (Marker(index, life(facts), "the end of the request"),)
 
 
-def _seeded(chain: Chain, facts: Facts) -> tuple[Marker, ...]:
+def _seeded(window: Window, facts: Facts) -> tuple[Marker, ...]:
     """The places that the layout's seed names; nothing is gained by fewer of them."""
-    segments = [facts.segments[block.segment] for block in chain.blocks]
     ends = {
-        SeedMarker.SYSTEM: _last(segments, lambda s: s.kind in (Kind.TOOLS, Kind.SYSTEM)),
-        SeedMarker.SUMMARY: _last(segments, lambda s: s.kind is Kind.SUMMARY),
-        SeedMarker.PRUNE: _last(segments, lambda s: s.letters.endswith("tr")),
-        SeedMarker.TAIL: len(segments),
+        SeedMarker.SYSTEM: _end(window, lambda s: s.kind in (Kind.TOOLS, Kind.SYSTEM)),
+        SeedMarker.SUMMARY: _end(window, lambda s: s.kind is Kind.SUMMARY),
+        SeedMarker.PRUNE: _end(window, lambda s: s.letters.endswith("tr")),
+        SeedMarker.TAIL: len(window.chain.blocks),
     }
     places: dict[int, str] = {}
     for seed in facts.seed_markers:
-        index = last_markable(chain, ends[seed])
-        if ends[seed] and index is not None:
+        index = window.last_markable(ends[seed])
+        if index is not None:
             places.setdefault(index, f"the seed's marker: {seed.value}")
     return tuple(Marker(index, life(facts), why) for index, why in sorted(places.items()))
 
 
-def _last(segments: Sequence[Segment], where: Callable[[Segment], bool]) -> int:
-    """One more than the index of the last block whose segment is so; 0 when none is."""
-    return next((i + 1 for i in range(len(segments) - 1, -1, -1) if where(segments[i])), 0)
+def _end(window: Window, where: Callable[[Segment], bool]) -> int:
+    """Where the last segment that is so ends; 0 when none is."""
+    segments = window.segments
+    return window.starts[next((n for n in range(len(segments), 0, -1) if where(segments[n - 1])), 0)]
 
 
-def block_sizes(chain: Chain, facts: Facts) -> tuple[int, ...]:
-    """The estimated tokens up to each block: a segment's estimate, split over its blocks by bytes."""
-    segments, calibration = facts.segments, facts.calibration
-    bytes_of: dict[str, int] = {}
-    for block in chain.blocks:
-        bytes_of[block.segment] = bytes_of.get(block.segment, 0) + len(block.data)
-    total = 0.0
-    sizes = []
-    for block in chain.blocks:
-        name = block.segment
-        total += segments[name].tokens * len(block.data) / bytes_of[name]
-        sizes.append(round(total * calibration))
-    return tuple(sizes)
-
-
-def _predict(chain: Chain, markers: tuple[Marker, ...], ledger: Ledger, facts: Facts, sizes: tuple[int, ...]) -> Plan:
-    hit, entry = lookup(chain, markers, ledger, facts)
+def _predict(
+    window: Window, markers: tuple[Marker, ...], notes: tuple[SegmentNote, ...], ledger: Ledger, facts: Facts
+) -> Plan:
+    hit, entry = lookup(window.chain, markers, ledger, facts)
     read = entry.tokens if entry else 0
-    last = _last_write(chain, markers, facts)
+    last = _last_write(markers, facts)
     written = 0
     if last is not None and (hit is None or last > hit):
-        grown = sizes[last] - (sizes[hit] if hit is not None else 0)
+        grown = window.tokens(last) - (window.tokens(hit) if hit is not None else 0)
         written = grown if read + grown >= facts.model.min_cacheable else 0
-    return Plan(chain, markers, hit, read, written, sizes)
+    return Plan(window, markers, hit, read, written, notes)
 
 
-def _last_write(chain: Chain, markers: Sequence[Marker], facts: Facts) -> int | None:
+def _last_write(markers: Sequence[Marker], facts: Facts) -> int | None:
     if facts.model.markers is Markers.NONE:
         return None
     return markers[-1].index if markers else None
@@ -172,7 +161,7 @@ def note_written(made: Plan, ledger: Ledger, facts: Facts) -> None:
                 ledger.renew(key, facts.now)
         else:
             measured = ledger.measured(key)
-            tokens = made.sizes[place.index] if measured is None else measured
+            tokens = made.window.tokens(place.index) if measured is None else measured
             if tokens >= facts.model.min_cacheable:
                 ledger.write(Entry(key, tokens, place.ttl, facts.now, exact=measured is not None))
     if made.hit is not None:
@@ -194,7 +183,7 @@ def note_billed(made: Plan, usage: Usage, ledger: Ledger, facts: Facts) -> None:
         if place.index <= read:
             continue
         key = made.chain.keys[place.index]
-        tokens, exact = _tokens_at(place.index, made.sizes, ends)
+        tokens, exact = _tokens_at(place.index, made.window, ends)
         if not exact and (measured := ledger.measured(key)) is not None:
             tokens, exact = measured, True
         known = ledger.live(key, facts.now)
@@ -214,25 +203,26 @@ def _measured_by(made: Plan, last: int, usage: Usage, facts: Facts) -> list[tupl
     What was read counts where it is about what was predicted: then the predicted block was hit.
     """
     if facts.model.markers is Markers.NONE:
-        return [(-1, 0), (len(made.sizes) - 1, usage.input)]
+        return [(-1, 0), (len(made.chain.blocks) - 1, usage.input)]
     ends = [(-1, 0), (last, usage.cache_read + usage.cache_write)]
     if made.hit is not None and made.hit <= last and abs(usage.cache_read - made.read) <= NEAR * made.read:
         ends.insert(1, (made.hit, usage.cache_read))
     return ends
 
 
-def _tokens_at(index: int, sizes: Sequence[int], ends: Sequence[tuple[int, int]]) -> tuple[int, bool]:
+def _tokens_at(index: int, window: Window, ends: Sequence[tuple[int, int]]) -> tuple[int, bool]:
     """The tokens up to a block, and whether they were measured: else its share between the measured ends around it."""
     (before, low), (after, high) = next(pair for pair in pairwise(ends) if index <= pair[1][0])
     if index == after:
         return high, True
-    start = sizes[before] if before >= 0 else 0
-    return low + round((high - low) * (sizes[index] - start) / (sizes[after] - start or 1)), False
+    start = window.tokens(before) if before >= 0 else 0
+    share = (window.tokens(index) - start) / (window.tokens(after) - start or 1)
+    return low + round((high - low) * share), False
 
 
 def _places(made: Plan, facts: Facts) -> tuple[Marker, ...]:
     """Where a request is written: at its markers. A provider without markers keeps all that comes back: what stays."""
     if facts.model.markers is not Markers.NONE:
         return made.markers
-    end = moving(made.chain, facts)
+    end = made.window.moving()
     return (Marker(end - 1, life(facts), "the end of what stays"),) if end else ()

@@ -1,0 +1,74 @@
+"""A window as the planner sees it: its segments in order, where their blocks begin, and what they weigh."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+
+from lamella.cache.chain import Chain
+from lamella.core.models import Markers, ModelFacts
+from lamella.core.prompt import Kind, Lifetime, Segment
+
+ITEM = 4
+"""Local tokens that a message has beyond its content. A segment's own count has them once; where each block is a
+message, as at OpenAI, it has them as often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """`segments` are those that have blocks, in their order. `starts[n]` is the first block of the n-th, `sums[n]` the
+    local weight of all before it; both have one entry more, for the end. `scale` makes a weight a provider's tokens.
+    """
+
+    chain: Chain
+    segments: tuple[Segment, ...]
+    starts: tuple[int, ...]
+    sums: tuple[int, ...]
+    scale: float
+
+    def first(self, found: Iterable[bool]) -> int:
+        """The first block of the first segment that is so; the number of blocks where none is."""
+        return self.starts[next((n for n, so in enumerate(found) if so), len(self.segments))]
+
+    def moving(self) -> int:
+        """The first block that may be gone or elsewhere in the next request."""
+        session = Lifetime.SESSION
+        return self.first(segment.lifetime is not session for segment in self.segments)
+
+    def segment(self, index: int) -> Segment:
+        """The segment of a block."""
+        return self.segments[self._place(index)]
+
+    def tokens(self, index: int) -> int:
+        """The estimated tokens up to a block: of its own segment the share that its bytes have."""
+        place = self._place(index)
+        start, end = self.starts[place : place + 2]
+        before, after = self.sums[place : place + 2]
+        sizes = [len(block.data) for block in self.chain.blocks[start:end]]
+        return round((before + (after - before) * sum(sizes[: index + 1 - start]) / sum(sizes)) * self.scale)
+
+    def last_markable(self, end: int) -> int | None:
+        """The last block before `end` that the provider takes a marker on."""
+        blocks = self.chain.blocks
+        return next((i for i in range(end - 1, -1, -1) if blocks[i].markable), None)
+
+    def _place(self, index: int) -> int:
+        return bisect_right(self.starts, index) - 1
+
+
+def window_of(chain: Chain, segments: Mapping[str, Segment], model: ModelFacts, calibration: float) -> Window:
+    """The window of a chain, in which the blocks of a segment stand together; `calibration` is what the provider counts
+    for a local token of the whole."""
+    counts = Counter([block.segment for block in chain.blocks])
+    there = tuple([segments[name] for name in counts])
+    weights = tokens = [segment.tokens for segment in there]
+    if model.markers is not Markers.ANTHROPIC:
+        tools = Kind.TOOLS
+        both = zip(there, counts.values(), strict=True)
+        weights = [one.tokens + (ITEM * (n - 1) if one.kind is not tools else 0) for one, n in both]
+    sums = tuple(accumulate(weights, initial=0))
+    starts = tuple(accumulate(counts.values(), initial=0))
+    return Window(chain, there, starts, sums, calibration * sum(tokens) / (sums[-1] or 1))
