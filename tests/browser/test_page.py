@@ -153,6 +153,30 @@ def test_a_refused_key_is_explained(page: Page, simulator: Model, tmp_path: Path
         server.stop()
 
 
+def test_a_model_that_the_table_does_not_have_is_said_to_be_one(page: Page, server: Server, model: Model) -> None:
+    made = page.request.post(f"{server.url}/api/v1/conversations", data={"model": "somebody-7b"})
+    page.goto(f"{server.url}/c/{made.json()['id']}")
+    expect(part(page, "model-caution")).to_contain_text("The model table does not know “somebody-7b”")
+    expect(part(page, "model").locator("option:checked")).to_have_text("somebody-7b (not in the model table)")
+    part(page, "model").select_option("claude-opus-4-8")
+    expect(part(page, "model-caution")).to_have_count(0)
+
+
+def test_a_miss_of_the_cache_is_told_in_the_drawer(page: Page, server: Server, model: Model, manual: Path) -> None:
+    page.goto(server.url)
+    attach(page, manual)
+    ask(page, "Which hall was built in 1907?")
+    expect(answers(page)).to_have_count(1)
+    page.request.post(f"{model.url}/_sim/faults", data=[{"kind": "cold_cache"}])
+    ask(page, "And who built it?")
+    expect(answers(page)).to_have_count(2)
+    part(page, "context-bar").click()
+    said = part(part(page, "context-drawer"), "why")
+    expect(said).to_contain_text(re.compile(r"^0 of [\d.]+k tokens were read from the cache \([\d.]+k predicted\)"))
+    expect(said).to_contain_text("the provider did not find what it had cached")
+    expect(said).to_contain_text(re.compile(r"cached tokens were not read, \$0\.\d{4} more than reading them"))
+
+
 def test_what_cannot_be_sent_stays_with_its_reason(page: Page, demo: Server, tmp_path: Path) -> None:
     page.goto(demo.url)
     part(page, "send").click()

@@ -394,7 +394,7 @@ export async function everything<Item>(path: string): Promise<Item[]> {
 
 export const api = {
   status: () => json<Status>('/status'),
-  models: async () => items(await json<Model[] | ListOf<Model>>('/models')),
+  models: async (also = '') => items(await json<Model[] | ListOf<Model>>(`/models${also && `?also=${encodeURIComponent(also)}`}`)),
   conversations: (after?: string) => json<ListOf<Conversation>>(`/conversations${query({ limit: 40, after })}`),
   conversation: (id: string) => json<Conversation>(`/conversations/${id}`),
   create: (value: ConversationPatch) =>

@@ -51,6 +51,8 @@ export interface RunStarted extends Placement {
   type: 'run.started'
   run_id: string
   model: string
+  /** What is not known of it; null where the model table has it. */
+  caution?: string | null
 }
 
 export interface ModelFallback extends Placement {

@@ -30,7 +30,9 @@ export const keys = {
 
 export const useStatus = () => useQuery({ queryKey: ['status'], queryFn: api.status, staleTime: 60_000 })
 
-export const useModels = () => useQuery({ queryKey: ['models'], queryFn: api.models, staleTime: 60_000 })
+/** The models to choose from, and one that is served without being listed: any name can be set over the API. */
+export const useModels = (also = '') =>
+  useQuery({ queryKey: ['models', also], queryFn: () => api.models(also), staleTime: 60_000 })
 
 export const useConversations = () =>
   useInfiniteQuery({

@@ -95,6 +95,7 @@ class _Talk:
         self._json = json
         self._told: str | None = None
         self._printed: set[str] = set()
+        self._cautions: set[str] = set()
         self._running: set[str] = set()
         self._stops: set[asyncio.Task[None]] = set()
         self._streams = 0
@@ -194,7 +195,7 @@ class _Talk:
 
         `taken` is set with the first packet; without it nobody types meanwhile, and no more messages are waited for.
         """
-        shown, order = _Shown(self._color, len(self._models) > 1), _InOrder()
+        shown, order = _Shown(self._color, len(self._models) > 1, self._cautions), _InOrder()
         models = self._models if len(self._models) > 1 else ()
         mine = ""
         self._streams += 1
@@ -267,11 +268,12 @@ class _InOrder:
 
 
 class _Shown:
-    """What of a turn is on the screen; of `several` models each with its name."""
+    """What of a turn is on the screen; of `several` models each with its name. `cautions` were told in this sitting."""
 
-    def __init__(self, color: bool, several: bool) -> None:
+    def __init__(self, color: bool, several: bool, cautions: set[str]) -> None:
         self._color = color
         self._several = several
+        self._cautions = cautions
         self._citations: dict[int, CitationPacket] = {}
         self._titles: dict[int, str] = {}
         self._block: int | None = None
@@ -308,9 +310,8 @@ class _Shown:
                 self._citations.setdefault(document, packet)
             case UsagePacket():
                 self._usage = packet
-            case RunStarted(model=model) if self._several:
-                self._block = None
-                self._write(f"\n{model}\n")
+            case RunStarted():
+                self._begin(packet)
             case RunFinished() if self._several:
                 self._write("\n" + ("[stopped]\n" if packet.status == "user_cancelled" else ""))
                 self._write(_bill(packet), dim=True)
@@ -324,6 +325,14 @@ class _Shown:
                 sys.stderr.write(f"{message} {hint}\n")
             case _:
                 await self._show_end(packet, door)
+
+    def _begin(self, packet: RunStarted) -> None:
+        if packet.caution and packet.caution not in self._cautions:
+            self._cautions.add(packet.caution)
+            sys.stderr.write(f"{packet.caution}\n")
+        if self._several:
+            self._block = None
+            self._write(f"\n{packet.model}\n")
 
     async def _show_end(self, packet: AnyPacket, door: Door) -> None:
         match packet:

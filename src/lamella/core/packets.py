@@ -45,10 +45,11 @@ class TurnQueued(Packet, frozen=True, kw_only=True, tag="turn.queued"):
 
 
 class RunStarted(Packet, frozen=True, kw_only=True, tag="run.started"):
-    """One model began to work on the turn."""
+    """One model began to work on the turn. `caution` is what the model table does not have of it; null where it has."""
 
     run_id: str
     model: str
+    caution: str | None = None
 
 
 class ModelFallback(Packet, frozen=True, kw_only=True, tag="model.fallback"):

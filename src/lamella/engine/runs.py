@@ -85,7 +85,8 @@ async def run_models(turn: TurnInput, runs: Sequence[Run], services: Services, c
 
 
 async def _one(turn: TurnInput, run: Run, services: Services, emitter: Emitter, course: Course) -> None:
-    emitter.emit(RunStarted(run_id=run.id, model=run.input.model.facts.name))
+    facts = run.input.model.facts
+    emitter.emit(RunStarted(run_id=run.id, model=facts.name, caution=facts.caution))
     said = await _until_stopped(run, _answer(turn, run, services, emitter, course), course)
     if run.error is not None:
         run.end(TurnStatus.FAILED, StopReason.ERROR)

@@ -36,6 +36,7 @@ from lamella.server.schemas import (
     list_json,
     map_json,
     message_of,
+    model_json,
     path_turn_json,
     request_json,
     turn_json,
@@ -66,22 +67,10 @@ async def status(app: TheApp) -> Json:
 
 
 @router.get("/models")
-async def models(app: TheApp) -> Json:
-    """The models to choose from."""
-    data = []
-    for name in app.models.names():
-        facts = app.models.facts(name)
-        data.append(
-            {
-                "id": name,
-                "object": "model",
-                "provider": facts.provider,
-                "window": facts.window,
-                "known": facts.known,
-                "caution": facts.caution,
-            }
-        )
-    return whole_list_json(data)
+async def models(app: TheApp, also: str = "") -> Json:
+    """The models to choose from, and one that is served without being listed, where `also` names it."""
+    names = dict.fromkeys([*app.models.names(), *([also] if also else [])])
+    return whole_list_json([model_json(name, app.models.facts(name)) for name in names])
 
 
 @router.post("/conversations", status_code=201)

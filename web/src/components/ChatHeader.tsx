@@ -8,6 +8,7 @@ import styles from './ChatHeader.module.css'
 import controls from './controls.module.css'
 import { ErrorNote } from './ErrorNote.tsx'
 import { HistoryIcon, ListIcon } from './icons.tsx'
+import { Notice } from './Notice.tsx'
 
 interface Props {
   conversation: Conversation | null
@@ -26,7 +27,8 @@ export function ChatHeader({ conversation, started, onToggleList }: Props) {
   const fresh = inForce(choice, agents.data ?? [], [], status.data?.model ?? null).model
   const current = started ? (conversation?.model ?? null) : fresh
   const known = models.data?.map((one) => one.id) ?? []
-  const caution = models.data?.find((one) => one.id === current)?.caution ?? null
+  const all = useModels(models.data && current !== null && !known.includes(current) ? current : '')
+  const caution = all.data?.find((one) => one.id === current)?.caution ?? null
   const choices = current !== null && !known.includes(current) ? [current, ...known] : known
 
   const choose = (id: string) => {
@@ -65,19 +67,21 @@ export function ChatHeader({ conversation, started, onToggleList }: Props) {
               value={current}
               onChange={(event) => choose(event.target.value)}
               disabled={change.isPending || (started && conversation === null)}
-              title={caution ?? undefined}
               data-testid="model"
             >
               {choices.map((id) => (
                 <option key={id} value={id}>
                   {id}
-                  {models.data?.some((one) => one.id === id && !one.known) ? ' (not in the model table)' : ''}
+                  {(id === current ? caution !== null : models.data?.some((one) => one.id === id && !one.known))
+                    ? ' (not in the model table)'
+                    : ''}
                 </option>
               ))}
             </select>
           </label>
         )}
       </header>
+      {caution !== null && <Notice text={caution} testId="model-caution" />}
       {change.error && <ErrorNote problem={explain(change.error)} />}
     </>
   )

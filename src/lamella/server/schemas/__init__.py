@@ -38,7 +38,14 @@ from lamella.server.schemas.library_bodies import (
     ProjectFile,
     ProjectPatch,
 )
-from lamella.server.schemas.library_objects import agent_json, file_json, layout_json, project_json, system_prompt_json
+from lamella.server.schemas.library_objects import (
+    agent_json,
+    file_json,
+    layout_json,
+    model_json,
+    project_json,
+    system_prompt_json,
+)
 from lamella.server.schemas.lists import ItemT, Json, PageParameters, list_json, whole_list_json
 from lamella.server.schemas.request_objects import diff_json, map_json, request_json
 from lamella.server.schemas.turn_objects import branch_json, path_turn_json, run_json, turn_json, usage_json
@@ -82,6 +89,7 @@ __all__ = [
     "list_json",
     "map_json",
     "message_of",
+    "model_json",
     "notice_json",
     "path_turn_json",
     "project_json",

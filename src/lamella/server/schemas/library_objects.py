@@ -8,6 +8,7 @@ from lamella.app.app import App
 from lamella.app.project_places import FilePlace
 from lamella.context.choices import MARGIN
 from lamella.context.layout import Layout
+from lamella.core.models import ModelFacts
 from lamella.core.records import (
     File,
     StoredAgent,
@@ -122,4 +123,16 @@ def file_json(file: File, app: App) -> Json:
         "width": file.width,
         "height": file.height,
         "created_at": file.created_at.isoformat(),
+    }
+
+
+def model_json(name: str, facts: ModelFacts) -> Json:
+    """A model by the name that chooses it; `caution` is what the model table does not have of it."""
+    return {
+        "id": name,
+        "object": "model",
+        "provider": facts.provider,
+        "window": facts.window,
+        "known": facts.known,
+        "caution": facts.caution,
     }
