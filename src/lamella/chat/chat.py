@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 
 from lamella.chat.keeper import Keeper, queued_id_of
 from lamella.chat.mailbox import Mailbox, Mailboxes, in_progress
-from lamella.chat.message import AT_ONCE, PATIENT, Message, Patience, checked, local
+from lamella.chat.message import AT_ONCE, PATIENT, Message, Patience, QueueSettings, checked, local
 from lamella.chat.orders import Orders
 from lamella.chat.packets import Queued, command_answer, ends, missing_end, one_batch
 from lamella.chat.queue import Queue
@@ -40,17 +40,6 @@ from lamella.tools.tool import Verdict
 
 CLOSE_SECONDS = 2.0
 """The most that a closing process waits for its turns to be saved."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueueSettings:
-    """`debounce`: seconds that a message waits for more where nobody is being answered. `joining`: the same where it
-    has to wait anyway. `limit`: messages that may wait in a conversation.
-    """
-
-    debounce: float = 0.0
-    joining: float = 0.0
-    limit: int = 50
 
 
 class Chat:
@@ -145,40 +134,50 @@ class Chat:
         return await asyncio.shield(self._turns.track(self._submit(caller, conversation_id, message, patience)))
 
     async def _submit(self, caller: Caller, conversation_id: str, message: Message, patience: Patience) -> str | Queued:
-        box, key = self._mailboxes.of(conversation_id), message.key
+        box, begins = self._mailboxes.of(conversation_id), None
         async with box.rows:
             conversation = await self._services.store.conversation(caller, conversation_id)
             new = await self._new_turn(caller, conversation, message)
-            if key is not None:
+            if message.key is not None:
                 new = replace(new, id=await self._claim(caller, new, message))
-                known = await self._known(box, caller, new.id)
-                if known is not None:
+                begins = box.begins if box.beginning == new.id else None
+                if begins is None and (known := await self._known(caller, new.id)) is not None:
                     return known
-            try:
-                if self._debounce(patience) == 0 and await self._mailboxes.takes_floor(box, caller, conversation_id):
-                    box.beginning = new.id
-                    box.begins = self._turns.track(self._begin(box, caller, new, key))
-                elif not patience.queue:
-                    raise in_progress(await self._mailboxes.running(caller, conversation_id))
-                else:
-                    return await self._enqueue(caller, new, message, patience)
-            except LamellaError:
-                await self._release(caller, key)
-                raise
-            begins = box.begins
-        await begins
+            if begins is None:
+                taken = await self._take(box, caller, new, message, patience)
+                if isinstance(taken, Queued):
+                    return taken
+                begins = taken
+        # Not under the rows: a beginning may wait for a compaction.
+        await asyncio.shield(begins)
         return new.id
 
-    async def _known(self, box: Mailbox, caller: Caller, turn_id: str) -> str | Queued | None:
+    async def _known(self, caller: Caller, turn_id: str) -> str | Queued | None:
         """What became of the message that this turn's id was given to; None: it was never stored."""
-        if box.beginning == turn_id and box.begins is not None:
-            await asyncio.shield(box.begins)
         with suppress(NotFound):
             return (await self._services.store.turn(caller, turn_id)).id
         with suppress(NotFound):
             row = await self._services.store.queued_message(caller, queued_id_of(turn_id))
             return row.turn_id or await self.queue.placed(caller, row)
         return None
+
+    async def _take(
+        self, box: Mailbox, caller: Caller, new: NewTurn, message: Message, patience: Patience
+    ) -> asyncio.Task[None] | Queued:
+        """Begin the turn where it is free to, else let its message wait; what stores nothing leaves its key free."""
+        try:
+            if self._settings.debounce_of(patience) == 0 and await self._mailboxes.takes_floor(
+                box, caller, new.conversation_id
+            ):
+                box.beginning = new.id
+                box.begins = self._turns.track(self._begin(box, caller, new, message.key))
+                return box.begins
+            if not patience.queue:
+                raise in_progress(await self._mailboxes.running(caller, new.conversation_id))
+            return await self._enqueue(caller, new, message, patience)
+        except LamellaError:
+            await self._release(caller, message.key)
+            raise
 
     async def _begin(self, box: Mailbox, caller: Caller, new: NewTurn, key: str | None) -> None:
         try:
@@ -192,7 +191,7 @@ class Chat:
         """Store a message with what it is to be answered with, whatever is changed in the meantime."""
         setting = await self._engine.check(caller, new)
         sent = Words(
-            due=self._services.clock.now() + timedelta(seconds=self._joining(patience)),
+            due=self._services.clock.now() + timedelta(seconds=self._settings.joining_of(patience)),
             models=tuple(run.model for run in new.runs),
             parent=new.parent,
             layout=setting.layout.name,
@@ -219,17 +218,6 @@ class Chat:
             payload=payload_of(sent),
         )
         return await self.queue.add(caller, row)
-
-    def _debounce(self, patience: Patience) -> float:
-        """Seconds; a message that is not to wait for its turn does not wait for others either."""
-        if not patience.queue:
-            return 0
-        return self._settings.debounce if patience.debounce is None else patience.debounce
-
-    def _joining(self, patience: Patience) -> float:
-        """Seconds in which a message that waits is joined by what comes behind it."""
-        settings = self._settings
-        return max(settings.debounce, settings.joining) if patience.debounce is None else patience.debounce
 
     async def _release(self, caller: Caller, key: str | None) -> None:
         """The request stored nothing: its key can be used again."""

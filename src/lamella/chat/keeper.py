@@ -111,6 +111,10 @@ class Keeper:
                 failures, empty = failures + 1, False
                 log.error("the queue waits for the store", conversation_id=place.conversation_id, error=error.message)
                 await self._services.clock.sleep(PAUSE)
+            except Exception:  # the border behind which nobody would look after what waits
+                failures, empty = failures + 1, False
+                log.exception("the queue goes on after a mistake", conversation_id=place.conversation_id)
+                await self._services.clock.sleep(PAUSE)
             if empty and not place.box.news.is_set():
                 break
         place.box.keeper = None

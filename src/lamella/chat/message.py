@@ -64,6 +64,27 @@ AT_ONCE = Patience(queue=False, debounce=0)
 """Answered now, or refused with `TurnInProgress`."""
 
 
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """`debounce`: seconds that a message waits for more where nobody is being answered. `joining`: the same where it
+    has to wait anyway. `limit`: messages that may wait in a conversation.
+    """
+
+    debounce: float = 0.0
+    joining: float = 0.0
+    limit: int = 50
+
+    def debounce_of(self, patience: Patience) -> float:
+        """Seconds; a message that is not to wait for its turn does not wait for others either."""
+        if not patience.queue:
+            return 0
+        return self.debounce if patience.debounce is None else patience.debounce
+
+    def joining_of(self, patience: Patience) -> float:
+        """Seconds in which a message that waits is joined by what comes behind it."""
+        return max(self.debounce, self.joining) if patience.debounce is None else patience.debounce
+
+
 def checked(message: Message) -> str:
     """The message's text; raises `InvalidRequest` for a message that can't be sent."""
     if not message.text.strip():

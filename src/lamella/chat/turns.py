@@ -64,7 +64,7 @@ class Turns:
             del self._beginning[caller.user_id, new.id]
         if box.aborted:
             self.engine.stops.stop(new.id)
-        self.track(self._run(box, begun))
+        self.track(self._run(box, begun)).add_done_callback(_logged)
 
     def stop(self, caller: Caller, turn_id: str, run_id: str | None = None) -> bool:
         """Ask a turn of this process to stop, or one of its runs, without a look at the store; also one that is about
@@ -114,3 +114,9 @@ class Turns:
         for task in self._work:
             task.cancel()
         await asyncio.gather(*self._work, return_exceptions=True)
+
+
+def _logged(task: asyncio.Task[None]) -> None:
+    """Nobody awaits a turn's task: a mistake of ours in it is told to the log at once, and not when it is collected."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("a turn's task failed", exc_info=error)

@@ -1,0 +1,109 @@
+"""A conversation's mailbox holds nobody up for long, and nothing that goes wrong leaves what waits without a keeper."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from lamella.app.core import build_core, build_services
+from lamella.chat import Message, Queued
+from lamella.core import deltas
+from lamella.core.clock import SystemClock
+from lamella.core.ids import CountingIds
+from lamella.core.records import Caller, Conversation, QueuedMessage, Surroundings
+from lamella.engine.scripted import Gate, ScriptedModel, ScriptedModels, saying
+from lamella.storage.store import SqlStore, open_store
+from lamella.tools.tool import Registry
+
+pytestmark = pytest.mark.anyio
+
+ANN = Caller("user_ann")
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+CONVERSATION = Conversation("conv_1", "", "scripted", "lamella", "planner", "Be brief.", (), NOON, NOON)
+
+
+class Slow:
+    """Surroundings that nobody knows before a gate is opened: what holds a turn up that begins."""
+
+    def __init__(self) -> None:
+        self.gate = Gate()
+
+    async def of(self, caller: Caller, conversation: Conversation, *, keep: bool = True) -> Surroundings:
+        await self.gate.passed()
+        return Surroundings()
+
+
+class Claiming(SqlStore):
+    """A store that counts the keys that were claimed."""
+
+    claims: asyncio.Semaphore
+
+    async def claim_key(
+        self, caller: Caller, key: str, route: str, fingerprint: str, result_id: str, at: datetime
+    ) -> str:
+        found = await super().claim_key(caller, key, route, fingerprint, result_id, at)
+        self.claims.release()
+        return found
+
+
+class Faulty(SqlStore):
+    """A store with a mistake in it: it fails as no store should, as often as `mistakes` says."""
+
+    mistakes = 0
+
+    async def queued(self, caller: Caller, conversation_id: str) -> tuple[QueuedMessage, ...]:
+        if self.mistakes:
+            self.mistakes -= 1
+            raise ZeroDivisionError
+        return await super().queued(caller, conversation_id)
+
+
+async def test_a_message_that_comes_again_while_it_begins_holds_up_nobody_else(tmp_path: Path) -> None:
+    async with await open_store(tmp_path / "lamella.db") as opened:
+        store, slow = Claiming(opened.database, CountingIds()), Slow()
+        store.claims = asyncio.Semaphore(0)
+        services = replace(build_services(store, Registry(()), SystemClock(), CountingIds()), surroundings=slow)
+        core = build_core(services, ScriptedModels(ScriptedModel([saying("Hi.")])), jobs=store)
+        await core.chat.start()
+        await store.create_conversation(ANN, CONVERSATION)
+        message = Message("Hello?", key="once")
+        sent = [asyncio.create_task(core.chat.send(ANN, "conv_1", message)) for _ in range(2)]
+        await slow.gate.reached.wait()
+        for _ in sent:
+            await store.claims.acquire()
+        async with asyncio.timeout(5):
+            await core.chat.flush(ANN, "conv_1")
+        assert not any(task.done() for task in sent)
+        slow.gate.opened.set()
+        first, again = await asyncio.gather(*sent)
+        assert first == again
+        await core.chat.close()
+
+
+async def test_what_waits_is_answered_also_after_a_mistake_of_ours(tmp_path: Path) -> None:
+    async with await open_store(tmp_path / "lamella.db") as opened:
+        store, gate = Faulty(opened.database, CountingIds()), Gate()
+        model = ScriptedModel([[deltas.TextDelta(0, "Half"), gate], saying("Whole.")])
+        services = build_services(store, Registry(()), SystemClock(), CountingIds())
+        core = build_core(services, ScriptedModels(model), jobs=store)
+        await core.chat.start()
+        await store.create_conversation(ANN, CONVERSATION)
+        await core.chat.send(ANN, "conv_1", Message("First"))
+        await gate.reached.wait()
+        waiting = await core.chat.submit(ANN, "conv_1", Message("Second"))
+        assert isinstance(waiting, Queued)
+        with capture_logs() as lines:
+            store.mistakes = 1
+            gate.opened.set()
+            async with asyncio.timeout(20):
+                async for _ in core.chat.queue.packets(ANN, waiting, core.chat.stream):
+                    pass
+        assert [line["log_level"] for line in lines if "exc_info" in line] == ["error"]
+        assert store.mistakes == 0
+        assert (await store.conversation(ANN, "conv_1")).running_turn is None
+        await core.chat.close()
