@@ -25,6 +25,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -45,6 +46,7 @@ from lamella.core.tokens import Usage
 from lamella.llm.model_table import ModelTable
 from predictions import Predictions
 from tables import arguments, emit, show
+from vendors import READS, VENDORS
 from writing import planted
 from writing.parts import Telling, call, said
 
@@ -52,9 +54,6 @@ ROOT = Path(__file__).parent.parent
 TRACES = ROOT / "bench" / "traces"
 PAGE = ROOT / "docs" / "figures.md"
 BEGIN, END = "<!-- caching: made by bench/caching.py --write -->", "<!-- caching: end -->"
-
-MODELS = {"claude-opus-5": (5.0, 25.0), "gpt-5.6": (4.0, 20.0)}
-"""One of each vendor, with US dollars for a million tokens of input and output."""
 
 SHIPPED = ("plain_chat", "tool_heavy", "agent_project", "many_calls", "human_gaps", "changing")
 SEEDS = ("lis", "onyx", "wegent")
@@ -187,14 +186,10 @@ async def measure(reads: Sequence[float]) -> list[Figures]:
     found, ground = [], ReplayGround()
     with TemporaryDirectory() as folder:
         try:
-            for model, (dollars, output) in MODELS.items():
-                for read in reads:
-                    table = Path(folder) / f"{model}-{read}.json"
-                    longer = 2.0 if model.startswith("claude") else 2.5
-                    price = {"input": dollars, "output": output, "read": read, "write_5m": 1.25, "write_1h": longer}
-                    table.write_text(json.dumps({"models": [{"name": model, "price": price}]}))
-                    found.append(await figures(Bench(ground, table, model), model, read))
-                    print(*rows(found)[-1], sep="  ", file=sys.stderr, flush=True)
+            for vendor, read in product(VENDORS, reads):
+                bench = Bench(ground, vendor.priced(read, Path(folder)), vendor.model)
+                found.append(await figures(bench, vendor.model, read))
+                print(*rows(found)[-1], sep="  ", file=sys.stderr, flush=True)
         finally:
             await ground.close()
     return found
@@ -280,7 +275,7 @@ def written(page: str, made: str) -> str:
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("--reads", type=float, nargs="+", default=[0.1, 0.05, 0.025], help="default: %(default)s")
+    parser.add_argument("--reads", type=float, nargs="+", default=READS, help="default: %(default)s")
     parser.add_argument("--write", action="store_true", help="write the table into docs/figures.md")
     options = parser.parse_args()
     plan_ms = planning(ModelTable.read(None).facts("claude-opus-5", "anthropic"))

@@ -2,12 +2,12 @@
 
     python bench/optimum.py [--reads 0.1 0.05 0.025] [--lines N] [--json]
 
-The conversation of `economics.py`, without pruning, is replayed through the engine against the simulator: append-only,
-and with `compaction_when=pays`; at each price of cached reads, once as fast as it was written down and once with human
-gaps, where a fifth of the turns come 8 minutes and a tenth 2 hours after the one before.
+The conversation of `economics.py`, without pruning, is replayed through the engine against the simulator, on a model of
+each vendor: append-only, and with `compaction_when=pays`; at each price of cached reads, once as fast as it was written
+down and once with human gaps, where a fifth of the turns come 8 minutes and a tenth 2 hours after the one before.
 
 The optimum takes the sizes of the append-only run and what a summary came to in the other one, and looks at every set
-of turns before which the conversation could have been compacted, for the shorter and the longer life of cached entries.
+of turns before which the conversation could have been compacted, for both lives of cached entries that the vendor sells.
 Costs are of all input and of the summaries' output, in US dollars; answers cost the same in all.
 """
 
@@ -19,7 +19,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -34,17 +34,19 @@ from lamella.app.trace.reader import parse_trace
 from lamella.cache.economics import Rates
 from lamella.core.tokens import Usage
 from tables import arguments, emit, show
+from vendors import READS, VENDORS, Vendor
 from writing import planted
-
-MODEL = "claude-opus-5"
-INPUT, OUTPUT = 5.0, 25.0
-"""US dollars for a million tokens."""
 
 KEEP = 1_000
 """Recent tokens that a compaction keeps."""
 
-LIVES = ((300.0, 1.25), (3600.0, 2.0))
-"""Seconds that an entry lives, and what writing it costs as a multiple of input."""
+PAYING: dict[str, int | str] = {
+    "compaction_when": "pays",
+    "compaction_threshold": "80%",
+    "keep_recent_tokens": KEEP,
+}
+
+PACES = ("warm", "human gaps")
 
 SHORT, LONG = timedelta(minutes=8), timedelta(hours=2)
 
@@ -69,8 +71,9 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One price and pace; US dollars."""
+    """One model, price and pace; US dollars."""
 
+    model: str
     read: float
     pace: str
     append_only: float
@@ -130,13 +133,13 @@ def paced(document: dict[str, object], *, human: bool) -> bytes:
     return json.dumps({"lamella_trace": 1, **document}).encode()
 
 
-def paid(report: ReplayReport) -> float:
-    """What the input cost, and the output of the summaries."""
+def paid(report: ReplayReport, output: float) -> float:
+    """What the input cost, and the output of the summaries, at `output` US dollars for a million tokens."""
     failed = [r.record.error for r in report.requests if r.record.error is not None]
     if failed:
         raise SystemExit(str(failed[0]["message"]))
     made = sum(usage.output for _, usage, _ in _summaries(report))
-    return report.input_cost + made * OUTPUT / 1_000_000
+    return report.input_cost + made * output / 1_000_000
 
 
 def _summaries(report: ReplayReport) -> list[tuple[int, Usage, float]]:
@@ -163,35 +166,43 @@ def summary_of(report: ReplayReport) -> Summary:
     return Summary(output, int(sum(kept) / len(kept)) if kept else 0, question)
 
 
+class Bench:
+    """Replays of the conversation on one model at one price."""
+
+    def __init__(self, ground: ReplayGround, vendor: Vendor, models: Path, lines: int) -> None:
+        self._ground = ground
+        self._vendor = vendor
+        self._options = ReplayOptions(model=vendor.model, models=models)
+        self._lines = lines
+
+    async def run(self, settings: dict[str, int | str], *, human: bool) -> ReplayReport:
+        """The conversation with these settings at one of the two paces."""
+        trace = paced(planted.trace(self._lines, **settings), human=human)
+        return await replay(parse_trace(trace), self._options, self._ground)
+
+    async def figures(self, read: float, pace: str) -> Figures:
+        """What it came to, and what it could have."""
+        vendor, human = self._vendor, pace != PACES[0]
+        append_only = await self.run(NEVER, human=human)
+        paying = await self.run({**PAYING, **NO_PRUNING}, human=human)
+        calls, summary = calls_of(append_only), summary_of(paying)
+        rates = (Rates(read, write, vendor.output / vendor.input) for _, write in vendor.lives)
+        lives = (life for life, _ in vendor.lives)
+        least, cuts = min(optimum(calls, summary, *one) for one in zip(rates, lives, strict=True))
+        summaries = sum(count for count, _, _ in _summaries(paying))
+        spent = paid(append_only, vendor.output), paid(paying, vendor.output), summaries
+        return Figures(vendor.model, read, pace, *spent, least * vendor.input / 1_000_000, cuts)
+
+
 async def measure(reads: Sequence[float], lines: int) -> list[Figures]:
-    """Every price, warm and with gaps."""
+    """Every model and price, warm and with gaps."""
     found: list[Figures] = []
-    paying: dict[str, int | str] = {
-        "compaction_when": "pays",
-        "compaction_threshold": "80%",
-        "keep_recent_tokens": 1_000,
-    }
     ground = ReplayGround()
     with TemporaryDirectory() as folder:
         try:
-            for read in reads:
-                models = Path(folder) / f"{read}.json"
-                price = {"input": INPUT, "output": OUTPUT, "read": read, "write_5m": 1.25, "write_1h": 2.0}
-                models.write_text(json.dumps({"models": [{"name": MODEL, "price": price}]}))
-                options = ReplayOptions(model=MODEL, models=models)
-                for pace in ("warm", "human gaps"):
-                    reports = []
-                    for settings in (NEVER, {**paying, **NO_PRUNING}):
-                        trace = paced(planted.trace(lines, **settings), human=pace != "warm")
-                        reports.append(await replay(parse_trace(trace), options, ground))
-                    append_only, paid_run = reports
-                    calls, summary = calls_of(append_only), summary_of(paid_run)
-                    least, cuts = min(
-                        optimum(calls, summary, Rates(read, write, OUTPUT / INPUT), life) for life, write in LIVES
-                    )
-                    summaries = sum(count for count, _, _ in _summaries(paid_run))
-                    spent = paid(append_only), paid(paid_run), summaries
-                    found.append(Figures(read, pace, *spent, least * INPUT / 1_000_000, cuts))
+            for vendor, read in product(VENDORS, reads):
+                bench = Bench(ground, vendor, vendor.priced(read, Path(folder)), lines)
+                found += [await bench.figures(read, pace) for pace in PACES]
         finally:
             await ground.close()
     return found
@@ -199,7 +210,7 @@ async def measure(reads: Sequence[float], lines: int) -> list[Figures]:
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("--reads", type=float, nargs="+", default=[0.1, 0.05, 0.025], help="default: %(default)s")
+    parser.add_argument("--reads", type=float, nargs="+", default=READS, help="default: %(default)s")
     parser.add_argument("--lines", type=int, default=planted.LINES, help="lines of a result (default: %(default)s)")
     given = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
@@ -207,10 +218,12 @@ def main() -> None:
     if given.json:
         emit([asdict(one) | {"ratio": one.ratio} for one in found])
         return
-    rows = [["reads at", "pace", "append-only", "when it pays", "summaries", "optimum", "summaries", "ratio"]]
+    rows = [["model", "reads at", "pace", "append-only", "when it pays", "summaries", "optimum", "summaries", "ratio"]]
     for one in found:
         paid_for = [f"${one.append_only:.3f}", f"${one.paying:.3f}", str(one.summaries)]
-        rows.append([f"{one.read:g}", one.pace, *paid_for, f"${one.optimum:.3f}", str(one.cuts), f"{one.ratio:.2f}"])
+        rows.append(
+            [one.model, f"{one.read:g}", one.pace, *paid_for, f"${one.optimum:.3f}", str(one.cuts), f"{one.ratio:.2f}"]
+        )
     show(rows)
 
 
