@@ -7,7 +7,7 @@ each vendor: append-only, and with `compaction_when=pays`; at each price of cach
 down and once with human gaps, where a fifth of the turns come 8 minutes and a tenth 2 hours after the one before.
 
 The optimum takes the sizes of the append-only run and what a summary came to in the other one, and looks at every set
-of turns before which the conversation could have been compacted, for both lives of cached entries that the vendor sells.
+of turns before which the conversation could have been compacted, for each life of cached entries that the vendor sells.
 Costs are of all input and of the summaries' output, in US dollars; answers cost the same in all.
 """
 
