@@ -32,6 +32,12 @@ export interface SettingsPanel {
   id: string | null
 }
 
+/** What is open in a section: one of its things, `new`, or null for the list. */
+export interface SectionProps {
+  id: string | null
+  onOpen: (id: string | null) => void
+}
+
 /** The sessions of the conversation. */
 export interface SessionsPanel {
   kind: 'sessions'

@@ -165,10 +165,9 @@ class Chat:
         self, box: Mailbox, caller: Caller, new: NewTurn, message: Message, patience: Patience
     ) -> asyncio.Task[None] | Queued:
         """Begin the turn where it is free to, else let its message wait; what stores nothing leaves its key free."""
+        at_once = self._settings.debounce_of(patience) == 0
         try:
-            if self._settings.debounce_of(patience) == 0 and await self._mailboxes.takes_floor(
-                box, caller, new.conversation_id
-            ):
+            if at_once and await self._mailboxes.takes_floor(box, caller, new.conversation_id):
                 box.beginning = new.id
                 box.begins = self._turns.track(self._begin(box, caller, new, message.key))
                 return box.begins

@@ -1,8 +1,8 @@
+import type { SectionProps } from '../panels.ts'
 import { type Agent } from '../resources.ts'
 import { useAgents } from '../resourceQueries.ts'
 import { AgentForm } from './AgentForm.tsx'
 import { ErrorNote } from './ErrorNote.tsx'
-import type { SectionProps } from './Settings.tsx'
 import { SettingsList } from './SettingsList.tsx'
 
 const ABOUT = 'An agent brings a prompt, a reminder, tools, a model and a layout into a conversation.'

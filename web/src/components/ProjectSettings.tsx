@@ -1,9 +1,9 @@
 import { tokens } from '../format.ts'
+import type { SectionProps } from '../panels.ts'
 import type { Project } from '../resources.ts'
 import { useProjects } from '../resourceQueries.ts'
 import { ErrorNote } from './ErrorNote.tsx'
 import { ProjectForm } from './ProjectForm.tsx'
-import type { SectionProps } from './Settings.tsx'
 import { SettingsList } from './SettingsList.tsx'
 
 const ABOUT = 'The files and instructions of a project are given to every conversation that belongs to it.'

@@ -18,12 +18,6 @@ const sections: { name: Section; label: string }[] = [
   { name: 'keys', label: 'You' },
 ]
 
-/** What is open in a section: one of its things, `new`, or null for the list. */
-export interface SectionProps {
-  id: string | null
-  onOpen: (id: string | null) => void
-}
-
 /** Agents, projects, the system prompt, knowledge bases, for admins who else there is, and who one is here. */
 export function Settings({ at }: { at: SettingsPanel }) {
   const panels = usePanels()
