@@ -19,7 +19,7 @@ from lamella.engine.scripted import Gate, ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, Event, Object, served
 from lamella.settings import read_settings
 
-from .stage import text_of, types
+from .stage import change, text_of, types
 from .test_stop import until
 
 pytestmark = pytest.mark.anyio
@@ -218,6 +218,22 @@ async def test_a_message_that_can_not_be_answered_blocks_nothing_and_is_told(
     [told] = (await client.get(f"/conversations/{conversation}/commands"))["data"]
     assert (told["object"], told["name"], told["data"]["text"]) == ("notification", "not_answered", "With a file")
     assert "With a file" in told["text"]
+
+
+async def test_a_damaged_row_blocks_nothing_and_is_told(client: Client, model: ScriptedModel, tmp_path: Path) -> None:
+    conversation = await client.conversation()
+    async with answering(client, model, conversation) as (gate, _):
+        model.then(saying("Fine."))
+        async with client.sending(conversation, "Damaged") as events:
+            await until(events, "turn.queued")
+            await change(tmp_path, "UPDATE queued_messages SET payload = '{}';")
+            assert (await post(client, conversation, "Whole")).json()["place"] == 2
+            gate.opened.set()
+            [failed] = await rest_of(events)
+    assert (failed["type"], failed["error"]["code"]) == ("error", "store_failed")
+    assert [turn["text"] for turn in await answered(client, conversation, 2)] == ["First", "Whole"]
+    [told] = (await client.get(f"/conversations/{conversation}/commands"))["data"]
+    assert (told["name"], told["data"]["text"]) == ("not_answered", "Damaged")
 
 
 async def test_a_queued_message_that_could_never_be_answered_is_refused(client: Client, model: ScriptedModel) -> None:

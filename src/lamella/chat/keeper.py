@@ -13,7 +13,7 @@ import structlog
 from lamella.chat.mailbox import Mailbox
 from lamella.chat.message import local
 from lamella.chat.turns import Turns
-from lamella.chat.waiting import Group, Order, Sent, Words, groups
+from lamella.chat.waiting import Group, Order, Sent, Unreadable, Words, groups
 from lamella.commands.registry import Commands
 from lamella.core.errors import LamellaError, NotFound, NotWaiting, StoreFailed
 from lamella.core.json import JsonObject
@@ -163,6 +163,9 @@ class Keeper:
         Raises `StoreFailed` where the store gets another chance.
         """
         caller = Caller(group.rows[0].sender)
+        if isinstance(group.sent, Unreadable):
+            await self._fail(place, group, group.sent.error)
+            return False
         try:
             if isinstance(group.sent, Order):
                 notice_id = group.rows[0].notice_id
@@ -233,7 +236,9 @@ class Keeper:
                 await self._store.add_notice(caller, notice, (row.id,), QueueStatus.FAILED)
 
 
-def _refusal(row: QueuedMessage, sent: Sent, error: LamellaError, head: str | None, at: datetime) -> Notice:
+def _refusal(
+    row: QueuedMessage, sent: Sent | Unreadable, error: LamellaError, head: str | None, at: datetime
+) -> Notice:
     """The notice of what could not be done: a command has the error for its answer, a message is told with its text."""
     why = " ".join(part for part in (error.message, error.hint) if part)
     data: JsonObject = {"error": error.as_dict(), "message_id": row.id, "text": row.text}

@@ -94,11 +94,21 @@ def sent_of(row: QueuedMessage) -> Sent:
 
 
 @dataclass(frozen=True, slots=True)
+class Unreadable:
+    """What was sent with a row can't be read, so nothing can be done with it but to tell why."""
+
+    error: StoreFailed
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
-    """Rows that are done together: messages that make one turn, or a single command. Due from `due` on."""
+    """Rows that are done together: messages that make one turn, a single command, or one row that can't be read.
+
+    Due from `due` on.
+    """
 
     rows: tuple[QueuedMessage, ...]
-    sent: Sent
+    sent: Sent | Unreadable
     due: datetime
 
     @property
@@ -116,7 +126,7 @@ def groups(rows: Sequence[QueuedMessage]) -> list[Group]:
     """Rows in the order of the queue, as they will be done."""
     found: list[Group] = []
     for row in rows:
-        sent = sent_of(row)
+        sent = _read(row)
         if found and (together := _with(found[-1], row, sent)) is not None:
             found[-1] = together
             continue
@@ -127,7 +137,15 @@ def groups(rows: Sequence[QueuedMessage]) -> list[Group]:
     return found
 
 
-def _with(group: Group, row: QueuedMessage, sent: Sent) -> Group | None:
+def _read(row: QueuedMessage) -> Sent | Unreadable:
+    """One row that is damaged keeps nobody from those behind it."""
+    try:
+        return sent_of(row)
+    except StoreFailed as error:
+        return Unreadable(error)
+
+
+def _with(group: Group, row: QueuedMessage, sent: Sent | Unreadable) -> Group | None:
     """The group with one more message, None when that does not join.
 
     The newest that is not empty wins of the dynamic context: of two descriptions of the same thing it is the true one.
