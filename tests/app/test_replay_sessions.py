@@ -258,3 +258,11 @@ async def test_a_model_that_binds_thinking_goes_on_behind_what_was_pruned_by_pri
     assert [request.record.error for request in report.requests] == [None] * len(report.requests)
     notes = [text for request in report.requests for _, text in request.record.notes]
     assert "its thinking is left out: what stood before it changed" in notes
+
+
+async def test_a_trace_of_a_command_alone_makes_no_request(ground: ReplayGround) -> None:
+    only = {"at": "2026-03-01T09:00:00+00:00", "user": "/compact"}
+    report = await run(museum() | {"turns": [only]}, ground=ground)
+    assert (report.requests, report.cost) == ((), 0)
+    [command] = report.happenings
+    assert command.text == "Nothing to compact: nothing was said yet."

@@ -49,7 +49,7 @@ class FolderLock:
             os.close(descriptor)
             raise ConfigurationError(
                 f"Another lamella serves this data folder (pid {holder}).",
-                hint="End it, or choose another folder with --data.",
+                hint="Wait if it is still starting; else end it, or choose another folder with --data.",
                 param=str(self._folder),
             ) from error
         os.ftruncate(descriptor, 0)

@@ -15,7 +15,7 @@ from lamella.sessions.settings import SessionSettings
 def engine_settings(asked: TraceSettings, trace: Trace, facts: ModelFacts) -> EngineSettings:
     """The engine's part; a turn may have as many steps as the longest of the trace, and one more."""
     shipped = EngineSettings()
-    longest = max(len(turn.steps) + 1 for turn in trace.turns)
+    longest = max((len(turn.steps) + 1 for turn in trace.turns), default=0)
     return EngineSettings(
         context_budget=asked.context_budget,
         max_output=asked.max_output or shipped.max_output,
