@@ -54,13 +54,17 @@ MOST_MODELS = 3
 @cli.command("chat")
 def chat_command(
     text: Annotated[str | None, typer.Argument(help="The message; without it, a conversation at the prompt.")] = None,
-    file: Annotated[list[Path] | None, typer.Option("-f", "--file", help="A file to send along; may repeat.")] = None,
+    file: Annotated[
+        list[Path] | None, typer.Option("-f", "--file", metavar="FILE", help="A file to send along; may repeat.")
+    ] = None,
     conversation: Annotated[str | None, typer.Option("-c", "--conversation", help="Go on with this one.")] = None,
     data: DataOption = None,
     key: KeyOption = None,
     model: Annotated[
         list[str] | None,
-        typer.Option(help="The model that answers; repeated, up to three answer. Default: LAMELLA_MODEL."),
+        typer.Option(
+            metavar="NAME", help="The model that answers; repeated, up to three answer. Default: LAMELLA_MODEL."
+        ),
     ] = None,
     effort: Annotated[
         str | None, typer.Option(help="How much the model thinks here: off, low, medium, high or a number of tokens.")

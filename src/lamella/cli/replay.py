@@ -34,7 +34,9 @@ def replay_command(
     models: Annotated[
         Path | None, typer.Option(help="A file of models and prices that goes before the shipped table.")
     ] = None,
-    set: Annotated[list[str] | None, typer.Option(help="A setting as KEY=VALUE; may be repeated.")] = None,
+    set: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of the trace; may be repeated.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     dump: Annotated[
         Path | None, typer.Option(help="Write every request body, exactly as sent, to this folder.")
