@@ -32,23 +32,29 @@ def test_who_never_came_back_late_is_not_expected_to() -> None:
     assert Rhythm(gaps=()).later(300) == 0
     assert Rhythm(gaps=(40, 60, 100)).later(300) == 0
     assert Rhythm(gaps=(40, 60, 480)).later(300) == pytest.approx(1 / 1.5)
-    assert Rhythm(gaps=(480, *[40] * 9)).later(300) < 0.15, "long ago"
+    assert Rhythm(gaps=(480, *[40] * 9)).later(300) == pytest.approx(1 / 1.5), "quick turns say nothing of it"
+    assert Rhythm(gaps=(480, 40, 7_200)).later(300) == pytest.approx(1.75 / 2.25), "an older return weighs less"
     assert Rhythm(gaps=(480, 7_200)).later(600) == pytest.approx(1 / 1.5), "only what is longer than the silence"
 
 
 def test_before_it_ends_a_summary_is_made_where_a_late_return_is_likely_enough() -> None:
     """5.5: from 0.18 on at reads of 0.05."""
-    seldom, often = Rhythm(gaps=(480, *[40] * 8)), Rhythm(gaps=(480, *[40] * 4))
-    assert before_it_ends(EXAMPLE, AHEAD, seldom, 255).act is Act.NOTHING
-    move = before_it_ends(EXAMPLE, AHEAD, often, 255)
+    never, once, twice = Rhythm(gaps=(40,) * 9), Rhythm(gaps=(480, *[40] * 8)), Rhythm(gaps=(480, *[40] * 8, 480))
+    assert before_it_ends(EXAMPLE, AHEAD, never, 255).act is Act.NOTHING
+    move = before_it_ends(EXAMPLE, AHEAD, once, 255)
     assert move.act is Act.COMPACT
     assert move.numbers["needed"] == pytest.approx(0.18, abs=0.005)
-    assert "39% likely" in move.why
+    assert "67% likely" in move.why
+    small = replace(EXAMPLE, history=26_000)
+    assert small.return_worth(AHEAD.rates) == pytest.approx(0.71, abs=0.005)
+    assert [before_it_ends(small, AHEAD, one, 255).act for one in (once, twice)] == [Act.NOTHING, Act.COMPACT]
 
 
 def test_once_it_has_ended_only_a_return_that_is_nearly_certain_is_worth_reading_all_of_it() -> None:
     sure = Rhythm(gaps=(7_200,) * 30)
-    assert after_it_ended(EXAMPLE, AHEAD, sure, 400).act is Act.COMPACT
-    assert after_it_ended(EXAMPLE, AHEAD, Rhythm(gaps=(480, 40, 40)), 400).act is Act.NOTHING
+    soon = replace(AHEAD, calls=8)
+    assert EXAMPLE.cold_worth(soon.rates, soon.calls) == pytest.approx(0.815, abs=0.005)
+    assert after_it_ended(EXAMPLE, soon, sure, 400).act is Act.COMPACT
+    assert after_it_ended(EXAMPLE, soon, Rhythm(gaps=(480, 40, 40)), 400).act is Act.NOTHING
     short = Compaction(static=6_000, history=5_000, kept=4_000, summary=3_000)
     assert "never pay" in after_it_ended(short, AHEAD, sure, 400).why

@@ -43,12 +43,14 @@ class Rhythm:
     def later(self, silent: float) -> float:
         """The chance that somebody who has been silent for so many seconds returns at all.
 
-        Of the gaps that were at least as long, against the end of the conversation, which was never seen.
+        Of the gaps that were at least as long, against the end of the conversation, which was never seen. Shorter gaps
+        between them say nothing of it: they ended before anybody could doubt a return.
         """
         weight, late = 1.0, 0.0
         for gap in reversed(self.gaps):
-            late += weight if gap >= silent else 0.0
-            weight *= FORGETS
+            if gap >= silent:
+                late += weight
+                weight *= FORGETS
         return late / (late + UNKNOWN)
 
 
