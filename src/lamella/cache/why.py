@@ -29,6 +29,7 @@ from lamella.core.figures import short
 from lamella.core.models import ModelFacts
 from lamella.core.prompt import Ttl
 from lamella.core.records import RequestRecord, StoredDecision
+from lamella.core.tokens import Usage
 
 SLACK = 0.02
 """The share of what was cached that may stay unread without being a loss: sizes in the middle are estimates."""
@@ -127,7 +128,7 @@ def _ours(evidence: Evidence, edited: _Found | None) -> Why:
     bill = (
         f"{short(usage.cache_read)} of {short(usage.input)} tokens were read from the cache "
         f"({short(request.predicted_read)} predicted), {short(usage.cache_write)} written, "
-        f"{short(usage.fresh)} paid in full{cost}"
+        f"{short(max(0, usage.fresh))} paid in full{cost}"
     )
     found = _cause(evidence, usage.cache_read, edited)
     loss = _loss(evidence, found)
@@ -179,15 +180,11 @@ def _left_cached(before: RequestRecord | None) -> int:
 
 def _cause(evidence: Evidence, read: int, edited: _Found | None) -> _Found:
     request, before, usage = evidence.request, evidence.before, evidence.request.usage
+    if usage is not None and not usage.can_be(request.estimate):
+        return _Found(Cause.COUNTERS, _impossible(usage, request.estimate))
     if before is None:
         shared = " beyond what other conversations share with it" if read else ""
         return _Found(Cause.FIRST, f"it is the first request of its conversation: nothing was cached yet{shared}")
-    if usage is not None and (usage.fresh < 0 or min(usage.cache_read, usage.cache_write) < 0):
-        return _Found(
-            Cause.COUNTERS,
-            f"the provider's figures do not add up: of {usage.input} tokens it says that {usage.cache_read} were read "
-            f"and {usage.cache_write} written, so nothing is concluded from them",
-        )
     cached = _cached(before, request)
     if not cached:
         return _Found(Cause.NOTHING_CACHED, _nothing_cached(evidence))
@@ -271,6 +268,13 @@ def _reason(decision: Decision) -> str:
             return f"another session began ({decision.why})"
         case _:
             return decision.why
+
+
+def _impossible(usage: Usage, estimate: int) -> str:
+    said = f"of {usage.input} tokens it says that {usage.cache_read} were read and {usage.cache_write} written"
+    if usage.fresh >= 0:
+        said = f"it billed {usage.input} tokens for a window of about {estimate}"
+    return f"the provider's figures do not add up: {said}, so nothing is concluded from them"
 
 
 def _nothing_cached(evidence: Evidence) -> str:

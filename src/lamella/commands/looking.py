@@ -15,7 +15,7 @@ from lamella.sessions.notifications import parts_data
 from lamella.sessions.why import newest_request
 from lamella.sessions.window import Standing
 
-_PARTLY = " (in part an estimate: a provider does not say what an answer cost that was stopped)"
+_PARTLY = " (in part an estimate: a provider does not say what a stopped answer cost, or what it says can't be)"
 
 
 class Status:

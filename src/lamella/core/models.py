@@ -145,10 +145,11 @@ class ModelFacts:
         return self.input_cost(usage) + self._tier(usage) * usage.output * self.price.output / 1_000_000
 
     def input_cost(self, usage: Usage) -> float:
-        """US dollars of what one request read, wrote and brought anew: without its output."""
+        """US dollars of what one request read, wrote and brought anew: without its output. Never below 0, also where a
+        provider says that more was read than was sent."""
         price = self.price
         units = (
-            usage.fresh
+            max(0, usage.fresh)
             + usage.cache_read * price.read
             + usage.cache_write_5m * price.write_5m
             + usage.cache_write_1h * price.write_1h

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+FAR_OFF, SMALL = 10, 1_000
+"""So many times more than the local count of a window, and these tokens, no provider can bill."""
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
     """What a provider billed for one request, in tokens; `input` is the whole prompt, cached parts included (SPEC L5).
 
-    `estimated`: the provider did not say it, or not of all of what is added up here; never a basis for other figures.
+    `estimated`: the provider did not say it, or not of all of what is added up here, or what it said can't be; never a
+    basis for other figures.
 
     Anthropic reports the uncached rest as input, OpenAI the whole: the adapters put that right.
     """
@@ -32,6 +36,10 @@ class Usage:
     def fresh(self) -> int:
         """Input that was neither read from the cache nor written to it."""
         return self.input - self.cache_read - self.cache_write
+
+    def can_be(self, estimate: int) -> bool:
+        """Whether a provider can have billed this for a window of about so many tokens: some servers count wrongly."""
+        return self.fresh >= 0 and (not estimate or self.input <= FAR_OFF * (estimate + SMALL))
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(

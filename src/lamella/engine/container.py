@@ -92,7 +92,8 @@ class OpenStep:
             case deltas.ToolArgsDelta(block, json):
                 self._block(block, "call").text.append(json)
             case deltas.UsageReported(usage):
-                self.usage = usage
+                believed = usage.can_be(self.birth.estimate.input)
+                self.usage = usage if believed else replace(usage, estimated=True)
             case deltas.ThinkingDropped(count):
                 self.dropped_thinking = count
             case deltas.Closed(stop_reason, why):
