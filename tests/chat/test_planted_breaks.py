@@ -58,7 +58,7 @@ class Tide:
 
 @dataclass
 class Talk:
-    """A conversation at a server and a provider that share a clock."""
+    """A conversation at a server and a provider, whose clocks go on together."""
 
     client: Client
     simulator: httpx2.AsyncClient
@@ -79,7 +79,7 @@ class Talk:
 
     async def wait(self, minutes: float) -> None:
         self.clock.set(self.clock.now() + timedelta(minutes=minutes))
-        await self.told("clock", {"now": self.clock.now().isoformat()})
+        await self.told("clock", {"advance_seconds": minutes * 60})
 
     async def told(self, call: str, body: object) -> None:
         (await self.simulator.post(f"/_sim/{call}", json=body)).raise_for_status()
@@ -138,6 +138,13 @@ async def missed(talk: Talk) -> Planted:
     return Planted("missed", None)
 
 
+async def clock_set_back(talk: Talk) -> Planted:
+    """The provider's own time goes on, and it loses what it had."""
+    talk.clock.put_back(talk.draw.uniform(600, 100_000))
+    await talk.told("faults", [{"kind": "cold_cache"}])
+    return Planted("clock", "clock")
+
+
 async def tools_changed(talk: Talk) -> Planted:
     """A tool server describes a tool in another way, and the conversation takes what there is now."""
     talk.offer_again()
@@ -169,7 +176,7 @@ async def nothing(talk: Talk) -> Planted:
 
 Break = Callable[[Talk], Awaitable[Planted]]
 BREAKS: tuple[Break, ...] = (
-    *(agent_edited, message_edited, expired, missed, tools_changed, begun_anew),
+    *(agent_edited, message_edited, expired, missed, clock_set_back, tools_changed, begun_anew),
     *(tools_offered, nothing),
 )
 

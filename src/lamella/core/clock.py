@@ -43,13 +43,14 @@ class VirtualClock:
     def __init__(self, start: datetime) -> None:
         self._now = start.astimezone(UTC)
         self._origin = self._now
+        self._gone = 0.0
         self._sleepers: list[tuple[datetime, asyncio.Future[None]]] = []
 
     def now(self) -> datetime:
         return self._now
 
     def monotonic(self) -> float:
-        return (self._now - self._origin).total_seconds()
+        return self._gone + (self._now - self._origin).total_seconds()
 
     async def sleep(self, seconds: float) -> None:
         if seconds <= 0:
@@ -58,6 +59,11 @@ class VirtualClock:
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._sleepers.append((self._now + timedelta(seconds=seconds), woken))
         await woken
+
+    def put_back(self, seconds: float) -> None:
+        """Show an earlier time, as a machine whose clock is corrected; what slept goes on sleeping."""
+        self._gone += seconds
+        self._now -= timedelta(seconds=seconds)
 
     def set(self, moment: datetime) -> None:
         """Go to `moment` (never back) and wake who slept until then."""
