@@ -200,3 +200,11 @@ def test_what_was_to_be_read_of_this_very_window_was_missed() -> None:
     found = why(Evidence(now, BEFORE, (decided(0.5, "first"),), FACTS))
     assert (found.cause, found.by) == (Cause.MISSED, None)
     assert "what changed leaves what was predicted to be read" in found.text
+
+
+def test_a_decision_about_what_both_windows_begin_with_changed_something_else() -> None:
+    """A clock that was set back leaves decisions of earlier in the way."""
+    now = record(1, OLD[0], segment("second"))
+    begun = Decision(DecisionKind.SESSION, "sess_2", "turn_1", "engine", "/new")
+    decisions = (StoredDecision("dec_1", NOON + timedelta(seconds=30), begun), decided(0.6, "system"))
+    assert why(Evidence(now, BEFORE, decisions, FACTS)).cause is Cause.SHORTER

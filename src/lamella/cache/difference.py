@@ -109,10 +109,19 @@ def settings_changed(before: RequestRecord, request: RequestRecord) -> tuple[str
 def decided(
     decisions: Sequence[StoredDecision], before: RequestRecord, request: RequestRecord, segment: StoredSegment
 ) -> Decision | None:
-    """The newest decision between the two requests: the one that names the segment, else one about the window."""
+    """The newest decision between the two requests: the one that names the segment, else one about the window.
+
+    One that names a segment in front of it, which both windows begin with, changed something else.
+    """
+    ids = [one.id for one in before.segments]
+    same = set(ids[: ids.index(segment.id)])
     between = [stored.decision for stored in decisions if before.at < stored.at <= request.at]
     named = [one for one in between if one.first_changed == segment.id]
-    window = [one for one in between if one.kind in _OF_THE_WINDOW and one.subject not in (EFFORT, "offered tools")]
+    window = [
+        one
+        for one in between
+        if one.kind in _OF_THE_WINDOW and one.subject not in (EFFORT, "offered tools") and one.first_changed not in same
+    ]
     found = named or window
     return found[-1] if found else None
 
