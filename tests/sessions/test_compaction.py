@@ -22,6 +22,7 @@ from lamella.engine.scripted import Gate, Happening, ScriptedModel, ScriptedMode
 from lamella.server.testing import Client, served
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.summariser import NotCompacted
+from lamella.sessions.summary import STAYS
 from lamella.settings import read_settings
 
 pytestmark = pytest.mark.anyio
@@ -105,14 +106,24 @@ async def test_the_session_that_ends_keeps_its_messages_and_the_next_gets_the_re
 
 
 async def test_the_summary_reads_the_prefix_from_the_cache(tmp_path: Path) -> None:
-    """The same bytes as the conversation's own requests, up to the instruction."""
+    """All bytes of the conversation's last request, its answer, and the instruction: what was cached last is read."""
     model = ScriptedModel()
     async with talking(tmp_path, model, keep_recent_tokens=1_200) as (app, _, conversation):
         model.then(saying(SUMMARY))
         await compact(app, conversation)
     live, asked = model.requests[3], model.requests[4]
-    same = [a.data for a, b in zip(live.blocks, asked.blocks, strict=False) if a.data == b.data]
-    assert len(same) == len(asked.blocks) - 1
+    assert [block.data for block in live.blocks] == [block.data for block in asked.blocks[: len(live.blocks)]]
+    assert len(asked.blocks) == len(live.blocks) + 2
+
+
+async def test_where_all_of_it_leaves_no_room_for_what_is_asked_only_what_goes_is_sent(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    async with talking(tmp_path, model, keep_recent_tokens=1_200, context_budget=4_000) as (app, _, conversation):
+        model.then(saying(SUMMARY))
+        assert isinstance(await compact(app, conversation, "ships " * 700), Compacted)
+    live, asked = (texts(model.requests[index]) for index in (3, 4))
+    assert asked[:-1] == live[:-1]
+    assert STAYS not in asked[-1]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from lamella.server.testing import Client, served
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.material import framed
 from lamella.sessions.summariser import NotCompacted
-from lamella.sessions.summary import INSTRUCTION, SYSTEM, instruction
+from lamella.sessions.summary import INSTRUCTION, STAYS, SYSTEM, instruction
 from lamella.settings import read_settings
 from lamella.tools.tool import Invocation, ToolKind, ToolScope
 
@@ -89,11 +89,12 @@ async def test_the_main_model_gets_pruned_results_in_full_as_data(tmp_path: Path
         model.then(saying(SUMMARY))
         assert isinstance(await compact(app, conversation), Compacted)
         *prefix, asked = texts(model.requests[-1])
-        assert prefix == texts(live)[: len(prefix)]
+        assert prefix[:-1] == texts(live), "all that was sent, and the answer to it"
         data, _, orders = asked.partition("</material>")
         assert data.startswith("<material>\n[msg_")
         assert data.count("The code is XK-42.") == 2
-        assert orders.partition("\n\n[Sent:")[0].endswith(INSTRUCTION)
+        assert orders.partition("\n\n[Sent:")[0].endswith(f"{INSTRUCTION}\n\n{STAYS}")
+        assert orders.count("Question 2") == 0, "what stays is in no index"
         assert "Ignore" not in orders.partition("</index>")[2]
 
 

@@ -16,7 +16,7 @@ from lamella.context.results import kept_names
 from lamella.core.clock import Clock
 from lamella.core.counting import count_tokens
 from lamella.core.effort import OFF
-from lamella.core.errors import ProviderTimeout
+from lamella.core.errors import ContextLengthExceeded, ProviderTimeout
 from lamella.core.messages import Turn, UserMessage
 from lamella.core.models import ModelFacts
 from lamella.core.ports import ChatModel
@@ -40,12 +40,16 @@ EXPECTED = LONGEST // 2
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """A summary that is asked for: of these turns, for the `number`-th time; `before` is what the last one lacked."""
+    """A summary that is asked for: of these turns, for the `number`-th time; `before` is what the last one lacked.
+
+    `kept` are the turns behind them, which stay.
+    """
 
     turns: Sequence[Turn]
     focus: str = ""
     number: int = 0
     before: Check | None = None
+    kept: Sequence[Turn] = ()
 
 
 class Asker(Protocol):
@@ -71,7 +75,8 @@ def asking(opening: Opening, history: Sequence[Turn], text: str) -> ContextInput
 class MainModel:
     """The conversation's own model: the same prefix, so that what is cached is read from the cache.
 
-    What stands in that prefix as a stub, or cut, comes in full with the instruction (SPEC L9).
+    The prefix has the turns that stay too, where there is room: the end of the last request is what is cached longest,
+    and often all that is. What stands in that prefix as a stub, or cut, comes in full with the instruction (SPEC L9).
     """
 
     def __init__(self, services: Services, opening: Opening) -> None:
@@ -83,17 +88,25 @@ class MainModel:
         """See `Asker`."""
         return self._opening.run.model.facts.name
 
-    async def cost(self, turns: Sequence[Turn]) -> float:
+    async def cost(self, asked: Asking) -> float:
         """About what a summary costs, in US dollars. Raises `ContextLengthExceeded`."""
-        prepared, facts = await self._prepare(Asking(turns)), self._opening.run.model.facts
+        prepared, facts = await self._prepare(asked), self._opening.run.model.facts
         read, written = prepared.plan.read, prepared.plan.written
         output = int(EXPECTED * self._opening.run.calibration)
         return facts.cost(Usage(prepared.assembled.report.estimate, read, written, 0, output))
 
     async def _prepare(self, asked: Asking) -> Prepared:
+        try:
+            return await self._prepared(asked)
+        except ContextLengthExceeded:
+            if not asked.kept:
+                raise
+            return await self._prepared(replace(asked, kept=()))
+
+    async def _prepared(self, asked: Asking) -> Prepared:
         run, setting = self._opening.run, self._opening.setting
         text = await asyncio.to_thread(self._text, asked)
-        context = replace(asking(self._opening, asked.turns, text), sampling=_sampling(run.sampling))
+        context = replace(asking(self._opening, (*asked.turns, *asked.kept), text), sampling=_sampling(run.sampling))
         made = await drafted(context, setting.layout, run.model, run.account, self._opening.line)
         return prepare(made, setting.policy, self._services.ledger, self._services.clock.now(), run.ttl)
 
@@ -103,15 +116,16 @@ class MainModel:
         gone = results(
             hidden(asked.turns, opening.setting.layout, known, kept_names(opening.setting.conversation.tools))
         )
-        bare = instruction(asked.turns, asked.focus, before=asked.before)
+        stays = bool(asked.kept)
+        bare = instruction(asked.turns, asked.focus, before=asked.before, stays=stays)
         if not gone:
             return bare
-        context = asking(opening, asked.turns, bare)
+        context = asking(opening, (*asked.turns, *asked.kept), bare)
         room = usable(context) - assemble(context, opening.setting.layout).report.local - 100
         material = fitting(gone, room)
         if material is None:
             material = f"The results of {len(gone)} calls are not shown: there is no room for them."
-        return instruction(asked.turns, asked.focus, material=material, before=asked.before)
+        return instruction(asked.turns, asked.focus, material=material, before=asked.before, stays=stays)
 
     async def ask(self, caller: Caller, asked: Asking) -> SideAnswer:
         """See `Asker`. Raises `ContextLengthExceeded`."""

@@ -161,7 +161,8 @@ class Compactor:
         vain = self._trigger.vain(plan.gain, plan.opening.run.budget) if asked.if_it_pays else None
         if vain is not None:
             return NotCompacted(vain[1], code=vain[0])
-        source = Source(plan.opening, plan.old, int(plan.old_tokens / plan.opening.run.calibration), asked.focus)
+        tokens = int(plan.old_tokens / plan.opening.run.calibration)
+        source = Source(plan.opening, plan.old, tokens, asked.focus, plan.kept)
         summary = await self._summariser.summary_of(caller, source)
         if isinstance(summary, NotCompacted):
             return summary

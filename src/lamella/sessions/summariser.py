@@ -61,12 +61,14 @@ class NotCompacted:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a summary is of: `turns` of the window that `opening` has, with about `tokens` local tokens in it."""
+    """What a summary is of: `turns` of the window that `opening` has, with about `tokens` local tokens in it; `kept`
+    stand behind them, and stay."""
 
     opening: Opening
     turns: Sequence[Turn]
     tokens: int
     focus: str = ""
+    kept: Sequence[Turn] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,7 @@ class Summariser:
         second = SecondModel(self._services, source.opening, opened, text)
         if self._second.choice == "configured":
             return second, {"model": second.name}
-        costs = (await main.cost(source.turns), second.cost())
+        costs = (await main.cost(Asking(source.turns, source.focus, kept=source.kept)), second.cost())
         figures: JsonObject = {"main_cost": costs[0], "second_cost": costs[1]}
         cheaper: Asker = second if costs[1] < costs[0] else main
         return cheaper, {"model": cheaper.name, "why": "the cheaper one", **figures}
@@ -143,7 +145,7 @@ class Summariser:
 
     async def _attempt(self, caller: Caller, making: _Making, before: Check | None) -> _Made | NotCompacted:
         source = making.source
-        answer = await making.asker.ask(caller, Asking(source.turns, source.focus, making.asked, before))
+        answer = await making.asker.ask(caller, Asking(source.turns, source.focus, making.asked, before, source.kept))
         making.usage += answer.usage
         making.asked += 1
         if answer.error is not None:
@@ -167,7 +169,7 @@ def _check(text: str, source: Source) -> Check:
     seen = [opening.setting.conversation.system_prompt, source.focus, *(s.text for s in opening.found.summaries)]
     seen += [around.agent.prompt] if around.agent is not None else []
     seen += [file.text or file.title for file in around.project.files] if around.project is not None else []
-    seen += [f"{piece.head}\n{piece.text}" for piece in conversation(source.turns)]
+    seen += [f"{piece.head}\n{piece.text}" for piece in conversation((*source.turns, *source.kept))]
     known = "\n".join(seen)
     own = {id for turn in source.turns for id in (turn.id, turn.user.id, *(step.id for step in turn.steps))}
     return compared(text, items, forms_of(known), ids_of(known) | own)

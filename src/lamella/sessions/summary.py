@@ -24,19 +24,27 @@ LITERAL = 250
 
 _PROMPTS = files("lamella.sessions").joinpath("prompts")
 INSTRUCTION = _PROMPTS.joinpath("summary.md").read_text("utf-8").strip()
+STAYS = (
+    "The messages behind the last one in the index stay in the new window word for word: leave out what only they say."
+)
 SYSTEM = _PROMPTS.joinpath("summariser.md").read_text("utf-8").strip()
 """The system prompt of a second model, which reads the conversation as data."""
 
 
-def instruction(turns: Sequence[Turn], focus: str = "", *, material: str = "", before: Check | None = None) -> str:
+def instruction(
+    turns: Sequence[Turn], focus: str = "", *, material: str = "", before: Check | None = None, stays: bool = False
+) -> str:
     """The message that asks for the summary of `turns`.
 
     Data comes first, in frames that nothing in it can close: `material` and an index of the messages. What is asked
-    stands last. `focus` is what the user wants most room for; `before` says what the summary before this one lacked.
+    stands last. `focus` is what the user wants most room for; `before` says what the summary before this one lacked;
+    `stays`: newer messages stand between these and the instruction, and are kept.
     """
     index = "\n".join(f"- {turn.user.id}: “{_beginning(turn.user.text)}”" for turn in turns)
     parts = [framed("material", material)] if material else []
     parts += [framed("index", index), INSTRUCTION]
+    if stays:
+        parts.append(STAYS)
     if focus:
         parts.append(f"Give most room to this: {focus}")
     if before is not None:
