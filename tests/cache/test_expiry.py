@@ -33,7 +33,7 @@ def test_who_never_came_back_late_is_not_expected_to() -> None:
     assert Rhythm(gaps=(40, 60, 100)).later(300) == 0
     assert Rhythm(gaps=(40, 60, 480)).later(300) == pytest.approx(1 / 1.5)
     assert Rhythm(gaps=(480, *[40] * 9)).later(300) == pytest.approx(1 / 1.5), "quick turns say nothing of it"
-    assert Rhythm(gaps=(480, 40, 7_200)).later(300) == pytest.approx(1.75 / 2.25), "an older return weighs less"
+    assert Rhythm(gaps=(480, 40, 7_200)).later(300) == pytest.approx(1.9 / 2.4), "an older return weighs less"
     assert Rhythm(gaps=(480, 7_200)).later(600) == pytest.approx(1 / 1.5), "only what is longer than the silence"
 
 

@@ -6,10 +6,12 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lamella.cache.ledger import Entry, Ledger
 from lamella.cache.plan import MarkerPolicy, Plan, note_written, plan
-from lamella.cache.returns import Rhythm, Tail, life_worth, rhythm_of, worth_a_step
+from lamella.cache.returns import Chance, Pace, Rhythm, Tail, life_worth, rhythm_of, worth_a_step
 from lamella.core.messages import Step, StopReason, Turn, UserMessage
 from lamella.core.models import ModelFacts
 from lamella.core.prompt import Kind, Lifetime, Segment, Ttl, Zone
@@ -32,21 +34,51 @@ def alone(*gaps: float) -> Rhythm:
     return Rhythm(0.0, gaps)
 
 
-def test_nothing_is_known_of_a_conversation_that_begins() -> None:
-    assert (alone().within(FIVE), alone().within(ONE)) == (0.5, 0.5)
-    assert Rhythm(1.0, ()).within(FIVE) == 1.0
+def chance(rhythm: Rhythm, life: Ttl = FIVE) -> Chance:
+    """The chances of a request within this life."""
+    return rhythm.within((life,))[life]
+
+
+def returns(*gaps: float) -> float:
+    """The chance of a return within five minutes."""
+    return chance(alone(*gaps)).next
+
+
+def test_of_a_conversation_that_begins_it_is_supposed_that_it_goes_on_soon() -> None:
+    assert 0.5 < returns() < chance(alone(), ONE).next < 0.95
+    assert chance(Rhythm(1.0, ())).next == 1.0
 
 
 def test_the_newest_gaps_weigh_most() -> None:
-    came_back = alone(HOUR * 5, MINUTE).within(FIVE)
-    went_away = alone(MINUTE, HOUR * 5).within(FIVE)
-    assert went_away < 0.5 < came_back
-    assert alone(*[HOUR * 5] * 3).within(FIVE) < 0.21 < alone(MINUTE, HOUR * 5).within(FIVE)
+    came_back, went_away = (HOUR * 5, MINUTE), (MINUTE, HOUR * 5)
+    assert returns(*went_away) < returns(*came_back)
+    assert returns(*[HOUR * 5] * 3) < 0.21 < returns(*went_away)
+
+
+def test_a_gap_like_those_before_is_neither_certain_nor_are_others_impossible() -> None:
+    """Nothing was seen between 5 minutes and an hour, and it is the most likely gap behind 4, 5 and 6 minutes."""
+    pace = Pace.of([4 * MINUTE, 6 * MINUTE, 4.5 * MINUTE, 5.5 * MINUTE])
+    assert 0.5 < pace.within(FIVE) < 0.7 < 0.97 < pace.within(ONE) < 1
+
+
+@given(st.lists(st.floats(0.001, 1e7), max_size=60), st.floats(1.1, 10))
+def test_a_longer_life_is_never_less_likely_to_suffice_and_longer_gaps_never_make_it_likelier(
+    gaps: list[float], factor: float
+) -> None:
+    pace, slower = Pace.of(gaps), Pace.of([max(gap, 1.0) * factor for gap in gaps])
+    assert 0 < pace.within(FIVE) <= pace.within(Ttl.THIRTY_MINUTES) <= pace.within(ONE) < 1
+    assert pace.middle <= slower.middle
 
 
 def test_the_gaps_are_those_between_messages_and_a_clock_that_went_back_makes_none() -> None:
     turns = [turn(0), turn(10), turn(4)]
     assert rhythm_of(turns, turn(5, steps=0), may_call=False) == Rhythm(0.0, (600.0, 60.0))
+
+
+def test_the_requests_of_a_turn_are_those_of_the_turns_so_far() -> None:
+    turns = [turn(0, 3), turn(1, 4)]
+    assert rhythm_of(turns, turn(2, 1), may_call=False).calls == 3
+    assert rhythm_of([], turn(0, 0), may_call=True).calls == 1.5
 
 
 def test_whether_a_turn_goes_on_is_told_by_those_that_came_as_far() -> None:
@@ -58,17 +90,15 @@ def test_whether_a_turn_goes_on_is_told_by_those_that_came_as_far() -> None:
 
 @pytest.mark.parametrize(("model", "edge"), [(TENTH, 0.25 / 1.15), (CLAUDE, 0.25 / 1.2)])
 def test_a_tail_is_written_above_the_break_even_of_5_2(model: ModelFacts, edge: float) -> None:
-    for more, life in ((edge + 0.01, FIVE), (edge - 0.01, None)):
-        rhythm = Rhythm(more, (HOUR * 9,) * 50)
-        rhythm = replace(rhythm, more=(more - rhythm_floor(rhythm)) / (1 - rhythm_floor(rhythm)))
-        assert rhythm.within(FIVE) == pytest.approx(more)
+    """Where nobody comes back, and each turn makes so many requests that the next one is as likely as that."""
+    gaps = (HOUR * 9,) * 50
+    back = returns(*gaps)
+    for p, life in ((edge + 0.01, FIVE), (edge - 0.01, None)):
+        more = (p - back) / (1 - back)
+        rhythm = Rhythm(more, gaps, calls=1 / (1 - more))
+        assert (chance(rhythm).next, chance(rhythm).usual) == pytest.approx((p, p))
         assert life_worth(Tail(1_000, 0, None), rhythm, replace(model, lives=(FIVE,))) is life
-        assert worth_a_step(Rhythm(more), model, FIVE) == (life is FIVE)
-
-
-def rhythm_floor(rhythm: Rhythm) -> float:
-    """The chance of a return alone."""
-    return replace(rhythm, more=0.0).within(FIVE)
+        assert worth_a_step(Rhythm(p), model, FIVE) == (life is FIVE)
 
 
 def test_an_hour_is_bought_when_it_saves_more_than_it_costs() -> None:
@@ -77,9 +107,22 @@ def test_an_hour_is_bought_when_it_saves_more_than_it_costs() -> None:
     assert life_worth(Tail(50_000, 0, None), rhythm, CLAUDE) is ONE
     assert life_worth(Tail(50_000, 49_000, ONE), rhythm, CLAUDE) is ONE
     assert life_worth(Tail(50_000, 0, None), alone(*[MINUTE] * 4), CLAUDE) is FIVE
-    assert life_worth(Tail(50_000, 49_000, FIVE), alone(*[MINUTE] * 9), CLAUDE) is FIVE
+    assert life_worth(Tail(50_000, 40_000, FIVE), alone(*[MINUTE] * 9), CLAUDE) is FIVE
     assert life_worth(Tail(50_000, 0, None), alone(*[5 * HOUR] * 4), CLAUDE) is None
     assert life_worth(Tail(50_000, 0, None), alone(*[20 * MINUTE] * 4), GPT) is Ttl.THIRTY_MINUTES
+
+
+def test_an_hour_is_bought_for_a_long_tail_at_the_price_of_what_is_new() -> None:
+    """A pause of over five minutes is likely enough to pay three quarters of 200 tokens for keeping 50,000."""
+    assert life_worth(Tail(50_000, 49_800, FIVE), alone(*[MINUTE] * 9), CLAUDE) is ONE
+    assert life_worth(Tail(50_000, 0, None), alone(*[MINUTE] * 9), CLAUDE) is FIVE
+
+
+def test_what_is_cold_may_be_written_for_minutes_though_an_hour_pays_once_it_is_read() -> None:
+    """Every other return is within the hour. What came back soon is kept for an hour at the price of what is new."""
+    rhythm = alone(*[9 * HOUR, 10 * MINUTE] * 12)
+    assert life_worth(Tail(50_000, 0, None), rhythm, CLAUDE) is FIVE
+    assert life_worth(Tail(50_000, 49_000, FIVE), rhythm, CLAUDE) is ONE
 
 
 def planned(

@@ -1,44 +1,94 @@
 """When the next request of a conversation comes, by what it did so far, and what is worth being written for it. Pure.
 
 The prices are those of PROVIDERS 5.2 and 5.3: a token that is written costs more than a plain one, and pays when it is
-read before it ends.
+read before it ends. `bench/gaps.py` measures the rules on paces of many kinds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import pairwise
+from itertools import islice, pairwise
+from math import exp, log, sqrt
 
 from lamella.core.messages import Turn
 from lamella.core.models import ModelFacts
 from lamella.core.ttl import Ttl
 
-FORGETS = 0.75
+FORGETS = 0.9
 """What an older gap weighs of the one after it: people come in bursts."""
 
+USUAL_GAP = 90.0
+"""Seconds between two turns of somebody who was never seen; it weighs as much as one gap that was."""
+
+USUAL_SPREAD = 1.5
+"""The sum of squares, in the logarithm of seconds, that is taken to have been seen with it."""
+
+RECENT = 40
+"""Gaps that are looked at; what is older weighs nothing."""
+
+GOES_ON = 0.95
+"""The chance that a conversation has another turn at all."""
+
 UNKNOWN = 0.5
-"""The chance of what was never seen; it weighs as much as one observation. Nothing is taken to come between the
-shortest life and an hour before it was seen to: what lives longer is dearer."""
+"""What the end of a conversation, which was never seen, weighs of a return."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The gaps between the turns of a conversation as a log-normal distribution that is learned from them.
+
+    `middle` is the logarithm of its median in seconds, `spread` its scale: with few gaps it is wide. What is as long as
+    nothing before is so neither impossible nor, as in counts of gaps, as likely as what has just happened twice.
+    """
+
+    middle: float
+    spread: float
+
+    @classmethod
+    def of(cls, gaps: Sequence[float]) -> Pace:
+        """That of these gaps in seconds, the oldest first: the predictive distribution of a normal-inverse-gamma prior
+        of weight one, its Student's t taken as logistic."""
+        usual, weight, seen, total, squares = log(USUAL_GAP), 1.0, 0.0, 0.0, 0.0
+        for gap in islice(reversed(gaps), RECENT):
+            off = log(max(gap, 1.0)) - usual
+            seen, total, squares = seen + weight, total + weight * off, squares + weight * off * off
+            weight *= FORGETS
+        off = total / (1 + seen)
+        variance = (USUAL_SPREAD + (squares - total * off) / 2) / (1 + seen / 2)
+        return cls(usual + off, sqrt(variance * (2 + seen) / (1 + seen)))
+
+    def within(self, life: Ttl) -> float:
+        """The chance that a gap is shorter than this life."""
+        return 1 / (1 + exp(-1.7 * (log(life.seconds) - self.middle) / self.spread))
+
+
+@dataclass(frozen=True, slots=True)
+class Chance:
+    """How likely a request is to come in time: the one after this, and the usual one behind any other."""
+
+    next: float
+    usual: float
 
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
     """`more` is the chance that this turn makes another request; `gaps` are the seconds between the starts of the turns
-    so far, the oldest first."""
+    so far, the oldest first; `calls` are the requests that a turn makes on average."""
 
     more: float = 1.0
     gaps: tuple[float, ...] = ()
+    calls: float = 1.0
 
-    def within(self, life: Ttl) -> float:
-        """The chance that the next request, of this turn or of another, begins before this life has ended."""
-        weight, seen, soon = 1.0, 1.0, UNKNOWN
-        for gap in reversed(self.gaps):
-            seen += weight
-            soon += weight if gap < life.seconds else 0.0
-            weight *= FORGETS
-        return self.more + (1 - self.more) * soon / seen
+    def within(self, lives: Sequence[Ttl]) -> dict[Ttl, Chance]:
+        """For each life the chances of a request that begins before it has ended."""
+        pace, usual = Pace.of(self.gaps), 1 - 1 / self.calls
+        returns = {life: GOES_ON * pace.within(life) for life in lives}
+        return {
+            life: Chance(self.more + (1 - self.more) * back, usual + (1 - usual) * back)
+            for life, back in returns.items()
+        }
 
     def later(self, silent: float) -> float:
         """The chance that somebody who has been silent for so many seconds returns at all.
@@ -59,7 +109,9 @@ def rhythm_of(history: Sequence[Turn], turn: Turn, *, may_call: bool) -> Rhythm:
 
     A clock that was set back makes no gap.
     """
-    return Rhythm(_more(history, turn) if may_call else 0.0, rhythm_between((*history, turn)).gaps)
+    more = _more(history, turn) if may_call else 0.0
+    calls = sum(max(1, len(one.steps)) for one in history) + len(turn.steps) + 1 + more
+    return Rhythm(more, rhythm_between((*history, turn)).gaps, calls / (len(history) + 1))
 
 
 def rhythm_between(turns: Sequence[Turn]) -> Rhythm:
@@ -88,20 +140,54 @@ class Tail:
     cached: int
     life: Ttl | None
 
+    @property
+    def fresh(self) -> int:
+        """What is not cached."""
+        return self.whole - self.cached
+
 
 def life_worth(tail: Tail, rhythm: Rhythm, model: ModelFacts) -> Ttl | None:
-    """The life with which writing a tail costs least until the next request has been paid; None: it is not worth it."""
-    read, write = model.price.read, model.write
-    fresh = tail.whole - tail.cached
-    kept = rhythm.within(tail.life) if tail.life is not None else 0.0
-    least = fresh + kept * (tail.cached * read + fresh * write) + (1 - kept) * tail.whole * write
-    best: Ttl | None = None
+    """The life with which writing a tail costs least in the long run; None: it is not worth it.
+
+    What a call costs while the cache is cold, or warm, is reckoned for each life as if all calls to come were like the
+    usual one: what is read again renews what was written once (5.3). None of the costs holds what every choice costs.
+    """
+    chances = rhythm.within(model.lives if tail.life is None else (*model.lives, tail.life))
+    cold = _cold(tail, chances, model)
+
+    def spared(life: Ttl) -> float:
+        """What a later call saves where it finds the tail: against one that writes anew, or that and all behind it."""
+        if cold is not None:
+            return (model.write_price(cold) - model.price.read) * tail.whole - model.write_price(cold) * _growth(tail)
+        return (1 - model.price.read) * tail.whole / (1 - chances[life].usual)
+
+    best, least = None, float(tail.fresh)
+    if tail.life is not None and tail.cached:
+        missed = (1 if cold is None else model.write_price(cold)) - model.price.read
+        least -= chances[tail.life].next * (spared(tail.life) - missed * tail.fresh)
     for life in model.lives:
-        chance = rhythm.within(life)
-        cost = fresh * model.write_price(life) + tail.whole * (chance * read + (1 - chance) * write)
-        if cost < least or (best is None and cost == least):
+        cost = model.write_price(life) * tail.fresh - chances[life].next * spared(life)
+        if cost < least:
             best, least = life, cost
     return best
+
+
+def _cold(tail: Tail, chances: Mapping[Ttl, Chance], model: ModelFacts) -> Ttl | None:
+    """The life with which a call costs least over time that finds nothing in the cache; None: it writes nothing."""
+    best, least = None, float(tail.whole + _growth(tail))
+    for life in model.lives:
+        write = model.write_price(life)
+        cost = write * tail.whole - chances[life].usual * (
+            (write - model.price.read) * tail.whole - write * _growth(tail)
+        )
+        if cost < least:
+            best, least = life, cost
+    return best
+
+
+def _growth(tail: Tail) -> int:
+    """Tokens that a call adds: as many as this one, where the one before is known."""
+    return tail.fresh if tail.cached else 0
 
 
 def worth_a_step(rhythm: Rhythm, model: ModelFacts, life: Ttl) -> bool:
