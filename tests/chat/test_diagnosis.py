@@ -74,3 +74,17 @@ async def test_nobody_is_asked_where_that_is_set(provider: str, tmp_path: Path) 
         assert [asked(seen["body"]) for seen in await stage.seen()] == [None, None, None]
         assert [request["diagnosis"] for request in requests] == [None, None, None]
         assert all(request["answer_id"] for request in requests)
+
+
+async def test_each_step_of_a_turn_is_compared_with_the_one_before(provider: str, tmp_path: Path) -> None:
+    async with staged(provider, tmp_path) as stage:
+        conversation = await stage.client.conversation()
+        await stage.turn(conversation, LONG, {"text": "Yes."})
+        call = {"tool_calls": [{"name": "read_file", "arguments": {"file_id": "file_none"}}]}
+        packets = await stage.turn(conversation, "Look it up.", call, call, {"text": "No."})
+        steps = (await stage.client.get(f"/turns/{packets[0]['turn_id']}/requests"))["data"]
+        sent = [asked(seen["body"]) for seen in await stage.seen()]
+    assert len(steps) == 3
+    assert sent[2:] == [steps[0]["answer_id"], steps[1]["answer_id"]]
+    assert [step["diagnosis"]["against"] for step in steps] == sent[1:]
+    assert all(step["usage"]["cache_read"] for step in steps)

@@ -211,6 +211,10 @@ async def test_planted_breaks_are_named(bench: str, tmp_path: Path, seed: int) -
             why = await talk.say(**planted.fields)
             assert (why["cause"], why["by"]) == (planted.cause, planted.by), (plant, planted, why["text"])
             assert (why["lost"] > 0) == (planted.cause != "read")
+            # The vendor compares what it was sent by rules of its own: it denies none of this.
+            assert why["provider"] is None or why["provider"]["agrees"] is not False, why["text"]
+            if plant is tools_changed:
+                assert ": the tools changed (" in why["text"]
             if planted.is_somewhere:
                 old, new = [await talk.blocks(request) for request in (before, talk.requests[-1])]
                 block = next(i for i, (one, other) in enumerate(zip(old, new, strict=False)) if one != other)
