@@ -52,7 +52,7 @@ def before_it_ends(compaction: Compaction, prospect: Prospect, rhythm: Rhythm, s
     late, needed = rhythm.later(silent), compaction.return_worth(prospect.rates)
     numbers = {"returns": late, "needed": needed, "removed": float(max(0, compaction.freed))}
     if late <= needed:
-        return Move(Act.NOTHING, f"a return after the cache has ended is {_percent(late)} likely, {_needs(needed)}")
+        return Move(Act.NOTHING, f"{_returns(late, 'a return after the cache has ended')}, {_needs(needed)}")
     return Move(
         Act.COMPACT,
         f"the cache is about to end, a return after that is {_percent(late)} likely, and a summary on what is still "
@@ -66,7 +66,7 @@ def after_it_ended(compaction: Compaction, prospect: Prospect, rhythm: Rhythm, s
     returns, needed = rhythm.later(silent), compaction.cold_worth(prospect.rates, prospect.calls)
     numbers = {"returns": returns, "needed": needed, "removed": float(max(0, compaction.freed))}
     if returns <= needed:
-        return Move(Act.NOTHING, f"a return is {_percent(returns)} likely, {_needs(needed)}")
+        return Move(Act.NOTHING, f"{_returns(returns, 'a return')}, {_needs(needed)}")
     return Move(
         Act.COMPACT,
         f"the cache has ended, a return is {_percent(returns)} likely, and a summary pays from {_percent(needed)} on",
@@ -78,5 +78,11 @@ def _percent(chance: float) -> str:
     return f"{chance:.0%}"
 
 
+def _returns(chance: float, what: str) -> str:
+    return f"{what} is {_percent(chance)} likely" if chance else "nobody was away for as long here and came back"
+
+
 def _needs(needed: float) -> str:
-    return f"and a summary would pay from {_percent(needed)} on" if needed <= 1 else "and a summary would never pay"
+    if needed > 1:
+        return "and a summary would cost more than it saves"
+    return f"and a summary would pay where a return is {_percent(needed)} likely"
