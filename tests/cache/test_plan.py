@@ -199,6 +199,14 @@ def test_a_prefix_has_as_many_tokens_when_it_is_written_again() -> None:
     assert (again.hit, again.read) == (0, 1_030)
 
 
+def test_a_bill_without_a_cache_takes_back_what_was_measured_before() -> None:
+    ledger = Ledger()
+    asked([FIXED], ledger, Usage(input=1_030, cache_write_5m=1_030), 0)
+    asked([FIXED, *history(3)], ledger, Usage(input=4_400), 10)
+    again = send([FIXED, *history(2, start=7)], ledger, minutes=11)
+    assert (again.hit, again.read) == (None, 0)
+
+
 def test_a_policy_that_does_not_exist_names_those_that_do() -> None:
     assert policy_named("seed") is MarkerPolicy.SEED
     with pytest.raises(InvalidRequest) as refused:

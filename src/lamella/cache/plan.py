@@ -184,7 +184,7 @@ def note_billed(made: Plan, usage: Usage, ledger: Ledger, facts: Facts) -> None:
             continue
         key = made.chain.keys[place.index]
         tokens, exact = _tokens_at(place.index, made.window, ends)
-        if not exact and (measured := ledger.measured(key)) is not None:
+        if tokens and not exact and (measured := ledger.measured(key)) is not None:
             tokens, exact = measured, True
         known = ledger.live(key, facts.now)
         if tokens < facts.model.min_cacheable:
