@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 from lamella.simulator.app import create_app
-from lamella.simulator.replies import FaultKind
+from lamella.simulator.replies import Fault, FaultKind, Reply
 from lamella.simulator.settings import Settings
 
 HERE = Path(__file__).parent
@@ -43,6 +43,12 @@ def test_every_rule_names_tests_that_exist() -> None:
 def test_every_fault_is_listed() -> None:
     listed = set(re.findall(r"`(\w+)`", " ".join(fault for fault, _ in rows("### Faults"))))
     assert set(get_args(FaultKind)) - listed == set()
+
+
+def test_every_field_of_a_script_is_explained() -> None:
+    said = section("## What it answers")
+    for struct in (Reply, Fault):
+        assert [name for name in struct.__struct_fields__ if f"`{name}`" not in said] == []
 
 
 def test_every_open_question_names_an_option_or_a_call() -> None:
