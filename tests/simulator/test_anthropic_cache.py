@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -96,9 +97,16 @@ async def test_mixed_lives_are_billed_by_a_b_and_c(provider: InProcess) -> None:
     assert usage["cache_creation"] == {"ephemeral_1h_input_tokens": 2_000, "ephemeral_5m_input_tokens": 500}
 
 
+async def test_b_is_the_highest_of_several_long_markers(provider: InProcess) -> None:
+    marks = (("red", 1_000, ONE_HOUR), ("blue", 1_000, ONE_HOUR), ("green", 500, FIVE_MINUTES))
+    blocks = [text(tokens(number, word), mark) for word, number, mark in marks]
+    usage = (await provider.messages({"messages": [user(*blocks)]})).usage
+    assert usage["cache_creation"] == {"ephemeral_1h_input_tokens": 2_000, "ephemeral_5m_input_tokens": 500}
+
+
 async def test_a_life_counts_from_the_start_of_the_request_not_from_its_end(provider: InProcess) -> None:
     """A stream of four minutes leaves one minute."""
-    await provider.script(long={"text": "done", "ttft_ms": 1_000, "ms": 240_000})
+    await provider.script(long={"text": "done", "ttft_ms": 60_000, "ms": 240_000})
     body = {"cache_control": FIVE_MINUTES, "messages": [user(tokens(1_000))]}
     await provider.messages(body, now=at(0), reply="long")
     assert counters((await provider.messages(body, now=at(4, 59))).usage) == (1_000, 0, 0)
@@ -110,9 +118,8 @@ async def test_a_life_counts_from_the_start_of_the_request_not_from_its_end(prov
 
 async def test_a_hit_renews_the_life_of_what_it_hit(provider: InProcess) -> None:
     body = {"cache_control": FIVE_MINUTES, "messages": [user(tokens(1_000))]}
-    for minute in (0, 4, 8, 12):
-        usage = (await provider.messages(body, now=at(minute))).usage
-    assert counters(usage) == (1_000, 0, 0)
+    read = [counters((await provider.messages(body, now=at(minute))).usage)[0] for minute in (0, 4, 8, 12)]
+    assert read == [0, 1_000, 1_000, 1_000]
 
 
 async def test_a_deep_hit_leaves_the_entries_before_it_to_die(provider: InProcess) -> None:
@@ -167,6 +174,12 @@ async def test_a_change_of_tool_choice_keeps_tools_and_system_only(provider: InP
         pytest.param({"output_config": {"effort": "high"}}, 1_500, id="the default effort"),
         pytest.param({"tool_choice": {"type": "auto"}}, 1_500, id="the default tool choice"),
         pytest.param({"output_config": {"effort": "low"}}, 1_000, id="another effort"),
+        pytest.param(
+            {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}, 1_000, id="one call at a time"
+        ),
+        pytest.param({"output_config": {"format": {"type": "json_schema", "schema": {}}}}, 0, id="a format"),
+        pytest.param({"system": [text(tokens(1_000, "blue"), FIVE_MINUTES)]}, 0, id="another system text"),
+        pytest.param({"tools": [{"name": "t", "input_schema": {"type": "object"}}]}, 0, id="a tool more"),
         pytest.param({"thinking": {"type": "disabled"}}, 1_000, id="another thinking mode"),
         pytest.param({"speed": "fast"}, 0, id="another speed"),
         pytest.param({"model": "claude-sonnet-5"}, 0, id="another model"),
@@ -179,6 +192,60 @@ async def test_what_a_setting_loses(provider: InProcess, change: Json, kept: int
     }
     await provider.messages(body, now=at(0))
     assert counters((await provider.messages({**body, **change}, now=at(1))).usage)[0] == kept
+
+
+async def test_the_order_of_the_tools_is_part_of_the_prompt(provider: InProcess) -> None:
+    tools = [{"name": name, "input_schema": {"type": "object"}} for name in "ab"]
+    body: Json = {"cache_control": FIVE_MINUTES, "messages": [user(tokens(1_000))]}
+    for order, is_read in ((tools, False), (tools, True), (tools[::-1], False)):
+        usage = (await provider.messages({**body, "tools": order}, now=at(0))).usage
+        assert bool(counters(usage)[0]) is is_read
+
+
+async def test_a_setting_is_part_of_the_messages_where_nothing_stands_before_them(provider: InProcess) -> None:
+    body: Json = {"cache_control": FIVE_MINUTES, "messages": [user(tokens(1_000))]}
+    await provider.messages(body, now=at(0))
+    for change in ({"tool_choice": {"type": "none"}}, {"speed": "fast"}):
+        assert counters((await provider.messages({**body, **change}, now=at(0))).usage)[0] == 0
+
+
+async def test_another_budget_loses_the_messages(provider: InProcess) -> None:
+    body: Json = {"model": "claude-opus-4-6", "max_tokens": 9_000, "system": [text(tokens(5_000), FIVE_MINUTES)]}
+    body |= {"messages": [user(text(tokens(500), FIVE_MINUTES))]}
+    read = [
+        counters((await provider.messages({**body, "thinking": {"type": "enabled", "budget_tokens": n}})).usage)[0]
+        for n in (2_000, 2_000, 4_000)
+    ]
+    assert read == [0, 5_500, 5_000]
+
+
+async def test_tools_and_system_blocks_take_places_in_the_look_back(provider: InProcess) -> None:
+    """Write behind one tool and one system block; 18 blocks later is the 20th position, one more is too far."""
+    tool = {"name": "t", "description": tokens(600), "input_schema": {"type": "object"}, "cache_control": FIVE_MINUTES}
+    await provider.messages({"tools": [tool], "messages": [user("x")]}, now=at(0))
+    bare = {key: value for key, value in tool.items() if key != "cache_control"}
+    for blocks, is_read in ((18, True), (19, False)):
+        parts = [text(f"part {i} of {blocks}", FIVE_MINUTES if i == blocks - 1 else None) for i in range(blocks)]
+        body: Json = {"tools": [bare], "system": [text("Be brief.")], "messages": [user(*parts)]}
+        assert bool(counters((await provider.messages(body, now=at(0))).usage)[0]) is is_read
+
+
+async def test_a_system_message_in_the_middle_only_adds(provider: InProcess) -> None:
+    talk = [user(tokens(1_000)), assistant("ok"), user("go on")]
+    await provider.messages({"cache_control": FIVE_MINUTES, "messages": talk[:1]}, now=at(0))
+    noted = [*talk, {"role": "system", "content": "Now in French."}]
+    assert (
+        counters((await provider.messages({"cache_control": FIVE_MINUTES, "messages": noted}, now=at(1))).usage)[0]
+        == 1_000
+    )
+
+
+async def test_fifty_requests_at_once_all_miss_and_then_all_hit(provider: InProcess) -> None:
+    await provider.script(slow={"text": "ok", "ttft_ms": 2_000})
+    body = {"cache_control": FIVE_MINUTES, "messages": [user(tokens(1_000))]}
+    for second, expected in ((0, (0, 1_000)), (2, (1_000, 0))):
+        asked = [provider.messages(body, now=at(0, second), reply="slow") for _ in range(50)]
+        assert {counters(answer.usage)[:2] for answer in await asyncio.gather(*asked)} == {expected}
 
 
 async def test_the_first_image_loses_the_messages(provider: InProcess) -> None:

@@ -38,13 +38,21 @@ async def test_the_automatic_marker_on_an_equal_explicit_one_changes_nothing(pro
     assert (await provider.messages({"messages": messages, "cache_control": ONE_HOUR})).status == 400
 
 
+async def test_the_automatic_marker_has_the_life_of_an_explicit_one_and_keeps_the_order(provider: InProcess) -> None:
+    here = {"messages": [user(text("a", FIVE_MINUTES))], "cache_control": ONE_HOUR}
+    assert "another ttl" in (await provider.messages(here)).error
+    before = {"messages": [user(text("a", FIVE_MINUTES), "b")], "cache_control": ONE_HOUR}
+    assert "must not come after a ttl='5m'" in (await provider.messages(before)).error
+
+
 async def test_the_automatic_marker_walks_back_over_thinking(provider: InProcess) -> None:
-    """A request cannot end in thinking, so the walk shows where an assistant message is last but for a system one."""
-    await provider.script(think={"text": "ok", "reasoning": "hm"})
-    first = (await provider.messages({"messages": [user(tokens(600))]}, reply="think")).json["content"]
-    grown = [user(tokens(600)), {"role": "assistant", "content": first[:1]}, user("go")]
-    usage = (await provider.messages({"messages": grown, "cache_control": FIVE_MINUTES})).usage
-    assert counters(usage)[2] == 0
+    """Only a model that takes the beginning of its own answer may be sent thinking at the end."""
+    await provider.script(think={"text": "ok", "reasoning": {"text": "hm", "tokens": 300}})
+    body: Json = {"model": "claude-haiku-4-5", "max_tokens": 2_000, "messages": [user(tokens(5_000))]}
+    body |= {"thinking": {"type": "enabled", "budget_tokens": 1_024}}
+    thought = (await provider.messages(body, reply="think")).json["content"][:1]
+    grown = {**body, "messages": [*body["messages"], assistant(*thought)], "cache_control": FIVE_MINUTES}
+    assert counters((await provider.messages(grown)).usage) == (0, 5_000, 300)
 
 
 async def test_long_lives_come_first(provider: InProcess) -> None:

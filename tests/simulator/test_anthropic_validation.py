@@ -165,6 +165,8 @@ async def test_forcing_a_tool_is_refused_where_the_model_cannot(provider: InProc
 
 
 async def test_a_prompt_over_the_window(provider: InProcess) -> None:
+    fits = await provider.messages({"model": "claude-haiku-4-5", "messages": [user(tokens(200_000))]})
+    assert fits.json["stop_reason"] == "model_context_window_exceeded"
     answer = await provider.messages({"model": "claude-haiku-4-5", "messages": [user(tokens(200_001))]})
     assert (answer.status, answer.error) == (400, "prompt is too long: 200001 tokens > 200000 maximum")
 

@@ -30,6 +30,16 @@ def test_the_ledger_keeps_the_entries_that_were_used_last() -> None:
     assert {entry.key for entry in ledger.entries()} == {b"0", b"2"}
 
 
+def test_a_use_never_shortens_a_life() -> None:
+    """A parallel write of a shorter life, and a read whose own time lies before."""
+    ledger = Ledger()
+    ledger.commit(Outcome(9, writes=(Write(b"a", 9, 3_600),)), start=100, available_at=103)
+    ledger.commit(Outcome(9, writes=(Write(b"a", 9, 300),)), start=101, available_at=104)
+    ledger.commit(Outcome(9, renews=(b"a",)), start=50, available_at=50)
+    (entry,) = ledger.entries()
+    assert (entry.available_at, entry.expires) == (103, 3_700)
+
+
 async def test_an_option_bounds_the_ledger() -> None:
     provider = InProcess(replace(EXACT, keep_entries=2))
     for word in ("red", "blue", "green"):

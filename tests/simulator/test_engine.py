@@ -50,6 +50,26 @@ async def test_what_was_used_last_stays(settings: Settings, read: list[int]) -> 
     assert (await reads(small, first, second, first))[2] < 60
 
 
+@pytest.mark.parametrize("settings", [TOKENS, BLOCKS])
+async def test_a_use_makes_it_the_last_to_go(settings: Settings) -> None:
+    small = replace(settings, engine_capacity=224)
+    first, second, third = ([user(tokens(96, word))] for word in ("red", "blue", "green"))
+    assert (await reads(small, first, second, first, third, first))[4] >= 80
+    assert (await reads(small, first, second, first, third, second))[4] <= 32
+
+
+async def test_a_prompt_that_grows_is_held_once() -> None:
+    small = replace(TOKENS, engine_capacity=240)
+    other, grows = [user(tokens(100, "blue"))], [[user(tokens(size))] for size in (60, 100, 140)]
+    assert (await reads(small, other, *grows, other))[4] == 99
+
+
+async def test_the_end_of_a_prompt_goes_before_its_beginning() -> None:
+    small = replace(BLOCKS, engine_capacity=96)
+    long = [user(tokens(97))]
+    assert (await reads(small, long, [user(tokens(32, "blue"))], long))[2] == 64
+
+
 async def test_roles_and_models_are_part_of_the_prompt() -> None:
     marked = replace(TOKENS, message_overhead=4)
     said = [user(tokens(20)), assistant(tokens(20)), user("a")]

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from lamella.simulator.blocks import Block, Marker, Salts, build_prefix
+from lamella.simulator.cache.openai import readable
+from lamella.simulator.models import BY_ID
 from lamella.simulator.testing import EXACT, InProcess
 
 from .texts import Json, at, chat_counters, tokens
@@ -84,6 +87,51 @@ async def test_only_the_last_four_places_are_written(provider: InProcess) -> Non
     assert [entry["tokens"] for entry in ledger] == [3_300, 4_400, 5_500, 6_600]
 
 
+@pytest.mark.parametrize(("turns", "read"), [(20, 1_100), (21, 0)])
+async def test_the_last_ending_and_twenty_before_it_may_match(provider: InProcess, turns: int, read: int) -> None:
+    first = [message("user", tokens(1_100))]
+    await provider.chat({"messages": first}, now=at(0))
+    grown = first + [message(role, f"turn {i}") for i in range(turns) for role in ("assistant", "user")]
+    assert chat_counters((await provider.chat({"messages": grown}, now=at(1))).usage)[0] == read
+
+
+@pytest.mark.parametrize(("latest", "places"), [(50, {0, 1, *range(10, 60)}), (80, set(range(60))), (0, {0, 1})])
+def test_the_first_two_and_the_latest_breakpoints_may_match(latest: int, places: set[int]) -> None:
+    blocks = [Block("messages", "user", b"%d" % i, 100, "", Marker(1_800)) for i in range(60)]
+    prefix = build_prefix(Salts(""), blocks)
+    settings = replace(EXACT, openai_latest_breakpoints=latest)
+    assert readable(prefix, list(range(60)), implicit=False, settings=settings) == places
+
+
+@pytest.mark.parametrize(
+    ("option", "written"), [(False, [2_200, 3_300, 4_400, 4_410]), (True, [10, 3_300, 4_400, 4_410])]
+)
+async def test_the_implicit_place_takes_one_of_the_four(option: bool, written: list[int]) -> None:
+    provider = InProcess(replace(EXACT, openai_implicit_writes_developer=option, openai_minimum=1))
+    parts = [marked(tokens(1_100, word)) for word in ("red", "blue", "green", "gold")]
+    body = {"messages": [message("developer", tokens(10)), message("user", *parts, tokens(10))]}
+    if not option:
+        body["messages"].pop(0)
+    await provider.chat(body, now=at(0))
+    ledger = (await provider.get("/_sim/ledger")).json["entries"]
+    assert [entry["tokens"] for entry in ledger] == [n if not option or n == 10 else n + 10 for n in written]
+
+
+async def test_later_instructions_and_answers_are_no_endings(provider: InProcess) -> None:
+    for late in ("developer", "assistant"):
+        said = [message("user", tokens(1_100, late)), message(late, tokens(100))]
+        assert chat_counters((await provider.chat({"messages": said})).usage)[1] == 1_100
+        items = [{"role": said["role"], "content": said["content"][0]["text"]} for said in said]
+        usage = (await provider.responses({"input": items})).usage
+        assert usage["input_tokens_details"]["cache_write_tokens"] == 1_100
+
+
+async def test_a_breakpoint_has_its_own_life(provider: InProcess) -> None:
+    body = {"messages": [message("user", marked(tokens(2_000), ttl="12h"))], **EXPLICIT}
+    await provider.chat(body, now=at(0))
+    assert chat_counters((await provider.chat(body, now=at(600))).usage)[0] == 2_000
+
+
 @pytest.mark.parametrize(("size", "written"), [(1_023, 0), (1_024, 1_024)])
 async def test_the_minimum_is_exact(provider: InProcess, size: int, written: int) -> None:
     body = {"messages": [message("user", tokens(size))]}
@@ -158,6 +206,22 @@ async def test_an_older_model_reads_whole_steps_of_any_prefix(provider: InProces
     assert usage["prompt_tokens_details"]["cached_tokens"] == 2_000 // 128 * 128
     assert "cache_write_tokens" not in usage["prompt_tokens_details"]
     assert (await provider.chat(first, now=at(30))).usage["prompt_tokens_details"]["cached_tokens"] == 0
+
+
+async def test_an_older_model_reads_and_keeps_nothing_below_its_minimum(provider: InProcess) -> None:
+    def body(shared: int, rest: int, word: str) -> Json:
+        return {"model": "gpt-5.4", "messages": [message("user", tokens(shared) + tokens(rest, f" {word}"))]}
+
+    await provider.chat(body(1_000, 1, "pink"))
+    assert (await provider.get("/_sim/ledger")).json == {"entries": []}
+    for word, read in (("blue", 0), ("green", 0)):
+        usage = (await provider.chat(body(900, 1_100, word))).usage
+        assert usage["prompt_tokens_details"]["cached_tokens"] == read
+
+
+def test_a_long_prompt_costs_twice_as_much() -> None:
+    for size, factor in ((272_000, 1), (272_001, 2)):
+        assert BY_ID["gpt-5.6"].prices.cost(size, 0, 0, 0, 0) == pytest.approx(size * 4 * factor / 1e6)
 
 
 async def test_gpt_5_5_reads_steps_of_2048(provider: InProcess) -> None:

@@ -126,6 +126,14 @@ async def test_drop_block_drops_the_failing_and_all_later_blocks(thinker: InProc
     assert clean.json["input_transformations"] == []
 
 
+async def test_drop_block_drops_what_follows_a_gap_too(thinker: InProcess) -> None:
+    messages = await history(thinker, 4)
+    messages[3] = without_thinking(messages[3])
+    answer = await thinker.messages({"model": BOUND, "messages": messages, "thinking": DROP}, beta=BETA)
+    dropped = [entry["path"] for entry in answer.json["input_transformations"]]
+    assert dropped == ["messages.5.content.0", "messages.7.content.0"]
+
+
 async def test_dropped_thinking_is_not_billed(thinker: InProcess) -> None:
     messages = await history(thinker, 1)
     whole = (await thinker.messages({"model": BOUND, "messages": messages, "thinking": DROP}, beta=BETA)).usage
@@ -199,19 +207,40 @@ async def test_an_answer_without_thinking_is_not_missed(thinker: InProcess) -> N
     assert await send(thinker, [user("question"), assistant(call), user(RESULT)]) == (200, "")
 
 
+LAST_TURN: Json = {"model": "claude-haiku-4-5", "thinking": {"type": "enabled", "budget_tokens": 1_024}}
+
+
 async def test_an_older_model_forgets_thinking_of_earlier_turns(thinker: InProcess) -> None:
-    """claude-haiku-4-5 keeps the last turn's only: older thinking is stripped before counting."""
-    budget: Json = {"thinking": {"type": "enabled", "budget_tokens": 1_024}, "max_tokens": 4_000}
-    first = await turn(thinker, [user("question")], "claude-haiku-4-5", **budget)
-    body: Json = {"model": "claude-haiku-4-5", "max_tokens": None}
-    counts = [
-        (await thinker.messages({**body, "messages": messages}, path="/v1/messages/count_tokens")).json["input_tokens"]
-        for messages in (
-            [user("question"), first, user("next")],
-            [user("question"), assistant("ok"), user("next")],
-        )
-    ]
-    assert counts[0] == counts[1]
+    """claude-haiku-4-5 keeps the last turn's only: behind a person's next message older thinking is stripped."""
+    body: Json = {**LAST_TURN, "max_tokens": 4_000}
+    asked = [user("question")]
+    called = (await thinker.messages({**body, "messages": asked}, reply="call")).json["content"]
+    loop = [*asked, {"role": "assistant", "content": called}, user(RESULT)]
+    later = [*loop, assistant("Found."), user("next")]
+
+    async def counted(messages: list[Json]) -> int:
+        told = await thinker.messages({**body, "messages": messages}, path="/v1/messages/count_tokens")
+        return int(told.json["input_tokens"])
+
+    last = (await thinker.get("/_sim/requests?last=1")).json["requests"][0]["usage"]
+    thought = last["output_tokens_details"]["thinking_tokens"]
+    more = await counted([*asked, *later[3:]]) - await counted(asked)
+    assert await counted(later) == await counted([asked[0], assistant(*called[1:]), *later[2:]])
+    assert await counted(loop) == await counted(later) - more + thought
+
+
+async def test_stripped_thinking_loses_the_messages_behind_it(thinker: InProcess) -> None:
+    mark = {"type": "ephemeral"}
+    body: Json = {**LAST_TURN, "max_tokens": 4_000}
+    asked = [user(text(tokens(5_000), mark))]
+    called = (await thinker.messages({**body, "messages": asked}, reply="call")).json["content"]
+    result = {**RESULT, "cache_control": mark}
+    loop = [*asked, {"role": "assistant", "content": called}, user(result)]
+    running = (await thinker.messages({**body, "messages": loop})).usage
+    assert running["cache_creation_input_tokens"] > 0
+    next_turn = [*loop, assistant("Found."), user(text("next", mark))]
+    usage = (await thinker.messages({**body, "messages": next_turn})).usage
+    assert usage["cache_read_input_tokens"] == 5_000
 
 
 async def test_thinking_is_not_shown_where_it_is_off(thinker: InProcess) -> None:

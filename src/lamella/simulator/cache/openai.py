@@ -51,7 +51,7 @@ def writable(prefix: Prefix, explicit: list[int], implicit: bool, settings: Sett
     chosen = set(endings[-1:])
     if settings.openai_implicit_writes_developer:
         chosen |= {p for p in endings if prefix.blocks[p].role in ("system", "developer")}
-    return sorted(chosen | set(explicit[-(MAX_WRITES - 1) :]))
+    return sorted(chosen | set(explicit[-(MAX_WRITES - len(chosen)) :]))
 
 
 def find_hit(prefix: Prefix, candidates: set[int], ledger: Ledger, now: float, settings: Settings) -> int | None:
