@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from lamella.simulator.anthropic.validation import OUTPUT_BETA
 from lamella.simulator.testing import EXACT, InProcess
 
 from .texts import FIVE_MINUTES, ONE_HOUR, Json, assistant, at, counters, text, tokens, user
@@ -246,6 +247,62 @@ async def test_fifty_requests_at_once_all_miss_and_then_all_hit(provider: InProc
     for second, expected in ((0, (0, 1_000)), (2, (1_000, 0))):
         asked = [provider.messages(body, now=at(0, second), reply="slow") for _ in range(50)]
         assert {counters(answer.usage)[:2] for answer in await asyncio.gather(*asked)} == {expected}
+
+
+SEARCH: Json = {"type": "web_search_20250305", "name": "web_search"}
+
+
+async def test_web_search_is_switched_in_the_system_prompt(provider: InProcess) -> None:
+    """The other tools stay in the cache, wherever it stands among them."""
+    tools = [{"name": "t", "description": tokens(600), "input_schema": {"type": "object"}, "cache_control": ONE_HOUR}]
+    body: Json = {"system": [text("Be brief.", FIVE_MINUTES)], "messages": [user(text(tokens(700), FIVE_MINUTES))]}
+    whole = counters((await provider.messages({**body, "tools": tools}, now=at(0))).usage)[1]
+    first = (await provider.messages({**body, "tools": [SEARCH, *tools]}, now=at(0))).usage
+    assert 600 < counters(first)[0] == whole - 700 - 3
+    assert counters((await provider.messages({**body, "tools": [*tools, SEARCH]}, now=at(0))).usage)[1] == 0
+
+
+async def test_citations_are_switched_in_the_system_prompt(provider: InProcess) -> None:
+    tool = {"name": "t", "description": tokens(600), "input_schema": {"type": "object"}, "cache_control": FIVE_MINUTES}
+    body: Json = {"tools": [tool], "system": [text(tokens(1_000), FIVE_MINUTES)]}
+    paper = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": tokens(50)}}
+    asked = [user(paper, "what?")]
+    whole = counters((await provider.messages({**body, "messages": asked}, now=at(0))).usage)[1]
+    assert counters((await provider.messages({**body, "messages": asked}, now=at(0))).usage)[0] == whole
+    cited = [user({**paper, "citations": {"enabled": True}}, "what?")]
+    assert counters((await provider.messages({**body, "messages": cited}, now=at(0))).usage)[:2] == (
+        whole - 1_000,
+        1_000,
+    )
+
+
+async def test_a_forced_call_lengthens_the_hidden_prompt(provider: InProcess) -> None:
+    body: Json = {"tools": [{"name": "t", "input_schema": {"type": "object"}}], "messages": [user("a")]}
+    totals = [
+        sum(counters((await provider.messages({**body, "tool_choice": {"type": kind}})).usage))
+        for kind in ("auto", "none", "any")
+    ]
+    assert (totals[1] - totals[0], totals[2] - totals[0]) == (0, 120)
+
+
+async def test_an_effort_of_one_message_keeps_the_cache(provider: InProcess) -> None:
+    body: Json = {"cache_control": FIVE_MINUTES, "messages": [user(tokens(1_000))]}
+    await provider.messages(body, now=at(0))
+    quick = [*body["messages"], {"role": "system", "output_config": {"effort": "low"}}]
+    told = await provider.messages({**body, "messages": quick}, now=at(1), beta=OUTPUT_BETA)
+    assert counters(told.usage) == (1_000, 0, 0)
+    for effort in ({"effort": "huge"}, {}):
+        refused = [*body["messages"], {"role": "system", "output_config": effort}]
+        assert (await provider.messages({**body, "messages": refused}, beta=OUTPUT_BETA)).status == 400
+
+
+async def test_workspaces_of_one_key_do_not_share_a_cache(provider: InProcess) -> None:
+    body = {"model": "claude-opus-5", "max_tokens": 9, "cache_control": FIVE_MINUTES, "messages": [user(tokens(1_000))]}
+    read = []
+    for workspace in ("a", "a", "b"):
+        headers = {"x-api-key": "k", "anthropic-workspace-id": workspace}
+        read.append(counters((await provider.post_with(headers, "/v1/messages", body)).usage)[0])
+    assert read == [0, 1_000, 0]
 
 
 async def test_the_first_image_loses_the_messages(provider: InProcess) -> None:

@@ -87,6 +87,14 @@ async def test_thinking_and_empty_text_cannot_carry_a_marker(provider: InProcess
     assert (await provider.messages({"messages": [user(text("", FIVE_MINUTES))]})).status == 400
 
 
+async def test_parts_of_citations_and_documents_cannot_carry_a_marker(provider: InProcess) -> None:
+    cited = {"type": "text", "text": "a", "citations": [{"type": "char_location", "cache_control": FIVE_MINUTES}]}
+    refused = await provider.messages({"messages": [user("a"), assistant(cited), user("b")]})
+    assert refused.error.startswith("messages.1.content.0.citations.0.cache_control: Extra inputs are not permitted")
+    paper = {"type": "document", "source": {"type": "content", "content": [text("a", FIVE_MINUTES)]}}
+    assert "source.content.0.cache_control" in (await provider.messages({"messages": [user(paper)]})).error
+
+
 async def test_a_marker_inside_a_tool_result_marks_the_result(provider: InProcess) -> None:
     call = {"type": "tool_use", "id": "c1", "name": "t", "input": {}}
     result = {"type": "tool_result", "tool_use_id": "c1", "content": [text(tokens(900), FIVE_MINUTES)]}

@@ -7,6 +7,11 @@ from typing import Any
 
 import pytest
 
+from lamella.simulator.anthropic.history import check_history
+from lamella.simulator.anthropic.request import Message, MessagesRequest
+from lamella.simulator.anthropic.validation import MAX_BODY
+from lamella.simulator.errors import ProviderError
+from lamella.simulator.models import BY_ID
 from lamella.simulator.testing import EXACT, InProcess
 
 from .texts import Json, assistant, text, tokens, user
@@ -177,6 +182,22 @@ async def test_an_answer_that_fills_the_window_stops_there(provider: InProcess) 
         body = {"model": "claude-haiku-4-5", "max_tokens": asked, "messages": [user(tokens(199_600))]}
         answer = (await provider.messages(body, reply="r")).json
         assert (answer["stop_reason"], answer["usage"]["output_tokens"]) == (stop, said)
+
+
+async def test_a_body_and_a_list_that_are_too_large(provider: InProcess) -> None:
+    large = await provider.post("/v1/messages", b" " * (MAX_BODY + 1))
+    assert (large.status, large.json["error"]["type"]) == (413, "request_too_large")
+    request = MessagesRequest("claude-opus-5", [Message("user", "a")] * 100_001)
+    with pytest.raises(ProviderError, match="at most 100000 messages"):
+        check_history(request, (), BY_ID["claude-opus-5"])
+
+
+async def test_a_count_never_compacts(provider: InProcess) -> None:
+    edit = {"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 50_000}}
+    body: Json = {"messages": [user(tokens(60_000))], "context_management": {"edits": [edit]}}
+    counted = await provider.messages(body, path="/v1/messages/count_tokens", beta="compact-2026-01-12")
+    assert counted.json["input_tokens"] == 60_000
+    assert (await provider.get("/_sim/ledger")).json == {"entries": []}
 
 
 async def test_by_option_the_model_may_have_the_first_word() -> None:

@@ -9,7 +9,7 @@ import pytest
 from lamella.simulator.cache.ledger import Ledger, Outcome, Write
 from lamella.simulator.minutes import Minutes
 from lamella.simulator.settings import Settings
-from lamella.simulator.state import Simulator
+from lamella.simulator.state import MOST_THOUGHT_CALLS, Simulator
 from lamella.simulator.testing import EXACT, InProcess
 
 from .texts import FIVE_MINUTES, at, counters, tokens, user
@@ -64,6 +64,7 @@ def test_a_minute_is_told_in_one_sum_and_forgotten_after_it() -> None:
 
 def test_calls_that_came_after_thinking_are_remembered_up_to_a_number() -> None:
     simulator = Simulator(Settings())
-    simulator.remember_thought(b"%d" % index for index in range(200_000))
-    assert len(simulator.thought_calls) == 100_000
-    assert b"199999" in simulator.thought_calls
+    simulator.remember_thought(b"%d" % index for index in range(MOST_THOUGHT_CALLS + 9))
+    assert len(simulator.thought_calls) == MOST_THOUGHT_CALLS
+    assert b"9" in simulator.thought_calls
+    assert b"8" not in simulator.thought_calls

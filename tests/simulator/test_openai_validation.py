@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from lamella.simulator.openai.choices import callable_names
 from lamella.simulator.testing import InProcess
 
 from .texts import Json, tokens
@@ -88,6 +89,42 @@ async def test_breakpoints_only_where_they_may_stand(provider: InProcess) -> Non
     assert (await provider.chat({"messages": [USER, call, result("c1")]})).status == 400
     part = {"type": "text", "text": "a", "prompt_cache_breakpoint": {"mode": "implicit"}}
     assert (await provider.chat({"messages": [{"role": "user", "content": [part]}]})).status == 400
+
+
+FUNCTION: Json = {"type": "function", "function": {"name": "t"}}
+
+
+FLAT: Json = {"type": "function", "name": "t"}
+
+
+@pytest.mark.parametrize(
+    ("chat", "responses", "status"),
+    [
+        ("required", "required", 200),
+        (FUNCTION, FLAT, 200),
+        (
+            {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [FUNCTION]}},
+            {"type": "allowed_tools", "mode": "auto", "tools": [FLAT]},
+            200,
+        ),
+        ({"type": "function", "function": {"name": "other"}}, {"type": "function", "name": "other"}, 400),
+        ({"type": "allowed_tools", "allowed_tools": {}}, {"type": "allowed_tools"}, 400),
+        ("sometimes", "sometimes", 400),
+    ],
+)
+async def test_choices_of_a_tool(provider: InProcess, chat: object, responses: object, status: int) -> None:
+    asked = await provider.chat({"messages": [USER], "tools": [FUNCTION], "tool_choice": chat})
+    assert asked.status == status
+    assert (await provider.responses({"input": "a", "tools": [FLAT], "tool_choice": responses})).status == status
+    assert (await provider.chat({"messages": [USER], "tool_choice": "required"})).status == 400
+
+
+@pytest.mark.parametrize(
+    ("choice", "allowed"),
+    [(None, {"t", "u"}), ("none", set()), ({"type": "allowed_tools", "tools": [{"name": "u"}]}, {"u"})],
+)
+def test_the_model_may_call_what_is_allowed(choice: Any, allowed: set[str]) -> None:
+    assert callable_names(choice, [{"name": "t"}, {"function": {"name": "u"}}]) == allowed
 
 
 async def test_bad_json_and_bad_key(provider: InProcess) -> None:

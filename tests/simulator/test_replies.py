@@ -213,6 +213,29 @@ async def test_max_tokens_and_empty_answers(provider: InProcess) -> None:
     assert (empty["content"], empty["stop_reason"]) == ([], "end_turn")
 
 
+async def test_an_answer_ends_before_a_stop_sequence(provider: InProcess) -> None:
+    await provider.script(r={"text": "One. Two. Three.", "reasoning": "Two.", "tool_calls": [CALL], "chunk": 3})
+    stopped = {**ASK, "stop_sequences": ["Three", "Two"]}
+    answer = (await provider.messages(stopped, reply="r")).json
+    assert (answer["stop_reason"], answer["stop_sequence"]) == ("stop_sequence", "Two")
+    assert [block.get("text") or block["type"] for block in answer["content"]] == ["thinking", "One. "]
+    streamed = await provider.messages({**stopped, "stream": True}, reply="r")
+    assert (streamed_text(streamed), streamed.events[-2]["delta"]["stop_sequence"]) == ("One. ", "Two")
+    assert streamed.events[-2]["usage"]["output_tokens"] == answer["usage"]["output_tokens"]
+    for stop in ("Two", ["Two"]):
+        choice = (await provider.chat({**CHAT, "stop": stop}, reply="r")).json["choices"][0]
+        assert (choice["message"]["content"], choice["finish_reason"]) == ("One. ", "stop")
+    free = (await provider.messages({**ASK, "stop_sequences": ["Four"]}, reply="r")).json
+    assert (free["stop_reason"], free["stop_sequence"]) == ("tool_use", None)
+
+
+async def test_usage_tells_speed_tier_and_place(provider: InProcess) -> None:
+    for asked, told in (({}, "standard"), ({"speed": "fast"}, "fast")):
+        usage = (await provider.messages({**ASK, **asked})).usage
+        assert (usage["speed"], usage["service_tier"], usage["server_tool_use"]) == (told, "standard", None)
+        assert "inference_geo" in usage
+
+
 async def test_slowness_delays_the_cache_and_nobody(provider: InProcess) -> None:
     """Virtual time: a minute to the first token passes in no time, but the entry is readable a minute later."""
     body = {"cache_control": {"type": "ephemeral"}, "messages": [user("red " * 2_000)]}

@@ -121,6 +121,15 @@ async def test_a_breakpoint_is_written_and_read_by_both_forms_of_a_text() -> Non
     assert plain.usage["input_tokens"] == first.usage["input_tokens"]
 
 
+async def test_a_default_that_is_spelt_out_opens_no_other_cache() -> None:
+    simulator = InProcess()
+    read = []
+    for text in ({}, {"format": {"type": "text"}, "verbosity": "medium"}, {"format": {"type": "json_object"}}):
+        usage = (await simulator.responses({"input": LONG, "text": text})).usage
+        read.append(bool(usage["input_tokens_details"]["cached_tokens"]))
+    assert read == [False, True, False]
+
+
 async def test_a_count_is_what_is_billed() -> None:
     simulator = InProcess()
     await simulator.script(r={"text": "ok"})

@@ -18,6 +18,8 @@ from lamella.simulator.stream import Cut, Pace
 BEARER_VERSION = "2026-10-21"
 """What SDK 2 sends, with its key as a bearer token; SDK 1 sends 2023-06-01 and `x-api-key`."""
 VERSIONS = ("2023-01-01", "2023-06-01", BEARER_VERSION)
+WORKSPACES = ("anthropic-workspace-id", "openai-organization", "openai-project")
+"""Headers that choose another account of the same key: caches are not shared between them."""
 FAULT_MESSAGES = {
     429: "Number of request tokens has exceeded your per-minute rate limit.",
     500: "Internal server error",
@@ -54,7 +56,8 @@ def authenticate(request: Request, simulator: Simulator) -> str:
         raise ProviderError(401, "No API key was provided.", code="missing_api_key")
     if key.startswith(simulator.settings.rejected_key_prefix):
         raise ProviderError(401, "invalid x-api-key", code="invalid_api_key")
-    return hashlib.blake2b(key.encode(), digest_size=6).hexdigest()
+    spaces = [f"|{request.headers[name]}" for name in WORKSPACES if name in request.headers]
+    return hashlib.blake2b("".join((key, *spaces)).encode(), digest_size=6).hexdigest()
 
 
 async def open_call(request: Request, simulator: Simulator, wire: Wire) -> Call:

@@ -25,6 +25,8 @@ class Limits:
     """Makes ids of calls that the script left unnamed."""
     room: int | None = None
     """Tokens that the window has left behind the prompt; None where the vendor limits the prompt alone."""
+    stops: tuple[str, ...] = ()
+    """Sequences of the request at which an answer ends; they are not said."""
 
     @property
     def least(self) -> int | None:
@@ -53,14 +55,31 @@ def compose(reply: Reply, fault: str | None, when: int | None, limits: Limits, s
         sized, stop = keep_characters(sized, when if when is not None else shown(sized) // 2), "max_tokens"
     if fault == "truncated_tool_json":
         sized, stop = truncate_call(sized, when), reply.stop_reason or "max_tokens"
+    met = first_stop(sized, limits.stops)
+    if met is not None:
+        sized, stop = keep_characters(sized, met[0]), "stop_sequence"
     total = sum(tokens for _, tokens in sized) or 1
-    if fault is None and reply.output_tokens is not None:
+    if fault is None and met is None and reply.output_tokens is not None:
         total = reply.output_tokens
     if (limit := limits.least) is not None and total > limit:
         sized, stop = keep_share(sized, limit / total), limits.cut_by
         total = limit
     thinking = sum(tokens for part, tokens in sized if part.kind == "thinking")
-    return Draft(tuple(part for part, _ in sized), stop, total, min(thinking, total))
+    sequence = met[1] if met is not None and stop == "stop_sequence" else None
+    return Draft(tuple(part for part, _ in sized), stop, total, min(thinking, total), stop_sequence=sequence)
+
+
+def first_stop(sized: list[tuple[Part, int]], stops: tuple[str, ...]) -> tuple[int, str] | None:
+    """Characters before the first sequence in a text, and that sequence."""
+    start = 0
+    for part, _ in sized:
+        if part.kind == "text":
+            places = [(part.text.find(stop), stop) for stop in stops if stop in part.text]
+            if places:
+                place, stop = min(places)
+                return start + place, stop
+        start += len(part.text)
+    return None
 
 
 def sized_parts(reply: Reply, limits: Limits, sign: Sign) -> Iterator[tuple[Part, int]]:

@@ -108,3 +108,5 @@ class Draft:
     output_tokens: int
     thinking_tokens: int = 0
     refusal: str = ""
+    stop_sequence: str | None = None
+    """The sequence of the request at which it stops."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -76,7 +76,7 @@ class Simulator:
         """Faults for the next requests, whatever they are answered with."""
         self.records: deque[Record] = deque()
         self.prints = Prints()
-        self.thought_calls: dict[bytes, None] = {}
+        self.thought_calls: OrderedDict[bytes, None] = OrderedDict()
         """The last tool calls that were made after thinking, see `anthropic.thinking.check_complete`."""
         self._record_bytes = 0
         self._fired: Counter[str] = Counter()
@@ -117,7 +117,7 @@ class Simulator:
     def remember_thought(self, calls: Iterable[bytes]) -> None:
         self.thought_calls.update(dict.fromkeys(calls))
         while len(self.thought_calls) > MOST_THOUGHT_CALLS:
-            del self.thought_calls[next(iter(self.thought_calls))]
+            self.thought_calls.popitem(last=False)
 
     def commit(self, outcome: Outcome, start: float, available_at: float) -> None:
         """Enters a request whose answer begins into the ledger."""

@@ -41,7 +41,7 @@ def recap(script: Reply | None, conversation: Conversation) -> str:
     if kept:
         return "\n".join(kept)
     heard = [p.text for p in conversation.pieces if isinstance(p, Heard) and p.role != "system" and p.text.strip()]
-    opened = [next(iter(split(text))).text[:LONGEST] for text in heard[-MOST:]]
+    opened = [sentence.text[:LONGEST] for text in heard[-MOST:] for sentence in split(text)[:1]]
     return "\n".join(opened) or "Nothing was said."
 
 

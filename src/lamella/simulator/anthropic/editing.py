@@ -87,11 +87,9 @@ def check_amounts(path: str, edit: Json) -> None:
             raise invalid(f"{path}.{name}: Input should be a type of {', '.join(kinds)}, with a value")
     for name in ("exclude_tools", "clear_tool_inputs"):
         names = edit.get(name)
-        if (
-            names is not None
-            and not isinstance(names, list)
-            and not (name != "exclude_tools" and names in (True, False))
-        ):
+        if names is None or (name == "clear_tool_inputs" and isinstance(names, bool)):
+            continue
+        if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
             raise invalid(f"{path}.{name}: Input should be a list of names")
 
 
@@ -121,7 +119,7 @@ def apply(request: MessagesRequest, blocks: Sequence[WireBlock], size: Size) -> 
 
 def without_thinking(blocks: tuple[WireBlock, ...], edit: Json) -> tuple[tuple[WireBlock, ...], int]:
     """Thinking stays in the last turns that have some; a turn ends where a person speaks again."""
-    keep: Any = edit.get("keep", {"type": "thinking_turns", "value": 1})
+    keep: Any = edit.get("keep") or {"type": "thinking_turns", "value": 1}
     if keep == "all" or keep.get("type") == "all":
         return blocks, 0
     turns: list[list[str]] = [[]]

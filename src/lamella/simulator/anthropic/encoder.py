@@ -41,7 +41,7 @@ def input_usage(outcome: Outcome) -> Json:
     }
 
 
-def full_usage(outcome: Outcome, output: int) -> Json:
+def full_usage(outcome: Outcome, output: int, speed: str = "standard") -> Json:
     return {
         **input_usage(outcome),
         "cache_creation": {
@@ -51,6 +51,8 @@ def full_usage(outcome: Outcome, output: int) -> Json:
         "output_tokens": output,
         "service_tier": "standard",
         "inference_geo": "not_available",
+        "speed": speed,
+        "server_tool_use": None,
     }
 
 
@@ -61,6 +63,7 @@ class MessageEncoder:
     model: str
     outcome: Outcome
     draft: Draft
+    speed: str = "standard"
     hide_thinking: bool = False
     """`thinking.display = omitted`: the text stays empty, the signature comes."""
     extras: Json = field(default_factory=dict)
@@ -71,7 +74,7 @@ class MessageEncoder:
 
     def whole(self) -> Json:
         """The whole answer, for a request that does not stream."""
-        usage = full_usage(self.outcome, self.draft.output_tokens) | self._details()
+        usage = full_usage(self.outcome, self.draft.output_tokens, self.speed) | self._details()
         return {
             **self._envelope(),
             "content": [self._content(part) for part in self.draft.parts],
@@ -86,7 +89,7 @@ class MessageEncoder:
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": full_usage(self.outcome, 1),
+            "usage": full_usage(self.outcome, 1, self.speed),
         }
         return event("message_start", {"message": message})
 
@@ -143,7 +146,7 @@ class MessageEncoder:
 
     def _stop(self) -> Json:
         if self.draft.stop not in ("refusal", "content_filter"):
-            return {"stop_reason": self.draft.stop, "stop_sequence": None}
+            return {"stop_reason": self.draft.stop, "stop_sequence": self.draft.stop_sequence}
         stop: Json = {"stop_reason": "refusal", "stop_sequence": None}
         if self.draft.refusal:
             stop["stop_details"] = {"type": "refusal", "category": None, "explanation": self.draft.refusal}

@@ -13,7 +13,7 @@ from lamella.simulator.anthropic.encoder import MessageEncoder, full_usage
 from lamella.simulator.anthropic.history import check_history
 from lamella.simulator.anthropic.images import check_images
 from lamella.simulator.anthropic.listening import conversation
-from lamella.simulator.anthropic.prompt import Sealer, build, has_image, salts, thinks
+from lamella.simulator.anthropic.prompt import Sealer, build, forces, salts, thinks
 from lamella.simulator.anthropic.request import MessagesRequest, WireBlock, flatten, wire_block
 from lamella.simulator.anthropic.validation import check_parameters
 from lamella.simulator.blocks import Json, Prefix
@@ -85,7 +85,7 @@ def accept(request: MessagesRequest, model: Model, call: Call, simulator: Simula
     )
     if reader.thinks and settings.missing_thinking_refused:
         thinking.check_complete(blocks, simulator.thought_calls, settings)
-    sealer = Sealer(simulator.counter, simulator.pictures, settings, model)
+    sealer = Sealer(simulator.counter, simulator.pictures, settings, model, forced=forces(request))
 
     def size(block: WireBlock) -> int:
         return sealer.seal(block, None).tokens
@@ -108,8 +108,8 @@ def sealed_prefix(
     request: MessagesRequest, model: Model, account: str, blocks: Sequence[WireBlock], simulator: Simulator
 ) -> Prefix:
     placed = markers.place(blocks, request.cache_control, simulator.settings.max_markers)
-    sealer = Sealer(simulator.counter, simulator.pictures, simulator.settings, model)
-    salted = salts(request, model, account, has_image(blocks), simulator.settings)
+    sealer = Sealer(simulator.counter, simulator.pictures, simulator.settings, model, forced=forces(request))
+    salted = salts(request, model, account, blocks, simulator.settings)
     return build(blocks, placed, sealer, salted)
 
 
@@ -124,6 +124,7 @@ def answer(accepted: Accepted, call: Call, simulator: Simulator) -> Answer[Messa
         model=request.model,
         outcome=decided.outcome,
         draft=decided.draft,
+        speed=request.speed or "standard",
         hide_thinking=(request.thinking or {}).get("display") == "omitted",
         extras=extras(accepted, call, simulator),
         applied_edits=accepted.edited.applied if request.context_management is not None else None,
@@ -212,7 +213,7 @@ def extras(accepted: Accepted, call: Call, simulator: Simulator) -> Json:
     shown: Json = {}
     if thinking.BETA in call.betas:
         shown["input_transformations"] = list(accepted.admitted.transformations)
-    salted = salts(request, accepted.model, call.account, False, simulator.settings)
+    salted = salts(request, accepted.model, call.account, (), simulator.settings)
     named = {"model": f"{accepted.model.id} {request.speed or 'standard'}"}
     made = fingerprint(call.account, accepted.prefix, named, rest=salted.system + salted.messages)
     simulator.prints.keep(simulator.identifier("msg_", call.record.serial), made)
@@ -249,7 +250,8 @@ def make_draft(accepted: Accepted, reply: Reply, fault: Fault | None, call: Call
     factor = settings.token_factor or model.token_factor
     thinking_on = thinks(accepted.request, model)
     room = model.window - accepted.prefix.total
-    limits = Limits(factor, accepted.request.max_tokens, thinking_on, "toolu_", serial, room)
+    stops = tuple(accepted.request.stop_sequences)
+    limits = Limits(factor, accepted.request.max_tokens, thinking_on, "toolu_", serial, room, stops)
 
     def sign(text: str, tokens: int) -> str:
         seal = signature.Seal(

@@ -10,7 +10,6 @@ from lamella.simulator.anthropic.request import (
     Message,
     MessagesRequest,
     WireBlock,
-    content_blocks,
 )
 from lamella.simulator.blocks import Json
 from lamella.simulator.errors import invalid
@@ -62,7 +61,7 @@ def check_history(
 
 def opens_with_summary(message: Message) -> bool:
     """A summary stands in place of what came before it, whoever said the first of that."""
-    blocks = content_blocks(message.content)
+    blocks = message.blocks
     return bool(blocks) and blocks[0].get("type") == "compaction"
 
 
@@ -85,15 +84,15 @@ def check_system_messages(messages: Sequence[Message], model: Model) -> None:
 
 
 def check_message(index: int, message: Message) -> None:
-    blocks = content_blocks(message.content)
-    if not blocks and message.output_config is None:
+    blocks = message.blocks
+    if not blocks and not message.output_config:
         raise invalid(f"messages.{index}: all messages must have non-empty content")
     allowed = KINDS[message.role]
     for position, block in enumerate(blocks):
         if block.get("type") not in allowed:
             raise invalid(
                 f"messages.{index}.content.{position}.type: {block.get('type')!r} is not allowed in a message of role "
-                f"{message.role!r}"
+                f"{message.role!r}; of the API's blocks the simulator knows {', '.join(allowed)} there"
             )
 
 
@@ -108,7 +107,7 @@ def check_block(block: WireBlock) -> None:
             raise invalid(f"{block.level}: text content blocks must be non-empty ({block.path})")
         if not text.strip():
             raise invalid(f"{block.level}: text content blocks must contain non-whitespace text ({block.path})")
-    elif block.level == "system":
+    elif block.level == "system" and block.role == "system":
         raise invalid(f"{block.path}.type: Input should be 'text'")
     elif block.kind == "tool_use":
         check_call(block.path, raw)
@@ -131,7 +130,9 @@ def check_result(path: str, raw: Json) -> None:
         kind = part.get("type") if isinstance(part, dict) else None
         if kind not in ("text", "image", "document", "search_result"):
             raise invalid(f"{path}.tool_result.content.{index}.type: {kind!r} is not allowed in a tool result")
-        if kind == "text" and not part.get("text"):
+        if kind == "text" and not isinstance(part.get("text"), str):
+            raise invalid(f"{path}.tool_result.content.{index}.text: Field required")
+        if kind == "text" and not part["text"]:
             raise invalid(f"messages: text content blocks must be non-empty ({path}.content.{index})")
 
 
@@ -154,8 +155,7 @@ def merged(messages: Sequence[Message]) -> list[Turn]:
         if not turns or turns[-1].role != message.role:
             turns.append(Turn(message.role, index))
         turns[-1].blocks += [
-            (f"messages.{index}.content.{position}", block)
-            for position, block in enumerate(content_blocks(message.content))
+            (f"messages.{index}.content.{position}", block) for position, block in enumerate(message.blocks)
         ]
     return turns
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from lamella.simulator.answerer.conversation import Called, Conversation, Heard, Piece
 from lamella.simulator.anthropic.prompt import text_of
-from lamella.simulator.anthropic.request import MessagesRequest, WireBlock
+from lamella.simulator.anthropic.request import MessagesRequest, WireBlock, is_web_search
 
 
 def conversation(request: MessagesRequest, blocks: Sequence[WireBlock]) -> Conversation:
     choice = (request.tool_choice or {}).get("type")
-    names = () if choice == "none" else (str(tool.get("name", "")) for tool in request.tools)
+    names = () if choice == "none" else (str(tool["name"]) for tool in request.tools if not is_web_search(tool))
     return Conversation(tuple(pieces(blocks)), frozenset(names))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from lamella.simulator.anthropic.prompt import LIVES, marker_of
 from lamella.simulator.anthropic.request import WireBlock
-from lamella.simulator.blocks import Marker
+from lamella.simulator.blocks import Json, Marker
 from lamella.simulator.errors import invalid
 
 
@@ -50,6 +50,12 @@ def add_automatic(markers: dict[str, Marker], blocks: Sequence[WireBlock], autom
 
 
 def check_controls(block: WireBlock) -> None:
+    for name, parts in (("citations", block.raw.get("citations")), ("source.content", source_parts(block.raw))):
+        for index, part in enumerate(parts if isinstance(parts, list) else ()):
+            if isinstance(part, dict) and "cache_control" in part:
+                raise invalid(
+                    f"{block.path}.{name}.{index}.cache_control: Extra inputs are not permitted; mark the block itself"
+                )
     control = block.raw.get("cache_control")
     if control is None:
         return
@@ -60,10 +66,15 @@ def check_controls(block: WireBlock) -> None:
         raise invalid(f"{block.path}.text: cache_control cannot be set for empty text blocks")
 
 
+def source_parts(raw: Json) -> Any:
+    source = raw.get("source")
+    return source.get("content") if isinstance(source, dict) else None
+
+
 def check_control(control: Any, path: str) -> None:
     if not isinstance(control, dict) or control.get("type") != "ephemeral":
         raise invalid(f"{path}.type: Input should be 'ephemeral'")
-    if control.get("ttl", "5m") not in LIVES:
+    if str(control.get("ttl", "5m")) not in LIVES:
         raise invalid(f"{path}.ephemeral.ttl: Input should be '5m' or '1h'")
     if unknown := set(control) - {"type", "ttl"}:
         raise invalid(f"{path}.ephemeral.{min(unknown)}: Extra inputs are not permitted")

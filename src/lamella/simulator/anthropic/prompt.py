@@ -15,6 +15,8 @@ from lamella.simulator.settings import Settings
 from lamella.simulator.tokens import TokenCounter, scaled
 
 LIVES = {"5m": 300, "1h": 3_600}
+FORCED_TOOL_PROMPT = 120
+"""Tokens that the hidden prompt about tools is longer where one must be called."""
 
 
 def marker_of(raw: Json) -> Marker | None:
@@ -66,14 +68,33 @@ def has_image(blocks: Sequence[WireBlock]) -> bool:
     return any(documents(raw) or any(images_in(raw, "")) for raw in shown)
 
 
+def cites(blocks: Sequence[WireBlock]) -> bool:
+    """Whether citations are on: of any document, also one in a tool result."""
+    return any(cited(block.bare) for block in blocks if block.level == "messages")
+
+
+def cited(raw: Json) -> bool:
+    if raw.get("type") == "tool_result" and isinstance(raw.get("content"), list):
+        return any(cited(part) for part in raw["content"] if isinstance(part, dict))
+    citations: Any = raw.get("citations")
+    return (
+        raw.get("type") in ("document", "search_result")
+        and isinstance(citations, dict)
+        and bool(citations.get("enabled"))
+    )
+
+
 class Sealer:
     """Makes canonical blocks for one model; content seen before costs a hash and a look-up."""
 
-    def __init__(self, counter: TokenCounter, pictures: Pictures, settings: Settings, model: Model) -> None:
+    def __init__(
+        self, counter: TokenCounter, pictures: Pictures, settings: Settings, model: Model, *, forced: bool = False
+    ) -> None:
         self._counter = counter
         self._pictures = pictures
         self._settings = settings
         self._model = model
+        self._forced = FORCED_TOOL_PROMPT if forced else 0
         self.factor = settings.token_factor or model.token_factor
 
     def seal(self, block: WireBlock, marker: Marker | None) -> Block:
@@ -102,11 +123,15 @@ class Sealer:
         settings = self._settings
         if block.level == "tools":
             return settings.block_overhead + (self._model.tool_prompt if block.first else 0)
-        message = settings.message_overhead if block.first and block.level == "messages" else 0
-        return settings.block_overhead + message
+        if block.level == "system" or not block.first:
+            return settings.block_overhead
+        # What a forced call adds stands before the first message: another tool_choice keeps tools and system.
+        return settings.block_overhead + settings.message_overhead + (self._forced if block.message <= 0 else 0)
 
 
-def salts(request: MessagesRequest, model: Model, account: str, images: bool, settings: Settings) -> Salts:
+def salts(
+    request: MessagesRequest, model: Model, account: str, blocks: Sequence[WireBlock], settings: Settings
+) -> Salts:
     """What else the cache key depends on; a default that is spelt out equals an omitted one (PROVIDERS 1.2)."""
     choice = dict(request.tool_choice or {})
     parallel = not choice.pop("disable_parallel_tool_use", False)
@@ -114,10 +139,10 @@ def salts(request: MessagesRequest, model: Model, account: str, images: bool, se
         choice = {}
     output = request.output_config or {}
     reasoning = [thinking_mode(request, model), output.get("effort") or model.default_effort]
-    system = [request.speed or "standard", output.get("format")]
+    system = [request.speed or "standard", output.get("format"), cites(blocks)]
     if settings.thinking_salts_system:
         system.append(reasoning)
-    messages = [choice, parallel, images, reasoning]
+    messages = [choice, parallel, has_image(blocks), reasoning]
     return Salts(f"{account}|{model.id}", encode(system).decode(), encode(messages).decode())
 
 
@@ -135,3 +160,8 @@ def thinks(request: MessagesRequest, model: Model) -> bool:
 def build(blocks: Sequence[WireBlock], markers: dict[str, Marker], sealer: Sealer, salts: Salts) -> Prefix:
     """The prefix that is hashed and billed; `markers` are by path, the automatic one included."""
     return build_prefix(salts, [sealer.seal(block, markers.get(block.path)) for block in blocks])
+
+
+def forces(request: MessagesRequest) -> bool:
+    """Whether a tool must be called, which lengthens the hidden prompt about tools (PROVIDERS 1.3)."""
+    return (request.tool_choice or {}).get("type") in ("any", "tool")

@@ -13,6 +13,8 @@ from lamella.simulator.blocks import Json, Level, digest, encode
 from lamella.simulator.errors import invalid
 
 THINKING = ("thinking", "redacted_thinking")
+NOT_SIMULATED = frozenset({"thread", "fallbacks", "fallback_credit_token", "billing_policy"})
+"""Parameters of the API that the simulator does not have."""
 
 
 class Message(msgspec.Struct, forbid_unknown_fields=True):
@@ -20,6 +22,11 @@ class Message(msgspec.Struct, forbid_unknown_fields=True):
     content: str | list[Json] = ""
     clear_at: Literal["next_user_message", "never"] | None = None
     output_config: Json | None = None
+
+    @property
+    def blocks(self) -> list[Json]:
+        """A string is one text block; a system message that only sets the effort has none."""
+        return [] if self.content == "" and self.output_config else content_blocks(self.content)
 
 
 class MessagesRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -91,6 +98,8 @@ def worded(text: str) -> str:
     if field := re.search(r"missing required field `(\w+)`", what):
         return f"{joined(path, field[1])}: Field required"
     if field := re.search(r"unknown field `(\w+)`", what):
+        if field[1] in NOT_SIMULATED:
+            return f"{field[1]}: the simulator does not model this parameter, see docs/simulator.md"
         return f"{joined(path, field[1])}: Extra inputs are not permitted"
     return f"{path}: {what}" if path else what
 
@@ -123,9 +132,18 @@ def flatten(request: MessagesRequest) -> list[WireBlock]:
     return [*outside_messages(request), *inside_messages(request)]
 
 
+def is_web_search(tool: Json) -> bool:
+    return str(tool.get("type")).startswith("web_search_")
+
+
 def outside_messages(request: MessagesRequest) -> Iterator[WireBlock]:
-    for index, tool in enumerate(request.tools):
-        yield wire_block("tools", "tool", tool, f"tools.{index}", first=index == 0)
+    searches = [(index, tool) for index, tool in enumerate(request.tools) if is_web_search(tool)]
+    others = [(index, tool) for index, tool in enumerate(request.tools) if not is_web_search(tool)]
+    for place, (index, tool) in enumerate(others):
+        yield wire_block("tools", "tool", tool, f"tools.{index}", first=place == 0)
+    for index, tool in searches:
+        # It is switched on and off in the system prompt: the other tools stay in the cache (PROVIDERS 1.2).
+        yield wire_block("system", "tool", tool, f"tools.{index}")
     if request.system:
         for index, block in enumerate(content_blocks(request.system)):
             yield wire_block("system", "system", block, f"system.{index}", first=index == 0)
@@ -138,7 +156,7 @@ def inside_messages(request: MessagesRequest) -> Iterator[WireBlock]:
     for index, message in enumerate(request.messages):
         scoped = message.clear_at == "next_user_message"
         hidden = scoped and index < last_user
-        for position, block in enumerate(content_blocks(message.content)):
+        for position, block in enumerate(message.blocks):
             yield wire_block(
                 "messages",
                 message.role,

@@ -44,6 +44,7 @@ class AnthropicRoutes(WireRoutes):
         return answer(accept(request, model, call, self._simulator), call, self._simulator)
 
     def _count(self, call: Call) -> dict[str, Any]:
+        check_size(call.body)
         request = parse(call.body)
         model = known_model(request.model)
         accepted = accept(request, model, call, self._simulator)

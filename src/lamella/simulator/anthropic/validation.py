@@ -8,6 +8,7 @@ from typing import Any
 from lamella.simulator.anthropic import compaction, editing
 from lamella.simulator.anthropic.request import MessagesRequest
 from lamella.simulator.anthropic.thinking import BETA
+from lamella.simulator.blocks import Json
 from lamella.simulator.errors import ProviderError, invalid
 from lamella.simulator.models import Model, find
 
@@ -23,6 +24,8 @@ THINKING_FIELDS = {
 CLEAR_AT_BETA = "mid-conversation-system-clear-at-2026-08-21"
 OUTPUT_BETA = "mid-conversation-output-config-2026-07-01"
 NOT_SIMULATED = ("container", "mcp_servers")
+TOOL_KINDS = re.compile(r"custom|(bash|text_editor|memory|computer|web_search)_\d+")
+"""Tools that the caller runs, and web search, which is offered and never called."""
 
 
 def known_model(name: str) -> Model:
@@ -41,7 +44,7 @@ def check_parameters(request: MessagesRequest, model: Model, betas: frozenset[st
     """Raises 400 for the first parameter that the API would refuse."""
     for name in NOT_SIMULATED:
         if getattr(request, name):
-            raise invalid(f"{name}: the simulator does not model this feature")
+            raise invalid(f"{name}: the simulator does not model this feature, see docs/simulator.md")
     if require_betas:
         check_message_betas(request, betas)
     editing.check(request, betas, require_betas=require_betas)
@@ -53,9 +56,15 @@ def check_parameters(request: MessagesRequest, model: Model, betas: frozenset[st
     check_tools(request)
     check_thinking(request, model, betas, require_betas)
     check_tool_choice(request, model)
-    effort = (request.output_config or {}).get("effort")
+    check_effort("output_config", request.output_config)
+    for index, message in enumerate(request.messages):
+        check_effort(f"messages.{index}.output_config", message.output_config)
+
+
+def check_effort(path: str, output: Json | None) -> None:
+    effort = (output or {}).get("effort")
     if effort is not None and effort not in EFFORTS:
-        raise invalid(f"output_config.effort: Input should be one of {', '.join(EFFORTS)}")
+        raise invalid(f"{path}.effort: Input should be one of {', '.join(EFFORTS)}")
 
 
 def check_message_betas(request: MessagesRequest, betas: frozenset[str]) -> None:
@@ -96,7 +105,15 @@ def check_tools(request: MessagesRequest) -> None:
         if name in names:
             raise invalid("tools: Tool names must be unique.")
         names.add(name)
-        if tool.get("type", "custom") == "custom":
+        kind = str(tool.get("type") or "custom")
+        if not TOOL_KINDS.fullmatch(kind):
+            raise invalid(
+                f"tools.{index}.type: the simulator has no {kind!r}: of the vendor's tools it takes those that the "
+                "caller runs, and web_search, which it never calls"
+            )
+        if tool.get("defer_loading"):
+            raise invalid(f"tools.{index}.defer_loading: the simulator does not model tool search")
+        if kind == "custom":
             schema = tool.get("input_schema")
             if not isinstance(schema, dict):
                 raise invalid(f"tools.{index}.custom.input_schema: Field required")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -54,7 +55,7 @@ class Ledger:
     """Entries by prefix hash, those used last at the end. Time is an argument: requests come with any virtual time."""
 
     def __init__(self) -> None:
-        self._entries: dict[bytes, Entry] = {}
+        self._entries: OrderedDict[bytes, Entry] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -76,11 +77,11 @@ class Ledger:
         """Forget all but the entries that were written or read last: requests may come with any time, so that none
         is ever known to be dead."""
         while len(self._entries) > most:
-            del self._entries[next(iter(self._entries))]
+            self._entries.popitem(last=False)
 
     def _put(self, entry: Entry) -> None:
-        self._entries.pop(entry.key, None)
         self._entries[entry.key] = entry
+        self._entries.move_to_end(entry.key)
 
     def _renew(self, key: bytes, start: float) -> None:
         entry = self._entries[key]

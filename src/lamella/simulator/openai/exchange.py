@@ -109,7 +109,8 @@ def make_draft(
     factor = simulator.settings.token_factor or model.token_factor
     limit = request.max_completion_tokens if request.max_completion_tokens is not None else request.max_tokens
     serial = simulator.identifier("", call.record.serial)
-    limits = Limits(factor, limit, thinks(request, model), "call_", serial)
+    stops = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop or ())
+    limits = Limits(factor, limit, thinks(request, model), "call_", serial, stops=stops)
     if prewarms(request.prompt_cache_options):
         return WARMED
     name, when = content_fault(fault)

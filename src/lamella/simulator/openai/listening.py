@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from lamella.simulator.answerer.conversation import Called, Conversation, Heard, Piece
+from lamella.simulator.openai.choices import callable_names
 from lamella.simulator.openai.request import ChatMessage, ChatRequest, parts_of
 
 
 def conversation(request: ChatRequest) -> Conversation:
-    offered = [] if request.tool_choice == "none" else request.tools
-    names = (str(tool.get("function", {}).get("name", "")) for tool in offered)
-    return Conversation(tuple(p for m in request.messages for p in pieces(m)), frozenset(names))
+    names = callable_names(request.tool_choice, request.tools)
+    return Conversation(tuple(p for m in request.messages for p in pieces(m)), names)
 
 
 def pieces(message: ChatMessage) -> Iterator[Piece]:

@@ -36,11 +36,16 @@ def root(request: ChatRequest, model: Model, account: str) -> str:
     """All that opens another cache: account, model, prompt_cache_key and the settings that change the prefix."""
     settings = [
         request.parallel_tool_calls,
-        request.response_format,
+        format_of(request.response_format),
         request.reasoning_effort or "medium",
         request.verbosity or "medium",
     ]
     return f"{account}|{model.id}|{request.prompt_cache_key or ''}|{encode(settings).decode()}"
+
+
+def format_of(asked: Json | None) -> Json | None:
+    """The format of an answer; plain text, the default, equals none."""
+    return None if asked is None or asked.get("type") == "text" else asked
 
 
 class Sealer:

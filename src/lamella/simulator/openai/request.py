@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from lamella.simulator.blocks import Json
 from lamella.simulator.errors import ProviderError, invalid
+
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+Verbosity = Literal["low", "medium", "high"]
 
 
 class ChatMessage(msgspec.Struct):
@@ -43,14 +46,14 @@ class ChatRequest(msgspec.Struct, forbid_unknown_fields=True):
     model: str
     messages: list[ChatMessage]
     tools: list[Json] = []
-    tool_choice: Any = None
+    tool_choice: str | Json | None = None
     parallel_tool_calls: bool = True
     max_completion_tokens: int | None = None
     max_tokens: int | None = None
     stream: bool = False
     stream_options: StreamOptions | None = None
-    reasoning_effort: str | None = None
-    verbosity: str | None = None
+    reasoning_effort: Effort | None = None
+    verbosity: Verbosity | None = None
     response_format: Json | None = None
     prompt_cache_key: str | None = None
     prompt_cache_options: CacheOptions | None = None
@@ -59,7 +62,7 @@ class ChatRequest(msgspec.Struct, forbid_unknown_fields=True):
     top_p: float | None = None
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
-    stop: Any = None
+    stop: str | list[str] | None = None
     seed: int | None = None
     n: int | None = None
     user: str | None = None
@@ -69,6 +72,22 @@ class ChatRequest(msgspec.Struct, forbid_unknown_fields=True):
     service_tier: str | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
+
+
+NOT_SIMULATED = frozenset(
+    {
+        "access_programs",
+        "audio",
+        "background_options",
+        "function_call",
+        "functions",
+        "image",
+        "logit_bias",
+        "modalities",
+    }
+    | {"moderation", "personality", "prediction", "prompt", "web_search_options"}
+)
+"""Parameters of Chat Completions and of Responses that the simulator does not have."""
 
 
 def parse(body: bytes) -> ChatRequest:
@@ -83,6 +102,8 @@ def parse(body: bytes) -> ChatRequest:
 
 def worded(text: str) -> ProviderError:
     if field := re.search(r"unknown field `(\w+)`", text):
+        if field[1] in NOT_SIMULATED:
+            return invalid(f"'{field[1]}': the simulator does not model this parameter, see docs/simulator.md.")
         return invalid(f"Unknown parameter: '{field[1]}'.", code="unknown_parameter")
     if field := re.search(r"missing required field `(\w+)`", text):
         return invalid(f"Missing required parameter: '{field[1]}'.", code="missing_required_parameter")

@@ -7,6 +7,7 @@ import re
 from lamella.simulator.blocks import Json
 from lamella.simulator.errors import ProviderError, invalid
 from lamella.simulator.models import Model, find
+from lamella.simulator.openai.choices import check_choice
 from lamella.simulator.openai.request import ChatMessage, ChatRequest
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -25,6 +26,9 @@ def validate(request: ChatRequest, model: Model) -> None:
     if not request.messages:
         raise invalid("Invalid 'messages': empty array. Expected an array with minimum length 1.")
     check_cache_options(request, model)
+    if (request.n or 1) > 1 or request.logprobs:
+        raise invalid("'n' and 'logprobs': the simulator gives one answer, without probabilities.")
+    check_choice(request.tool_choice, request.tools)
     for index, tool in enumerate(request.tools):
         check_function(f"tools[{index}]", tool, "name")
     for index, message in enumerate(request.messages):
@@ -44,7 +48,10 @@ def check_function(path: str, raw: Json, *fields: str) -> None:
     """A tool or a call: of type function, with these texts."""
     function = raw.get("function")
     if raw.get("type") != "function" or not isinstance(function, dict):
-        raise invalid(f"Invalid value: '{path}' must be of type 'function' and have a 'function'.")
+        raise invalid(
+            f"Invalid value: '{path}' must be of type 'function', the only one that the simulator has, and have a "
+            "'function'."
+        )
     for field in fields:
         if not isinstance(function.get(field), str):
             raise invalid(f"Missing required parameter: '{path}.function.{field}'.")

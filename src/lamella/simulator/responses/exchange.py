@@ -15,6 +15,7 @@ from lamella.simulator.drafting import Limits, compose
 from lamella.simulator.errors import ProviderError, invalid
 from lamella.simulator.models import Model
 from lamella.simulator.openai.exchange import WARMED, account, prewarms
+from lamella.simulator.openai.prompt import format_of
 from lamella.simulator.replies import Draft, Part
 from lamella.simulator.responses import prompt
 from lamella.simulator.responses.encoder import CompactionEncoder, Ids, ResponsesEncoder, usage_of
@@ -182,13 +183,12 @@ def message_of(item: Json, id: str) -> Json:
 def diagnosed(turn: Turn, outcome: Outcome) -> Json:
     """Keeps the fingerprint of a prompt, and tells why the cache was missed where the request asks."""
     request, simulator = turn.request, turn.simulator
-    text = request.text or {}
     settings = {
         "model": turn.model.id,
         "prompt_cache_key": request.prompt_cache_key or "",
-        "text_format": encode(text.get("format")).decode(),
+        "text_format": encode(format_of(request.text.format)).decode(),
         "reasoning_effort": request.effort,
-        "verbosity": str(text.get("verbosity") or "medium"),
+        "verbosity": request.text.verbosity or "medium",
         "service_tier": request.service_tier or "auto",
     }
     compacted = any(kind_of(item) == "compaction" for item in request.items)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from lamella.simulator.answerer.conversation import Called, Conversation, Heard, Piece
 from lamella.simulator.blocks import Json
+from lamella.simulator.openai.choices import callable_names
 from lamella.simulator.openai.listening import arguments_of
 from lamella.simulator.responses.prompt import role_of
 from lamella.simulator.responses.reasoning import Compacted, opened
@@ -13,10 +14,9 @@ from lamella.simulator.responses.request import ResponsesRequest, kind_of, parts
 
 
 def conversation(request: ResponsesRequest, seed: int) -> Conversation:
-    offered = [] if request.tool_choice == "none" else request.tools
-    names = (str(tool.get("name", "")) for tool in offered)
+    names = callable_names(request.tool_choice, request.tools)
     said = [Heard("system", request.instructions)] if request.instructions else []
-    return Conversation((*said, *(p for item in request.items for p in pieces(item, seed))), frozenset(names))
+    return Conversation((*said, *(p for item in request.items for p in pieces(item, seed))), names)
 
 
 def pieces(item: Json, seed: int) -> Iterator[Piece]:

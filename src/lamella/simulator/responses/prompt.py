@@ -8,7 +8,7 @@ from itertools import takewhile
 from lamella.simulator.blocks import Block, Json, Marker, Prefix, Salts, build_prefix, digest, encode
 from lamella.simulator.errors import invalid
 from lamella.simulator.models import Model
-from lamella.simulator.openai.prompt import INSTRUCTIONS, LIVES, Ending
+from lamella.simulator.openai.prompt import INSTRUCTIONS, LIVES, Ending, format_of
 from lamella.simulator.responses.reasoning import Compacted, opened, uncompact, unseal
 from lamella.simulator.responses.request import ResponsesRequest, kind_of, parts_of
 from lamella.simulator.responses.validation import data_of
@@ -27,7 +27,8 @@ def build(request: ResponsesRequest, model: Model, account: str, simulator: Simu
 
 def root(request: ResponsesRequest, model: Model, account: str) -> str:
     """All that opens another cache: account, model, prompt_cache_key and the settings that change the prefix."""
-    settings = [request.parallel_tool_calls, request.text, request.effort]
+    text = [format_of(request.text.format), request.text.verbosity or "medium"]
+    settings = [request.parallel_tool_calls, request.effort, *text]
     return f"responses|{account}|{model.id}|{request.prompt_cache_key or ''}|{encode(settings).decode()}"
 
 

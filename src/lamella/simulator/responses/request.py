@@ -9,10 +9,9 @@ import msgspec
 
 from lamella.simulator.blocks import Json
 from lamella.simulator.errors import invalid
-from lamella.simulator.openai.request import CacheOptions, worded
+from lamella.simulator.openai.request import CacheOptions, Effort, Verbosity, worded
 
 ENCRYPTED = "reasoning.encrypted_content"
-Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
 class ReasoningOptions(msgspec.Struct, forbid_unknown_fields=True):
@@ -23,6 +22,11 @@ class ReasoningOptions(msgspec.Struct, forbid_unknown_fields=True):
     mode: str | None = None
 
 
+class TextOptions(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    format: Json | None = None
+    verbosity: Verbosity | None = None
+
+
 class ResponsesRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Body of POST /v1/responses; a parameter the simulator does not know is a 400."""
 
@@ -30,7 +34,7 @@ class ResponsesRequest(msgspec.Struct, forbid_unknown_fields=True):
     input: str | list[Json]
     instructions: str | None = None
     tools: list[Json] = []
-    tool_choice: Any = None
+    tool_choice: str | Json | None = None
     parallel_tool_calls: bool = True
     max_output_tokens: int | None = None
     stream: bool = False
@@ -38,7 +42,7 @@ class ResponsesRequest(msgspec.Struct, forbid_unknown_fields=True):
     store: bool | None = None
     include: list[str] = []
     reasoning: ReasoningOptions | None = None
-    text: Json | None = None
+    text: TextOptions = TextOptions()
     prompt_cache_key: str | None = None
     prompt_cache_options: CacheOptions | None = None
     prompt_cache_retention: Literal["in_memory", "24h"] | None = None

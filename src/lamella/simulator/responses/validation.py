@@ -7,6 +7,7 @@ from typing import Any
 from lamella.simulator.blocks import Json
 from lamella.simulator.errors import ProviderError, invalid
 from lamella.simulator.models import Model
+from lamella.simulator.openai.choices import check_choice
 from lamella.simulator.openai.images import DATA, KINDS
 from lamella.simulator.openai.validation import NAME
 from lamella.simulator.pictures import Pictures
@@ -24,9 +25,7 @@ LEAST_OUTPUT = 16
 
 
 def validate(request: ResponsesRequest, model: Model, pictures: Pictures, most_images: int) -> None:
-    if request.previous_response_id is not None or request.conversation is not None:
-        name = request.previous_response_id or request.conversation
-        raise ProviderError(404, f"Previous response with id '{name}' not found.", code="previous_response_not_found")
+    check_state(request)
     if not request.items:
         raise invalid("Invalid 'input': empty array. Expected an array with minimum length 1.")
     check_head(request, model)
@@ -44,6 +43,20 @@ def validate(request: ResponsesRequest, model: Model, pictures: Pictures, most_i
     check_ids(request.items)
     check_calls(request.items)
     check_reasoning(request)
+
+
+def check_state(request: ResponsesRequest) -> None:
+    """Raises 400 for what needs a provider that keeps responses, or runs them later."""
+    if request.previous_response_id is not None or request.conversation is not None:
+        raise invalid(
+            "'previous_response_id' and 'conversation': not found. The simulator stores no responses; send the whole "
+            "input, with include=['reasoning.encrypted_content'] for reasoning.",
+            code="previous_response_not_found",
+        )
+    if request.store or request.background:
+        raise invalid("'store' and 'background': the simulator stores no responses; leave them out or send false.")
+    if request.truncation == "auto":
+        raise invalid("'truncation': the simulator never drops items; send 'disabled' or compact.")
 
 
 def check_head(request: ResponsesRequest, model: Model) -> None:
@@ -64,8 +77,7 @@ def check_head(request: ResponsesRequest, model: Model) -> None:
             raise invalid(
                 f"Invalid 'context_management[{index}].compact_threshold': expected an integer >= {LEAST_THRESHOLD}."
             )
-    if request.tool_choice == "required" and not request.tools:
-        raise invalid("Tool choice 'required' must be specified with 'tools' parameter.")
+    check_choice(request.tool_choice, request.tools)
 
 
 def check_tool(path: str, tool: Json) -> None:
@@ -80,7 +92,8 @@ def check_tool(path: str, tool: Json) -> None:
 def check_item(path: str, item: Json) -> None:
     kind = kind_of(item)
     if kind not in ITEMS:
-        raise invalid(f"Invalid value: '{kind}' in '{path}.type'.", code="invalid_value")
+        message = f"Invalid value: '{kind}' in '{path}.type'. The simulator knows {', '.join(ITEMS)}."
+        raise invalid(message, code="invalid_value")
     match kind:
         case "message":
             check_message(path, item)
@@ -90,7 +103,7 @@ def check_item(path: str, item: Json) -> None:
                 raise invalid(f"Invalid '{path}.name': string does not match pattern '^[a-zA-Z0-9_-]+$'.")
         case "function_call_output":
             require(path, item, "call_id")
-            if not isinstance(item.get("output"), str | list):
+            if not is_content(item.get("output")):
                 raise invalid(f"Missing required parameter: '{path}.output'.", code="missing_required_parameter")
             check_parts(path, item, "")
         case "compaction":
@@ -103,11 +116,16 @@ def check_item(path: str, item: Json) -> None:
         raise invalid(f"Invalid '{path}.call_id': string too long. Expected a maximum length of {LONGEST_CALL_ID}.")
 
 
+def is_content(content: Any) -> bool:
+    """A text, or parts."""
+    return isinstance(content, str) or (isinstance(content, list) and all(isinstance(part, dict) for part in content))
+
+
 def check_message(path: str, item: Json) -> None:
     role = item.get("role")
     if role not in ("user", "assistant", "system", "developer"):
         raise invalid(f"Invalid value: '{role}' in '{path}.role'.", code="invalid_value")
-    if not isinstance(item.get("content"), str | list):
+    if not is_content(item.get("content")):
         raise invalid(f"Missing required parameter: '{path}.content'.", code="missing_required_parameter")
     if item.get("phase") not in (None, "commentary", "final_answer"):
         raise invalid(f"Invalid value: '{item['phase']}' in '{path}.phase'.", code="invalid_value")
