@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from lamella.core.json import Json
+
 from .stage import Stage, staged
 
 pytestmark = pytest.mark.anyio
@@ -80,7 +82,7 @@ async def test_each_step_of_a_turn_is_compared_with_the_one_before(provider: str
     async with staged(provider, tmp_path) as stage:
         conversation = await stage.client.conversation()
         await stage.turn(conversation, LONG, {"text": "Yes."})
-        call = {"tool_calls": [{"name": "read_file", "arguments": {"file_id": "file_none"}}]}
+        call: Json = {"tool_calls": [{"name": "read_file", "arguments": {"file_id": "file_none"}}]}
         packets = await stage.turn(conversation, "Look it up.", call, call, {"text": "No."})
         steps = (await stage.client.get(f"/turns/{packets[0]['turn_id']}/requests"))["data"]
         sent = [asked(seen["body"]) for seen in await stage.seen()]
