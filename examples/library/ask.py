@@ -11,7 +11,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lamella.app.app import LOCAL_OWNER
 from lamella.backend.library import ExecutionRequest, open_library, read_settings
 
 
@@ -22,9 +21,11 @@ async def ask(question: str, folder: Path) -> str:
         turn = await lamella.run(request)
         if turn.error is not None:
             return f"failed: {turn.error['message']}"
-        [first, *_] = await lamella.app.store.requests(LOCAL_OWNER, turn.id)
-        window = " ".join(segment.letters for segment in first.segments if segment.letters)
-        return f"{turn.run.answer}\n\n({turn.usage.input} tokens in {window})"
+        [first, *_] = await lamella.maps(turn.id)
+        window = " ".join(
+            f"{one.segment.letters or one.segment.kind} {one.tokens}" for one in first.segments if one.tokens
+        )
+        return f"{turn.run.answer}\n\n{first.why.text}\n(tokens: {window})"
 
 
 if __name__ == "__main__":

@@ -13,15 +13,18 @@ import msgspec
 import openai
 import pytest
 
+from lamella.app.accounts import LOCAL_IDENTITY
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.backend.blocks import Blocks, BlockScope
 from lamella.backend.library import Backend, ExecutionRequest, open_library
 from lamella.backend.openai_request import to_openai
+from lamella.cache.cause import Cause
 from lamella.core.access import BaseContent
 from lamella.core.clock import SystemClock
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.ids import CountingIds
-from lamella.core.records import PageQuery
+from lamella.core.records import Caller, PageQuery
+from lamella.core.tokens import Usage
 from lamella.engine.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import serving
 from lamella.server.web import create_web
@@ -195,3 +198,16 @@ async def answered_once(lamella: Backend) -> None:
     request = ExecutionRequest(text="Hi")
     first = await lamella.run(request, key="k")
     assert (await lamella.run(request, key="k")).id == first.id
+
+
+async def test_the_maps_of_a_turn_say_what_stood_in_its_windows_and_whose_they_are(tmp_path: Path) -> None:
+    model = ScriptedModel([saying("Yes.", usage=Usage(input=900, cache_write_5m=800, output=2))])
+    async with open_library(read_settings(data=tmp_path), models=ScriptedModels(model)) as lamella:
+        turn = await lamella.run(ExecutionRequest(text="Hi", dynamic_context=("It rains.",)))
+        [found] = await lamella.maps(turn.id)
+        assert [one.segment.letters for one in found.segments if one.segment.letters] == ["S", "U1", "D"]
+        assert sum(one.tokens for one in found.segments) == 900
+        assert (found.record.turn_id, found.why.cause) == (turn.id, Cause.FIRST)
+        stranger = replace(LOCAL_IDENTITY, caller=Caller("user_other"))
+        with pytest.raises(NotFound):
+            await lamella.maps(turn.id, stranger)

@@ -13,15 +13,26 @@ from dataclasses import dataclass, replace
 from lamella.app.accounts import LOCAL_IDENTITY
 from lamella.app.app import App
 from lamella.app.conversations import NewConversation
+from lamella.app.request_map import MappedSegment, map_request
 from lamella.backend.blocks import Blocks, BlockScope
 from lamella.backend.kb_meta_prompt import KbMetaPrompts
+from lamella.cache.why import Why
 from lamella.chat import Message
 from lamella.chat.execution import message_of
 from lamella.core.access import Identity
 from lamella.core.errors import LamellaError
 from lamella.core.execution import ExecutionRequest
 from lamella.core.packets import AnyPacket, decode_packet
-from lamella.core.records import LEAVE, TurnRecord
+from lamella.core.records import LEAVE, RequestRecord, TurnRecord
+
+
+@dataclass(frozen=True, slots=True)
+class RequestMap:
+    """What stood in the window of a request, segment by segment with its tokens, and why it read what it read."""
+
+    record: RequestRecord
+    segments: tuple[MappedSegment, ...]
+    why: Why
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +100,17 @@ class Backend:
         async for _ in self.packets(turn_id, identity):
             pass
         return await self.app.store.turn(identity.caller, turn_id)
+
+    async def maps(self, turn_id: str, identity: Identity = LOCAL_IDENTITY) -> tuple[RequestMap, ...]:
+        """The maps of the requests of a turn, in order. Raises `NotFound`."""
+        caller, store = identity.caller, self.app.store
+        return tuple(
+            [
+                RequestMap(
+                    record,
+                    map_request(record, await store.blocks(caller, record.id)),
+                    await self.app.sessions.why(caller, record.id),
+                )
+                for record in await store.requests(caller, turn_id)
+            ]
+        )

@@ -3,6 +3,8 @@
 async with open_library(read_settings(data=folder)) as lamella:
     turn = await lamella.run(ExecutionRequest(text="What is a layout?"))
     print(turn.run.answer)
+    for request in await lamella.maps(turn.id):
+        print(request.why.text)
 """
 
 from __future__ import annotations
@@ -12,13 +14,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from lamella.app.app import open_app
-from lamella.backend.backend import Backend
+from lamella.backend.backend import Backend, RequestMap
 from lamella.backend.blocks import Blocks
 from lamella.backend.registration import registered_blocks
 from lamella.core.execution import ExecutionRequest
 from lamella.settings import Settings, read_settings
 
-__all__ = ["Backend", "ExecutionRequest", "open_library", "read_settings"]
+__all__ = ["Backend", "ExecutionRequest", "RequestMap", "open_library", "read_settings"]
 
 
 @asynccontextmanager
