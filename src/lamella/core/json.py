@@ -12,6 +12,7 @@ Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json
 JsonObject: TypeAlias = Mapping[str, Json]
 
 _encoder = msgspec.json.Encoder()
+_sorting = msgspec.json.Encoder(order="sorted")
 _decoder = msgspec.json.Decoder()
 
 
@@ -23,6 +24,11 @@ def encode(value: object) -> bytes:
 def encode_text(value: object) -> str:
     """As `encode`, decoded."""
     return _encoder.encode(value).decode()
+
+
+def encode_sorted(value: object) -> str:
+    """As `encode_text`, with the keys of every object in order: the same for whoever else wrote it in another."""
+    return _sorting.encode(value).decode()
 
 
 def decode(data: bytes | str) -> Json:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamella.core.errors import ConfigurationError, ToolFailed
+from lamella.core.json import decode
 from lamella.tools.mcp.config import ServerConfig, read_servers
 from lamella.tools.mcp.listing import MAX_DESCRIPTION, MAX_SCHEMA, MAX_TOOLS, listing_of, offered_name
 from lamella.tools.mcp.results import NOTHING, text_of
@@ -87,6 +88,16 @@ def test_names_are_told_apart_whatever_the_order(names: set[str], chance: random
     assert {tool.original for tool in listed.tools} == {name for name in names if name.strip()}
     chance.shuffle(found)
     assert listing_of(TOY, found) == listed
+
+
+def test_a_schema_is_the_same_whatever_the_order_of_its_keys() -> None:
+    """Servers in some languages write the keys of an object in another order each time."""
+    place, day = {"type": "string", "description": "Where."}, {"description": "When.", "type": "string"}
+    one: Any = {"type": "object", "properties": {"place": place, "day": day}, "required": ["place", "day"]}
+    other: Any = {"required": ["place", "day"], "properties": {"day": day, "place": dict(reversed(place.items()))}}
+    first, second = [listing_of(TOY, [{"name": "tide", "inputSchema": schema}]).tools for schema in (one, other)]
+    assert first == second
+    assert decode(first[0].spec.input_schema) == one
 
 
 def test_what_can_not_be_offered_is_left_out_with_a_reason() -> None:

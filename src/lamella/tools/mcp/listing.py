@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lamella.core.json import Json, digest, encode_text
+from lamella.core.json import Json, digest, encode_sorted
 from lamella.core.prompt import ToolSpec
 from lamella.tools.arguments import wrong_schema
 from lamella.tools.mcp.config import ServerConfig
@@ -43,10 +43,10 @@ class Listing:
 
 
 def listing_of(config: ServerConfig, found: Sequence[Mapping[str, Json]]) -> Listing:
-    """What is offered of a `tools/list`, the same whatever its order."""
+    """What is offered of a `tools/list`, the same whatever its order and that of the keys in it."""
     tools: dict[str, ListedTool] = {}
     left_out: list[tuple[str, str]] = []
-    for tool in sorted(found, key=encode_text):
+    for tool in sorted(found, key=encode_sorted):
         original = str(tool.get("name", ""))
         if config.tools is not None and original not in config.tools:
             continue
@@ -67,7 +67,7 @@ def _listed(server: str, original: str, tool: Mapping[str, Json]) -> ListedTool 
     if not original.strip():
         return "it has no name"
     schema = tool.get("inputSchema")
-    text = encode_text({"type": "object"} | dict(schema) if isinstance(schema, dict) else schema)
+    text = encode_sorted({"type": "object"} | dict(schema) if isinstance(schema, dict) else schema)
     if len(text) > MAX_SCHEMA:
         return f"its input schema is longer than {MAX_SCHEMA} characters"
     wrong = wrong_schema(text)
