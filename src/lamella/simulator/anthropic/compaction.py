@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from lamella.simulator.anthropic import signature
 from lamella.simulator.anthropic.request import MessagesRequest, WireBlock
 from lamella.simulator.blocks import Json
 from lamella.simulator.errors import invalid
 from lamella.simulator.replies import Part
+from lamella.simulator.sealing import fingerprint, seal, unseal
 
 THRESHOLD_BETA = "compact-2026-01-12"
 ON_DEMAND_BETA = "compact-2026-09-04"
@@ -57,7 +57,7 @@ def forget(blocks: Sequence[WireBlock]) -> list[WireBlock]:
 def read(raw: Json, seed: int) -> Summary | None:
     """The seal of a block, which is in its `signature` or, of a threshold's, in `encrypted_content`."""
     sealed = raw.get("signature") or raw.get("encrypted_content")
-    return signature.unsign(sealed, Summary, seed)
+    return unseal(sealed, Summary, seed)
 
 
 def check_block(path: str, raw: Json, betas: frozenset[str], *, require_betas: bool, seed: int) -> None:
@@ -72,7 +72,7 @@ def check_block(path: str, raw: Json, betas: frozenset[str], *, require_betas: b
     if raw.get("signature") is None and raw.get("encrypted_content") is None:
         return
     summary = read(raw, seed)
-    if summary is None or (content is not None and summary.text != signature.fingerprint(str(content))):
+    if summary is None or (content is not None and summary.text != fingerprint(str(content))):
         raise invalid(f"{path}: Invalid `signature` in `compaction` block")
 
 
@@ -115,7 +115,7 @@ def instructions_of(asked: Json) -> str:
 
 def part_of(summary: Summary, text: str, seed: int, *, on_demand: bool) -> Part:
     """The block as it is streamed; without a text the compaction has failed."""
-    sealed = signature.sign(msgspec.structs.replace(summary, text=signature.fingerprint(text)), seed)
+    sealed = seal(msgspec.structs.replace(summary, text=fingerprint(text)), seed)
     return Part("compaction", text, signature=sealed if text else "", on_demand=on_demand)
 
 

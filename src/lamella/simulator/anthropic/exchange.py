@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from lamella.simulator import sealing
 from lamella.simulator.access import Call, content_fault, cut_of, pace_of
 from lamella.simulator.answerer.speaking import recap
 from lamella.simulator.anthropic import compaction, editing, markers, signature, thinking
@@ -261,9 +262,9 @@ def make_draft(accepted: Accepted, reply: Reply, fault: Fault | None, call: Call
             previous=admitted.previous,
             id=serial,
             tokens=tokens,
-            text=signature.fingerprint(text),
+            text=sealing.fingerprint(text),
         )
-        return signature.sign(seal, settings.seed)
+        return sealing.seal(seal, settings.seed)
 
     name, when = content_fault(fault)
     draft = compose(reply, name, when, limits, sign)

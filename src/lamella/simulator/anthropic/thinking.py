@@ -15,6 +15,7 @@ from lamella.simulator.anthropic.request import WireBlock
 from lamella.simulator.blocks import Json, digest, link
 from lamella.simulator.errors import invalid
 from lamella.simulator.models import Model
+from lamella.simulator.sealing import fingerprint
 from lamella.simulator.settings import Settings
 
 BETA = "thinking-binding-controls-2026-08-01"
@@ -105,7 +106,7 @@ def genuine(block: WireBlock, seed: int) -> signature.Seal:
     if seal is None:
         raise invalid(f"{block.path}: Invalid `signature` in `thinking` block")
     text = str(block.raw.get("thinking", ""))
-    if text and signature.fingerprint(text) != seal.text:
+    if text and fingerprint(text) != seal.text:
         raise invalid(
             f"{block.path}: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be "
             "modified. These blocks must remain as they were in the original response."

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from lamella.simulator import sealing
 from lamella.simulator.access import Call, content_fault, cut_of, pace_of
 from lamella.simulator.answerer.speaking import recap
 from lamella.simulator.blocks import Json, Prefix, encode
@@ -20,8 +21,7 @@ from lamella.simulator.replies import Draft, Part
 from lamella.simulator.responses import prompt
 from lamella.simulator.responses.encoder import CompactionEncoder, Ids, ResponsesEncoder, usage_of
 from lamella.simulator.responses.listening import conversation
-from lamella.simulator.responses.reasoning import Compacted, Sealed, seal
-from lamella.simulator.responses.reasoning import fingerprint as print_of
+from lamella.simulator.responses.reasoning import Compacted, Sealed
 from lamella.simulator.responses.request import ENCRYPTED, ResponsesRequest, kind_of
 from lamella.simulator.responses.validation import validate
 from lamella.simulator.scripting import Scripted, scripted
@@ -145,7 +145,7 @@ def compact(turn: Turn, *, drops: bool) -> tuple[Part, Outcome, int]:
     behind = scaled(count_text(INSTRUCTIONS), turn.factor) + settings.message_overhead
     text = recap(turn.asked.reply, conversation(turn.request, settings.seed))
     tokens = scaled(count_text(text), turn.factor) or 1
-    sealed = seal(Compacted(turn.call.account, text, tokens, drops), settings.seed)
+    sealed = sealing.seal(Compacted(turn.call.account, text, tokens, drops), settings.seed)
     return Part("compaction", text, signature=sealed), replace(outcome, total=outcome.total + behind), tokens
 
 
@@ -222,8 +222,8 @@ def make_draft(turn: Turn) -> Draft:
     limits = Limits(turn.factor, request.max_output_tokens, thinks, "call_", ids.item)
 
     def sign(text: str, tokens: int) -> str:
-        sealed = Sealed(turn.call.account, model.id, ids.reasoning, tokens, print_of(text))
-        return seal(sealed, simulator.settings.seed)
+        sealed = Sealed(turn.call.account, model.id, ids.reasoning, tokens, sealing.fingerprint(text))
+        return sealing.seal(sealed, simulator.settings.seed)
 
     name, when = content_fault(turn.asked.fault)
     return compose(turn.asked.reply, name, when, limits, sign)
