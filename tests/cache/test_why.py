@@ -176,6 +176,17 @@ def test_an_hour_is_not_over_after_six_minutes() -> None:
     assert why(Evidence(record(61, *OLD), hour, (), FACTS)).cause is Cause.EXPIRED
 
 
+def test_the_end_may_live_for_less_than_what_stands_before_it() -> None:
+    markers = (StoredMarker(0, "1h", "what stays"), StoredMarker(1, "5m", "the end"))
+    before = replace(BEFORE, markers=markers)
+    found = why(Evidence(record(6, *OLD, read=5_000, predicted=5_000), before, (), FACTS))
+    assert (found.cause, found.lost) == (Cause.EXPIRED, 7_400)
+    assert "the end of it had expired: 6 min passed, and that lives 5 min" in found.text
+    # Where more was to be read, it was still there.
+    assert why(Evidence(record(6, *OLD, predicted=5_000), before, (), FACTS)).cause is Cause.MISSED
+    assert why(Evidence(record(4, *OLD, read=5_000, predicted=12_400), before, (), FACTS)).cause is Cause.MISSED
+
+
 def test_nothing_was_cached_before() -> None:
     before = replace(record(0, *OLD), usage=Usage(input=300, output=10))
     found = why(Evidence(record(1, *OLD), before, (), FACTS))

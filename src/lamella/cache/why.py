@@ -206,12 +206,13 @@ def _ended(evidence: Evidence, before: RequestRecord) -> _Found | None:
             "was still cached",
             by=Origin.CLOCK,
         )
-    life = _life(before, evidence.facts)
-    if request.at - before.at < life:
-        return None
-    return _Found(
-        Cause.EXPIRED, f"the cache had expired: {_gap(request.at - before.at)} passed, and it lives {_gap(life)}"
-    )
+    gap, whole, tail = request.at - before.at, *_lives(before, evidence.facts)
+    if gap >= whole:
+        return _Found(Cause.EXPIRED, f"the cache had expired: {_gap(gap)} passed, and it lives {_gap(whole)}")
+    # What is marked last may live for less than what stands before it: that is known, so it was not predicted.
+    if gap >= tail and request.usage is not None and request.usage.cache_read >= (1 - SLACK) * request.predicted_read:
+        return _Found(Cause.EXPIRED, f"the end of it had expired: {_gap(gap)} passed, and that lives {_gap(tail)}")
+    return None
 
 
 def _beside(before: RequestRecord, request: RequestRecord) -> _Found | None:
@@ -285,11 +286,11 @@ def _nothing_cached(evidence: Evidence) -> str:
     return f"nothing was cached before: what was marked was too short{least}"
 
 
-def _life(before: RequestRecord, facts: ModelFacts | None) -> timedelta:
-    """How long what the request before marked lives, from its start."""
+def _lives(before: RequestRecord, facts: ModelFacts | None) -> tuple[timedelta, timedelta]:
+    """How long the longest and the last of what the request before marked live, from its start."""
     marked = [Ttl(marker.ttl).seconds for marker in before.markers]
-    idle = facts.lives[0].seconds if facts is not None else Ttl.FIVE_MINUTES.seconds
-    return timedelta(seconds=max(marked, default=idle))
+    marked = marked or [facts.lives[0].seconds if facts is not None else Ttl.FIVE_MINUTES.seconds]
+    return timedelta(seconds=max(marked)), timedelta(seconds=marked[-1])
 
 
 def _gap(time: timedelta) -> str:
