@@ -9,7 +9,7 @@ import pytest
 from lamella.cache.ledger import Entry, Ledger
 from lamella.cache.plan import MarkerPolicy, Plan, lookup, note_billed, note_written, plan, policy_named
 from lamella.core.errors import InvalidRequest
-from lamella.core.prompt import Lifetime, Segment, Ttl, Zone
+from lamella.core.prompt import Kind, Lifetime, Segment, Ttl, Zone
 from lamella.core.tokens import Usage
 
 from .windows import CLAUDE, FREE, GPT, START, at, chained, facts, history, positions, segment, send
@@ -182,12 +182,16 @@ def test_what_was_read_measures_the_entry_that_was_hit() -> None:
     assert (again.hit, again.read) == (0, 1_080)
 
 
-def test_a_read_that_is_far_off_measures_nothing() -> None:
-    """Then another block was hit than the predicted one."""
-    ledger = Ledger()
-    asked([FIXED, *history(3)], ledger, Usage(input=4_400, cache_write_5m=4_400), 0)
-    asked([FIXED, *history(2, start=7)], ledger, Usage(input=3_300, cache_read=900, cache_write_5m=2_400), 1)
-    assert send([FIXED, *history(2, start=17)], ledger, minutes=2).read == 1_100
+def test_a_read_that_is_nearer_to_an_earlier_entry_measures_nothing() -> None:
+    """The provider has lost the entry that was to be hit, and read the one before it."""
+    ledger, summary = Ledger(), segment("summary", kind=Kind.SUMMARY)
+    window = [FIXED, summary, *history(3)]
+    made = asked(window, ledger, Usage(input=5_500, cache_write_5m=5_500), 0)
+    ledger.write(Entry(made.chain.keys[1], 2_200, Ttl.FIVE_MINUTES, START, exact=False))
+    other = [FIXED, summary, *history(2, start=7)]
+    lost = asked(other, ledger, Usage(input=4_400, cache_read=1_100, cache_write_5m=3_300), 1)
+    assert (lost.hit, lost.read) == (1, 2_200)
+    assert send([FIXED, summary, *history(2, start=17)], ledger, minutes=2).read == 2_200
 
 
 def test_a_prefix_has_as_many_tokens_when_it_is_written_again() -> None:

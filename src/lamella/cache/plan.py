@@ -12,16 +12,13 @@ from lamella.cache.ledger import Entry, Ledger
 from lamella.cache.places import LOOKBACK as LOOKBACK
 from lamella.cache.places import MAX_MARKERS as MAX_MARKERS
 from lamella.cache.places import Facts as Facts
-from lamella.cache.places import Placed, life, reach
+from lamella.cache.places import Placed, deepest_entry, life, reach
 from lamella.cache.planner import planned
 from lamella.cache.window import Window, window_of
 from lamella.core.errors import InvalidRequest
 from lamella.core.models import Markers
 from lamella.core.prompt import Kind, Marker, SeedMarker, Segment, SegmentNote
 from lamella.core.tokens import Usage
-
-NEAR = 0.05
-"""How far an estimated size may be off, as a share: a read that is further off was of another block."""
 
 
 class MarkerPolicy(StrEnum):
@@ -177,7 +174,7 @@ def note_billed(made: Plan, usage: Usage, ledger: Ledger, facts: Facts) -> None:
     places = _places(made, facts)
     if not places or usage.estimated or not usage.input or usage.fresh < 0:
         return
-    ends = _measured_by(made, places[-1].index, usage, facts)
+    ends = _measured_by(made, places[-1].index, usage, ledger, facts)
     read = made.hit if made.hit is not None and usage.cache_read else -1
     for place in places:
         if place.index <= read:
@@ -197,17 +194,24 @@ def note_billed(made: Plan, usage: Usage, ledger: Ledger, facts: Facts) -> None:
         ledger.write(replace(hit, tokens=usage.cache_read, exact=True))
 
 
-def _measured_by(made: Plan, last: int, usage: Usage, facts: Facts) -> list[tuple[int, int]]:
-    """The blocks up to which a bill counts, the first before all, and their tokens.
-
-    What was read counts where it is about what was predicted: then the predicted block was hit.
-    """
+def _measured_by(made: Plan, last: int, usage: Usage, ledger: Ledger, facts: Facts) -> list[tuple[int, int]]:
+    """The blocks up to which a bill counts, the first before all, and their tokens."""
     if facts.model.markers is Markers.NONE:
         return [(-1, 0), (len(made.chain.blocks) - 1, usage.input)]
     ends = [(-1, 0), (last, usage.cache_read + usage.cache_write)]
-    if made.hit is not None and made.hit <= last and abs(usage.cache_read - made.read) <= NEAR * made.read:
+    if made.hit is not None and _was_hit(made, made.hit, usage.cache_read, ledger, facts):
         ends.insert(1, (made.hit, usage.cache_read))
     return ends
+
+
+def _was_hit(made: Plan, hit: int, read: int, ledger: Ledger, facts: Facts) -> bool:
+    """Whether what was read is the predicted prefix: its measured tokens, or nearer to its estimate than to the entry
+    before it, which is what a provider reads that has lost it."""
+    if ledger.measured(made.chain.keys[hit]) is not None:
+        return read == made.read
+    before = deepest_entry(made.chain, ledger, facts.now, hit - 1)
+    entry = ledger.live(made.chain.keys[before], facts.now) if before is not None else None
+    return abs(read - made.read) < abs(read - (entry.tokens if entry is not None else 0))
 
 
 def _tokens_at(index: int, window: Window, ends: Sequence[tuple[int, int]]) -> tuple[int, bool]:

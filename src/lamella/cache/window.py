@@ -12,9 +12,9 @@ from lamella.cache.chain import Chain
 from lamella.core.models import Markers, ModelFacts
 from lamella.core.prompt import Kind, Lifetime, Segment
 
-ITEM = 4
-"""Local tokens that a message has beyond its content. A segment's own count has them once; where each block is a
-message, as at OpenAI, it has them as often."""
+ITEM, COUNTED = 4, 8
+"""Local tokens that a message has beyond its content, and those that a segment's own count has for all of its messages.
+Where each block is a message, as at OpenAI, a segment has the first for every block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def window_of(chain: Chain, segments: Mapping[str, Segment], model: ModelFacts, 
     if model.markers is not Markers.ANTHROPIC:
         tools = Kind.TOOLS
         both = zip(there, counts.values(), strict=True)
-        weights = [one.tokens + (ITEM * (n - 1) if one.kind is not tools else 0) for one, n in both]
+        weights = [max(1, one.tokens + ITEM * n - COUNTED) if one.kind is not tools else one.tokens for one, n in both]
     sums = tuple(accumulate(weights, initial=0))
     starts = tuple(accumulate(counts.values(), initial=0))
     return Window(chain, there, starts, sums, calibration * sum(tokens) / (sums[-1] or 1))
