@@ -22,7 +22,7 @@ FORGETS = 0.9
 USUAL_GAP = 90.0
 """Seconds between two turns of somebody who was never seen; it weighs as much as one gap that was."""
 
-USUAL_SPREAD = 1.5
+USUAL_SPREAD = 0.7
 """The sum of squares, in the logarithm of seconds, that is taken to have been seen with it."""
 
 RECENT = 40
