@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -9,10 +10,10 @@ import pytest
 from lamella.cache.economics import (
     Compaction,
     DynamicAhead,
+    Elsewhere,
     Rates,
     best_length,
     chance_of_reading,
-    cheaper_elsewhere,
     expected_calls,
     prune_calls,
 )
@@ -39,7 +40,35 @@ def test_a_warm_compaction_pays_after_some_calls() -> None:
 
 def test_a_cheaper_model_does_not_always_summarise_for_less() -> None:
     """Haiku 4.5 for Opus 5.5 loses against reading the prefix, Haiku 5.5 wins, also above its price tier."""
-    assert [cheaper_elsewhere(share, EXAMPLE, TWENTIETH) for share in (0.25, 0.025, 0.125)] == [False, True, True]
+    here = EXAMPLE.now(TWENTIETH)
+    costs = [elsewhere(share).now(TWENTIETH) for share in (0.25, 0.025, 0.125)]
+    assert [cost > here for cost in costs] == [True, False, False]
+    cheapest = [elsewhere(share, always=False).now(TWENTIETH) for share in (0.25, 0.025, 0.125)]
+    assert cheapest == [here, *costs[1:]]
+
+
+def elsewhere(share: float, *, always: bool = True) -> Compaction:
+    """The example, its summary by a model at this share of the prices."""
+    return replace(EXAMPLE, elsewhere=Elsewhere(share, share * 5, always))
+
+
+def test_a_summary_that_another_model_makes_for_less_pays_sooner() -> None:
+    cheap, dear = elsewhere(0.025), elsewhere(0.25)
+    assert cheap.calls(TWENTIETH) < EXAMPLE.calls(TWENTIETH) < dear.calls(TWENTIETH)
+    assert best_length(1_220, cheap, TWENTIETH) < best_length(1_220, EXAMPLE, TWENTIETH)
+    assert cheap.return_worth(TWENTIETH) < EXAMPLE.return_worth(TWENTIETH)
+    assert dear.when_cold(TWENTIETH) < EXAMPLE.when_cold(TWENTIETH), "nothing of the prefix is cached any more"
+    assert dear.cold_worth(TWENTIETH, 20) < EXAMPLE.cold_worth(TWENTIETH, 20)
+
+
+def test_another_model_s_prices_are_told_in_tokens_of_this_one() -> None:
+    table = ModelTable.read(None)
+    opus, small = (table.facts(f"claude-{name}", "anthropic") for name in ("opus-5-5", "haiku-4-5"))
+    priced = Elsewhere.of(small, opus, always=True)
+    fewer = small.token_factor / opus.token_factor
+    assert priced is not None
+    assert (priced.read, priced.output) == pytest.approx((0.25 * fewer, 1.25 * fewer))
+    assert Elsewhere.of(table.facts("nobody-knows-it", "openai"), opus, always=True) is None
 
 
 def test_so_it_is_with_the_bills_of_the_model_table_by_which_the_cheapest_is_chosen() -> None:

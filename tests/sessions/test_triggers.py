@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lamella.app.app import LOCAL_OWNER, App
-from lamella.cache.economics import Rates
+from lamella.cache.economics import Elsewhere, Rates
 from lamella.core.amounts import Threshold
-from lamella.core.errors import ProviderUnreachable
+from lamella.core.errors import ConfigurationError, LamellaError, ProviderUnreachable
+from lamella.core.models import ModelFacts
 from lamella.core.tokens import Usage
-from lamella.engine.scripted import Gate, ScriptedModel, saying
+from lamella.engine.opening import OpenModel
+from lamella.engine.scripted import FACTS, Gate, ScriptedModel, saying
 from lamella.server.testing import Client, Object
 from lamella.sessions.compaction import Compacted
-from lamella.sessions.summariser import SILENT
+from lamella.sessions.settings import SummariserChoice
+from lamella.sessions.summariser import SILENT, elsewhere
 from lamella.sessions.triggers import Due, Economy, Fill, Gain, PriceTrigger, ThresholdTrigger
 
 from .test_compaction import SUMMARY, compact, talking, texts
@@ -55,6 +58,39 @@ def test_a_price_says_when_a_summary_pays_and_the_threshold_still_guards() -> No
     guarded = trigger.due(Fill(151_000, 200_000))
     assert guarded is not None
     assert guarded.why == "the last answer read 151000 tokens, more than 150000 of 200000"
+
+
+def test_where_another_model_summarises_its_prices_say_when_it_pays() -> None:
+    trigger = PriceTrigger(ThresholdTrigger(Threshold(tokens=150_000)), keep_recent=4_000)
+    cheap = replace(ECONOMY, elsewhere=Elsewhere(0.025, 0.125))
+    assert trigger.due(Fill(38_000, 200_000, economy=ECONOMY)) is None
+    due = trigger.due(Fill(38_000, 200_000, economy=cheap))
+    assert due is not None
+    assert due.numbers["best"] < 38_000
+
+
+@dataclass
+class Small:
+    """A second model; `error` where it can't be reached by what is configured."""
+
+    choice: SummariserChoice = "configured"
+    error: LamellaError | None = None
+
+    def facts(self) -> ModelFacts:
+        if self.error is not None:
+            raise self.error
+        return replace(FACTS, name="small", price=replace(FACTS.price, input=0.5, output=2.5))
+
+    async def open(self) -> OpenModel:
+        raise AssertionError("nobody is asked")
+
+
+def test_the_prices_of_the_second_model_are_those_of_its_facts() -> None:
+    own = replace(FACTS, price=replace(FACTS.price, input=5, output=25))
+    assert elsewhere(None, own) is None
+    assert elsewhere(Small(), own) == Elsewhere(0.1, 0.5)
+    assert elsewhere(Small("cheapest"), own) == Elsewhere(0.1, 0.5, always=False)
+    assert elsewhere(Small(error=ConfigurationError("No key.")), own) is None
 
 
 def test_a_conversation_that_has_only_begun_is_not_expected_to_go_on() -> None:

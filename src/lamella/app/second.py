@@ -6,6 +6,7 @@ import asyncio
 
 from lamella.app.own_endpoint import compaction_model, own_endpoint
 from lamella.app.providers import Endpoint, Models, adapter
+from lamella.core.models import ModelFacts
 from lamella.core.ports import ChatModel
 from lamella.engine.opening import OpenModel
 from lamella.llm.model_table import ModelTable
@@ -36,6 +37,12 @@ class Second:
         self._opening = asyncio.Lock()
         self._adapter: ChatModel | None = None
 
+    def facts(self) -> ModelFacts:
+        """See `SecondSource.facts`."""
+        if self._endpoint is None:
+            return self._models.facts(self._name)
+        return self._table.facts(self._name, self._endpoint.provider)
+
     async def open(self) -> OpenModel:
         """See `SecondSource.open`."""
         endpoint = self._endpoint
@@ -43,7 +50,7 @@ class Second:
             return await self._models.open(self._name)
         async with self._opening:
             if self._adapter is None:
-                self._adapter = await adapter(self._table.facts(self._name, endpoint.provider), endpoint)
+                self._adapter = await adapter(self.facts(), endpoint)
             return OpenModel(self._adapter, endpoint.account)
 
     async def open_silent(self) -> OpenModel:

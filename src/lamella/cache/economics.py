@@ -6,7 +6,7 @@ tokens.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, sqrt
 
 from lamella.core.models import ModelFacts
@@ -63,15 +63,35 @@ def until_next_pruning(since: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Another model that makes summaries: what a token costs that it reads, or makes, in input tokens of the
+    conversation's own model. `always`: it makes them even where they cost less here."""
+
+    read: float
+    output: float
+    always: bool = True
+
+    @classmethod
+    def of(cls, other: ModelFacts, own: ModelFacts, *, always: bool) -> Elsewhere | None:
+        """The prices of `other` for a window of `own`; None where one of them has no price."""
+        if not own.price.input or not other.price.input:
+            return None
+        share = other.token_factor / own.token_factor / own.price.input
+        return cls(share * other.price.input, share * other.price.output, always)
+
+
+@dataclass(frozen=True, slots=True)
 class Compaction:
     """What a compaction would come to: `static` stands before the history and stays, `history` is all behind it, of
-    which `kept` stay word for word; `summary` are its tokens, `question` those of the instruction."""
+    which `kept` stay word for word; `summary` are its tokens, `question` those of the instruction. A model `elsewhere`
+    reads what goes, and none of it from the cache."""
 
     static: int
     history: int
     kept: int
     summary: int
     question: int = 300
+    elsewhere: Elsewhere | None = None
 
     @property
     def freed(self) -> int:
@@ -80,7 +100,16 @@ class Compaction:
 
     def now(self, rates: Rates) -> float:
         """What making the summary costs on the prefix that is cached."""
-        return rates.read * (self.static + self.history) + self.question + rates.output * self.summary
+        return self._made(rates, rates.read)
+
+    def _made(self, rates: Rates, read: float) -> float:
+        """What making the summary costs where a token of the window is read at this price (5.4)."""
+        here = read * (self.static + self.history) + self.question + rates.output * self.summary
+        if self.elsewhere is None:
+            return here
+        goes = self.history - self.kept + self.question
+        there = self.elsewhere.read * goes + self.elsewhere.output * self.summary
+        return there if self.elsewhere.always else min(here, there)
 
     def calls(self, rates: Rates) -> float:
         """After how many calls it has paid, while the cache is warm (5.4)."""
@@ -92,12 +121,12 @@ class Compaction:
     def when_cold(self, rates: Rates) -> float:
         """What it costs more than the next call would anyway, once the cache has ended; below 0 it saves (5.5)."""
         whole, left = self.static + self.history, self.static + self.summary + self.kept
-        return whole + self.question + rates.output * self.summary + rates.write * (left - whole)
+        return self._made(rates, 1.0) + rates.write * (left - whole)
 
     def cold_worth(self, rates: Rates, calls: float) -> float:
         """How likely somebody must be to return for a summary to pay that is made after the cache has ended, where so
         many calls follow then (5.5)."""
-        made = self.static + self.history + self.question + rates.output * self.summary
+        made = self._made(rates, 1.0)
         saved = rates.write * self.freed + rates.read * self.freed * max(0.0, calls - 1)
         return made / saved if self.freed > 0 and saved else inf
 
@@ -130,14 +159,9 @@ def best_length(growth: float, compaction: Compaction, rates: Rates) -> float:
     after = compaction.static + compaction.summary + compaction.kept
     if not rates.read or growth <= 0:
         return inf
-    once = compaction.question + rates.output * compaction.summary
-    once += (rates.write - rates.read) * (compaction.summary + compaction.kept) + rates.read * after
+    left = compaction.summary + compaction.kept
+    once = replace(compaction, history=left).now(rates) + (rates.write - rates.read) * left
     return after + growth * sqrt(2 * once / (rates.read * growth))
-
-
-def cheaper_elsewhere(share: float, compaction: Compaction, rates: Rates) -> bool:
-    """Whether a model at this share of the prices makes the summary for less, though it can't read the prefix (5.4)."""
-    return share * (compaction.history + rates.output * compaction.summary) < compaction.now(rates)
 
 
 @dataclass(frozen=True, slots=True)

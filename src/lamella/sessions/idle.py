@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from lamella.background.worker import Again, Worker
+from lamella.cache.economics import Elsewhere
 from lamella.cache.expiry import Act, Move, after_it_ended, before_it_ends, ends_at
 from lamella.cache.returns import Rhythm, rhythm_between
 from lamella.core.aside import aside
@@ -18,6 +19,7 @@ from lamella.core.decisions import DecisionKind
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.json import JsonObject
 from lamella.core.messages import TurnStatus
+from lamella.core.models import ModelFacts
 from lamella.core.records import Caller, Job, NewJob
 from lamella.engine.inputs import Services
 from lamella.engine.opening import Opening, Openings
@@ -39,6 +41,9 @@ the summary must have begun."""
 
 Prune = Callable[[Caller, Pruning], Awaitable[None]]
 """Records a pruning and tells of it."""
+
+Prices = Callable[[ModelFacts], Elsewhere | None]
+"""What a summary by another model costs beside one by this; None where no other makes any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,7 @@ class Idle:
         worker: Worker,
         compactions: Compactions,
         record: Prune,
+        elsewhere: Prices,
     ) -> None:
         self._openings = openings
         self._services = services
@@ -96,6 +102,7 @@ class Idle:
         self._worker = worker
         self._compactions = compactions
         self._record = record
+        self._elsewhere = elsewhere
 
     async def watch(self, finished: Finished, weighed: Weighed, economy: Economy | None) -> None:
         """Set the timer after a turn, where something could be due when it rings."""
@@ -173,7 +180,7 @@ class Idle:
         if newest is None or newest.model != facts.name:
             return None
         ends = ends_at(newest.at, newest.markers, facts)
-        return await aside(len(path), _silence, opening, newest.at, ends) if ends is not None else None
+        return await aside(len(path), _silence, opening, newest.at, ends, self._elsewhere) if ends is not None else None
 
     async def next(self, caller: Caller, conversation_id: str) -> Next:
         """What is due next if nobody says anything. Raises `NotFound`."""
@@ -193,9 +200,9 @@ class Idle:
         return Next(now, silence.ends, Act.NOTHING, None, move.why)
 
 
-def _silence(opening: Opening, since: datetime, ends: datetime) -> Silence | None:
+def _silence(opening: Opening, since: datetime, ends: datetime, elsewhere: Prices) -> Silence | None:
     weighed = Weighed.standing(opening)
-    economy = weighed.economy()
+    economy = weighed.economy(elsewhere(weighed.model))
     if economy is None:
         return None
     moves = [one for one in opening.decisions if one.kind is DecisionKind.SESSION]

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
@@ -36,7 +37,7 @@ from lamella.sessions.notifications import Notifications
 from lamella.sessions.pruning import Pruning, prune
 from lamella.sessions.recall.recall import Recall
 from lamella.sessions.settings import SessionSettings
-from lamella.sessions.summariser import NotCompacted, SecondSource, Summariser
+from lamella.sessions.summariser import NotCompacted, SecondSource, Summariser, elsewhere
 from lamella.sessions.titles import TITLE, Titles
 from lamella.sessions.triggers import Fill, trigger_of
 from lamella.sessions.upkeep import Weighed
@@ -95,7 +96,8 @@ class Sessions:
             self._compactor, self._worker, self._notifications, settings, services.clock, recall
         )
         handlers[COMPACT] = self._compactions.do
-        self._idle = Idle(openings, services, settings, self._worker, self._compactions, self._pruned)
+        self._elsewhere = partial(elsewhere, second)
+        self._idle = Idle(openings, services, settings, self._worker, self._compactions, self._pruned, self._elsewhere)
         handlers[IDLE] = self._idle.ring
         self._moves = Moves(openings, services, self._worker, settings)
 
@@ -122,7 +124,7 @@ class Sessions:
             return None
         layout = layout_named(finished.conversation.layout, self._openings.layouts)
         weighed = Weighed.after(finished, layout, await self._openings.facts(finished.model))
-        economy = await aside(len(finished.turns), weighed.economy)
+        economy = await aside(len(finished.turns), weighed.economy, self._elsewhere(weighed.model))
         pruning = weighed.pruning(self.settings, economy, who=ENGINE) or self._emptying(weighed, finished)
         if pruning is not None:
             await self._pruned(finished.caller, pruning)

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from lamella.cache.economics import Elsewhere
 from lamella.core.counting import count_tokens
-from lamella.core.errors import CallerError, ConfigurationError, ContextLengthExceeded, ProviderError
+from lamella.core.errors import CallerError, ConfigurationError, ContextLengthExceeded, LamellaError, ProviderError
 from lamella.core.json import JsonObject
 from lamella.core.messages import Turn
+from lamella.core.models import ModelFacts
 from lamella.core.records import Caller
 from lamella.core.sessions import SessionSummary
 from lamella.core.tokens import Usage
@@ -41,6 +44,20 @@ class SecondSource(Protocol):
     async def open(self) -> OpenModel:
         """The model; raises a `LamellaError` when it can't be reached by what is configured."""
         ...
+
+    def facts(self) -> ModelFacts:
+        """What is known of the model; raises as `open` does."""
+        ...
+
+
+def elsewhere(second: SecondSource | None, own: ModelFacts) -> Elsewhere | None:
+    """What a summary by the second model costs beside one by the conversation's own; None where there is none, nobody
+    knows its price, or it can't be reached by what is configured."""
+    if second is None:
+        return None
+    with suppress(LamellaError):  # whoever asks it for a summary is told
+        return Elsewhere.of(second.facts(), own, always=second.choice == "configured")
+    return None
 
 
 SILENT = "silent"

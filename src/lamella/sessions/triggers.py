@@ -9,7 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from lamella.cache.economics import Compaction, Prospect, Rates, best_length, expected_calls, until_next_pruning
+from lamella.cache.economics import (
+    Compaction,
+    Elsewhere,
+    Prospect,
+    Rates,
+    best_length,
+    expected_calls,
+    until_next_pruning,
+)
 from lamella.core.amounts import Threshold
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.sizes import ShownWindow
@@ -39,7 +47,7 @@ LEAST_CALLS = 6
 class Economy:
     """What a summary would cost and save: the model's rates, what stands in every window, what a call adds, how many
     calls have been made in this session, and how long a summary is expected to be. `question` is what is asked of a
-    summariser: with pruned results, which it reads whole.
+    summariser: with pruned results, which it reads whole. Another model may make it `elsewhere`.
     """
 
     rates: Rates
@@ -48,10 +56,12 @@ class Economy:
     calls: int
     summary: int = EXPECTED_SUMMARY
     question: int = INSTRUCTION
+    elsewhere: Elsewhere | None = None
 
     def compaction(self, window: int, keep: int) -> Compaction:
         """What compacting a window of so many tokens would come to."""
-        return Compaction(self.static, max(0, window - self.static), keep, self.summary, self.question)
+        history = max(0, window - self.static)
+        return Compaction(self.static, history, keep, self.summary, self.question, self.elsewhere)
 
     def best(self, window: int, keep: int) -> float:
         """The length of window at which compacting costs least."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lamella.cache.economics import Prospect, Rates
+from lamella.cache.economics import Elsewhere, Prospect, Rates
 from lamella.context.choices import Known
 from lamella.context.layout import Layout, OldResults
 from lamella.context.results import can_be_read, kept_names
@@ -77,8 +77,9 @@ class Weighed:
         )
         return prune(self.shown, settings.pruning, who=who, prospect=prospect)
 
-    def economy(self) -> Economy | None:
-        """What calls cost and what a summary would come to; None before the first bill."""
+    def economy(self, elsewhere: Elsewhere | None = None) -> Economy | None:
+        """What calls cost and what a summary would come to, made by another model where there is one; None before the
+        first bill."""
         steps = sum(len(turn.steps) for turn in self.shown.turns)
         if not steps or not self.input:
             return None
@@ -90,6 +91,7 @@ class Weighed:
             calls=steps,
             summary=self._summary(),
             question=INSTRUCTION + self.shown.hidden(),
+            elsewhere=elsewhere,
         )
 
     def _summary(self) -> int:
