@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lamella.cache.ledger import Entry, Ledger
 from lamella.cache.plan import MarkerPolicy, Plan, note_written, plan
+from lamella.cache.planner import STEADY, TURN
 from lamella.cache.returns import Chance, Pace, Rhythm, Tail, life_worth, rhythm_of, worth_a_step
 from lamella.core.messages import Step, StopReason, Turn, UserMessage
 from lamella.core.models import ModelFacts
@@ -150,6 +151,17 @@ def test_what_is_cached_is_read_all_the_same() -> None:
     planned(WINDOW[:4], Rhythm(), ledger)
     made = planned(WINDOW, RARE, ledger)
     assert (positions(made), made.read, made.written) == ([1, 4], 4_000, 0)
+
+
+def test_what_only_the_next_step_reads_is_written_for_the_shortest_life() -> None:
+    window = [segment("tools", Zone.FIXED), *WINDOW, segment("moving", Zone.TRAVELLING, Lifetime.TURN)]
+    made = chained(window)
+    made = replace(made, blocks=(replace(made.blocks[0], level="tools"), *made.blocks[1:]))
+    known = replace(facts(window), rhythm=replace(alone(*[20 * MINUTE] * 9), more=0.25, calls=1.2))
+    for asked, life in ((None, FIVE), (ONE, ONE)):
+        placed = plan(made, Ledger(), replace(known, ttl=asked), MarkerPolicy.PLANNER).markers
+        lives = {marker.why: marker.ttl for marker in placed}
+        assert (lives[STEADY], lives[TURN]) == (ONE, life)
 
 
 def test_the_life_follows_the_gaps_and_a_set_one_wins() -> None:

@@ -41,7 +41,7 @@ def planned(window: Window, ledger: Ledger, facts: Facts) -> Placed:
     elif steady is not None:
         places[steady] = STEADY
     written = bool(places)
-    if tail is not None and _goes_on(facts, chosen):
+    if tail is not None and _goes_on(facts):
         places.setdefault(tail, TURN)
     if deepest is not None and (not places or out_of_reach(deepest, places, facts)):
         if blocks[deepest].markable:
@@ -52,12 +52,14 @@ def planned(window: Window, ledger: Ledger, facts: Facts) -> Placed:
     for place, why in _free(window, ledger, facts, deepest, moves).items():
         if (written or place <= (deepest if deepest is not None else -1)) and len(places) < MAX_MARKERS:
             places.setdefault(place, why)
-    return Placed(tuple(Marker(index, chosen, why) for index, why in sorted(places.items())), tuple(notes))
+    lives = {TURN: life(facts)}  # it stands last, where a shorter life may follow a longer one (PROVIDERS 1.1)
+    markers = (Marker(index, lives.get(why, chosen), why) for index, why in sorted(places.items()))
+    return Placed(tuple(markers), tuple(notes))
 
 
-def _goes_on(facts: Facts, chosen: Ttl) -> bool:
+def _goes_on(facts: Facts) -> bool:
     rhythm = facts.rhythm
-    return rhythm is None or facts.ttl is not None or worth_a_step(rhythm, facts.model, chosen)
+    return rhythm is None or facts.ttl is not None or worth_a_step(rhythm, facts.model, life(facts))
 
 
 def _tail(window: Window, moves: int) -> int | None:
@@ -73,8 +75,7 @@ def _tail(window: Window, moves: int) -> int | None:
 def _life_of(end: int, deepest: int | None, window: Window, ledger: Ledger, facts: Facts) -> Ttl | None:
     """The life that a tail up to `end` is written with; None where writing it does not pay.
 
-    One life for all markers of a request: a longer one would have to stand before a shorter one (PROVIDERS 1.1), and
-    what is cached is read whatever its marker says. A life that was asked for is what somebody wants to pay.
+    What is cached is read whatever its marker says. A life that was asked for is what somebody wants to pay.
     """
     if facts.rhythm is None or facts.ttl is not None:
         return life(facts)
