@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lamella.cache.ledger import Entry, Ledger
 from lamella.cache.plan import MarkerPolicy, Plan, note_written, plan
 from lamella.cache.planner import STEADY, TURN
-from lamella.cache.returns import Chance, Pace, Rhythm, Tail, life_worth, rhythm_of, worth_a_step
+from lamella.cache.returns import ALONE, Chance, Pace, Rhythm, Tail, life_worth, rhythm_of, worth_a_step
 from lamella.core.messages import Step, StopReason, Turn, UserMessage
 from lamella.core.models import ModelFacts
 from lamella.core.prompt import Kind, Lifetime, Segment, Ttl, Zone
@@ -154,14 +154,27 @@ def test_what_is_cached_is_read_all_the_same() -> None:
 
 
 def test_what_only_the_next_step_reads_is_written_for_the_shortest_life() -> None:
-    window = [segment("tools", Zone.FIXED), *WINDOW, segment("moving", Zone.TRAVELLING, Lifetime.TURN)]
-    made = chained(window)
-    made = replace(made, blocks=(replace(made.blocks[0], level="tools"), *made.blocks[1:]))
-    known = replace(facts(window), rhythm=replace(alone(*[20 * MINUTE] * 9), more=0.25, calls=1.2))
+    window = [*WINDOW, segment("moving", Zone.TRAVELLING, Lifetime.TURN)]
+    rhythm = replace(alone(*[20 * MINUTE] * 9), more=0.25, calls=1.2)
     for asked, life in ((None, FIVE), (ONE, ONE)):
-        placed = plan(made, Ledger(), replace(known, ttl=asked), MarkerPolicy.PLANNER).markers
-        lives = {marker.why: marker.ttl for marker in placed}
+        lives = {marker.why: marker.ttl for marker in behind_tools(window, rhythm, asked).markers}
         assert (lives[STEADY], lives[TURN]) == (ONE, life)
+
+
+def behind_tools(window: list[Segment], rhythm: Rhythm, ttl: Ttl | None = None) -> Plan:
+    """A window that begins with tools, so that its turn may go on."""
+    whole = [segment("tools", Zone.FIXED), *window]
+    made = chained(whole)
+    made = replace(made, blocks=(replace(made.blocks[0], level="tools"), *made.blocks[1:]))
+    return plan(made, Ledger(), replace(facts(whole), rhythm=rhythm, ttl=ttl), MarkerPolicy.PLANNER)
+
+
+def test_a_request_that_no_other_goes_on_from_reads_what_is_cached_and_writes_nothing() -> None:
+    ledger = Ledger()
+    planned(WINDOW[:4], Rhythm(), ledger)
+    made = planned(WINDOW, ALONE, ledger)
+    assert (made.read, made.written) == (4_000, 0)
+    assert planned(WINDOW, ALONE).markers == ()
 
 
 def test_the_life_follows_the_gaps_and_a_set_one_wins() -> None:
@@ -212,7 +225,9 @@ def test_an_entry_that_no_marker_can_stand_on_is_explained() -> None:
 
 @pytest.mark.parametrize("lifetime", [Lifetime.TURN, Lifetime.STEP])
 def test_the_end_of_a_turn_is_written_only_where_the_turn_goes_on(lifetime: Lifetime) -> None:
+    """Never on what is gone with the step."""
     assert worth_a_step(Rhythm(0.5), CLAUDE, FIVE)
     assert not worth_a_step(Rhythm(0.1), CLAUDE, FIVE)
-    window = [FIXED, *history(2), segment("moving", Zone.TRAVELLING, lifetime)]
-    assert positions(planned(window, Rhythm(0.0))) == [1, 3]
+    window = [*history(2), segment("moving", Zone.TRAVELLING, lifetime)]
+    ends = [1, 3, 4] if lifetime is Lifetime.TURN else [1, 3]
+    assert [positions(behind_tools(window, Rhythm(more))) for more in (0.0, 0.5)] == [[1, 3], ends]

@@ -75,16 +75,18 @@ class Chance:
 @dataclass(frozen=True, slots=True)
 class Rhythm:
     """`more` is the chance that this turn makes another request; `gaps` are the seconds between the starts of the turns
-    so far, the oldest first; `calls` are the requests that a turn makes on average."""
+    so far, the oldest first; `calls` are the requests that a turn makes on average; `goes_on` is the chance of another
+    turn at all."""
 
     more: float = 1.0
     gaps: tuple[float, ...] = ()
     calls: float = 1.0
+    goes_on: float = GOES_ON
 
     def within(self, lives: Sequence[Ttl]) -> dict[Ttl, Chance]:
         """For each life the chances of a request that begins before it has ended."""
         pace, usual = Pace.of(self.gaps), 1 - 1 / self.calls
-        returns = {life: GOES_ON * pace.within(life) for life in lives}
+        returns = {life: self.goes_on * pace.within(life) for life in lives}
         return {
             life: Chance(self.more + (1 - self.more) * back, usual + (1 - usual) * back)
             for life, back in returns.items()
@@ -102,6 +104,10 @@ class Rhythm:
                 late += weight
                 weight *= FORGETS
         return late / (late + UNKNOWN)
+
+
+ALONE = Rhythm(0.0, goes_on=0.0)
+"""That of a request which no other goes on from, such as that of a summary."""
 
 
 def rhythm_of(history: Sequence[Turn], turn: Turn, *, may_call: bool) -> Rhythm:
@@ -145,6 +151,15 @@ class Tail:
         """What is not cached."""
         return self.whole - self.cached
 
+    @property
+    def growth(self) -> int:
+        """What a call adds: as much as this one, where the one before is known."""
+        return self.fresh if self.cached else 0
+
+    def saved(self, write: float, read: float) -> float:
+        """What a call costs less that finds the tail than one that writes all of it, at these prices."""
+        return (write - read) * self.whole - write * self.growth
+
 
 def life_worth(tail: Tail, rhythm: Rhythm, model: ModelFacts) -> Ttl | None:
     """The life with which writing a tail costs least in the long run; None: it is not worth it.
@@ -158,7 +173,7 @@ def life_worth(tail: Tail, rhythm: Rhythm, model: ModelFacts) -> Ttl | None:
     def spared(life: Ttl) -> float:
         """What a later call saves where it finds the tail: against one that writes anew, or that and all behind it."""
         if cold is not None:
-            return (model.write_price(cold) - model.price.read) * tail.whole - model.write_price(cold) * _growth(tail)
+            return tail.saved(model.write_price(cold), model.price.read)
         return (1 - model.price.read) * tail.whole / (1 - chances[life].usual)
 
     best, least = None, float(tail.fresh)
@@ -174,20 +189,13 @@ def life_worth(tail: Tail, rhythm: Rhythm, model: ModelFacts) -> Ttl | None:
 
 def _cold(tail: Tail, chances: Mapping[Ttl, Chance], model: ModelFacts) -> Ttl | None:
     """The life with which a call costs least over time that finds nothing in the cache; None: it writes nothing."""
-    best, least = None, float(tail.whole + _growth(tail))
+    best, least = None, float(tail.whole + tail.growth)
     for life in model.lives:
         write = model.write_price(life)
-        cost = write * tail.whole - chances[life].usual * (
-            (write - model.price.read) * tail.whole - write * _growth(tail)
-        )
+        cost = write * tail.whole - chances[life].usual * tail.saved(write, model.price.read)
         if cost < least:
             best, least = life, cost
     return best
-
-
-def _growth(tail: Tail) -> int:
-    """Tokens that a call adds: as many as this one, where the one before is known."""
-    return tail.fresh if tail.cached else 0
 
 
 def worth_a_step(rhythm: Rhythm, model: ModelFacts, life: Ttl) -> bool:

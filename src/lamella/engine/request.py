@@ -10,7 +10,7 @@ from itertools import groupby
 from lamella.cache.chain import Chain, chain
 from lamella.cache.ledger import Ledger
 from lamella.cache.plan import Facts, MarkerPolicy, Plan, plan
-from lamella.cache.returns import rhythm_of
+from lamella.cache.returns import ALONE, rhythm_of
 from lamella.context.assemble import Assembled, assemble, letters
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
@@ -104,8 +104,11 @@ async def drafted(context: ContextInput, layout: Layout, model: ChatModel, accou
     return await aside(len(context.history), draft, context, layout, model, account, line)
 
 
-def prepare(made: Draft, policy: MarkerPolicy, ledger: Ledger, now: datetime, ttl: Ttl | None = None) -> Prepared:
-    """Place the markers and predict the bill. `ttl` is the life of what is marked."""
+def prepare(
+    made: Draft, policy: MarkerPolicy, ledger: Ledger, now: datetime, ttl: Ttl | None = None, *, alone: bool = False
+) -> Prepared:
+    """Place the markers and predict the bill. `ttl` is the life of what is marked; `alone`: no request goes on from
+    this one, so it reads what is cached and writes nothing."""
     context, assembled, segments = made.context, made.assembled, made.assembled.prompt.segments
     facts = Facts(
         made.model.facts,
@@ -114,7 +117,9 @@ def prepare(made: Draft, policy: MarkerPolicy, ledger: Ledger, now: datetime, tt
         now,
         assembled.layout.seed_markers,
         ttl,
-        rhythm_of(context.history, context.turn, may_call=bool(context.tools) and not context.last_step),
+        ALONE
+        if alone
+        else rhythm_of(context.history, context.turn, may_call=bool(context.tools) and not context.last_step),
     )
     planned = plan(made.chain, ledger, facts, policy)
     request = made.model.request(assembled.prompt, made.wired.blocks, planned.markers)

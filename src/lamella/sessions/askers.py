@@ -108,7 +108,7 @@ class MainModel:
         text = await asyncio.to_thread(self._text, asked)
         context = replace(asking(self._opening, (*asked.turns, *asked.kept), text), sampling=_sampling(run.sampling))
         made = await drafted(context, setting.layout, run.model, run.account, self._opening.line)
-        return prepare(made, setting.policy, self._services.ledger, self._services.clock.now(), run.ttl)
+        return prepare(made, setting.policy, self._services.ledger, self._services.clock.now(), run.ttl, alone=True)
 
     def _text(self, asked: Asking) -> str:
         opening = self._opening
