@@ -54,6 +54,8 @@ class Compactions:
         self._asked: dict[str, asyncio.Task[Outcome]] = {}
         self._waiting: dict[str, asyncio.Future[Outcome]] = {}
         self._doing: set[str] = set()
+        self._needed: set[str] = set()
+        """Conversations whose compaction somebody waits for, so that it is made whether or not it pays."""
 
     async def follow_up(self, finished: Finished, due: Due) -> None:
         """Ask for one after a turn, unless the last one was given up and nothing has changed since."""
@@ -76,12 +78,15 @@ class Compactions:
         """Compact in the background; a compaction that runs already is the one that is given.
 
         One that waits to be tried again goes on waiting, unless a user asks: then it is done now, as the user wants it.
-        `state` is what it hangs on, for one that nobody asked for. `first`: a turn waits for it, so it does not wait
-        behind others.
+        `state` is what it hangs on, for one that nobody asked for. `first`: a message waits for it, or a turn that
+        runs. It begins now, before all others that wait; and if one that runs ends because it would not pay, another
+        one is made.
         """
         running = self._asked.get(asked.conversation_id)
         if running is not None:
-            return running
+            return asyncio.create_task(self._after(running, asked)) if first else running
+        if first:
+            self._needed.add(asked.conversation_id)
         numbers = {name: round(value, 3) for name, value in asked.numbers.items()}
         wanted: JsonObject = {
             "who": asked.who,
@@ -100,6 +105,14 @@ class Compactions:
         task = self._asked[asked.conversation_id] = asyncio.create_task(self._ask(asked.caller, job, first=first))
         return task
 
+    async def _after(self, running: asyncio.Task[Outcome], asked: Asked) -> Outcome:
+        """What the compaction that runs comes to; another one, if it was left out without a try."""
+        self._needed.add(asked.conversation_id)
+        outcome = await asyncio.shield(running)
+        if isinstance(outcome, Compacted) or outcome.again:
+            return outcome
+        return await asyncio.shield(self.ask(asked, first=True))
+
     async def _ask(self, caller: Caller, job: NewJob, *, first: bool) -> Outcome:
         """Enqueue a compaction and hear how it ends; the job goes on whether or not somebody does."""
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
@@ -116,6 +129,7 @@ class Compactions:
         finally:
             self._waiting.pop(job.subject, None)
             self._asked.pop(job.subject, None)
+            self._needed.discard(job.subject)
 
     async def _heard(self, caller: Caller, job: Job, outcome: asyncio.Future[Outcome]) -> Outcome:
         """How a compaction ends; one that somebody else did, or that ended as it was asked for again, tells nobody."""
@@ -133,7 +147,7 @@ class Compactions:
         self._doing.add(job.subject)
         outcome: Outcome = NotCompacted("it was broken off")
         try:
-            pays = bool(job.payload.get("if_it_pays"))
+            pays = bool(job.payload.get("if_it_pays")) and job.subject not in self._needed
             asked = Asked(job.caller, job.subject, who, job.cause, focus, job, pays, _numbers(job))
             outcome = await self._compactor.compact(asked)
             if isinstance(outcome, Compacted) or job.attempts <= 1:
