@@ -96,6 +96,12 @@ PLAN: Raw = {"name": "plan.md", "text": "Flour is bought on Mondays."}
 PRICES: Raw = {"name": "prices.md", "text": "A loaf is 4 euros."}
 
 
+async def test_an_agent_may_be_a_reminder_alone(ground: ReplayGround) -> None:
+    report = await run(example(turns=[asked(0)], agent={"name": "Kind", "reminder": "Be kind."}), ground)
+    assert letters(report) == ["S U1 R"]
+    assert b"still apply" not in report.requests[0].body
+
+
 async def test_an_agent_comes_and_goes(ground: ReplayGround) -> None:
     turns = [asked(0), then(1, "agent", agent=AGENT), asked(2), then(3, "agent", agent=None), asked(4)]
     report = await run(example(turns=turns), ground, layout="onyx")

@@ -96,6 +96,16 @@ async def test_a_compaction_that_is_asked_for_ends_before_the_next_turn(ground: 
     assert both == pytest.approx(totals["cost"], abs=1e-7)
 
 
+@pytest.mark.parametrize("layout", ["lamella", "lis"])
+async def test_a_summary_reads_the_cache_and_writes_nothing_to_it(ground: ReplayGround, layout: str) -> None:
+    report = await run(museum(command("/compact"), asked("Which floor?")) | {"layout": layout}, ground)
+    before, summary = (report.requests[index].record.usage for index in (2, 3))
+    assert before is not None
+    assert summary is not None
+    assert summary.cache_read >= before.cache_read + before.cache_write > 0
+    assert summary.cache_write == 0
+
+
 async def test_a_late_compaction_commits_when_its_turns_have_gone_by(ground: ReplayGround) -> None:
     turns = (command("/compact"), asked("Which floor?"), asked("Sure?"), asked("Really?"))
     report = await run(museum(*turns, summary={"text": "keep_facts", "late": 2}), ground)

@@ -73,6 +73,12 @@ WRONG: list[tuple[Raw, str, str]] = [
     (example(turns=[asked(0), then(1, "kill")]), "does not replay “do”: “kill”", "Take it out"),
     (example(turns=[asked(0), then(1, "agent")]), "Entry 2 of `turns` (agent): object missing required field", ""),
     (example(turns=[asked(0), then(1, "set", surprise=2)]), "Entry 2 of `turns` (set): object contains unknown", ""),
+    (example(agent={"replaces_system": True}), "The trace, agent: The agent replaces the system prompt", "prompt"),
+    (
+        example(turns=[asked(0), then(1, "agent", agent={"replaces_system": True, "prompt": " "})]),
+        "Entry 2 of `turns`: The agent replaces the system prompt, and its prompt is empty",
+        "Write a prompt",
+    ),
     (example(turns=[asked(2), then(1, "set")]), "Entry 2 of `turns` is earlier than turn 1", "order"),
 ]
 

@@ -15,7 +15,7 @@ from lamella.cache.planner import STEADY, TURN
 from lamella.cache.returns import ALONE, Chance, Pace, Rhythm, Tail, life_worth, rhythm_of, worth_a_step
 from lamella.core.messages import Step, StopReason, Turn, UserMessage
 from lamella.core.models import ModelFacts
-from lamella.core.prompt import Kind, Lifetime, Segment, Ttl, Zone
+from lamella.core.prompt import Kind, Lifetime, SeedMarker, Segment, Ttl, Zone
 
 from .windows import CLAUDE, FREE, GPT, START, chained, facts, history, positions, segment
 
@@ -175,6 +175,23 @@ def test_a_request_that_no_other_goes_on_from_reads_what_is_cached_and_writes_no
     made = planned(WINDOW, ALONE, ledger)
     assert (made.read, made.written) == (4_000, 0)
     assert planned(WINDOW, ALONE).markers == ()
+
+
+@pytest.mark.parametrize("policy", MarkerPolicy)
+@pytest.mark.parametrize("ttl", [None, FIVE, ONE])
+@pytest.mark.parametrize("model", [CLAUDE, GPT, FREE])
+def test_it_writes_nothing_whatever_places_its_markers(
+    policy: MarkerPolicy, ttl: Ttl | None, model: ModelFacts
+) -> None:
+    """Also where the seed's own places, or a life that somebody set, would mark its end."""
+    ledger, seeds = Ledger(), (SeedMarker.SYSTEM, SeedMarker.SUMMARY, SeedMarker.TAIL)
+    for window, rhythm in ((WINDOW[:4], Rhythm()), (WINDOW, ALONE)):
+        known = replace(facts(window, model), rhythm=rhythm, ttl=ttl, seed_markers=seeds)
+        made = plan(chained(window), ledger, known, policy)
+        note_written(made, ledger, known)
+    assert (made.read, made.written) == (0 if policy is MarkerPolicy.OFF and model is not FREE else 4_000, 0)
+    cold = plan(chained(WINDOW), Ledger(), replace(known, rhythm=ALONE), policy)
+    assert cold.markers == ()
 
 
 def test_the_life_follows_the_gaps_and_a_set_one_wins() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from lamella.core.messages import StopReason, ToolCall
 from lamella.core.prompt import ToolSpec, WireRequest
 from lamella.core.tokens import Usage
 from lamella.engine.loop import LIMIT_REACHED
-from lamella.engine.reminders import CITATION, LAST_STEP
+from lamella.engine.reminders import CITATION, LAST_STEP, OPEN_PAGES
 from lamella.engine.scripted import Happening, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings
@@ -38,11 +39,29 @@ class Wait:
         return f"result of {call.id}"
 
 
+class WebSearch:
+    """Finds what a call says it finds."""
+
+    spec = ToolSpec("web_search", "Searches the web.", '{"type":"object"}')
+    kind = ToolKind.SEARCH
+    timeout = 5.0
+
+    async def run(self, scope: ToolScope, call: Invocation) -> str:
+        return str(call.arguments["finds"])
+
+
+def finding(id: str, finds: str) -> ToolCall:
+    return ToolCall(id, "web_search", json.dumps({"finds": finds}))
+
+
 @asynccontextmanager
 async def talking(folder: Path, model: ScriptedModel, **settings: Any) -> AsyncIterator[tuple[App, Client, str]]:
     """A server with this model and the waiting tool, and a conversation in it."""
     opened = read_settings(data=folder, **settings)
-    async with served(opened, models=ScriptedModels(model), tools=(Wait(), *SHIPPED_TOOLS)) as (app, client):
+    async with served(opened, models=ScriptedModels(model), tools=(Wait(), WebSearch(), *SHIPPED_TOOLS)) as (
+        app,
+        client,
+    ):
         yield app, client, await client.conversation()
 
 
@@ -57,7 +76,9 @@ def of(packets: list[Object], kind: str) -> list[Object]:
 def reminders(request: WireRequest) -> list[str]:
     """What the request's last block reminds of."""
     last = str(request.blocks[-1].value.get("text", ""))
-    return [text for text in (CITATION, LAST_STEP) if text in last]
+    found = [text for text in (CITATION, OPEN_PAGES, LAST_STEP) if text in last]
+    assert sorted(found, key=last.index) == found
+    return found
 
 
 def results(request: WireRequest) -> list[tuple[str, str]]:
@@ -132,7 +153,41 @@ async def test_the_last_step_is_told_and_its_calls_are_not_run(tmp_path: Path) -
         assert [step.stop_reason for step in turn.steps] == [*[StopReason.TOOL_CALLS] * 3, StopReason.END_TURN]
         assert turn.steps[-1].text == "An answer after all."
         tools = {len([block for block in request.blocks if block.level == "tools"]) for request in model.requests}
-        assert tools == {2}
+        assert tools == {3}
+
+
+HITS = '{"documents": [{"document": 1, "title": "Ships", "url": "https://ships.example/", "contents": "Ships are…"}]}'
+PASSAGE = '{"documents": [{"document": 1, "title": "Notes", "contents": "See https://ships.example/ for more."}]}'
+
+
+@pytest.mark.parametrize(
+    ("calls", "fields", "expected"),
+    [
+        (finding("c1", HITS), {}, [CITATION, OPEN_PAGES]),
+        (finding("c1", "Ships, https://ships.example/: Ships are…"), {}, [CITATION, OPEN_PAGES]),
+        (finding("c1", '[{"link": "http://ships.example/a", "snippet": "…"}]'), {}, [CITATION, OPEN_PAGES]),
+        (finding("c1", PASSAGE), {}, [CITATION]),
+        (finding("c1", "Nothing was found."), {}, [CITATION]),
+        (finding("c1", HITS), {"open_url": False}, [CITATION]),
+        (finding("c1", HITS), {"step_limit": 2}, [CITATION, LAST_STEP]),
+        (wait("c1"), {}, []),
+    ],
+)
+async def test_the_tool_to_call_after_web_hits(
+    tmp_path: Path, calls: ToolCall, fields: dict[str, Any], expected: list[str]
+) -> None:
+    model = ScriptedModel([calling(calls), saying("Done.")])
+    async with talking(tmp_path, model, **{"open_url": True, **fields}) as (_, client, conversation):
+        await client.send(conversation, "Go")
+    assert reminders(model.requests[1]) == expected
+
+
+async def test_pages_that_were_opened_are_not_asked_for_again(tmp_path: Path) -> None:
+    opened = ToolCall("c2", "open_url", '{"url":"http://127.0.0.1/"}')
+    model = ScriptedModel([calling(finding("c1", HITS)), calling(opened), saying("Done.")])
+    async with talking(tmp_path, model, open_url=True) as (_, client, conversation):
+        await client.send(conversation, "Go")
+    assert [reminders(request) for request in model.requests] == [[], [CITATION, OPEN_PAGES], [CITATION]]
 
 
 async def test_a_model_that_calls_for_ever_is_ended(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lamella.app.app import App
+from lamella.context.layouts import LAYOUTS
 from lamella.core.messages import ToolCall
 from lamella.engine.scripted import FACTS, Gate, ScriptedModel, calling, saying
 from lamella.server.testing import Client
@@ -51,10 +52,10 @@ async def test_an_agent_is_kept_edited_and_removed(client: Client) -> None:
     ("body", "param", "hint"),
     [
         ({"prompt": "P"}, "name", "openapi"),
-        ({"name": "N"}, "prompt", "openapi"),
+        ({"name": "N", "replaces_system": True, "prompt": ""}, "prompt", "replaces_system"),
         ({"name": "", "prompt": "P"}, "name", "openapi"),
         ({"name": "  ", "prompt": "P"}, "name", "Write"),
-        ({"name": "N", "prompt": " \n"}, "prompt", "Write"),
+        ({"name": "N", "prompt": " \n", "replaces_system": True}, "prompt", "Write"),
         ({"name": "N" * 201, "prompt": "P"}, "name", "openapi"),
         ({"name": "N", "prompt": "P", "tools": ["fly"]}, "tools", "read_file"),
         ({"name": "N", "prompt": "P", "tools": ["read_file", "read_file"]}, "tools", "once"),
@@ -76,6 +77,39 @@ async def test_an_agent_that_cannot_be_is_refused(client: Client, body: Any, par
         answer = await client.call("PATCH", f"/agents/{made['id']}", json=change)
         error_of(answer, 400, "invalid_request", param)
     assert await client.get(f"/agents/{made['id']}") == made
+
+
+@pytest.mark.parametrize(
+    ("fields", "letters"),
+    [
+        ({"tools": ["read_file"]}, "S U1"),
+        ({"model": "scripted", "layout": "onyx"}, "S U1"),
+        ({"prompt": "  \n"}, "S U1"),
+        ({"reminder": "Be kind."}, "S U1 R"),
+    ],
+)
+async def test_an_agent_needs_no_prompt(
+    client: Client, model: ScriptedModel, fields: dict[str, Any], letters: str
+) -> None:
+    model.then(saying("Hi."))
+    agent = await client.post("/agents", {"name": "Quiet", **fields})
+    assert agent["prompt"] == fields.get("prompt", "")
+    mapped = await window(client, await client.send(await client.conversation(agent_id=agent["id"]), "Hello"))
+    assert mapped["letters"] == letters
+    assert "still apply" not in str([segment["text_preview"] for segment in mapped["segments"]])
+    assert {"agent", "the prompt of “Quiet” is empty"} in [set(absence.values()) for absence in mapped["absent"]]
+
+
+async def test_an_agent_that_replaces_the_system_prompt_keeps_a_prompt(client: Client) -> None:
+    bare = await client.post("/agents", {"name": "Bare"})
+    replacing = await client.post("/agents", {**EDITOR, "replaces_system": True})
+    for agent, change in ((bare, {"replaces_system": True}), (replacing, {"prompt": " "})):
+        answer = await client.call("PATCH", f"/agents/{agent['id']}", json=change)
+        error = error_of(answer, 400, "invalid_request", "prompt")
+        assert error["message"] == "The agent replaces the system prompt, and its prompt is empty."
+        assert await client.get(f"/agents/{agent['id']}") == agent
+    both = await patched(client, f"/agents/{replacing['id']}", prompt="", replaces_system=False)
+    assert (both["prompt"], both["replaces_system"]) == ("", False)
 
 
 @pytest.mark.parametrize("name", ["name", "prompt", "reminder", "replaces_system"])
@@ -143,6 +177,29 @@ async def test_an_edit_is_in_the_window_of_the_next_turn_and_recorded(
     assert first.outcome == f"{agent['id']}@1"
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+async def test_an_agent_in_place_of_the_system_prompt_is_all_of_it(
+    client: Client, model: ScriptedModel, layout: str
+) -> None:
+    """`S U1`: no reminder of its own prompt, no date and no tools behind it; what is searched is cited."""
+    file = await client.upload("plan.txt", b"It is blue.")
+    read = ToolCall("c1", "read_file", f'{{"file_id":"{file["id"]}"}}')
+    model.then(saying("One."), calling(read), saying("Blue [1]."))
+    agent = await client.post("/agents", {**EDITOR, "reminder": "", "replaces_system": True})
+    conversation = await client.conversation(agent_id=agent["id"], layout=layout)
+    mapped = await window(client, await client.send(conversation, "Hello"))
+    assert mapped["letters"] == "S U1"
+    assert [one["text_preview"] for one in mapped["segments"] if one["kind"] in ("system", "sections")] == [
+        "You edit texts."
+    ]
+    packets = await client.send(conversation, "Read it", file_ids=[file["id"]])
+    last = [packet["letters"] for packet in packets if packet["type"] == "request.started"][-1]
+    assert last == "S U1 A1 F U2 TC TR R"
+    assert [block.value["text"] for block in model.requests[-1].blocks if block.level == "system"] == [
+        "You edit texts."
+    ]
+
+
 async def test_an_agent_in_place_of_the_system_prompt_changes_that(
     client: Client, app: App, model: ScriptedModel
 ) -> None:
@@ -150,7 +207,7 @@ async def test_an_agent_in_place_of_the_system_prompt_changes_that(
     agent = await client.post("/agents", {**EDITOR, "reminder": "", "replaces_system": True})
     conversation = await client.conversation(agent_id=agent["id"])
     mapped = await window(client, await client.send(conversation, "Hello"))
-    assert mapped["letters"] == "S U1 R"
+    assert mapped["letters"] == "S U1"
     assert mapped["segments"][1]["text_preview"] == "You edit texts."
     assert (await settings(app, conversation))[0].first_changed == "system"
     await patched(client, f"/conversations/{conversation}", agent_id=None)

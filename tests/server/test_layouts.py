@@ -10,7 +10,8 @@ import pytest
 from lamella.app.app import open_app
 from lamella.context.layouts import LAYOUTS
 from lamella.core.errors import ConfigurationError
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, saying
+from lamella.core.messages import ToolCall
+from lamella.engine.scripted import ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, served
 from lamella.settings import read_settings
 
@@ -45,6 +46,33 @@ async def test_a_deployment_brings_its_own(tmp_path: Path) -> None:
     async with served(read_settings(data=tmp_path), models=ScriptedModels(model)) as (_, client):
         answer = await client.call("POST", "/conversations", json={"agent_id": agent["id"]})
         assert "lamella" in error_of(answer, 400, "invalid_request", "layout")["hint"]
+
+
+def reading(file_id: str) -> ToolCall:
+    return ToolCall(f"c_{file_id}", "read_file", f'{{"file_id":"{file_id}"}}')
+
+
+def system_text(model: ScriptedModel, request: int) -> str:
+    """The system text of a request."""
+    return "\n".join(str(block.value["text"]) for block in model.requests[request].blocks if block.level == "system")
+
+
+async def test_onyx_says_how_to_cite_only_after_a_search_has_run(client: Client, model: ScriptedModel) -> None:
+    file = await client.upload("plan.txt", b"It is blue.")
+    model.then(calling(reading("file_none")), calling(reading(file["id"])), saying("Blue [1]."), saying("Bye."))
+    conversation = await client.conversation(layout="onyx")
+    await client.send(conversation, "What colour?", file_ids=[file["id"]])
+    await client.send(conversation, "Thank you")
+    assert ["citation" in system_text(model, request).lower() for request in range(4)] == [False, False, True, False]
+    assert "# Citations" in system_text(model, 2)
+    assert "# How you write" in system_text(model, 0)
+
+
+async def test_onyx_leaves_a_section_about_citations_that_somebody_wrote(client: Client, model: ScriptedModel) -> None:
+    model.then(saying("Hi."))
+    await client.post("/system-prompts", {"text": "# Documents and citations\n- Cite nothing, ever."})
+    await client.send(await client.conversation(layout="onyx"), "Hello")
+    assert system_text(model, 0).startswith("# Documents and citations\n- Cite nothing, ever.")
 
 
 async def test_a_layout_whose_name_is_taken_starts_nothing(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from lamella.app.project_places import FilePlace, Window, placed
 from lamella.app.providers import Models
 from lamella.context.layout import Layout
 from lamella.context.layouts import DEFAULT
-from lamella.core.agents import Agent
+from lamella.core.agents import Agent, check_prompt
 from lamella.core.clock import Clock
 from lamella.core.effort import effort_named
 from lamella.core.errors import InvalidRequest, NotFound
@@ -50,8 +50,10 @@ class Library:
     # Agents
 
     async def create_agent(self, caller: Caller, given: Given, key: str | None = None) -> StoredAgent:
-        """A new agent; raises `InvalidRequest` for tools, a model or a layout that do not exist."""
+        """A new agent; raises `InvalidRequest` for tools, a model or a layout that do not exist, and for one that
+        replaces the system prompt without a prompt."""
         await self._check_agent(given, given.get("model"))
+        _checked(Agent("", **given))
 
         async def make(id: str) -> StoredAgent:
             return await self.store.add_agent(caller, Agent(id, **given), self.clock.now())
@@ -64,10 +66,12 @@ class Library:
         """The agent with these fields; raises `InvalidRequest` as `create_agent` does."""
         before = (await self.store.agent(caller, agent_id)).agent
         await self._check_agent(given, given.get("model", before.model))
-        return await self.store.change_agent(caller, agent_id, lambda now: replace(now, **given), self.clock.now())
+        return await self.store.change_agent(
+            caller, agent_id, lambda now: _checked(replace(now, **given)), self.clock.now()
+        )
 
     async def _check_agent(self, given: Given, model: str | None) -> None:
-        _check_filled(given, "name", "prompt")
+        _check_filled(given, "name")
         if (tools := given.get("tools")) is not None:
             self._check_tools(tools)
         if (layout := given.get("layout")) is not None:
@@ -225,6 +229,11 @@ def _check_filled(given: Given, *names: str) -> None:
     for name in names:
         if name in given and not given[name].strip():
             raise InvalidRequest(f"The {name} is empty.", hint="Write something.", param=name)
+
+
+def _checked(agent: Agent) -> Agent:
+    check_prompt(agent.prompt, replaces_system=agent.replaces_system)
+    return agent
 
 
 def _check_project(content: ProjectContent) -> None:

@@ -13,7 +13,7 @@ from lamella.cache.places import LOOKBACK as LOOKBACK
 from lamella.cache.places import MAX_MARKERS as MAX_MARKERS
 from lamella.cache.places import Facts as Facts
 from lamella.cache.places import Placed, deepest_entry, life, reach
-from lamella.cache.planner import planned
+from lamella.cache.planner import only_read, planned
 from lamella.cache.window import Window, window_of
 from lamella.core.errors import InvalidRequest
 from lamella.core.models import Markers
@@ -73,6 +73,8 @@ def plan(chain: Chain, ledger: Ledger, facts: Facts, policy: MarkerPolicy) -> Pl
                 placed = Placed(_seeded(window, facts))
             case MarkerPolicy.PLANNER:
                 placed = planned(window, ledger, facts)
+        if facts.rhythm is not None and facts.rhythm.is_over and policy is not MarkerPolicy.OFF:
+            placed = only_read(placed, window, ledger, facts)
     free = max(0, MAX_MARKERS - facts.taken)
     notes = placed.notes
     if len(placed.markers) > free:

@@ -57,6 +57,18 @@ def planned(window: Window, ledger: Ledger, facts: Facts) -> Placed:
     return Placed(tuple(markers), tuple(notes))
 
 
+def only_read(placed: Placed, window: Window, ledger: Ledger, facts: Facts) -> Placed:
+    """Of these places those that write nothing, and the end of what is cached: of a request that no other follows,
+    whatever policy places its markers, nothing would ever be read."""
+    deepest = deepest_entry(window.chain, ledger, facts.now, len(window.chain.blocks) - 1)
+    if deepest is None:
+        return Placed(notes=placed.notes)
+    markers = [marker for marker in placed.markers if marker.index <= deepest]
+    if out_of_reach(deepest, [marker.index for marker in markers], facts) and window.chain.blocks[deepest].markable:
+        markers.append(Marker(deepest, life(facts), AGAIN))
+    return Placed(tuple(markers), placed.notes)
+
+
 def _goes_on(facts: Facts) -> bool:
     rhythm = facts.rhythm
     return rhythm is None or facts.ttl is not None or worth_a_step(rhythm, facts.model, life(facts))

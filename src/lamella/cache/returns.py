@@ -83,6 +83,11 @@ class Rhythm:
     calls: float = 1.0
     goes_on: float = GOES_ON
 
+    @property
+    def is_over(self) -> bool:
+        """Whether no request comes after this one, in this turn or in a later one."""
+        return not (self.more or self.goes_on)
+
     def within(self, lives: Sequence[Ttl]) -> dict[Ttl, Chance]:
         """For each life the chances of a request that begins before it has ended."""
         pace, usual = Pace.of(self.gaps), 1 - 1 / self.calls

@@ -27,6 +27,8 @@ def _why(kind: Kind, context: ContextInput, layout: Layout, choices: Choices) ->
             return "no tool can be called in this conversation"
         case Kind.SYSTEM:
             return "the system prompt is empty"
+        case Kind.SECTIONS if context.agent is not None and context.agent_replaces_system:
+            return f"the prompt of “{context.agent.name}” stands in place of the whole system prompt"
         case Kind.SECTIONS:
             return "no section applies to this step"
         case Kind.SUMMARY:

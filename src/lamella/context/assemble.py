@@ -28,7 +28,7 @@ from lamella.context.segments import (
     system_segment,
     tools_segment,
 )
-from lamella.context.system_prompt import StepView
+from lamella.context.system_prompt import StepView, without_citations
 from lamella.core.decisions import Decision
 from lamella.core.errors import ConfigurationError, ContextLengthExceeded
 from lamella.core.json import digest
@@ -174,9 +174,9 @@ def _fixed(context: ContextInput, layout: Layout, choices: Choices) -> tuple[Seg
             case Kind.TOOLS:
                 made.append(tools_segment(context.tools, context.model) if _callable_tools(context, layout) else None)
             case Kind.SYSTEM:
-                text = _system_text(context)
+                text = _system_text(context, layout)
                 made.append(system_segment(text) if text.strip() else None)
-            case Kind.SECTIONS:
+            case Kind.SECTIONS if not context.agent_replaces_system:
                 tools = context.tools if _callable_tools(context, layout) else ()
                 view = StepView(context.turn.user.sent_at, tools, context.searched)
                 made.append(sections_segment(view, slot.lifetime))
@@ -191,10 +191,14 @@ def _callable_tools(context: ContextInput, layout: Layout) -> bool:
     return bool(context.tools) and not (context.last_step and layout.drops_tools_at_end)
 
 
-def _system_text(context: ContextInput) -> str:
-    """The system prompt, or the prompt of the agent that replaces it (SPEC O2)."""
-    agent = context.agent
-    return agent.prompt if agent is not None and agent.replaces_system else context.system
+def _system_text(context: ContextInput, layout: Layout) -> str:
+    """The system prompt, or the prompt of the agent that replaces it (SPEC O2).
+
+    A layout that writes sections for each step writes the one about citations there, and only after a search (O1).
+    """
+    if context.agent is not None and context.agent_replaces_system:
+        return context.agent.prompt
+    return without_citations(context.system) if layout.is_fixed(Kind.SECTIONS) else context.system
 
 
 def _placed(slot: Slot, context: ContextInput, choices: Choices) -> Segment | None:

@@ -17,7 +17,7 @@ class ContextInput:
 
     `history` are the finished turns of the path, `turn` the running one with its steps so far. `budget` is in tokens;
     `calibration` is what the provider counted for a local token so far. `reminder` is this step's merged reminder;
-    `searched`: a search-like tool ran in this turn. `summaries` are those of earlier sessions, oldest first.
+    `searched`: a search-like tool gave a result in this turn. `summaries` are those of earlier sessions, oldest first.
     `last_step`: no tool may be called any more. `can_compact`: the engine can summarise what is too much.
     `keeps_results`: old results give way only when nothing else does (SPEC L9).
     """
@@ -39,3 +39,8 @@ class ContextInput:
     last_step: bool = False
     can_compact: bool = False
     keeps_results: bool = False
+
+    @property
+    def agent_replaces_system(self) -> bool:
+        """Whether the agent's prompt stands in place of the whole system prompt (SPEC O2)."""
+        return self.agent is not None and self.agent.replaces_system

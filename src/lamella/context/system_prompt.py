@@ -106,6 +106,15 @@ STATIC_SECTIONS: tuple[StaticSection, ...] = tuple(
 )
 """The system prompt that ships, in order."""
 
+_CITATIONS_SECTION = next(section for section in STATIC_SECTIONS if section.name == "documents")
+
+
+def without_citations(text: str) -> str:
+    """A system prompt without the shipped section about citations. A section that somebody edited stays."""
+    before, _, after = text.partition(_CITATIONS_SECTION.text.strip())
+    return "\n\n".join(part for part in (before.rstrip("\n"), after.lstrip("\n")) if part)
+
+
 KNOWLEDGE_SECTIONS: Mapping[KnowledgePrompt, StaticSection] = {
     prompt: _shipped(f"knowledge_{prompt.value}") for prompt in (KnowledgePrompt.NORMAL, KnowledgePrompt.RESTRICTED)
 }

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lamella.core.errors import InvalidRequest
 from lamella.core.messages import Attachment
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A custom agent (SPEC O2). `replaces_system`: its prompt stands in place of the system prompt, and does not move.
+    """A custom agent (SPEC O2). `prompt` may be empty: an agent can be tools, a model or a reminder alone.
+
+    `replaces_system`: its prompt stands in place of the system prompt, and does not move. Then it has one.
 
     `tools` are the names of the tools it may use, None for all. `model` and `layout` are what its conversations begin
     with where nothing else is asked for; `thinking_effort` holds where a conversation has none of its own.
@@ -27,6 +30,16 @@ class Agent:
     revision: int = 1
     thinking_effort: str | None = None
     fallback_model: str | None = None
+
+
+def check_prompt(prompt: str, *, replaces_system: bool) -> None:
+    """Raises `InvalidRequest` for an agent that would leave a conversation without any system prompt."""
+    if replaces_system and not prompt.strip():
+        raise InvalidRequest(
+            "The agent replaces the system prompt, and its prompt is empty.",
+            hint="Write a prompt, or set replaces_system to false.",
+            param="prompt",
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from lamella.engine.counted import MOST_FACTOR, count, is_near, with_count
 from lamella.engine.emitter import Emitter
 from lamella.engine.endings import may_ask_again, nothing_of
 from lamella.engine.inputs import RunInput, Services, TurnInput
-from lamella.engine.reminders import ReminderView, merged, searched
+from lamella.engine.reminders import ReminderView, has_found, merged
 from lamella.engine.request import Identity, Line, Prepared, drafted, new_request, next_line, prepare
 from lamella.engine.sieved import sieved
 from lamella.engine.step import ShownBlocks, run_step
@@ -217,6 +217,7 @@ class Asker:
             turn.layout,
             turn.reminders,
             asking.last,
+            turn.conversation.tools,
             asking.said_nothing,
         )
 
@@ -263,7 +264,7 @@ class Asker:
             agent=turn.agent,
             project=turn.project,
             summaries=turn.summaries,
-            searched=searched(asking.steps, self._services.registry),
+            searched=has_found(asking.steps, self._services.registry),
             last_step=asking.last,
             keeps_results=run.keeps_results,
         )

@@ -8,12 +8,17 @@ from dataclasses import dataclass
 from lamella.context.layout import Layout
 from lamella.core.agents import Agent
 from lamella.core.messages import Step
-from lamella.core.prompt import Kind
+from lamella.core.prompt import Kind, ToolSpec
 from lamella.tools.tool import Registry
+from lamella.tools.web.hits import OPEN_URL, has_web_hits
 
 CITATION = (
     "Cite the documents that an answer rests on: put their numbers in square brackets right behind the statement, "
     "such as [1] or [2][3]. Cite only documents that you have seen."
+)
+OPEN_PAGES = (
+    "The search found web addresses. An excerpt seldom says enough: open the pages that promise most with open_url "
+    "before you answer, unless the excerpts answer the question in full."
 )
 REASSERTION = "The instructions for “{name}” at the beginning of this conversation still apply."
 SAID_NOTHING = "You ended your answer without saying anything. Answer the user now, in words."
@@ -22,7 +27,10 @@ LAST_STEP = "This is the last step of this turn: answer now with what you have. 
 
 @dataclass(frozen=True, slots=True)
 class ReminderView:
-    """What a reminder may depend on. `steps` are those of the running turn, `configured` the deployment's texts."""
+    """What a reminder may depend on.
+
+    `steps` are those of the running turn, `tools` those of the conversation, `configured` the deployment's texts.
+    """
 
     steps: Sequence[Step]
     registry: Registry
@@ -30,6 +38,7 @@ class ReminderView:
     layout: Layout
     configured: Sequence[str]
     last_step: bool
+    tools: Sequence[ToolSpec] = ()
     said_nothing: bool = False
     """The model was asked this already and ended without a word."""
 
@@ -42,14 +51,23 @@ class Reminder:
     text: Callable[[ReminderView], str]
 
 
-def searched(steps: Sequence[Step], registry: Registry) -> bool:
-    """Whether a search-like tool was called in these steps."""
-    return any(registry.is_search(call.name) for step in steps for call in step.calls)
+def has_found(steps: Sequence[Step], registry: Registry) -> bool:
+    """Whether a search-like tool gave a result in these steps."""
+    return any(registry.is_search(result.name) and not result.is_error for step in steps for result in step.results)
 
 
 def _citation(view: ReminderView) -> str:
     """From the first search-like call to the end of the turn."""
-    return CITATION if searched(view.steps, view.registry) else ""
+    is_search = view.registry.is_search
+    return CITATION if any(is_search(call.name) for step in view.steps for call in step.calls) else ""
+
+
+def _next_tool(view: ReminderView) -> str:
+    """The tool to call next: after web hits, the one that opens their pages, where it can be called."""
+    if view.last_step or not view.steps or all(tool.name != OPEN_URL for tool in view.tools):
+        return ""
+    results = view.steps[-1].results
+    return OPEN_PAGES if any(view.registry.is_search(one.name) and has_web_hits(one) for one in results) else ""
 
 
 def _last_step(view: ReminderView) -> str:
@@ -61,11 +79,14 @@ def _said_nothing(view: ReminderView) -> str:
 
 
 def _agent(view: ReminderView) -> str:
-    """The agent's own reminder, behind a short re-assertion where its prompt stands far from the end."""
+    """The agent's own reminder, after one line that re-asserts a prompt which stands far from the end.
+
+    An agent that replaces the system prompt is the system prompt: nothing re-asserts that one (SPEC O2, O8).
+    """
     agent = view.agent
     if agent is None:
         return ""
-    far = view.layout.is_fixed(Kind.AGENT) or agent.replaces_system
+    far = view.layout.is_fixed(Kind.AGENT) and agent.prompt.strip() and not agent.replaces_system
     return "\n\n".join(text for text in (REASSERTION.format(name=agent.name) if far else "", agent.reminder) if text)
 
 
@@ -75,6 +96,7 @@ def _configured(view: ReminderView) -> str:
 
 REMINDERS: tuple[Reminder, ...] = (
     Reminder("citation", _citation),
+    Reminder("next tool", _next_tool),
     Reminder("last step", _last_step),
     Reminder("said nothing", _said_nothing),
     Reminder("agent", _agent),

@@ -69,7 +69,15 @@ function LoadedForm({ agent, bound, onDone }: { agent: Agent | null; bound: read
       {problem && <ErrorNote problem={problem} />}
       {remove.error && <QueryError error={remove.error} />}
       <TextField name="name" label="Name" value={value.name} error={save.error} onChange={(name) => set({ name })} autoFocus={!agent} />
-      <TextField name="prompt" label="Prompt" rows={7} value={value.prompt} error={save.error} onChange={(prompt) => set({ prompt })} />
+      <TextField
+        name="prompt"
+        label="Prompt"
+        hint="May be empty, unless it stands in place of the system prompt."
+        rows={7}
+        value={value.prompt}
+        error={save.error}
+        onChange={(prompt) => set({ prompt })}
+      />
       <label className={form.check}>
         <input
           type="checkbox"

@@ -117,7 +117,7 @@ WHOLE_PIECES = 1_000
 class TraceAgent(_Part):
     """A custom agent."""
 
-    prompt: Annotated[str, msgspec.Meta(min_length=1)]
+    prompt: str = ""
     name: str = "agent"
     replaces_system: bool = False
     reminder: str = ""

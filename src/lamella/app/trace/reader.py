@@ -20,6 +20,7 @@ from lamella.app.trace.format import (
     SetChange,
     ToolsChange,
     Trace,
+    TraceAgent,
     TraceChange,
     TraceCommand,
     TraceEntry,
@@ -29,6 +30,7 @@ from lamella.app.trace.format import (
     TraceTool,
     TraceTurn,
 )
+from lamella.core.agents import check_prompt
 from lamella.core.errors import InvalidRequest
 
 CHANGES: Mapping[str, type[TraceChange]] = {
@@ -199,6 +201,7 @@ def _capital(text: str) -> str:
 def _check(trace: Trace) -> None:
     _check_zone(trace.head.timezone, "the trace")
     _check_files(trace.head.project.files if trace.head.project else (), "the trace, project")
+    _check_agent(trace.head.agent, "the trace, agent")
     digest = trace.head.side.digest
     tools = _tool_names(trace.head.tools, "the trace", digest)
     before: tuple[str, datetime] | None = None
@@ -220,8 +223,18 @@ def _check(trace: Trace) -> None:
                 tools = _tool_names(entry.tools, where, digest)
             case ProjectChange(project=project) if project is not None:
                 _check_files(project.files, where)
+            case AgentChange(agent=agent):
+                _check_agent(agent, where)
             case _:
                 pass
+
+
+def _check_agent(agent: TraceAgent | None, where: str) -> None:
+    try:
+        if agent is not None:
+            check_prompt(agent.prompt, replaces_system=agent.replaces_system)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{_capital(where)}: {error.message}", hint=error.hint) from None
 
 
 def _check_turn(turn: TraceTurn, where: str, tools: set[str]) -> None:

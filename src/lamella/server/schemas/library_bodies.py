@@ -26,7 +26,7 @@ class NewAgent(Body):
     """`POST /api/v1/agents`."""
 
     name: Name
-    prompt: str
+    prompt: str = ""
     reminder: str = ""
     replaces_system: bool = False
     tools: Names | None = None

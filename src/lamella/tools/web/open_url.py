@@ -19,6 +19,7 @@ from lamella.knowledge.extraction import Extraction, Extractor
 from lamella.tools.read_file import piece_of
 from lamella.tools.tool import Invocation, ToolKind, ToolScope
 from lamella.tools.web.fetching import Fetcher, Page
+from lamella.tools.web.hits import OPEN_URL
 
 _SCHEMA: dict[str, Json] = {
     "type": "object",
@@ -53,7 +54,7 @@ class OpenUrl:
     fetcher: Fetcher
     extractor: Extractor
 
-    spec = ToolSpec("open_url", _DESCRIPTION, encode_text(_SCHEMA))
+    spec = ToolSpec(OPEN_URL, _DESCRIPTION, encode_text(_SCHEMA))
     kind = ToolKind.SEARCH
     timeout = 60.0
 
