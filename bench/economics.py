@@ -1,12 +1,19 @@
-"""What a long conversation costs with compaction and pruning, and without: 60 turns with tools, 36 facts, one run.
+"""What a long conversation full of identifiers costs with compaction and pruning, and which facts its window holds.
 
-    python bench/economics.py [--model NAME] [--compact TOKENS] [--keep TOKENS] [--prune TOKENS]
-                              [--prune-keep TOKENS] [--lines N] [--write FILE] [--json]
+    python bench/economics.py [--kinds words log …] [--runs NAME …] [--turns 60] [--seed 1] [--model NAME] [--json]
+    python bench/economics.py --airline FILE [--count 20]
 
-The conversation is replayed through the engine against the simulator with the planner's markers: append-only,
-compacted, and compacted and pruned, by thresholds; compacted when it pays; and with the settings as they are shipped.
-The summaries' requests are part of the cost. A fact is kept when its sentence is in the last request, word for word.
-With --write the trace is written, for `lamella replay`.
+Sixty turns of two requests each, a tool's result of 3 kB (each tenth 12 kB) in every turn, 36 facts in paragraphs of
+their own, said by user, tool and assistant in turn (`writing/identifiers.py`). They are replayed through the engine
+against the simulator with the planner's markers. The summariser obeys: it keeps the facts of what it is asked to
+summarise, and nothing else. Costs are in thousands of the price of an input token: `input` is all input, the summaries'
+included, `with output` adds what the summaries' output costs; answers cost the same in all runs. A fact counts as there
+if its sentence is in the last request, word for word.
+
+`every ten turns` is the rule of another library: `/compact` after each tenth turn, all but the newest turn.
+
+With --airline: recorded runs of tau-bench as one conversation, each run after the one before, and summaries of about
+800 tokens.
 """
 
 from __future__ import annotations
@@ -14,8 +21,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import structlog
@@ -25,119 +35,190 @@ from lamella.app.replay.options import ReplayOptions
 from lamella.app.replay.report import ReplayReport
 from lamella.app.replay.run import replay
 from lamella.app.trace.reader import parse_trace
+from lamella.core.tokens import Usage
+from lamella.llm.model_table import ModelTable
 from tables import arguments, emit, show
-from writing import planted
+from writing import airline, identifiers
+from writing.parts import Json
 
 NO_PRUNING: dict[str, int | str] = {"tool_prune_threshold": 10_000_000, "tool_prune_when": "full"}
-NEVER: dict[str, int | str] = {"compaction_threshold": "100%", "compaction_when": "full", **NO_PRUNING}
+BY_HAND: dict[str, int | str] = {"compaction_threshold": "100%", "compaction_when": "full"}
+NEVER: dict[str, int | str] = {**BY_HAND, **NO_PRUNING}
+PAYS: dict[str, int | str] = {"compaction_when": "pays"}
+NEWEST_TURN: dict[str, int | str] = {"keep_recent_tokens": 1}
+"""What keeps the newest turn and no other."""
+
+TEN = "every ten turns"
+SEARCHED = "pays, pruned, one search"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One way to pay for a conversation: the settings, and what a run may cost at most where somebody aims at it."""
+
+    settings: Mapping[str, int | str]
+    aim: float | None = None
+    aim_with_output: float | None = None
+
+
+RUNS: Mapping[str, Run] = {
+    "append-only": Run(NEVER),
+    TEN: Run({**NEVER, **NEWEST_TURN}),
+    "pays, newest turn kept": Run({**PAYS, **NO_PRUNING, **NEWEST_TURN}, 205, 215),
+    "pays, 4,000 kept": Run({**PAYS, **NO_PRUNING}, 230),
+    "threshold of 20k": Run({**NO_PRUNING, "compaction_when": "full", "compaction_threshold": 20_000}, 230),
+    SEARCHED: Run({**PAYS, "tool_prune_when": "pays"}, 195),
+    "pruning alone": Run({**BY_HAND, "tool_prune_when": "pays"}, 285),
+    "as shipped": Run({}),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """One run: cost in US dollars, tokens as the provider billed them, and how many facts the last request held."""
+    """One run of one conversation, in thousands of the price of an input token."""
 
-    name: str
+    text: str
+    run: str
     requests: int
-    compactions: int
+    summaries: int
+    asked_again: int
     prunings: int
-    input: int
-    read: int
-    written: int
-    output: int
-    summaries: float
-    cost: float
+    input: float
+    with_output: float
     last: int
     facts: int
+    of: int
+    seconds: float
 
 
-def bill(name: str, report: ReplayReport) -> Bill:
-    """What a replay came to; ends the script where a request failed."""
-    failed = [request.record.error for request in report.requests if request.record.error is not None]
-    if failed:
-        raise SystemExit(f"{name}: {failed[0]['message']}")
-    usage, purposes = report.usage, report.purposes()
-    count, _, summaries = purposes.get("summary", (0, usage, 0.0))
-    last = report.requests[-1]
-    shown = json.dumps(json.loads(last.body), ensure_ascii=False)
-    kinds = [happening.kind for happening in report.happenings]
-    return Bill(
-        name=name,
-        requests=len(report.requests),
-        compactions=count,
-        prunings=kinds.count("prune"),
-        input=usage.input,
-        read=usage.cache_read,
-        written=usage.cache_write,
-        output=usage.output,
-        summaries=summaries,
-        cost=report.cost,
-        last=last.record.usage.input if last.record.usage else 0,
-        facts=sum(planted.fact(number) in shown for number in range(planted.FACTS)),
-    )
+class Bench:
+    """Replays on one model."""
+
+    def __init__(self, ground: ReplayGround, model: str) -> None:
+        self._ground = ground
+        self._model = model
+        price = ModelTable.read(None).facts(model, "openai" if model.startswith("gpt") else "anthropic").price
+        self._unit, self._output = price.input / 1_000_000, price.output / price.input
+
+    async def bill(self, text: str, run: str, trace: Json, facts: Sequence[str] = ()) -> Bill:
+        """What a trace costs; ends the script if a request failed."""
+        begun = time.process_time()
+        document = json.dumps({"lamella_trace": 1, **trace}).encode()
+        report = await replay(parse_trace(document), ReplayOptions(model=self._model), self._ground)
+        failed = [request.record.error for request in report.requests if request.record.error is not None]
+        if failed:
+            raise SystemExit(f"{text}, {run}: {failed[0]['message']}")
+        spent = report.input_cost / self._unit / 1_000
+        summaries, usage, _ = report.purposes().get("summary", (0, Usage(), 0.0))
+        last = [request for request in report.requests if request.record.purpose == "chat"][-1]
+        shown = "\n".join(strings(json.loads(last.body)))
+        kinds = [happening.kind for happening in report.happenings]
+        return Bill(
+            text=text,
+            run=run,
+            requests=len(report.requests),
+            summaries=summaries,
+            asked_again=asked_again(report),
+            prunings=kinds.count("prune"),
+            input=spent,
+            with_output=spent + usage.output * self._output / 1_000,
+            last=(last.record.usage or Usage()).input,
+            facts=sum(fact in shown for fact in facts),
+            of=len(facts),
+            seconds=time.process_time() - begun,
+        )
 
 
-def document(lines: int, **settings: int | str) -> str:
-    """The trace as a file; `lines` of a log in each result."""
-    return json.dumps({"lamella_trace": 1, **planted.trace(lines, **settings)}, indent=1, ensure_ascii=False) + "\n"
+def asked_again(report: ReplayReport) -> int:
+    """Requests for summaries that were second tries."""
+    return sum(r.record.purpose == "summary" and r.record.step > 0 for r in report.requests)
 
 
-async def measure(options: Namespace) -> list[Bill]:
-    """The same conversation, each time with other settings."""
-    compacting: dict[str, int | str] = {
-        "compaction_when": "full",
-        "compaction_threshold": options.compact,
-        "keep_recent_tokens": options.keep,
-    }
-    pruning: dict[str, int | str] = {
-        "tool_prune_when": "full",
-        "tool_prune_threshold": options.prune,
-        "tool_keep_threshold": options.prune_keep,
-    }
-    runs: dict[str, dict[str, int | str]] = {
-        "append-only": NEVER,
-        "compacted": {**compacting, **NO_PRUNING},
-        "compacted, pruned": {**compacting, **pruning},
-        "compacted when it pays": NO_PRUNING,
-        "as shipped": {},
-    }
+def strings(value: Json | list[Json] | str) -> Iterator[str]:
+    """All texts of a body."""
+    match value:
+        case str():
+            yield value
+        case dict():
+            for inner in value.values():
+                yield from strings(inner)
+        case list():
+            for inner in value:
+                yield from strings(inner)
+
+
+def with_compactions(trace: Json, every: int) -> Json:
+    """The trace with a `/compact` after so many turns, again and again."""
+    turns: list[Json] = []
+    for number, turn in enumerate(trace["turns"], start=1):
+        turns.append(turn)
+        if number % every == 0 and number < len(trace["turns"]):
+            following = datetime.fromisoformat(trace["turns"][number]["at"])
+            turns.append({"at": (following - timedelta(seconds=1)).isoformat(), "user": "/compact"})
+    return {**trace, "turns": turns}
+
+
+async def measure(options: Namespace, ground: ReplayGround) -> list[Bill]:
+    """Every run of every kind of text."""
+    bench, found = Bench(ground, options.model), []
+    for kind in options.kinds:
+        facts = options.turns * identifiers.FACTS // identifiers.TURNS
+        notes = identifiers.told(identifiers.KINDS[kind], options.seed, facts)
+        for name in options.runs:
+            run = RUNS[name]
+            trace = identifiers.trace(kind, options.seed, options.turns, facts, search=name == SEARCHED, **run.settings)
+            trace = with_compactions(trace, 10) if name == TEN else trace
+            found.append(await bench.bill(kind, name, trace, notes))
+    return found
+
+
+async def measure_airline(options: Namespace, ground: ReplayGround) -> list[Bill]:
+    """Recorded runs one after the other, append-only and compacted."""
+    bench = Bench(ground, options.model)
+    runs = json.loads(options.airline.read_bytes())[: options.count]
+    names = [name for name in options.runs if name != SEARCHED]
+    found = []
+    for name in names:
+        trace = airline.trace([run["traj"] for run in runs], **RUNS[name].settings)
+        trace = with_compactions(trace, 10) if name == TEN else trace
+        found.append(await bench.bill(f"{len(runs)} airline runs", name, trace))
+    return found
+
+
+def rows(bills: Sequence[Bill]) -> list[list[str]]:
+    """A line for each run."""
+    counted = ["requests", "summaries", "again", "prunings"]
+    made = [["text", "run", *counted, "input", "with output", "ratio", "last", "facts"]]
+    whole = {one.text: one.input for one in bills if one.run == "append-only"}
+    for one in bills:
+        counts = [str(n) for n in (one.requests, one.summaries, one.asked_again, one.prunings)]
+        ratio = f"{one.input / whole[one.text]:.3f}" if one.text in whole else ""
+        costs = [f"{one.input:.0f}", f"{one.with_output:.0f}", ratio, f"{one.last:,}"]
+        made.append([one.text, one.run, *counts, *costs, f"{one.facts} of {one.of}" if one.of else ""])
+    return made
+
+
+async def measured(options: Namespace) -> list[Bill]:
+    """What the command line asks for."""
     ground = ReplayGround()
     try:
-        bills = []
-        for name, settings in runs.items():
-            trace = parse_trace(document(options.lines, **settings).encode())
-            bills.append(bill(name, await replay(trace, ReplayOptions(model=options.model), ground)))
-        return bills
+        return await (measure_airline if options.airline else measure)(options, ground)
     finally:
         await ground.close()
 
 
-def rows(bills: list[Bill]) -> list[list[str]]:
-    """A line for each run."""
-    made = [["run", "requests", "summaries", "prunings", "input", "read", "last", "output", "cost", "ratio", "facts"]]
-    for one in bills:
-        share = f"{one.read / one.input:.1%}"
-        figures = [f"{n:,}" for n in (one.requests, one.compactions, one.prunings, one.input)]
-        price = [f"${one.cost:.3f}", f"{one.cost / bills[0].cost:.3f}"]
-        ends = [f"{one.last:,}", f"{one.output:,}", *price, f"{one.facts} of {planted.FACTS}"]
-        made.append([one.name, *figures, share, *ends])
-    return made
-
-
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("--model", default="claude-opus-5", help="default: %(default)s, cache reads at a tenth")
-    parser.add_argument("--compact", type=int, default=20_000, help="compaction threshold (default: %(default)s)")
-    parser.add_argument("--keep", type=int, default=1_000, help="recent tokens kept (default: %(default)s)")
-    parser.add_argument("--prune", type=int, default=15_000, help="pruning threshold (default: %(default)s)")
-    parser.add_argument("--prune-keep", type=int, default=2_000, help="results kept (default: %(default)s)")
-    parser.add_argument("--lines", type=int, default=planted.LINES, help="lines of a result (default: %(default)s)")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="write the trace and measure nothing")
+    parser.add_argument("--model", default="gpt-5.6", help="default: %(default)s, cache reads at a tenth")
+    parser.add_argument("--kinds", nargs="+", choices=identifiers.KINDS, default=list(identifiers.KINDS))
+    parser.add_argument("--runs", nargs="+", choices=RUNS, default=list(RUNS), metavar="NAME", help=", ".join(RUNS))
+    parser.add_argument("--turns", type=int, default=identifiers.TURNS, help="default: %(default)s")
+    parser.add_argument("--seed", type=int, default=1, help="default: %(default)s")
+    parser.add_argument("--airline", type=Path, metavar="FILE", help="runs of tau-bench's airline")
+    parser.add_argument("--count", type=int, default=20, help="how many of them (default: %(default)s)")
     options = parser.parse_args()
-    if options.write is not None:
-        options.write.write_text(document(options.lines), "utf-8")
-        return
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-    bills = asyncio.run(measure(options))
+    bills = asyncio.run(measured(options))
     if options.json:
         emit([asdict(one) for one in bills])
     else:

@@ -12,9 +12,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from lamella.app.replay.options import ReplayOptions
 from lamella.app.replay.report import Replayed, ReplayReport
@@ -23,13 +21,10 @@ from lamella.app.trace.format import Trace
 from lamella.app.trace.reader import parse_trace
 from lamella.core.tokens import Usage
 from tables import arguments, emit, show
+from writing.airline import Messages, conversation
 
 POLICIES = ("planner", "auto_tail", "off")
 MODELS = ("claude-opus-5-5", "gpt-6.1-terra")
-START = datetime(2026, 3, 1, 9, tzinfo=UTC)
-STEP = timedelta(seconds=4)
-USER = timedelta(seconds=40)
-"""What a user takes to answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,39 +47,9 @@ class Cost:
         return self.read / self.input if self.input else 0.0
 
 
-def trace_of(messages: Sequence[dict[str, Any]]) -> Trace:
-    """A recorded run as a trace: the user's messages are turns, the assistant's are steps."""
-    results = {m["tool_call_id"]: str(m["content"]) for m in messages if m["role"] == "tool"}
-    names: set[str] = set()
-    turns: list[dict[str, Any]] = []
-    system, at = "", START
-    for number, message in enumerate(messages):
-        match message["role"]:
-            case "system":
-                system = message["content"]
-            case "user":
-                turns.append({"at": at.isoformat(), "user": message["content"], "steps": []})
-            case "assistant" if turns:
-                calls = [_call(call, number, results) for call in message.get("tool_calls") or ()]
-                names |= {call["name"] for call in calls}
-                ms = round(STEP.total_seconds() * 1000)
-                turns[-1]["steps"].append({"text": message.get("content") or "", "tool_calls": calls, "ms": ms})
-                at += STEP if calls else STEP + USER
-            case _:
-                pass
-    tools = [{"name": name, "description": f"The tool {name}."} for name in sorted(names)]
-    answered = [turn for turn in turns if turn["steps"]]
-    return parse_trace(json.dumps({"lamella_trace": 1, "system": system, "tools": tools, "turns": answered}).encode())
-
-
-def _call(call: dict[str, Any], number: int, results: dict[str, str]) -> dict[str, Any]:
-    function = call["function"]
-    return {
-        "id": f"{call['id']}_{number}",
-        "name": function["name"],
-        "arguments": json.loads(function["arguments"]),
-        "result": results.get(call["id"], ""),
-    }
+def trace_of(messages: Messages) -> Trace:
+    """A recorded run as a trace."""
+    return parse_trace(json.dumps({"lamella_trace": 1, **conversation(messages)}).encode())
 
 
 async def measure(traces: Sequence[Trace], model: str, policy: str) -> Cost:

@@ -254,6 +254,37 @@ async def test_the_keep_facts_rule_repeats_facts_and_nothing_else(provider: InPr
     assert answer["content"][0]["text"] == "The code is FACT-42.\nFACT-7 is the room."
 
 
+SENT = "\n\n[Sent: Sunday 2026-03-01 09:00 +01:00, Europe/Berlin]"
+EARLIER = "<conversation-summary>\nThe gate is FACT-1.\n</conversation-summary>"
+INDEX = "<index>\n- msg_1: “Is FACT-2 the room?”\n- msg_2: “And now FACT-3, which is a long…”\n</index>"
+
+
+async def test_keep_facts_reads_only_what_it_is_asked_to_summarise(provider: InProcess) -> None:
+    """Not the summaries of earlier sessions, the turns that stay, nor the words of the instruction."""
+    await provider.script(r={"rule": "keep_facts"})
+    told = [
+        user(f"{EARLIER}\n\nIs FACT-2 the room?{SENT}"),
+        {"role": "assistant", "content": "It is FACT-20."},
+        user(f"And now FACT-3, which is a long story.{SENT}"),
+        {"role": "assistant", "content": "It ends with FACT-30."},
+        user(f"FACT-4 stays.{SENT}"),
+        {"role": "assistant", "content": "FACT-40 too."},
+    ]
+    material = "<material>\n[msg_1] Result of look:\nThe key is FACT-5.\n</material>\n\n"
+    answer = await provider.messages({"messages": [*told, user(material + INDEX + SENT)]}, reply="r")
+    assert answer.json["content"][0]["text"].splitlines() == [
+        "Is FACT-2 the room?",
+        "It is FACT-20.",
+        "And now FACT-3, which is a long story.",
+        "It ends with FACT-30.",
+        "The key is FACT-5.",
+    ]
+    later = [*told, user(INDEX + SENT), {"role": "assistant", "content": "Done."}, user(f"Which?{SENT}")]
+    everything = (await provider.messages({"messages": later}, reply="r")).json["content"][0]["text"]
+    assert "The gate is FACT-1." in everything
+    assert "FACT-40 too." in everything
+
+
 async def test_chunks_of_chat_completions(provider: InProcess) -> None:
     await provider.script(r={"text": "Hi.", "tool_calls": [CALL, {**CALL, "id": "c2"}]})
     body = {**CHAT, "stream": True, "stream_options": {"include_usage": True}}

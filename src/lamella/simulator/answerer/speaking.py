@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
 from lamella.simulator.answerer.answer import reply as answer
-from lamella.simulator.answerer.conversation import Conversation, Heard
+from lamella.simulator.answerer.conversation import SENT, Conversation, Heard
 from lamella.simulator.answerer.sentences import split
 from lamella.simulator.replies import Reply
 
@@ -16,6 +16,11 @@ LONGEST = 300
 MOST = 40
 """Characters of a sentence, and sentences, of a recap."""
 FACT = re.compile(r"\bFACT-\w")
+INDEX = re.compile(r"<index>(.*?)</index>", re.DOTALL)
+BEGINNING = re.compile(r"^- \S+: “(.*?)…?”$", re.MULTILINE)
+"""A line of the index: the id of a message, and how its text begins."""
+MATERIAL = re.compile(r"<(?:material|conversation)>(.*?)</(?:material|conversation)>", re.DOTALL)
+EARLIER = re.compile(r"<conversation-summary>.*?</conversation-summary>", re.DOTALL)
 
 
 def speak(script: Reply | None, conversation: Callable[[], Conversation]) -> Reply:
@@ -46,11 +51,45 @@ def recap(script: Reply | None, conversation: Conversation) -> str:
 
 
 def facts(conversation: Conversation) -> Iterator[str]:
-    """Each sentence that holds a word of the form FACT-…, once, in the order of the request."""
+    """Each sentence that holds a word of the form FACT-…, once, in the order of the request.
+
+    If the request asks for a summary, only what it asks to summarise is read: see `to_summarise`.
+    """
     seen: set[str] = set()
-    for piece in conversation.pieces:
-        if isinstance(piece, Heard) and FACT.search(piece.text):
-            for sentence in split(piece.text):
+    for text in to_summarise(conversation):
+        if FACT.search(text):
+            for sentence in split(text):
                 if FACT.search(sentence.text) and sentence.text not in seen:
                     seen.add(sentence.text)
                     yield sentence.text
+
+
+def to_summarise(conversation: Conversation) -> list[str]:
+    """The texts that a request is about; all of them, unless it ends by asking for a summary.
+
+    Such a request ends with an index of the messages that it is for, one a line with the beginning of its text. Then
+    the summaries of earlier sessions are left out, and so is what follows the last of these messages and its answer; of
+    the request's own words only the material is read.
+    """
+    heard = [piece for piece in conversation.pieces if isinstance(piece, Heard)]
+    last = max((place for place, piece in enumerate(heard) if piece.role == "assistant"), default=-1)
+    asking = next((place for place in range(last + 1, len(heard)) if INDEX.search(heard[place].text)), None)
+    if asking is None:
+        return [piece.text for piece in heard]
+    beginnings = BEGINNING.findall("".join(INDEX.findall(heard[asking].text)))
+    before = heard[: _end(heard[:asking], beginnings)]
+    return [*(_without_earlier(piece) for piece in before), *MATERIAL.findall(heard[asking].text)]
+
+
+def _end(heard: Sequence[Heard], beginnings: Sequence[str]) -> int:
+    """Where the question stands that follows the last of those with these beginnings; the end if there is none."""
+    asked = [place for place, piece in enumerate(heard) if piece.role == "user" and SENT.search(piece.text)]
+    for number, place in enumerate(asked):
+        begins = " ".join(heard[place].text.split()).startswith(beginnings[-1]) if beginnings else False
+        if begins and number + 1 >= len(beginnings):
+            return asked[number + 1] if number + 1 < len(asked) else len(heard)
+    return len(heard)
+
+
+def _without_earlier(piece: Heard) -> str:
+    return EARLIER.sub("", piece.text) if piece.role != "assistant" else piece.text
