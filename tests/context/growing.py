@@ -13,7 +13,7 @@ from lamella.cache.ledger import Ledger
 from lamella.cache.plan import Facts, MarkerPolicy, plan
 from lamella.cache.plan import Plan as MarkerPlan
 from lamella.context.assemble import Assembled, assemble
-from lamella.context.choices import Known
+from lamella.context.choices import Known, shortened
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
 from lamella.context.render import pruned_steps
@@ -77,9 +77,14 @@ class Sent:
         return self.context.decisions + self.assembled.decisions
 
     @property
+    def shown(self) -> ContextInput:
+        """What it was made from, without the turns that were left out."""
+        return shortened(replace(self.context, decisions=self.decisions))
+
+    @property
     def path(self) -> tuple[Turn, ...]:
         """The turns in its window, the running one last."""
-        return (*self.context.history, self.context.turn)
+        return (*self.shown.history, self.context.turn)
 
 
 @dataclass(frozen=True, slots=True)

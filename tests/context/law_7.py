@@ -1,7 +1,8 @@
 """Law 7 as a plain function over a grown conversation: what is in the window fits, and what gives way does so in order.
 
 Old results go first, then results that were not sent yet are cut, then the engine may compact, then documents are
-listed. What can't be helped is an error that says so. The question stands word for word, its files at least by name.
+listed, then the oldest turns leave. What can't be helped is an error that says so. The question stands word for word,
+its files at least by name.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from lamella.context.choices import INCLUDED, LISTED, MARGIN, Known, documents_of, usable
+from lamella.context.choices import INCLUDED, LISTED, Known, documents_of, usable
 from lamella.context.fit import SLACK
+from lamella.context.input import MARGIN
 from lamella.context.layout import OldResults
 from lamella.context.moments import time_suffix
 from lamella.context.results import LEAST_CUT, NO_LONGER_THERE
@@ -164,6 +166,12 @@ def expect_order(sent: Sent) -> None:
         assert not shown_old_results(sent)
     if lists:
         assert not sent.context.turn.steps or not whole_new_results(sent)
+    if any(decision.kind is DecisionKind.LEFT_OUT for decision in made):
+        assert not shown_old_results(sent)
+        assert not sent.context.turn.steps or not whole_new_results(sent)
+        before = Known(sent.context.model.name, sent.context.decisions)
+        stay = [a for a in documents_of(sent.shown) if before.of_document(a) == INCLUDED]
+        assert all(known_outcome(sent, attachment) != INCLUDED for attachment in stay)
     if lists and sent.context.can_compact:
         listed = sum(decision.numbers["tokens"] for decision in lists)
         assert held_by_history(sent) < listed + usable(sent.context) * SLACK
@@ -174,7 +182,7 @@ def shown_old_results(sent: Sent) -> list[str]:
     binds = sent.context.model.binds_thinking and any(
         isinstance(part, Reasoning) for step in sent.context.turn.steps for part in step.parts
     )
-    turns = sent.context.history if sent.layout.old_results is not OldResults.NOTICE else ()
+    turns = sent.shown.history if sent.layout.old_results is not OldResults.NOTICE else ()
     old = [*(step for turn in turns for step in turn.steps), *(() if binds else sent.context.turn.steps[:-1])]
     return [result.call_id for step in old for result in shown_whole(sent, step)]
 
@@ -201,7 +209,7 @@ def held_by_history(sent: Sent) -> int:
     """Local tokens that earlier turns have in the window, at least: what their messages cost beside their text is not
     in it."""
     segments = [s for s in sent.assembled.prompt.segments if s.zone is Zone.HISTORY]
-    asked = sum(turn.user.tokens for turn in sent.context.history)
+    asked = sum(turn.user.tokens for turn in sent.shown.history)
     return asked + sum(segment.tokens - MESSAGE_TOKENS for segment in segments if segment.kind is Kind.STEP)
 
 
@@ -241,7 +249,7 @@ def expect_room_for_a_step(conversation: Grown, sent: Sent) -> None:
 
 def gives_way(decision: Decision) -> bool:
     """Whether something that was in the window, or would be, is so no more or not whole."""
-    return decision.kind in (DecisionKind.PRUNE, DecisionKind.CUT) or (
+    return decision.kind in (DecisionKind.PRUNE, DecisionKind.CUT, DecisionKind.LEFT_OUT) or (
         decision.kind is DecisionKind.ADMISSION and decision.first_changed is not None
     )
 
@@ -253,7 +261,9 @@ def exhausted(sent: Sent, gave: Sequence[Decision]) -> bool:
         return last.numbers["tokens"] < last.numbers["needed"] + int(usable(sent.context) * SLACK)
     if last.kind is DecisionKind.CUT:
         return last.numbers["room"] <= LEAST_CUT
-    return all(known_outcome(sent, attachment) != INCLUDED for attachment in documents_of(sent.context))
+    if last.kind is DecisionKind.LEFT_OUT:
+        return not sent.shown.history
+    return all(known_outcome(sent, attachment) != INCLUDED for attachment in documents_of(sent.shown))
 
 
 def known_outcome(sent: Sent, attachment: Attachment) -> str | None:

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from lamella.context.choices import INCLUDED, LISTED, MARGIN, usable
+from lamella.context.assemble import Assembled
+from lamella.context.choices import INCLUDED, LEFT_OUT, LISTED, usable
 from lamella.context.fit import SLACK
-from lamella.context.input import ContextInput
+from lamella.context.input import MARGIN, ContextInput
 from lamella.context.layouts import LAYOUTS
 from lamella.context.results import LEAST_CUT
-from lamella.core.agents import Agent, Project
+from lamella.core.agents import Agent, Project, Summary
 from lamella.core.counting import count_tokens
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import ContextLengthExceeded, NeedsCompaction
@@ -255,10 +256,7 @@ class TestCompaction:
 
     def test_it_is_asked_for_only_where_the_engine_can(self) -> None:
         asked = request(*self.LONG, turn(9), budget=8_000)
-        with pytest.raises(ContextLengthExceeded) as plain:
-            made(asked)
-        assert not isinstance(plain.value, NeedsCompaction)
-        assert str(plain.value.hint).startswith("Start a new conversation")
+        assert [decision.kind for decision in made(asked).decisions] == [DecisionKind.LEFT_OUT]
         with pytest.raises(NeedsCompaction) as wanted:
             made(replace(asked, can_compact=True))
         assert wanted.value.cut == "turn_1"
@@ -278,6 +276,111 @@ class TestCompaction:
             made(request(old, turn(2, text=words(9_000)), budget=8_000, can_compact=True))
         assert not isinstance(raised.value, NeedsCompaction)
         assert raised.value.param == "text"
+
+
+SAID = tuple(turn(number, answer(f"step_{number}", words(1_500)), text=f"Q{number}") for number in range(8))
+
+
+def left_out(window: Assembled) -> str:
+    """What a window says of the turns that left it."""
+    return text_of(the(window, LEFT_OUT))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+class TestOldestTurns:
+    def test_they_leave_when_nothing_else_helps_and_the_window_says_so(self, layout: str) -> None:
+        asked = request(*SAID, turn(9, text="hi"), budget=8_000)
+        window = made(asked, layout)
+        (decision,) = window.decisions
+        assert (decision.kind, decision.subject) == (DecisionKind.LEFT_OUT, "claude-opus-5")
+        assert decision.first_changed == "turn_0/user"
+        turns = int(decision.numbers["turns"])
+        assert decision.outcome == f"turn_{turns - 1}"
+        assert [turn.turn.id for turn in window.rendered] == [f"turn_{n}" for n in range(turns, 8)] + ["turn_9"]
+        assert window.report.local <= usable(asked)
+        assert f"the oldest {turns} messages, with their answers" in left_out(window)
+        assert "A search over this conversation finds them" in left_out(window)
+        assert f"the oldest {turns} messages" in decision.why
+
+    def test_what_left_stays_out_and_the_next_message_edits_nothing(self, layout: str) -> None:
+        asked = request(*SAID, turn(9, text="hi"), budget=8_000)
+        window = made(asked, layout)
+        done = turn(9, answer("step_9"), text="hi")
+        again = made(after(replace(request(*SAID, done, turn(10)), budget=8_000), window.decisions), layout)
+        assert again.decisions == ()
+        assert left_out(again) == left_out(window)
+        fixed = [segment.id for segment in window.prompt.segments][:3]
+        assert [segment.id for segment in again.prompt.segments][:3] == fixed
+
+    def test_more_of_them_leave_later(self, layout: str) -> None:
+        window = made(request(*SAID, turn(9, text="hi"), budget=8_000), layout)
+        more = tuple(turn(number, answer(f"step_{number}", words(1_500))) for number in range(9, 14))
+        again = made(after(request(*SAID, *more, turn(20), budget=8_000), window.decisions), layout)
+        (decision,) = again.decisions
+        assert decision.numbers["turns"] > window.decisions[0].numbers["turns"]
+        assert decision.first_changed == LEFT_OUT
+        assert again.report.local <= usable(request(turn(1), budget=8_000))
+
+    def test_another_model_sees_all_that_fits_it(self, layout: str) -> None:
+        asked = request(*SAID, turn(9, text="hi"), budget=8_000)
+        window = made(asked, layout)
+        other = made(after(replace(asked, model=BINDING, budget=200_000), window.decisions), layout)
+        assert len(other.rendered) == 9
+
+    def test_old_summaries_leave_after_the_turns(self, layout: str) -> None:
+        summaries = tuple(Summary(f"sess_{n}", words(1_500), 1_500) for n in range(4))
+        asked = request(*SAID, turn(9, text="hi"), budget=6_000, summaries=summaries)
+        window = made(asked, layout)
+        (decision,) = window.decisions
+        assert (decision.outcome, decision.first_changed) == ("turn_7", "sess_0")
+        assert decision.numbers["summaries"] == 1
+        kinds = [segment.id for segment in window.prompt.segments if segment.kind is Kind.SUMMARY]
+        assert kinds == ["sess_1", "sess_2", "sess_3", LEFT_OUT]
+        alone = made(request(turn(9, text="hi"), budget=5_000, summaries=summaries), layout)
+        assert alone.decisions[0].outcome == "sess_1"
+        assert "2 of the oldest summaries" in left_out(alone)
+        again = made(after(request(turn(9, text="hi"), budget=5_000, summaries=summaries), alone.decisions), layout)
+        assert again.decisions == ()
+
+    def test_a_new_session_begins_with_nothing_left_out(self, layout: str) -> None:
+        window = made(request(*SAID, turn(9, text="hi"), budget=8_000), layout)
+        fresh = made(after(request(turn(10), budget=8_000), window.decisions), layout)
+        assert LEFT_OUT not in {segment.id for segment in fresh.prompt.segments}
+
+    def test_the_oldest_files_leave_with_their_turns(self, layout: str) -> None:
+        listed = tuple(document(number, 100) for number in range(1, 60))
+        old = turn(0, answer("step_0", words(3_000)), attached=listed)
+        window = made(request(old, *SAID[1:], turn(9, text="hi"), budget=7_000), layout)
+        assert "turn_0/files" not in {segment.id for segment in window.prompt.segments}
+
+
+class TestWhatAnEstimateIsSureOf:
+    def test_a_doubtful_estimate_refuses_nothing_that_may_fit(self) -> None:
+        asked = request(turn(9, text="hi"), budget=3_000, system=words(4_000))
+        with pytest.raises(ContextLengthExceeded):
+            made(asked)
+        window = made(replace(asked, doubt=1.5))
+        assert window.report.estimate > 3_000
+        with pytest.raises(ContextLengthExceeded):
+            made(replace(asked, system=words(9_000), doubt=1.5))
+
+    def test_a_text_far_too_long_is_refused_before_it_is_stored(self) -> None:
+        with pytest.raises(ContextLengthExceeded) as caught:
+            made(request(turn(9, text=words(4_000)), budget=3_000, doubt=1.5))
+        assert caught.value.param == "text"
+
+    def test_a_learned_limit_makes_things_give_way_and_refuses_nothing(self) -> None:
+        asked = request(*SAID, turn(9, text="hi"), budget=100_000)
+        assert made(asked).decisions == ()
+        window = made(replace(asked, limit=6_000))
+        assert [decision.kind for decision in window.decisions] == [DecisionKind.LEFT_OUT]
+        assert window.report.local <= 6_000
+        assert made(replace(asked, limit=10)).report.local < 400
+
+    def test_a_margin_makes_room_for_what_the_estimate_may_miss(self) -> None:
+        asked = request(*SAID, turn(9, text="hi"), budget=13_500)
+        assert made(asked).decisions == ()
+        assert made(replace(asked, margin=1.0)).report.local <= 13_500 / 2
 
 
 def test_a_result_that_has_no_room_at_all_is_a_notice_within_the_least_share() -> None:

@@ -29,7 +29,7 @@ def test_only_reminders_are_short_lived(conversation: Grown) -> None:
         short = [s.kind for s in sent.assembled.prompt.segments if s.lifetime is not Lifetime.SESSION]
         assert set(short) <= {"reminder"}
         for decision in sent.assembled.decisions:
-            edits = decision.kind is DecisionKind.PRUNE or (
+            edits = decision.kind in (DecisionKind.PRUNE, DecisionKind.LEFT_OUT) or (
                 decision.outcome == "listed" and "room" not in decision.numbers
             )
             assert (decision.first_changed is not None) == edits

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 from lamella.context.absence import absences
 from lamella.context.admission import admit
-from lamella.context.choices import Choices, choices_of, is_readable, usable
+from lamella.context.choices import Choices, choices_of, is_readable, shortened, usable
 from lamella.context.documents import key_of
-from lamella.context.fit import STAGES, need_of
+from lamella.context.fit import STAGES, leave_out, need_of
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout, Slot
 from lamella.context.render import RenderedTurn, Renderer, Standing, View, pruned_steps
@@ -70,7 +70,8 @@ class _Work:
     """One assembly: what is decided on the way is at once an input of the next rendering."""
 
     def __init__(self, context: ContextInput, layout: Layout, known: tuple[RenderedTurn, ...]) -> None:
-        self._context = context
+        self._whole = context
+        self._context = shortened(context)
         self._layout = layout
         self._decided: tuple[Decision, ...] = ()
         self._project_is_fixed = layout.is_fixed(Kind.PROJECT)
@@ -83,7 +84,8 @@ class _Work:
     def _decide(self, decisions: tuple[Decision, ...]) -> None:
         if decisions:
             self._decided += decisions
-            self._context = replace(self._context, decisions=self._context.decisions + decisions)
+            self._whole = replace(self._whole, decisions=self._whole.decisions + decisions)
+            self._context = shortened(self._whole)
             self._render(self._window.rendered)
 
     def give_way(self) -> None:
@@ -93,8 +95,22 @@ class _Work:
             if need.total <= 0:
                 return
             self._decide(stage(self._context, self._layout, need))
-        if self._window.local > usable(self._context):
+        over = self._window.local - usable(self._context)
+        if over > 0:
+            self._decide(leave_out(self._whole, self._window.rendered[:-1], over))
+        if self._window.local > self._most():
             raise _too_long(self._context, self._window)
+
+    def _most(self) -> int:
+        """The local tokens above which a window is refused here, and not left to its provider to refuse.
+
+        A limit that was learned refuses nothing, and an estimate only what it can't be wrong about. What the user sends
+        now is held to the estimate, so that a text far too long is refused before it is stored.
+        """
+        context, running = self._context, self._window.rendered[-1].segments
+        most = context.budget / (1 + context.margin) / context.calibration
+        doubt = 1 + context.doubt if sum(segment.tokens for segment in running) * 2 <= most else 1.0
+        return int(most * doubt)
 
     def admit(self) -> None:
         """Take in what is new, as far as there is room."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lamella.context.documents import key_of
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
 from lamella.context.results import Cut, can_be_read
-from lamella.core.agents import Project
+from lamella.core.agents import Project, Summary
+from lamella.core.counting import count_tokens
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.messages import Attachment, Turn
 
@@ -18,9 +19,6 @@ LISTED = "listed"
 ABSENT = "absent"
 ALL = "all"
 """The number of a prune decision that leaves no result, whatever its tool says."""
-
-MARGIN = 0.05
-"""How much of the budget an estimate may not use (law 7)."""
 
 
 def subject_of(id: str, model: str) -> str:
@@ -87,6 +85,8 @@ class Known:
         self._outcomes = {(d.kind, d.subject): d.outcome for d in decisions}
         self._prunes = [d.outcome for d in decisions if d.kind is DecisionKind.PRUNE]
         self._emptied = [d.outcome for d in decisions if d.kind is DecisionKind.PRUNE and d.numbers.get(ALL)]
+        left = [d for d in decisions if d.kind is DecisionKind.LEFT_OUT and d.subject == model]
+        self._left_out = left[-1] if left else None
         self.cuts = frozenset(_cuts(model, self._outcomes)) if self._outcomes else frozenset()
 
     def of_document(self, attachment: Attachment) -> str | None:
@@ -101,9 +101,52 @@ class Known:
         """The step of these turns up to which results are stubs: the newest boundary that lies among them."""
         return _newest(self._prunes, turns)
 
+    def left_out(self, context: ContextInput) -> LeftOut | None:
+        """What of these turns and summaries left the window; None if nothing did, or a session began after it."""
+        left = self._left_out
+        if left is None:
+            return None
+        turns = [turn.id for turn in context.history]
+        if left.outcome not in turns and left.outcome not in {summary.id for summary in context.summaries}:
+            return None
+        count = turns.index(left.outcome) + 1 if left.outcome in turns else 0
+        summaries = min(int(left.numbers.get("summaries", 0)), len(context.summaries))
+        return LeftOut(count, summaries, int(left.numbers.get("budget", 0)))
+
     def emptied(self, turns: Sequence[Turn]) -> str | None:
         """The step of these turns up to which results are stubs even where their tools keep them."""
         return _newest(self._emptied, turns)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """So many of the oldest turns and of the oldest summaries left the window when its budget was `budget`."""
+
+    turns: int
+    summaries: int
+    budget: int
+
+
+LEFT_OUT = "left-out"
+"""The id of the segment that says what was left out."""
+
+
+def shortened(context: ContextInput) -> ContextInput:
+    """The context without what was left out; a line after the summaries says so."""
+    left = Known(context.model.name, context.decisions).left_out(context)
+    if left is None:
+        return context
+    history, summaries = context.history[left.turns :], context.summaries[left.summaries :]
+    text = _left_out_line(context.history[: left.turns], left.summaries)
+    return replace(context, history=history, summaries=(*summaries, Summary(LEFT_OUT, text, count_tokens(text))))
+
+
+def _left_out_line(turns: Sequence[Turn], summaries: int) -> str:
+    gone = [f"the oldest {len(turns)} messages, with their answers"] if len(turns) > 1 else []
+    gone += ["the oldest message, with its answer"] if len(turns) == 1 else []
+    gone += [f"{summaries} of the oldest summaries"] if summaries else []
+    until = f" The last of them was sent on {turns[-1].user.sent_at:%Y-%m-%d}." if turns else ""
+    return f"Left out here for want of room: {' and '.join(gone)}.{until} A search over this conversation finds them."
 
 
 def _newest(boundaries: Sequence[str], turns: Sequence[Turn]) -> str | None:
@@ -124,8 +167,9 @@ def _cuts(model: str, outcomes: dict[tuple[DecisionKind, str], str]) -> list[Cut
 
 
 def usable(context: ContextInput) -> int:
-    """The local tokens that a window may have: budget less margin, in the counter's own unit."""
-    return int(context.budget / (1 + MARGIN) / context.calibration)
+    """The local tokens that a window may have: budget or learned limit less margin, in the counter's own unit."""
+    most = min(context.budget, context.limit) if context.limit is not None else context.budget
+    return int(most / (1 + context.margin) / context.calibration)
 
 
 def is_readable(context: ContextInput, layout: Layout) -> bool:

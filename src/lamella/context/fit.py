@@ -1,7 +1,8 @@
 """What gives way when a window is too large, in the order of law 7. Each step is a recorded decision.
 
 old tool results → this turn's, where thinking is bound to them and the newest would have no room → this step's results,
-cut → compaction, if there is any → results that their tools keep until then → documents listed instead of included
+cut → compaction, if there is any → results that their tools keep until then → documents listed instead of included →
+the oldest turns, then the oldest summaries
 """
 
 from __future__ import annotations
@@ -9,11 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lamella.context.choices import ALL, INCLUDED, LISTED, Known, is_readable, subject_of, usable
+from lamella.context.choices import (
+    ALL,
+    INCLUDED,
+    LEFT_OUT,
+    LISTED,
+    Known,
+    LeftOut,
+    is_readable,
+    subject_of,
+    usable,
+)
 from lamella.context.documents import key_of
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout, OldResults
-from lamella.context.render import pruned_steps
+from lamella.context.render import RenderedTurn, pruned_steps
 from lamella.context.results import LEAST_CUT, Cut, cut_results, cut_to, kept_names, notices_of, stubs_of
 from lamella.context.segments import said_tokens
 from lamella.core.counting import count_tokens
@@ -28,6 +39,9 @@ LEAST_ROOM = 0.1
 
 BOUND_SHARE = 0.5
 """How much of the window such results give way together: each time, the thinking behind them is lost."""
+
+ROOM_AT_ONCE = 0.2
+"""The share of the window that is freed beyond what is needed when turns leave it: the next messages edit nothing."""
 
 SLACK = 0.05
 """How much of the window is freed beyond what is needed, so that the next step does not edit it again."""
@@ -276,6 +290,46 @@ def _included(context: ContextInput, known: Known) -> Iterator[tuple[Attachment,
             yield file, project.id if project is not None else ""
     turn = context.turn
     yield from ((a, f"{turn.id}/files") for a in turn.user.files if known.of_document(a) == INCLUDED)
+
+
+def leave_out(context: ContextInput, shown: Sequence[RenderedTurn], over: int) -> tuple[Decision, ...]:
+    """Let the oldest turns leave the window, and if that is not enough the oldest summaries, until `over` local tokens
+    are free, and some more.
+
+    `shown` are the finished turns in the window. Nothing is lost: what leaves is stored, found by search, and
+    summarised by the next compaction.
+    """
+    before = Known(context.model.name, context.decisions).left_out(context) or LeftOut(0, 0, 0)
+    summaries = context.summaries[before.summaries :]
+    sizes = [sum(segment.tokens for segment in turn.segments) for turn in shown]
+    turns = _first(sizes, over + int(usable(context) * ROOM_AT_ONCE))
+    freed = sum(sizes[:turns])
+    cut = _first([summary.tokens for summary in summaries], over - freed)
+    if not turns and not cut:
+        return ()
+    now = LeftOut(before.turns + turns, before.summaries + cut, context.budget)
+    last = context.history[now.turns - 1].id if now.turns else context.summaries[now.summaries - 1].id
+    first = shown[0].segments[0].id if turns else LEFT_OUT
+    if cut:
+        first = summaries[0].id
+    elif before.turns or before.summaries:
+        first = LEFT_OUT
+    what = f"the oldest {now.turns} messages with their answers" + (
+        f", {now.summaries} summaries" * bool(now.summaries)
+    )
+    why = f"the window of {context.model.name} has no room for all of this conversation: {what} are left out of it"
+    numbers = {"turns": now.turns, "summaries": now.summaries, "tokens": freed, "budget": now.budget}
+    return (Decision(DecisionKind.LEFT_OUT, context.model.name, last, "engine", why, numbers, first_changed=first),)
+
+
+def _first(sizes: Sequence[int], wanted: int) -> int:
+    """How many of the first of `sizes` it takes to free so much; all of them if that is not enough."""
+    freed = 0
+    for number, size in enumerate(sizes):
+        if freed >= wanted:
+            return number
+        freed += size
+    return len(sizes)
 
 
 STAGES: tuple[Stage, ...] = (

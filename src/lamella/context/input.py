@@ -10,6 +10,9 @@ from lamella.core.messages import Turn
 from lamella.core.models import ModelFacts
 from lamella.core.prompt import Sampling, ToolSpec
 
+MARGIN = 0.05
+"""How much of the budget an estimate may not use (law 7)."""
+
 
 @dataclass(frozen=True, slots=True)
 class ContextInput:
@@ -20,6 +23,10 @@ class ContextInput:
     `searched`: a search-like tool gave a result in this turn. `summaries` are those of earlier sessions, oldest first.
     `last_step`: no tool may be called any more. `can_compact`: the engine can summarise what is too much.
     `keeps_results`: old results give way only when nothing else does (SPEC L9).
+
+    `limit`, in tokens: what the provider seems to take, by a refusal. Things give way to stay below it, but a window
+    above it is no error. `margin`: the share that an estimate may be too low; things give way for it too. `doubt`: the
+    share that it may be too high: a window is refused here only if it is too large even then.
     """
 
     model: ModelFacts
@@ -39,6 +46,9 @@ class ContextInput:
     last_step: bool = False
     can_compact: bool = False
     keeps_results: bool = False
+    limit: int | None = None
+    margin: float = MARGIN
+    doubt: float = 0.0
 
     @property
     def agent_replaces_system(self) -> bool:

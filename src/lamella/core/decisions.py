@@ -25,6 +25,11 @@ class DecisionKind(StrEnum):
     CALIBRATION = "calibration"
     """What the provider counts for a local token, by a refusal or a count. Subject: `MODEL`; outcome: the factor."""
 
+    LEFT_OUT = "left_out"
+    """The oldest turns left the window of a model, because nothing else made room. They stay stored and searchable.
+    Subject: `MODEL`; outcome: the last turn that left, else the last summary, or "" once all are back. The number
+    `summaries` says how many of the oldest summaries left, `budget` in what budget there was no room."""
+
     SESSION = "session"
     """A session began. Subject: its id; outcome: the last turn that is not in the window, with all before it, or ""."""
 

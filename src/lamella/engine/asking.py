@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from lamella.cache.plan import note_billed, note_written
 from lamella.cache.unread import unread
-from lamella.context.choices import MARGIN
-from lamella.context.input import ContextInput
+from lamella.context.input import MARGIN, ContextInput
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.diagnosis import ASKED_BY
 from lamella.core.effort import SUBJECT

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from lamella.context.choices import MARGIN
+from lamella.context.input import MARGIN
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import ProviderError
 from lamella.core.ports import ChatModel

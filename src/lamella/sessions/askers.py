@@ -10,8 +10,8 @@ from typing import Protocol
 
 from lamella.cache.plan import note_billed, note_written
 from lamella.context.assemble import assemble
-from lamella.context.choices import MARGIN, Known, usable
-from lamella.context.input import ContextInput
+from lamella.context.choices import Known, usable
+from lamella.context.input import MARGIN, ContextInput
 from lamella.context.results import kept_names
 from lamella.core.clock import Clock
 from lamella.core.counting import count_tokens

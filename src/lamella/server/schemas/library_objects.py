@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from lamella.app.app import App
 from lamella.app.project_places import FilePlace
-from lamella.context.choices import MARGIN
+from lamella.context.input import MARGIN
 from lamella.context.layout import Layout
 from lamella.core.models import ModelFacts
 from lamella.core.records import (
