@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from lamella.app.app import LOCAL_OWNER, App
@@ -204,19 +203,19 @@ async def test_the_last_step_of_layout_onyx_has_no_tools_and_says_why(tmp_path: 
         assert {"kind": "tools", "why": "layout onyx sends no tools with the last step"} in absent
 
 
-async def test_what_a_refusal_taught_holds_for_the_next_turn(tmp_path: Path) -> None:
-    """Also where nothing could give way: what is still too large is not sent again to be refused again."""
-    model = ScriptedModel([[TOO_LONG], saying("never said")])
-    async with talking(tmp_path, model, Words(), context_budget=4_000) as (app, client, conversation):
+async def test_after_a_refusal_the_next_message_is_answered(tmp_path: Path) -> None:
+    """What was too large leaves the window, stays stored, and the window and a notice say so."""
+    model = ScriptedModel([[TOO_LONG], saying("Hello.")])
+    async with talking(tmp_path, model, Words(), context_budget=4_000) as (_, client, conversation):
         long = " ".join(f"word{number}" for number in range(700))
         assert (await client.send(conversation, long))[-1]["status"] == "failed"
-        assert await kinds_of_decisions(app, conversation) == [DecisionKind.CALIBRATION]
-        with pytest.raises(httpx2.HTTPStatusError) as caught:
-            await client.send(conversation, "Hello?")
-        error = caught.value.response.json()["error"]
-        assert error["code"] == "context_length_exceeded"
-        assert error["message"].startswith("This request has about 4,")
-    assert len(model.requests) == 1
+        packets = await client.send(conversation, "Hello?")
+        assert packets[-1]["status"] == "finished"
+        assert "are left out of it" in degraded(packets)[-1]
+        sent = [block.data for block in model.requests[-1].blocks]
+        assert not [data for data in sent if b"word699" in data]
+        assert [data for data in sent if b"Left out here for want of room" in data]
+        assert long in str(await client.get(f"/conversations/{conversation}/turns"))
 
 
 async def test_thinking_that_the_provider_left_out_is_told_and_kept(tmp_path: Path) -> None:

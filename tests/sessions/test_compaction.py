@@ -351,13 +351,14 @@ async def test_a_queued_message_that_waits_for_its_compaction_is_still_in_the_qu
         assert len((await client.get(f"{path}/turns"))["data"]) == 4
 
 
-async def test_with_the_summariser_down_the_user_still_gets_a_text(tmp_path: Path) -> None:
+async def test_with_the_summariser_down_the_message_is_answered_all_the_same(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"keep_recent_tokens": 1_200, "compaction_threshold": "100%", "context_budget": 3_400}
     model = ScriptedModel()
     async with talking(tmp_path, model, turns=3, **settings) as (app, client, conversation):
-        model.then([ProviderUnreachable("down")])
-        answer = await client.call("POST", f"/conversations/{conversation}/turns", json={"text": "And? " + MUCH})
-        assert answer.json()["error"]["code"] == "context_length_exceeded"
+        model.then([ProviderUnreachable("down")], saying("Yes."))
+        packets = await client.send(conversation, "And? " + MUCH)
+        assert packets[-1]["status"] == "finished"
+        assert any("are left out of it" in packet["why"] for packet in packets if packet["type"] == "context.degraded")
         assert len(await app.store.sessions(LOCAL_OWNER, conversation)) == 1
 
 

@@ -96,7 +96,7 @@ class _Work:
                 return
             self._decide(stage(self._context, self._layout, need))
         over = self._window.local - usable(self._context)
-        if over > 0:
+        if over > 0 and not self._context.keeps_turns:
             self._decide(leave_out(self._whole, self._window.rendered[:-1], over))
         if self._window.local > self._most():
             raise _too_long(self._context, self._window)

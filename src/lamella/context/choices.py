@@ -134,7 +134,7 @@ LEFT_OUT = "left-out"
 def shortened(context: ContextInput) -> ContextInput:
     """The context without what was left out; a line after the summaries says so."""
     left = Known(context.model.name, context.decisions).left_out(context)
-    if left is None:
+    if left is None or context.keeps_turns:
         return context
     history, summaries = context.history[left.turns :], context.summaries[left.summaries :]
     text = _left_out_line(context.history[: left.turns], left.summaries)

@@ -22,7 +22,8 @@ class ContextInput:
     `calibration` is what the provider counted for a local token so far. `reminder` is this step's merged reminder;
     `searched`: a search-like tool gave a result in this turn. `summaries` are those of earlier sessions, oldest first.
     `last_step`: no tool may be called any more. `can_compact`: the engine can summarise what is too much.
-    `keeps_results`: old results give way only when nothing else does (SPEC L9).
+    `keeps_results`: old results give way only when nothing else does (SPEC L9). `keeps_turns`: no turn or summary is
+    left out, whatever was decided: a summary is asked for of all of them.
 
     `limit`, in tokens: what the provider seems to take, by a refusal. Things give way to stay below it, but a window
     above it is no error. `margin`: the share that an estimate may be too low; things give way for it too. `doubt`: the
@@ -46,6 +47,7 @@ class ContextInput:
     last_step: bool = False
     can_compact: bool = False
     keeps_results: bool = False
+    keeps_turns: bool = False
     limit: int | None = None
     margin: float = MARGIN
     doubt: float = 0.0

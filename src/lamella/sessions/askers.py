@@ -66,10 +66,10 @@ class Asker(Protocol):
 
 
 def asking(opening: Opening, history: Sequence[Turn], text: str) -> ContextInput:
-    """The window of `history` with a text as its newest message."""
+    """The window of all of `history` with a text as its newest message."""
     last = history[-1].user
     user = UserMessage("instruction", text, last.sent_at, last.timezone, count_tokens(text))
-    return replace(opening.context(Turn("instruction", user)), history=tuple(history))
+    return replace(opening.context(Turn("instruction", user)), history=tuple(history), keeps_turns=True)
 
 
 class MainModel:
