@@ -18,7 +18,7 @@ from pydantic import (
     field_validator,
 )
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from lamella.core.amounts import Threshold, tokens_written
 from lamella.core.effort import CHOICES, OFF, effort_named
@@ -285,6 +285,34 @@ class Settings(BaseSettings):
         None, description="A file that every line of the log is added to as JSON, beside what stderr gets."
     )
     provider_retries: int = Field(2, ge=0, description="How often a refused or failed request is sent again.")
+
+
+class _GivenSettings(Settings):
+    """Settings of which the environment says nothing."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)
+
+
+def given_settings(given: Mapping[str, object]) -> Settings:
+    """The settings that `given` says by name, the others as shipped, whatever the environment says.
+
+    Raises `ConfigurationError` with the name of the setting as its `param`.
+    """
+    try:
+        return _GivenSettings(**given)  # type: ignore[arg-type]  # pydantic checks them
+    except ValidationError as error:
+        first = error.errors()[0]
+        why = first["msg"].removeprefix("Value error, ").removesuffix(".")
+        raise ConfigurationError(why, param=str(first["loc"][0])) from None
 
 
 def environment() -> Mapping[str, str]:

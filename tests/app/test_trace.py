@@ -45,6 +45,8 @@ WRONG: list[tuple[Raw, str, str]] = [
     (example(tools=[SEARCH, SEARCH]), "The trace, tool 2: “search” comes twice", "once"),
     (example(account={"provider": "foo"}), "The trace, `account.provider`: invalid enum value 'foo'", ""),
     (example(settings={"context_budget": -1}), "The trace, `settings.context_budget`", ""),
+    (example(settings={"colour": "red"}), "The trace, `settings.colour`: There is no setting “colour”", "max_output"),
+    (example(turns=[asked(0), then(1, "set", settings={"compaction_when": "late"})]), "Entry 2 of `turns`, `set", ""),
     (example(timezone="Mars/Base"), "“Mars/Base” is no time zone", "Europe/Berlin"),
     (example(tools=[]), "Turn 1, step 1 calls “search”, which is not among", "`tools`"),
     (turn(at="2026-03-01T10:01:00"), "Turn 2: `at` has no offset", "+01:00"),
@@ -98,11 +100,11 @@ def test_what_is_no_trace_is_said(data: bytes) -> None:
 
 
 def test_turns_and_changes_are_read_in_order() -> None:
-    settings = {"max_output": 500, "cache_ttl": "1h", "tool_prune_threshold": 9}
+    settings = {"max_output": 500, "debounce_ms": 0, "tool_prune_threshold": 9}
     trace = parsed(example(turns=[asked(0), then(1, "set", settings=settings), then(2, "restart"), asked(3)]))
     assert [type(entry) for entry in trace.entries] == [TraceTurn, SetChange, RestartChange, TraceTurn]
     assert len(trace.turns) == 2
-    assert trace.unused == ("cache_ttl",)
+    assert trace.unused == ("debounce_ms",)
 
 
 def test_a_file_made_to_measure_is_the_same_every_time() -> None:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
 from msgspec import structs
 
 from lamella.app.providers import DEFAULT_MODELS
-from lamella.app.trace.format import UNUSED_SETTINGS, SetChange, Trace, TraceEntry, TraceHead, TraceSettings, TraceTurn
+from lamella.app.trace.format import SetChange, Trace, TraceEntry, TraceHead, TraceTurn
+from lamella.app.trace.settings import UNUSED, settings_of
 from lamella.cache.plan import policy_named
 from lamella.core.errors import InvalidRequest
 from lamella.engine.setting import layout_named
@@ -48,7 +48,7 @@ def applied(trace: Trace, options: ReplayOptions) -> Trace:
     head = structs.replace(head, **held)
     unused = set(trace.unused)
     for name, value in (options.settings or {}).items():
-        if name in UNUSED_SETTINGS:
+        if name in UNUSED:
             unused.add(name)
         else:
             head = _set(head, name, value)
@@ -82,18 +82,7 @@ def _held(entry: TraceEntry, held: Mapping[str, str]) -> TraceEntry:
             return entry
 
 
-def _value(text: str) -> int | bool | str:
-    if text in ("true", "false"):
-        return text == "true"
-    return int(text) if text.lstrip("-").isdigit() else text
-
-
 def _set(head: TraceHead, name: str, value: str) -> TraceHead:
-    known = TraceSettings.__struct_fields__
-    if name not in known:
-        raise InvalidRequest(f"There is no setting “{name}”.", hint="Choose one of " + ", ".join(known) + ".")
-    given = msgspec.to_builtins(head.settings) | {name: _value(value)}
-    try:
-        return structs.replace(head, settings=msgspec.convert(given, TraceSettings))
-    except msgspec.ValidationError as error:
-        raise InvalidRequest(f"{name} can't be “{value}”: {str(error).partition(' - at')[0]}.") from None
+    given = head.settings | {name: value}
+    settings_of(given)
+    return structs.replace(head, settings=given)

@@ -9,9 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from msgspec import structs
-
-from lamella.app.core import Core, CoreSettings, build_core, build_services
+from lamella.app.core import Core, build_core, build_services
 from lamella.app.replay.background import KINDS, StagedJobs
 from lamella.app.replay.bound import bound_of
 from lamella.app.replay.events import events_of
@@ -21,8 +19,9 @@ from lamella.app.replay.library import OWNER, TraceLibrary
 from lamella.app.replay.models import ReplayModels
 from lamella.app.replay.options import ReplayOptions, applied
 from lamella.app.replay.report import Event, Replayed, ReplayReport
-from lamella.app.replay.shares import engine_settings, session_settings
+from lamella.app.replay.shares import replay_settings
 from lamella.app.replay.stage import Stage, StagedTool, script_id
+from lamella.app.shares import core_settings
 from lamella.app.trace.format import (
     AgentChange,
     ProjectChange,
@@ -32,12 +31,12 @@ from lamella.app.trace.format import (
     Trace,
     TraceChange,
     TraceCommand,
-    TraceSettings,
     TraceTurn,
 )
 from lamella.cache.plan import policy_named
-from lamella.chat import Message
+from lamella.chat import Message, QueueSettings
 from lamella.commands.parse import Typed
+from lamella.context.layouts import LAYOUTS
 from lamella.core.clock import VirtualClock
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import InvalidRequest
@@ -215,13 +214,9 @@ class _Replay:
         """The engine with the settings of now. Its ledger goes on: the provider keeps its cache too."""
         await self.close()
         self._jobs.restarted()
-        settings = engine_settings(self._settings, self._trace, self._models.facts(self._model))
-        self._core = build_core(
-            self._services,
-            self._models,
-            CoreSettings(replace(settings, headers=self._stage.headers), session_settings(self._settings)),
-            jobs=self._jobs,
-        )
+        settings = replay_settings(self._settings, self._trace, self._models.facts(self._model))
+        parts = core_settings(settings, LAYOUTS, self._stage.headers, demonstration=False)
+        self._core = build_core(self._services, self._models, replace(parts, queue=QueueSettings()), jobs=self._jobs)
         await self._core.chat.start()
 
     async def _change(self, change: TraceChange) -> None:
@@ -262,10 +257,9 @@ class _Replay:
             self._model = change.model
             await self._keep(ConversationChange(model=change.model))
             self._waiting.append(("model", change.model))
-        given = {n: getattr(change.settings, n) for n in TraceSettings.__struct_fields__} if change.settings else {}
-        given = {name: value for name, value in given.items() if value is not None}
+        given = change.settings
         if given:
-            self._settings = structs.replace(self._settings, **given)
+            self._settings = self._settings | given
             self._waiting.append(("settings", ", ".join(f"{name} {value}" for name, value in given.items())))
         if given or change.model is not None:
             await self._start()

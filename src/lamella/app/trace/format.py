@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
+from lamella.app.trace.settings import GivenSettings
 from lamella.core.json import Json
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -179,38 +180,6 @@ class TraceSide(_Part):
         return {"rule": "keep_facts"} if self.digest == "keep_facts" else {"text": self.digest}
 
 
-class TraceSettings(_Part):
-    """Settings of the engine, by their lower-case names; None: as shipped."""
-
-    context_budget: Annotated[int, msgspec.Meta(ge=1000)] | None = None
-    max_output: Annotated[int, msgspec.Meta(ge=16)] | None = None
-    step_limit: Positive | None = None
-    thinking_effort: str | int | None = None
-    reminder: str | None = None
-    tool_prune_threshold: Count | None = None
-    tool_keep_threshold: Count | None = None
-    compaction_threshold: str | int | None = None
-    keep_recent_tokens: Count | None = None
-    compaction_notify: bool | None = None
-    compaction_when: Literal["full", "pays"] | None = None
-    tool_prune_when: Literal["full", "pays"] | None = None
-    dynamic_context_form: Literal["pays", "kept", "late"] | None = None
-
-
-UNUSED_SETTINGS = frozenset(
-    {
-        "cache_enabled",
-        "cache_ttl",
-        "compaction_model",
-        "compaction_provider",
-        "debounce_ms",
-        "resume_token_budget",
-        "tool_summarization_policy",
-    }
-)
-"""Settings of the format that change nothing here yet: a replay names them."""
-
-
 class TraceHead(_Part):
     """What a trace says once, for the whole conversation."""
 
@@ -219,7 +188,7 @@ class TraceHead(_Part):
     layout: str = "lamella"
     marker_policy: str | None = None
     timezone: str = "UTC"
-    settings: TraceSettings = msgspec.field(default_factory=TraceSettings)
+    settings: GivenSettings = {}
     system: str = ""
     tools: list[TraceTool] = []
     agent: TraceAgent | None = None
@@ -251,7 +220,7 @@ class SetChange(_Part, tag_field="do", tag="set"):
     """From now on: other settings, another model, layout or marker policy. What is not named stays."""
 
     at: datetime
-    settings: TraceSettings | None = None
+    settings: GivenSettings = {}
     model: str | None = None
     layout: str | None = None
     marker_policy: str | None = None

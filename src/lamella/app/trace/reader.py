@@ -13,7 +13,6 @@ import msgspec
 
 from lamella.app.trace.content import check_file
 from lamella.app.trace.format import (
-    UNUSED_SETTINGS,
     AgentChange,
     ProjectChange,
     RestartChange,
@@ -30,6 +29,7 @@ from lamella.app.trace.format import (
     TraceTool,
     TraceTurn,
 )
+from lamella.app.trace.settings import UNUSED, GivenSettings, settings_of
 from lamella.core.agents import check_prompt
 from lamella.core.errors import InvalidRequest
 
@@ -144,7 +144,7 @@ def _unused(raw: dict[str, Any]) -> set[str]:
     settings = raw.get("settings")
     if not isinstance(settings, dict):
         return set()
-    found = set(settings) & UNUSED_SETTINGS
+    found = set(settings) & UNUSED
     raw["settings"] = {name: value for name, value in settings.items() if name not in found}
     return found
 
@@ -200,6 +200,7 @@ def _capital(text: str) -> str:
 
 def _check(trace: Trace) -> None:
     _check_zone(trace.head.timezone, "the trace")
+    _check_settings(trace.head.settings, "the trace")
     _check_files(trace.head.project.files if trace.head.project else (), "the trace, project")
     _check_agent(trace.head.agent, "the trace, agent")
     digest = trace.head.side.digest
@@ -221,6 +222,8 @@ def _check(trace: Trace) -> None:
                 _check_turn(entry, where, tools)
             case ToolsChange():
                 tools = _tool_names(entry.tools, where, digest)
+            case SetChange():
+                _check_settings(entry.settings, where)
             case ProjectChange(project=project) if project is not None:
                 _check_files(project.files, where)
             case AgentChange(agent=agent):
@@ -269,6 +272,15 @@ def _tool_names(tools: Sequence[TraceTool], where: str, digest: str | TraceSideF
             )
         names.add(tool.name)
     return names
+
+
+def _check_settings(given: GivenSettings, where: str) -> None:
+    try:
+        settings_of(given)
+    except InvalidRequest as error:
+        raise InvalidRequest(
+            f"{_capital(where)}, `settings.{error.param}`: {error.message}", hint=error.hint, param=error.param
+        ) from None
 
 
 def _check_zone(name: str, where: str) -> None:
