@@ -127,3 +127,25 @@ async def answers(url: str) -> bool:
         except httpx2.TransportError:
             return False
     return True
+
+
+async def test_what_follows_a_tool_call_costs_what_was_predicted(offline: tuple[App, Client]) -> None:
+    """Text that is read by a tool outweighs what was billed before: what the provider adds to the tools on its own may
+    not be taken for a habit of its tokenizer."""
+    _, speaking = offline
+    pages = sorted((Path(__file__).parents[2] / "docs").rglob("*.md"))
+    text = "\n\n".join(page.read_text() for page in pages)
+    manual = await speaking.upload("manual.md", (text * (900_000 // len(text) + 1)).encode())
+    for greeted in (True, False):
+        conversation = await speaking.conversation()
+        if greeted:
+            await speaking.send(conversation, "Hello there.")
+        asked = "What does the manual say about the budget of a window?"
+        [begun, *_] = await speaking.send(conversation, asked, file_ids=[manual["id"]])
+        requests = (await speaking.get(f"/turns/{begun['turn_id']}/requests"))["data"]
+        assert len(requests) > 1, "the demonstration called no tool"
+        last = requests[-1]
+        billed, predicted = last["usage"], last["predicted"]
+        assert last["estimate"] == pytest.approx(billed["input"], rel=0.05), greeted
+        assert predicted["read"] == billed["cache_read"]
+        assert predicted["written"] == pytest.approx(billed["cache_write"], rel=0.08), greeted

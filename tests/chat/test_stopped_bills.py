@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
+from endless import CHUNK, claude, never_ending
 from lamella.app.app import LOCAL_OWNER
 from lamella.core.tokens import Usage
-from lamella.server.testing import Object
+from lamella.server.testing import Object, served
+from lamella.settings import read_settings
 
-from .stage import Stage, staged
+from .stage import MODEL, Stage, staged, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -50,14 +54,73 @@ async def test_openai_says_nothing_before_the_end_so_it_is_estimated(provider: s
         assert status["data"]["cost_estimated"] is True
 
 
-async def test_anthropic_says_the_input_at_the_beginning(stage: Stage) -> None:
+async def test_anthropic_says_the_input_at_the_beginning_and_the_output_at_the_end(stage: Stage) -> None:
+    """So the input is billed, and the output is estimated by what was streamed."""
     conversation = await stage.client.conversation()
     packets = await stopped(stage, conversation)
-    usage = packets[-1]["usage"]
-    assert (usage["estimated"], usage["input"] > 0) == (False, True)
+    usage, said = packets[-1]["usage"], text_of(packets)
+    assert (usage["estimated"], usage["input_estimated"]) == (True, False)
+    assert len(said) / 8 < usage["output"] < len(said)
+    assert packets[-1]["cost"] > usage["output"] * 25 / 1_000_000
+    turn = await stage.client.get(f"/turns/{packets[-1]['turn_id']}")
+    assert turn["usage"] == turn["runs"][0]["usage"] == usage
+    [request] = (await stage.client.get(f"/turns/{turn['id']}/requests"))["data"]
+    assert request["usage"] == usage
+    bill = await stage.app.store.last_bill(LOCAL_OWNER, conversation, MODEL)
+    assert bill is not None
+    assert bill.usage.input == usage["input"]
     status = await stage.client.post(f"/conversations/{conversation}/commands", {"text": "/status"})
-    assert "estimate" not in status["answer"]
-    assert status["data"]["cost_estimated"] is False
+    assert "(in part an estimate" in status["answer"]
+    assert status["data"]["cost_estimated"] is True
+    why = await stage.client.post(f"/conversations/{conversation}/commands", {"text": "/why"})
+    assert f"(about ${packets[-1]['cost']:.4f})" in why["answer"]
+
+
+def gpt(count: int, output: int | None) -> Iterator[Any]:
+    """Some servers tell the usage with every chunk; `output` tokens a chunk, or none at all until the end."""
+    for number in range(1, count + 1):
+        usage = {"prompt_tokens": 300, "completion_tokens": number * output} if output is not None else None
+        yield {"id": "x", "choices": [{"index": 0, "delta": {"content": CHUNK}}], "usage": usage}
+
+
+def responses(count: int) -> Iterator[Any]:
+    yield {"type": "response.created", "response": {"id": "r", "usage": None}}
+    yield {"type": "response.output_item.added", "output_index": 0, "item": {"type": "message", "id": "m"}}
+    for _ in range(count):
+        yield {
+            **{"type": "response.output_text.delta", "item_id": "m", "output_index": 0, "content_index": 0},
+            "delta": CHUNK,
+        }
+
+
+@pytest.mark.parametrize(
+    ("model", "api", "bodies", "estimated"),
+    [
+        (MODEL, None, claude(50), (True, False)),
+        ("gpt-5.6", "chat", gpt(50, None), (True, True)),
+        ("gpt-5.6", "chat", gpt(50, 0), (True, False)),
+        ("gpt-5.6", "chat", gpt(50, 13), (False, False)),
+        ("gpt-6.1-terra", "responses", responses(50), (True, True)),
+    ],
+)
+async def test_an_output_that_can_not_be_for_what_was_streamed_is_estimated(
+    tmp_path: Path, model: str, api: str | None, bodies: Iterator[Any], estimated: tuple[bool, bool]
+) -> None:
+    key = SecretStr("any")
+    async with never_ending(bodies) as url:
+        at: dict[str, Any] = {"anthropic_base_url": url, "anthropic_api_key": key}
+        if api is not None:
+            at = {"openai_base_url": f"{url}/v1", "openai_api_key": key, "openai_api": api}
+        async with served(read_settings(data=tmp_path, model=model, **at)) as (_, client):
+            packets: list[Object] = []
+            async with client.sending(await client.conversation(), "Tell me about tides.") as events:
+                async for event in events:
+                    packets.append(event.packet)
+                    if sum(packet["type"] == "text.delta" for packet in packets) == 50:
+                        await client.post(f"/turns/{event.packet['turn_id']}/stop")
+    usage = packets[-1]["usage"]
+    assert (usage["estimated"], usage["input_estimated"]) == estimated
+    assert 400 < usage["output"] < 1_200
 
 
 def test_a_sum_with_an_estimate_is_one() -> None:

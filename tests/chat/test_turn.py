@@ -47,6 +47,7 @@ async def test_what_is_stored_is_what_was_sent_and_billed(stage: Stage) -> None:
         "reasoning": billed["output_tokens_details"]["thinking_tokens"],
         "estimated": False,
         "cache_write_1h": billed["cache_creation"]["ephemeral_1h_input_tokens"],
+        "input_estimated": False,
     }
     turn = await stage.client.get(f"/turns/{turn_id}")
     assert (turn["status"], turn["answer"], turn["error"], turn["usage"]) == ("finished", "Hello there.", None, usage)

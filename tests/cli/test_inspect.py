@@ -67,7 +67,7 @@ def test_the_newest_request_is_shown_as_the_pages_drawer_shows_it(folder: Path) 
     assert "\nmodel lamella-demo · layout lamella · markers by planner\nS U1 A1 U2\n" in text
     assert re.search(r"^S +▸System prompt +fixed +[\d,]+ +[\d,]+ +0 +0 +deployment +system_prompt$", text, re.MULTILINE)
     assert re.search(r"^U2 +▸Question 2 +turn +\d+ +0 +\d+ +0 +user +msg_\w+$", text, re.MULTILINE)
-    assert re.search(r"^[\d,]+ of 184,000 tokens, \d\d% read from the cache · \$0\.\d+$", text, re.MULTILINE)
+    assert re.search(r"^[\d,]+ of 184,000 tokens, \d\d% read from the cache · \d+ out · \$0\.\d+$", text, re.MULTILINE)
     assert "≈" not in text
     assert "\nMarkers\n  after System prompt (5m): the end of what never changes\n" in text
     assert "\nNot in this request\n" in text

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { CommandKind, Session, Told, Turn } from './api.ts'
-import { beside, completed, completions, eventsOf, isCommand, keptBy } from './commands.ts'
+import { beside, completed, completions, eventsOf, figuresOf, isCommand, keptBy } from './commands.ts'
+import { usage } from './example.test-data.ts'
 
 const kinds: CommandKind[] = [
   { name: 'status', usage: '/status', summary: '' },
@@ -60,6 +61,13 @@ describe('what a session holds', () => {
     const turns = [turn('turn_1', noon), turn('turn_2', '2026-03-01T12:05:00Z'), turn('turn_3', '2026-03-01T12:11:00Z')]
     expect(keptBy(compacted, turns).map((one) => one.id)).toEqual(['turn_2'])
     expect(keptBy(session(2, 'turn_0', { opened_at: later }), turns)).toEqual([])
+  })
+
+  it('says what its summary read, and counts nothing else to it', () => {
+    const spent = { chat: { ...usage, input: 1_140_000 }, title: { ...usage, input: 2_100 }, summary: { ...usage, input: 57_000 } }
+    const compacted = session(2, 'turn_1', { messages: 4, numbers: { before: 3300, after: 1200 }, usage: spent })
+    expect(figuresOf(compacted)).toBe('4 messages · 3.3k → 1.2k · 57k tokens read for its summary')
+    expect(figuresOf(session(3, 'turn_2', { messages: 1, usage: { chat: usage } }))).toBe('1 message')
   })
 
   it('is told of while it was open, and not before or after', () => {

@@ -1,6 +1,7 @@
 /** Slash commands: what is one, which ones a beginning may become, and where their answers and sessions stand. */
 
 import type { CommandKind, Session, Told, Turn } from './api.ts'
+import { tokens } from './format.ts'
 
 /** Whether a message is a command; a path such as /etc/hosts is none, nor is what begins with two slashes. */
 export function isCommand(text: string): boolean {
@@ -49,6 +50,17 @@ export function keptBy(session: Session, turns: Turn[]): Turn[] {
 export function openedBy(session: Session): string {
   const said: Record<string, string> = { created: 'the first', new: 'begun anew', compaction: 'compacted', resume: 'resumed' }
   return said[session.opened_by] ?? session.opened_by
+}
+
+/** `4 messages · 3.3k → 1.2k · 57k tokens read for its summary`; what its chat read is not among them. */
+export function figuresOf(session: Session): string {
+  const { before, after } = session.numbers
+  const read = session.usage.summary?.input ?? 0
+  return [
+    session.messages === 1 ? '1 message' : `${session.messages} messages`,
+    ...(before !== undefined && after !== undefined ? [`${tokens(before)} → ${tokens(after)}`] : []),
+    ...(read > 0 ? [`${tokens(read)} tokens read for its summary`] : []),
+  ].join(' · ')
 }
 
 /** What was told while a session was open: its prunings and compactions. */

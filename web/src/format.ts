@@ -29,6 +29,11 @@ export function dollars(cost: number): string {
   return cost < 0.000001 ? '< $0.000001' : `$${cost.toFixed(6).replace(/0+$/, '')}`
 }
 
+/** ≈ 620: the mark of a figure that no provider told. */
+export function about(figure: string, estimated: boolean | undefined): string {
+  return estimated ? `≈ ${figure}` : figure
+}
+
 /** 312 B, 41 kB, 2.4 MB. */
 export function bytes(size: number): string {
   if (size < 1000) return `${size} B`

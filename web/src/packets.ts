@@ -7,8 +7,10 @@ export interface UsageBody {
   fresh: number
   output: number
   reasoning: number
-  /** The provider did not say it, or not all of it. */
+  /** The provider did not say all of it. */
   estimated?: boolean
+  /** Nor the input: without this only the output is an estimate. */
+  input_estimated?: boolean
   /** What of `cache_write` lives for an hour. */
   cache_write_1h?: number
 }

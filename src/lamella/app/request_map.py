@@ -60,7 +60,7 @@ def map_request(record: RequestRecord, blocks: Sequence[StoredBlock]) -> tuple[M
                 read=read,
                 written=written,
                 fresh=fresh,
-                measured=bool(record.usage and record.usage.input),
+                measured=bool(record.usage and record.usage.input and not record.usage.input_estimated),
                 markers=tuple(m for m in record.markers if block_index <= m.index < end),
                 preview=_preview([texts[digest] for digest in segment.blocks if digest in texts]),
             )

@@ -174,7 +174,7 @@ def note_billed(made: Plan, usage: Usage, ledger: Ledger, facts: Facts) -> None:
     that nobody sent, an estimate, and figures that do not add up correct nothing.
     """
     places = _places(made, facts)
-    if not places or usage.estimated or not usage.input or usage.fresh < 0:
+    if not places or usage.input_estimated or not usage.input or usage.fresh < 0:
         return
     ends = _measured_by(made, places[-1].index, usage, ledger, facts)
     read = made.hit if made.hit is not None and usage.cache_read else -1

@@ -124,7 +124,8 @@ def _ours(evidence: Evidence, edited: _Found | None) -> Why:
         failed = "it failed before it was billed" if request.error else "it has not been billed yet"
         text = f"About {short(request.predicted_read)} of {short(request.estimate)} tokens were to be read; {failed}."
         return Why(text, Cause.NOT_BILLED)
-    cost = f" (${request.cost:.4f})" if request.cost is not None else ""
+    about = "about " if usage.estimated else ""
+    cost = f" ({about}${request.cost:.4f})" if request.cost is not None else ""
     bill = (
         f"{short(usage.cache_read)} of {short(usage.input)} tokens were read from the cache "
         f"({short(request.predicted_read)} predicted), {short(usage.cache_write)} written, "

@@ -31,6 +31,7 @@ from lamella.core.packets import (
     ModelFallback,
     PartialPacket,
     ReasoningPacket,
+    RequestStarted,
     RunFinished,
     RunStarted,
     SourcePacket,
@@ -41,6 +42,7 @@ from lamella.core.packets import (
     TurnQueued,
     TurnStarted,
     TurnStopped,
+    UsageBody,
     UsagePacket,
     encode_packet,
 )
@@ -312,13 +314,15 @@ class _Shown:
                 self._write(f"{answer}\n")
             case CitationPacket(document=document):
                 self._citations.setdefault(document, packet)
+            case RequestStarted():
+                self._usage = None
             case UsagePacket():
                 self._usage = packet
             case RunStarted():
                 self._begin(packet)
             case RunFinished() if self._several:
                 self._write("\n" + ("[stopped]\n" if packet.status == "user_cancelled" else ""))
-                self._write(_bill(packet), dim=True)
+                self._write(_bill(packet.usage, packet.cost), dim=True)
             case ModelFallback(asked=asked, model=model, error=error):
                 sys.stderr.write(f"{asked} failed: {error['message']} {model} answers.\n")
             case ContextDegraded(why=why):
@@ -351,7 +355,8 @@ class _Shown:
                 self.failed = status == "failed"
                 self._write("\n")
                 await self._show_sources(door)
-                self._write(self._summary(), dim=True)
+                if not self._several:
+                    self._write(self._summary(packet), dim=True)
             case _:
                 pass
 
@@ -367,16 +372,19 @@ class _Shown:
         if self._citations:
             self._write("\n")
 
-    def _summary(self) -> str:
-        if self._usage is None or self._several:
-            return ""
+    def _summary(self, ended: TurnFinished) -> str:
+        """How full the window was at the last request, or what a turn was billed that ended before its last bill."""
+        if self._usage is None:
+            return f"\n{bill}" if (bill := _bill(ended.usage, ended.cost)) else ""
         usage = self._usage.usage
         share = f" · {usage.cache_read / usage.input:.0%} cached" if usage.input else ""
         return f"\n{usage.input:,} / {self._usage.budget:,} tokens{share} · ${self._usage.cost:.4f}\n"
 
 
-def _bill(run: RunFinished) -> str:
-    if run.usage is None or not run.usage.input:
+def _bill(usage: UsageBody | None, cost: float) -> str:
+    """`3,214 tokens · 81% cached · ≈620 out · ≈$0.0123`; ≈ is an estimate of what a provider did not tell."""
+    if usage is None or not usage.input:
         return ""
-    share = run.usage.cache_read / run.usage.input
-    return f"{run.usage.input:,} tokens · {share:.0%} cached · ${run.cost:.4f}\n"
+    guessed, about = "≈" if usage.input_estimated else "", "≈" if usage.estimated else ""
+    share = f"{usage.cache_read / usage.input:.0%} cached"
+    return f"{guessed}{usage.input:,} tokens · {share} · {about}{usage.output:,} out · {about}${cost:.4f}\n"

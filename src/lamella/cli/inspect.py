@@ -139,9 +139,14 @@ def _figures(found: Object) -> list[str]:
     if not usage:
         return [f"≈{found['estimate']:,} of {found['budget']:,} tokens, an estimate · {expected}"]
     share = usage["cache_read"] / usage["input"] if usage["input"] else 0.0
-    billed = f"{usage['input']:,} of {found['budget']:,} tokens, {share:.0%} read from the cache"
-    cost = f" · ${found['cost']:.6f}" if found["cost"] is not None else ""
-    return [f"{billed}{cost}", f"{expected} · billed: {usage['cache_read']:,} read, {usage['cache_write']:,} written"]
+    about, guessed = "≈" if usage["estimated"] else "", "≈" if usage["input_estimated"] else ""
+    billed = f"{guessed}{usage['input']:,} of {found['budget']:,} tokens, {share:.0%} read from the cache"
+    output = f" · {about}{usage['output']:,} out"
+    cost = f" · {about}${found['cost']:.6f}" if found["cost"] is not None else ""
+    return [
+        f"{billed}{output}{cost}",
+        f"{expected} · billed: {usage['cache_read']:,} read, {usage['cache_write']:,} written",
+    ]
 
 
 def _marker(segment: Object, marker: Object) -> str:

@@ -180,7 +180,8 @@ class CitationPacket(Packet, frozen=True, kw_only=True, tag="citation"):
 class UsageBody(msgspec.Struct, frozen=True, kw_only=True):
     """`Usage` as clients see it; `input` is the whole prompt, `cache_write_1h` what of `cache_write` lives for an hour.
 
-    `estimated`: the provider did not say it, or not all of it.
+    `estimated`: the provider did not say all of it. `input_estimated`: nor the input; without that mark only the output
+    is an estimate.
     """
 
     input: int
@@ -191,6 +192,7 @@ class UsageBody(msgspec.Struct, frozen=True, kw_only=True):
     reasoning: int
     estimated: bool = False
     cache_write_1h: int = 0
+    input_estimated: bool = False
 
     @classmethod
     def of(cls, usage: Usage) -> UsageBody:
@@ -204,6 +206,7 @@ class UsageBody(msgspec.Struct, frozen=True, kw_only=True):
             reasoning=usage.reasoning,
             estimated=usage.estimated,
             cache_write_1h=usage.cache_write_1h,
+            input_estimated=usage.input_estimated,
         )
 
     def usage(self) -> Usage:
@@ -216,6 +219,7 @@ class UsageBody(msgspec.Struct, frozen=True, kw_only=True):
             output=self.output,
             reasoning=self.reasoning,
             estimated=self.estimated,
+            input_estimated=self.input_estimated,
         )
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 FAR_OFF, SMALL = 10, 1_000
 """So many times more than the local count of a window, and these tokens, no provider can bill."""
+
+TOKENIZERS_DIFFER, FEW = 3, 16
+"""One tokenizer makes at most so many times the tokens of another, of a text of more than a few."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
     """What a provider billed for one request, in tokens; `input` is the whole prompt, cached parts included (SPEC L5).
 
-    `estimated`: the provider did not say it, or not of all of what is added up here, or what it said can't be; never a
-    basis for other figures.
+    `estimated`: the provider did not say all of it, or what it said can't be. `input_estimated`: that is true of the
+    input too, which is then no basis for other figures. A stopped answer of Anthropic has a billed input and an
+    estimated output.
 
     Anthropic reports the uncached rest as input, OpenAI the whole: the adapters put that right.
     """
@@ -26,6 +30,7 @@ class Usage:
     output: int = 0
     reasoning: int = 0
     estimated: bool = False
+    input_estimated: bool = False
 
     @property
     def cache_write(self) -> int:
@@ -41,6 +46,14 @@ class Usage:
         """Whether a provider can have billed this for a window of about so many tokens: some servers count wrongly."""
         return self.fresh >= 0 and (not estimate or self.input <= FAR_OFF * (estimate + SMALL))
 
+    def can_have_said(self, streamed: int) -> bool:
+        """Whether the output can be what was billed for an answer of about so many tokens."""
+        return streamed <= TOKENIZERS_DIFFER * (self.output + FEW)
+
+    def doubted(self) -> Usage:
+        """The same figures, all marked as an estimate."""
+        return replace(self, estimated=True, input_estimated=True)
+
     def __add__(self, other: Usage) -> Usage:
         return Usage(
             self.input + other.input,
@@ -50,6 +63,7 @@ class Usage:
             self.output + other.output,
             self.reasoning + other.reasoning,
             self.estimated or other.estimated,
+            self.input_estimated or other.input_estimated,
         )
 
     def without(self, other: Usage) -> Usage:
@@ -62,6 +76,7 @@ class Usage:
             max(self.output - other.output, 0),
             max(self.reasoning - other.reasoning, 0),
             self.estimated,
+            self.input_estimated,
         )
 
 

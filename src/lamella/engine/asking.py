@@ -21,13 +21,13 @@ from lamella.core.errors import (
 )
 from lamella.core.messages import Step
 from lamella.core.packets import CacheLost, ContextDegraded, RequestStarted, UsageBody, UsagePacket
-from lamella.core.prompt import Sampling
+from lamella.core.prompt import Report, Sampling
 from lamella.core.records import ConversationChange, NewRequest, RequestEnd, RequestRecord
 from lamella.core.tokens import Usage
 from lamella.core.withheld import bases_of_steps
 from lamella.engine.citations import CitationWatch
 from lamella.engine.container import OpenStep, StateContainer, StepBirth
-from lamella.engine.counted import MOST_FACTOR, count, is_near, with_count
+from lamella.engine.counted import MOST_FACTOR, billed_factor, count, is_near, with_count
 from lamella.engine.emitter import Emitter
 from lamella.engine.endings import may_ask_again, nothing_of
 from lamella.engine.inputs import RunInput, Services, TurnInput
@@ -35,6 +35,10 @@ from lamella.engine.reminders import ReminderView, has_found, merged
 from lamella.engine.request import Identity, Line, Prepared, drafted, new_request, next_line, prepare
 from lamella.engine.sieved import sieved
 from lamella.engine.step import ShownBlocks, run_step
+
+LEAST, FAR = 1_000, 2.0
+"""The local tokens of a window from which a bill calibrates the next step, and how many times as much or as little as
+expected it may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,12 +349,25 @@ class Asker:
         opened.drained = True
         return places
 
+    def _calibrate(self, report: Report, usage: Usage) -> None:
+        """What follows in this turn is estimated by what was billed just now.
+
+        Near the limit the provider's count decides: what it found to fit goes on to fit. The bill of a small window
+        says little of what is to come, and one that is far from what was expected is left to the next turn.
+        """
+        if not usage.input or usage.input_estimated or report.local < LEAST or is_near(report):
+            return
+        factor = billed_factor(usage.input, report.local)
+        if self.calibration / FAR <= factor <= self.calibration * FAR:
+            self.calibration = factor
+
     def _bill(self, asked: Asked) -> None:
         usage, dropped = asked.opened.usage, asked.opened.dropped_thinking
         if dropped:
             why = f"the provider left out {dropped} block{'s' if dropped > 1 else ''} of earlier thinking"
             self._emitter.emit(ContextDegraded(subject="thinking", why=f"{why}: what stood before changed"))
         note_billed(asked.prepared.plan, usage, self._services.ledger, asked.prepared.facts)
+        self._calibrate(asked.prepared.assembled.report, usage)
         self._emitter.emit(
             UsagePacket(
                 request_id=asked.stored.record.id,

@@ -15,6 +15,8 @@ from lamella.core.messages import AnswerPart, Reasoning, Step, StopReason, Text,
 from lamella.core.records import RequestEnd
 from lamella.core.tokens import TokenCounter, Usage
 
+_CONTENT = (deltas.TextDelta, deltas.ReasoningDelta, deltas.ToolCallOpened, deltas.ToolArgsDelta)
+
 
 @dataclass(slots=True)
 class _Block:
@@ -58,6 +60,8 @@ class OpenStep:
         self.usage = Usage()
         self.began = False
         self.drained = False
+        self.is_billed = False
+        """Whether the provider has told its usage since the last piece of the answer."""
         self.provider_request_id: str | None = None
         self.stop_reason: StopReason | None = None
         self.why = ""
@@ -72,6 +76,8 @@ class OpenStep:
 
     def feed(self, delta: Delta) -> None:
         """Add what arrived."""
+        if isinstance(delta, _CONTENT):
+            self.is_billed = False
         match delta:
             case deltas.Opened(provider_request_id, _):
                 self.provider_request_id, self.began = provider_request_id, True
@@ -93,7 +99,8 @@ class OpenStep:
                 self._block(block, "call").text.append(json)
             case deltas.UsageReported(usage):
                 believed = usage.can_be(self.birth.estimate.input)
-                self.usage = usage if believed else replace(usage, estimated=True)
+                self.usage = usage if believed else usage.doubted()
+                self.is_billed = True
             case deltas.ThinkingDropped(count):
                 self.dropped_thinking = count
             case deltas.Closed(stop_reason, why):
@@ -231,15 +238,20 @@ class StateContainer:
 
 
 def _spent(opened: OpenStep, step: Step) -> Usage:
-    """What a step that was broken off is billed: what the provider said until then.
+    """The usage of a step that was broken off: what the provider told until then, and an estimate of the rest.
 
-    Where it says nothing before the end (OpenAI), what was sent and what came, as estimated here.
+    Anthropic tells the input and an output of 1 at the beginning, OpenAI tells both at the end only. An output that was
+    told before the last piece of the answer, or that can't be for what was streamed, gives way to our own count.
     """
-    if opened.usage != Usage() or not opened.began or opened.drained:
-        return opened.usage
-    birth = opened.birth
-    output = Usage(output=int(step.tokens * birth.factor), estimated=True)
-    return birth.estimate + output
+    said, birth = opened.usage, opened.birth
+    if not opened.began or opened.drained:
+        return said
+    streamed = int(step.tokens * birth.factor)
+    if said == Usage():
+        return replace(birth.estimate, output=streamed).doubted()
+    if opened.is_billed and said.can_have_said(streamed):
+        return said
+    return replace(said, output=max(said.output, streamed), estimated=True)
 
 
 def with_digests(step: Step, digests: Mapping[str, str]) -> Step:

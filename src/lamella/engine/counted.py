@@ -64,6 +64,12 @@ class Counted:
         return Decision(DecisionKind.CALIBRATION, model, f"{self.factor(budget):.4f}", "engine", why, numbers)
 
 
+def billed_factor(tokens: int, local: int) -> float:
+    """What a provider counts for a local token, by its bill for a window of `local` tokens; held within bounds, since
+    some servers count wrongly."""
+    return min(max(tokens / local, 0.5), 4.0)
+
+
 def is_near(report: Report) -> bool:
     """Whether the estimate of a window is so near to its budget that the provider is asked."""
     return report.estimate >= report.budget * NEAR

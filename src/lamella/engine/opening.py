@@ -20,6 +20,7 @@ from lamella.core.ports import ChatModel
 from lamella.core.prompt import Sampling, Ttl
 from lamella.core.records import LEAVE, Beginning, Caller, Choices, Conversation, NewRun, NewTurn, Place, Surroundings
 from lamella.core.sessions import Session
+from lamella.engine.counted import billed_factor
 from lamella.engine.dynamic_form import FormChoice, FormRule, Terms, chosen_form, form_is_open, layout_of
 from lamella.engine.grants import grant_changes
 from lamella.engine.inputs import RunInput, Services
@@ -137,7 +138,7 @@ def calibration_of(facts: ModelFacts, found: Beginning) -> float:
     """What the provider counts for a local token: by its last bill, or by a refusal that came after it."""
     last, factor = found.last_bill, facts.token_factor
     if last is not None and last.local_tokens:
-        factor = min(max(last.usage.input / last.local_tokens, 0.5), 4.0)
+        factor = billed_factor(last.usage.input, last.local_tokens)
     for stored in found.decisions:
         learnt = stored.decision.kind is DecisionKind.CALIBRATION and stored.decision.subject == facts.name
         if learnt and (last is None or stored.at > last.at):

@@ -318,7 +318,7 @@ def _finished(begun: Begun, preferred: str | None) -> Finished:
     run = next((run for run in begun.runs if run.id == preferred), choice)
     whole = replace(turn.turn, steps=run.container.steps, status=run.status)
     # An estimate starts nothing: what follows a turn goes by what was measured.
-    billed = [end.usage.input for end in run.container.ends if end.error is None and not end.usage.estimated]
+    billed = [end.usage.input for end in run.container.ends if end.error is None and not end.usage.input_estimated]
     return Finished(
         caller=turn.caller,
         conversation=turn.conversation,

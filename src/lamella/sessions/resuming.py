@@ -17,7 +17,7 @@ async def resumed_size(
     """
     opening = await openings.closed(caller, target)
     requests = await services.store.requests(caller, last) if last is not None else ()
-    billed = [r.usage for r in requests if r.purpose == "chat" and r.usage is not None and not r.usage.estimated]
+    billed = [r.usage for r in requests if r.purpose == "chat" and r.usage is not None and not r.usage.input_estimated]
     billed = [usage for usage in billed if usage.input]
     if billed:
         return billed[-1].input + billed[-1].output, opening.run.budget

@@ -75,7 +75,25 @@ async def _before(store: Store, caller: Caller, request: RequestRecord) -> Reque
     if earlier:
         return earlier[-1]
     turn = await store.turn(caller, request.turn_id)
-    return await _last(store, caller, turn.parent, billed=True)
+    return await _last(store, caller, turn.parent, billed=True) or await _sibling(store, caller, request, turn.parent)
+
+
+async def _sibling(store: Store, caller: Caller, request: RequestRecord, parent: Place) -> RequestRecord | None:
+    """The first request of the newest earlier turn that stands in the same place: a question that is answered again has
+    no request before it on its path, and yet its window was sent before. The same model's, if it was asked."""
+    around = PageQuery(LOOKED_BACK, request.turn_id), PageQuery(LOOKED_BACK, order="asc")
+    for query in around:
+        known = (await store.turns(caller, request.conversation_id, query)).data
+        earlier = sorted((turn for turn in known if turn.id < request.turn_id), key=lambda turn: turn.id, reverse=True)
+        for turn in earlier:
+            if turn.parent != parent:
+                continue
+            found = [one for one in await store.requests(caller, turn.id) if one.purpose == CHAT]
+            found = [one for one in found if one.usage is not None and one.usage.input]
+            found.sort(key=lambda one: (one.model != request.model, one.step))
+            if found:
+                return found[0]
+    return None
 
 
 async def _last(store: Store, caller: Caller, place: Place, *, billed: bool = False) -> RequestRecord | None:

@@ -1,10 +1,10 @@
 import type { Turn } from '../api.ts'
-import { dollars, exact, percent, tokens } from '../format.ts'
 import { usePanels } from '../panels.ts'
 import type { TurnView } from '../turn.ts'
 import { type Entry, turns } from '../turns.ts'
 import { useBranches } from '../branching.ts'
 import styles from './Answer.module.css'
+import { Bill } from './Bill.tsx'
 import { Blocks, textOf } from './Blocks.tsx'
 import { Columns } from './Columns.tsx'
 import { CopyButton } from './CopyButton.tsx'
@@ -108,20 +108,13 @@ function Degraded({ view }: { view: TurnView }) {
 
 function Footer({ turn, view }: { turn: Turn; view: TurnView }) {
   const panels = usePanels()
-  const usage = view.usage ?? turn.usage
-  const cost = view.cost ?? turn.cost
   const { busy, again } = useBranches()
   const [run, ...others] = view.runs
   const answer = run && others.length === 0 ? textOf(run) : ''
   return (
     <footer className={styles.foot}>
       <span>{others.length > 0 ? `${view.runs.length} models together` : run?.model || turn.model}</span>
-      {usage && usage.input > 0 && (
-        <span title={`${exact(usage.input)} in, of which ${exact(usage.cache_read)} from the cache; ${exact(usage.output)} out`}>
-          {tokens(usage.input)} in, {percent(usage.cache_read / usage.input)} cached · {tokens(usage.output)} out
-        </span>
-      )}
-      {cost !== null && cost > 0 && <span>{dollars(cost)}</span>}
+      <Bill usage={view.usage ?? turn.usage} cost={view.cost ?? turn.cost} />
       <span className={styles.tools}>
         <button
           type="button"

@@ -1,8 +1,8 @@
 import type { Turn } from '../api.ts'
 import { useBranches } from '../branching.ts'
-import { dollars, exact, tokens } from '../format.ts'
 import { outcomeOf, type RunView, type TurnView } from '../turn.ts'
 import answer from './Answer.module.css'
+import { Bill } from './Bill.tsx'
 import { Blocks, textOf } from './Blocks.tsx'
 import styles from './Columns.module.css'
 import { CopyButton } from './CopyButton.tsx'
@@ -58,12 +58,7 @@ function Column({ turn, view, run, newest }: Props & { run: RunView }) {
       {outcome === 'interrupted' && <p className={answer.mark}>Interrupted: the server ended while answering.</p>}
       <footer className={styles.foot}>
         <Keep turn={turn} view={view} run={run} kept={kept} newest={newest} />
-        {run.usage && run.usage.input > 0 && (
-          <span title={`${exact(run.usage.input)} in, ${exact(run.usage.cache_read)} from the cache; ${exact(run.usage.output)} out`}>
-            {tokens(run.usage.input)} in · {tokens(run.usage.output)} out
-          </span>
-        )}
-        {run.cost !== null && run.cost > 0 && <span>{dollars(run.cost)}</span>}
+        <Bill usage={run.usage} cost={run.cost} />
         {run.finished && text && <CopyButton text={text} label={`Copy the answer of ${run.model}`} />}
       </footer>
     </section>

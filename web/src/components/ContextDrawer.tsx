@@ -1,6 +1,6 @@
 import { useEffect, useState } from 'react'
 import type { RequestSummary, Turn } from '../api.ts'
-import { dollars, moment } from '../format.ts'
+import { about, dollars, moment } from '../format.ts'
 import { inOrder, useMap, useRequests, useTurnList } from '../queries.ts'
 import styles from './ContextDrawer.module.css'
 import { QueryError } from './ErrorNote.tsx'
@@ -71,7 +71,7 @@ function turnName(turn: Turn, index: number): string {
 
 function requestName(request: RequestSummary): string {
   const parts = [`Step ${request.step + 1}`, request.purpose, moment(request.at)]
-  if (request.cost !== null) parts.push(dollars(request.cost))
+  if (request.cost !== null) parts.push(about(dollars(request.cost), request.usage?.estimated))
   if (request.error) parts.push('failed')
   return parts.filter(Boolean).join(' · ')
 }

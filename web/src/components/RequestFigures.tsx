@@ -1,17 +1,19 @@
 import type { RequestMap } from '../api.ts'
-import { dollars, exact, percent } from '../format.ts'
+import { about, dollars, exact, percent } from '../format.ts'
 import styles from './RequestFigures.module.css'
 
 /** What was expected of a request and what was billed, side by side; of one that was not sent the first alone. */
 export function RequestFigures({ map }: { map: RequestMap }) {
   const { usage, predicted } = map
   const sent = map.id !== null
+  const guessed = usage?.input_estimated
+  const fresh = Math.max(0, map.estimate - predicted.read - predicted.written)
   const rows = [
-    { name: 'Input', expected: map.estimate, billed: usage?.input },
-    { name: 'Read from the cache', expected: predicted.read, billed: usage?.cache_read },
-    { name: 'Written to the cache', expected: predicted.written, billed: usage?.cache_write },
-    { name: 'Fresh', expected: Math.max(0, map.estimate - predicted.read - predicted.written), billed: usage?.fresh },
-    ...(sent ? [{ name: 'Output', expected: null, billed: usage?.output }] : []),
+    { name: 'Input', expected: map.estimate, billed: usage?.input, estimated: guessed },
+    { name: 'Read from the cache', expected: predicted.read, billed: usage?.cache_read, estimated: guessed },
+    { name: 'Written to the cache', expected: predicted.written, billed: usage?.cache_write, estimated: guessed },
+    { name: 'Fresh', expected: fresh, billed: usage?.fresh, estimated: guessed },
+    ...(sent ? [{ name: 'Output', expected: null, billed: usage?.output, estimated: usage?.estimated }] : []),
   ]
   return (
     <div className={styles.figures}>
@@ -29,7 +31,7 @@ export function RequestFigures({ map }: { map: RequestMap }) {
             <tr key={row.name}>
               <th scope="row">{row.name}</th>
               <td>{row.expected === null ? '' : `≈ ${exact(row.expected)}`}</td>
-              {sent && <td>{row.billed === undefined ? 'not yet' : exact(row.billed)}</td>}
+              {sent && <td>{row.billed === undefined ? 'not yet' : about(exact(row.billed), row.estimated)}</td>}
             </tr>
           ))}
         </tbody>
@@ -39,7 +41,7 @@ export function RequestFigures({ map }: { map: RequestMap }) {
           <>
             <div>
               <dt>Cost</dt>
-              <dd>{map.cost === null ? 'not yet' : dollars(map.cost)}</dd>
+              <dd>{map.cost === null ? 'not yet' : about(dollars(map.cost), usage?.estimated)}</dd>
             </div>
             <div>
               <dt>Cached</dt>

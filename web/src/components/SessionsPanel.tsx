@@ -1,6 +1,6 @@
 import { useState } from 'react'
 import { explain, type Session, type Told } from '../api.ts'
-import { eventsOf, openedBy } from '../commands.ts'
+import { eventsOf, figuresOf, openedBy } from '../commands.ts'
 import { fullMoment, moment, tokens } from '../format.ts'
 import { useResume, useSearch, useSessions, useTold } from '../queries.ts'
 import { Confirm } from './Confirm.tsx'
@@ -91,8 +91,6 @@ interface ItemProps {
 
 function Item({ session, told, busy, onResume }: ItemProps) {
   const events = eventsOf(session, told)
-  const { before, after } = session.numbers
-  const read = Object.values(session.usage).reduce((sum, usage) => sum + usage.input, 0)
   return (
     <li className={styles.item} data-testid="session-item" data-number={session.number} aria-current={session.current}>
       <p className={styles.head}>
@@ -104,9 +102,7 @@ function Item({ session, told, busy, onResume }: ItemProps) {
         {session.current && <span className={styles.current}>current</span>}
       </p>
       <p className={styles.figures}>
-        {session.messages === 1 ? '1 message' : `${session.messages} messages`}
-        {before !== undefined && after !== undefined && ` · ${tokens(before)} → ${tokens(after)}`}
-        {read > 0 && ` · ${tokens(read)} tokens read for its summary`}
+        {figuresOf(session)}
       </p>
       {session.why && <p className={styles.why}>{session.why}</p>}
       {events.map((event) => (

@@ -119,7 +119,7 @@ async def find_last_bill(
             requests.c.model == model,
             requests.c.purpose == "chat",
             requests.c.input_tokens > 0,
-            requests.c.usage_estimated.is_not(True),
+            requests.c.input_estimated.is_not(True),
         )
         .order_by(requests.c.at.desc(), requests.c.id.desc())
         .limit(1)

@@ -21,17 +21,18 @@ Row = dict[str, Any]
 _USAGE = ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output", "reasoning")
 
 
-USAGE_COLUMNS = (*(f"{name}_tokens" for name in _USAGE), "usage_estimated")
+USAGE_COLUMNS = (*(f"{name}_tokens" for name in _USAGE), "usage_estimated", "input_estimated")
 
 
 def usage_row(usage: Usage) -> Row:
-    return {**{f"{name}_tokens": getattr(usage, name) for name in _USAGE}, "usage_estimated": usage.estimated}
+    figures = {f"{name}_tokens": getattr(usage, name) for name in _USAGE}
+    return {**figures, "usage_estimated": usage.estimated, "input_estimated": usage.input_estimated}
 
 
 def usage_of(row: RowMapping) -> Usage:
     """The usage of a row that has one."""
     figures = {name: row[f"{name}_tokens"] for name in _USAGE}
-    return Usage(**figures, estimated=bool(row["usage_estimated"]))
+    return Usage(**figures, estimated=bool(row["usage_estimated"]), input_estimated=bool(row["input_estimated"]))
 
 
 def error_text(error: Mapping[str, str | None] | None) -> str | None:

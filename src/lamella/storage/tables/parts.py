@@ -32,9 +32,12 @@ def part_of(name: str, target: str, *, index: bool = True) -> Column[str]:
 
 
 def usage(*, nullable: bool) -> list[Column[Any]]:
-    """The six figures of `core.tokens.Usage`, and whether they are estimated."""
+    """The six figures of `core.tokens.Usage`, and whether the output or all of them are estimated."""
     names = ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output", "reasoning")
     default = None if nullable else "0"
     figures = [Column(f"{name}_tokens", Integer, nullable=nullable, server_default=default) for name in names]
-    estimated = Column("usage_estimated", Boolean, nullable=nullable, server_default=None if nullable else text("0"))
-    return [*figures, estimated]
+    marks = [
+        Column(name, Boolean, nullable=nullable, server_default=None if nullable else text("0"))
+        for name in ("usage_estimated", "input_estimated")
+    ]
+    return [*figures, *marks]
