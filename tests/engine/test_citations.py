@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -139,6 +142,22 @@ def test_nothing_is_found_in_a_fence(text: str) -> None:
 )
 def test_what_a_reader_takes_for_a_citation(text: str, found: list[str]) -> None:
     assert cited(text) == found
+
+
+class Marked(msgspec.Struct):
+    """A text, its maths as the page shows it, and the numbers that are cited in it."""
+
+    text: str
+    maths: list[str]
+    cited: list[int]
+
+
+MARKED = msgspec.json.decode(Path(__file__).with_name("maths.json").read_bytes(), type=list[Marked])
+
+
+@pytest.mark.parametrize("case", MARKED, ids=lambda case: case.text[:24])
+def test_maths_holds_no_citations_and_money_no_maths(case: Marked) -> None:
+    assert sorted(number for hit in scan(case.text) for number in hit.documents) == case.cited
 
 
 LONG = {

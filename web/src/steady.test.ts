@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { pieces, steady } from './steady.ts'
+import { fenceIn, pieces, steady } from './steady.ts'
 
 describe('text that is still being written', () => {
   it.each([
@@ -67,6 +67,18 @@ describe('pieces', () => {
     const early = pieces(text.slice(0, 4000))
     const late = pieces(text)
     expect(late.slice(0, early.length - 1)).toEqual(early.slice(0, -1))
+  })
+
+  it('part a long fence, and know it, also one that is still being written', () => {
+    const code = 'let a = [^1]\n\n'.repeat(300)
+    for (const [opening, closing] of [['```js\n', '```\n'], ['~~~~ js title\n', '~~~~~  \n'], ['```js\n', '']]) {
+      const text = `${paragraph.repeat(3)}${opening}${code}${closing}${closing && `\nEnd.\n\n${'```\nb\n```\n'}`}`
+      const cut = pieces(text)
+      expect(cut.join('')).toBe(text)
+      expect(cut.map(fenceIn).filter(Boolean)).toEqual([{ code, language: 'js' }])
+    }
+    expect(pieces(`- item\n  \`\`\`\n  ${code}\n  \`\`\`\n`).map(fenceIn)).toEqual([null])
+    expect(fenceIn(`\`\`\`\na\n\`\`\`\n${paragraph.repeat(9)}`)).toBe(null)
   })
 
   it('do not part what belongs together', () => {

@@ -87,27 +87,58 @@ function closed(block: string): string {
   return ends ? block.trimEnd() + ends : block
 }
 
+/** Units of a code fence that stands by itself: nothing in it is Markdown, and parsing it takes long. */
+const LONG_FENCE = 2_000
+
 /**
- * Cuts Markdown where cutting changes nothing: before a heading or paragraph that follows a blank line outside code.
- * Finished pieces then need no parsing again. Text with definitions or footnotes stays whole.
+ * Cuts Markdown where cutting changes nothing: around a long fence, and before a heading or paragraph that follows a
+ * blank line. Finished pieces then need no parsing again. Text with definitions or footnotes stays whole.
  */
 export function pieces(text: string): string[] {
-  if (text.length < 1500 || /^ {0,3}\[[^\]]+\]:|\[\^/m.test(text)) return [text]
+  if (text.length < 1500) return [text]
   const cut: string[] = []
+  let prose = ''
   let piece = ''
   let fence = ''
+  let from = -1
   let blank = false
+  const partFence = () => {
+    if (from >= 0 && piece.length - from >= LONG_FENCE) {
+      if (from > 0) cut.push(piece.slice(0, from))
+      cut.push(piece.slice(from))
+      piece = ''
+    }
+  }
   for (const line of text.split(/(?<=\n)/)) {
     const mark = /^ {0,3}(`{3,}|~{3,})/.exec(line)?.[1]
+    const closes = fence !== '' && mark?.startsWith(fence) && line.trim() === mark
     if (!fence && blank && piece.length > 600 && /^(?:[\p{L}#]|\*\*\p{L})/u.test(line)) {
       cut.push(piece)
       piece = ''
     }
-    if (!fence && mark) fence = mark
-    else if (fence && mark?.startsWith(fence) && line.trim() === mark) fence = ''
+    if (!fence && mark) {
+      fence = mark
+      from = line.startsWith(mark) ? piece.length : -1
+    }
+    if (!fence) prose += line
     blank = line.trim() === ''
     piece += line
+    if (!closes) continue
+    partFence()
+    fence = ''
   }
-  cut.push(piece)
-  return cut
+  if (fence) partFence()
+  if (piece) cut.push(piece)
+  return /^ {0,3}\[[^\]]+\]:|\[\^/m.test(prose) ? [text] : cut
+}
+
+/** A piece that is nothing but a long fence; null for every other. */
+export function fenceIn(piece: string): { code: string; language: string } | null {
+  const opening = piece.length < LONG_FENCE ? null : /^(`{3,}|~{3,})[ \t]*([^\s`]*)[^\n`]*\n/.exec(piece)
+  if (!opening) return null
+  const [{ length }, mark, language] = opening as unknown as [string, string, string]
+  const closing = new RegExp(`^ {0,3}${mark}${mark[0]}*[ \\t]*$`, 'm').exec(piece.slice(length))
+  if (!closing) return { code: piece.slice(length), language }
+  const end = length + closing.index
+  return piece.slice(end + closing[0].length).trim() === '' ? { code: piece.slice(length, end), language } : null
 }

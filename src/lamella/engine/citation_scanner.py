@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
+from unicodedata import category
 
 from lamella.engine.passages import LONGEST_STATEMENT
 
@@ -204,10 +205,11 @@ class CitationScanner:
     def _behind_inline(self, *, final: bool) -> int | None:
         """Inline maths stands between single dollars on a line, with no space inside of them and no word outside.
 
-        So the next dollar decides: in “$5 and $6” it closes none.
+        So the next dollar decides: in “$5 and $6” it closes none. Scripts without capitals are written without a space
+        before a formula, as in “公式$x$是”: there it may touch a word.
         """
         text, start = self._text, self._at
-        if text[start - 1 : start].isalnum() or text[start + 1 : start + 2].isspace():
+        if _is_of_word(text[start - 1 : start]) or text[start + 1 : start + 2].isspace():
             return start + 1
         end = self._looked = _end_of_inline(text, max(self._looked, start + 1))
         if end - start > LONGEST_INLINE:
@@ -215,7 +217,10 @@ class CitationScanner:
         behind = text[end + 1 : end + 2]
         if not final and not behind and text[end : end + 1] in ("", "$", "\\"):
             return None
-        closes = text[end : end + 1] == "$" and behind != "$" and not behind.isalnum() and not text[end - 1].isspace()
+        closes = text[end : end + 1] == "$" and not _is_of_word(behind) and not text[end - 1].isspace()
+        # “${a}-${b}” and “$(a)/$(b)” are variables of a shell.
+        if behind in ("$", "{") or (behind == "(" and text[start + 1] == "("):
+            closes = False
         if not closes or (_AMOUNT.match(text, start) and not _FORMULA.search(text, start, end)):
             return start + 1
         return end + 1
@@ -231,7 +236,8 @@ class CitationScanner:
             if match.end() == len(text) and not final and text[looked] == "$":
                 break
             if match.group() == closing:
-                return match.end()
+                is_prose = closing != "$$" and _is_prose(closing, text[begin : match.start()])
+                return begin if is_prose else match.end()
             looked = match.end()
             if match.group()[0] == "\n":
                 self._unclosed[closing] = looked
@@ -274,6 +280,26 @@ class CitationScanner:
             return run.end()
         self._looked = self._open_line(max(self._looked, run.end()))
         return None
+
+
+def _is_prose(closing: str, inside: str) -> bool:
+    """Whether escaped brackets hold words, as in “Dear \\[Your Name\\]”: no sign of a formula, but more than letters.
+
+    Between round ones stand names such as “ABCD” and numbers; alone on a line these are hardly a formula.
+    """
+    if _FORMULA.search(inside) or any(character == "*" or category(character) == "Sm" for character in inside):
+        return False
+    words = "".join(character if character.isalpha() else " " for character in inside).split()
+    if any(character.isalpha() and not _is_of_word(character) for character in inside):
+        return True
+    if closing == "\\]":
+        return not words or max(map(len, words)) > 2
+    spoken = [len(word) for word in words if word[1:].islower()]
+    return len(spoken) > 1 or max(spoken, default=0) > 4
+
+
+def _is_of_word(character: str) -> bool:
+    return character.islower() or character.isupper() or character.istitle() or character.isdecimal()
 
 
 @lru_cache(64)

@@ -27,6 +27,7 @@ export function BaseSearch({ base }: { base: Base }) {
           aria-label="What to look for"
           placeholder="What to look for"
           value={text}
+          dir="auto"
           maxLength={2000}
           onChange={(event) => setText(event.target.value)}
         />
@@ -58,7 +59,7 @@ function Hit({ hit }: { hit: KnowledgeHit }) {
   return (
     <li className={styles.hit} data-testid="search-hit">
       <p className={styles.title}>
-        <strong>{hit.title}</strong>
+        <strong dir="auto">{hit.title}</strong>
         {place && <span> {place}</span>}
       </p>
       <dl className={styles.scores}>
@@ -66,7 +67,7 @@ function Hit({ hit }: { hit: KnowledgeHit }) {
         <Score name="Words" value={hit.words} />
         <Score name="Vectors" value={hit.similarity} />
       </dl>
-      <p className={styles.snippet}>
+      <p className={styles.snippet} dir="auto">
         <Marked text={hit.snippet.text} marks={hit.snippet.marks} />
       </p>
     </li>

@@ -50,7 +50,9 @@ function Divider({ session, before, kept }: { session: Session; before: Session 
             <h3>Kept as it was said</h3>
             <ul>
               {kept.map((turn) => (
-                <li key={turn.id}>{turn.text}</li>
+                <li key={turn.id} dir="auto">
+                  {turn.text}
+                </li>
               ))}
             </ul>
           </section>
@@ -65,8 +67,10 @@ function ToldItem({ told }: { told: Told }) {
   const typed = told.object === 'command' ? `/${told.name} ${told.argument}`.trim() : null
   return (
     <aside className={styles.told} aria-label={typed ?? 'Notification'} data-testid="told">
-      {typed && <p className={styles.typed}>{typed}</p>}
-      <p className={styles.text}>{told.object === 'command' ? told.answer : told.text}</p>
+      {typed && <p className={styles.typed} dir="auto">{typed}</p>}
+      <p className={styles.text} dir="auto">
+        {told.object === 'command' ? told.answer : told.text}
+      </p>
     </aside>
   )
 }

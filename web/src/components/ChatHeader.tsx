@@ -47,7 +47,9 @@ export function ChatHeader({ conversation, started, onToggleList }: Props) {
         >
           <ListIcon size={18} />
         </button>
-        <p className={styles.title}>{started ? conversation?.title || (conversation ? 'Untitled' : '') : 'New conversation'}</p>
+        <p className={styles.title} dir="auto">
+          {started ? conversation?.title || (conversation ? 'Untitled' : '') : 'New conversation'}
+        </p>
         {conversation && (
           <button
             type="button"

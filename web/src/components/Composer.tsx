@@ -109,6 +109,7 @@ export function Composer({ conversation, limit, running, stopping, onSubmit, onS
         onKeyDown={onKeyDown}
         onPaste={onPaste}
         readOnly={draft.sending}
+        dir="auto"
         placeholder="Write a message"
         aria-label="Message"
         aria-describedby={hint}

@@ -30,7 +30,7 @@ export function Confirm({ question, detail, action, onConfirm, onCancel }: Props
       }}
       onKeyDown={(event) => event.stopPropagation()}
     >
-      <h2 id="confirm-question">{question}</h2>
+      <h2 id="confirm-question" dir="auto">{question}</h2>
       <p>{detail}</p>
       <div className={styles.actions}>
         <button type="button" className={controls.plain} onClick={onCancel} autoFocus>

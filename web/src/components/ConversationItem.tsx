@@ -53,7 +53,9 @@ export function ConversationItem({ conversation, current, onChoose }: Props) {
             title={title}
           >
             {conversation.running_turn && <span className={styles.running} aria-label="Answering" role="img" />}
-            <span className={styles.title}>{title}</span>
+            <span className={styles.title} dir="auto">
+              {title}
+            </span>
           </a>
           <span className={styles.tools}>
             <button
@@ -102,6 +104,7 @@ function TitleInput({ title, onDone }: { title: string; onDone: (text: string | 
   return (
     <input
       className={styles.input}
+      dir="auto"
       aria-label="Title of the conversation"
       value={text}
       maxLength={200}

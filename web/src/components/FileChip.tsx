@@ -45,7 +45,9 @@ function TextChip({ document }: { document: TurnDocument }) {
       <button type="button" className={styles.chip} onClick={open} data-testid="file-chip" title={document.title}>
         <FileIcon />
         {document.document !== null && <span className={styles.number}>{document.document}</span>}
-        <span className={styles.name}>{document.title}</span>
+        <span className={styles.name} dir="auto">
+          {document.title}
+        </span>
         {detail && <span className={document.reason ? styles.reason : styles.detail}>{detail}</span>}
       </button>
     </li>
@@ -59,7 +61,9 @@ export function DraftChip({ file, onRemove }: { file: DraftFile; onRemove: () =>
     <li className={styles.item}>
       <div className={styles.chip} data-state={file.state} data-testid="file-chip" title={file.reason ?? file.name}>
         {file.state === 'failed' ? <WarningIcon /> : file.file && isPicture(file.type) ? <Thumbnail file={file.file} /> : <FileIcon />}
-        <span className={styles.name}>{file.name}</span>
+        <span className={styles.name} dir="auto">
+          {file.name}
+        </span>
         <span className={file.state === 'failed' ? styles.reason : styles.detail}>{stateOf(file)}</span>
         <button type="button" className={styles.remove} onClick={onRemove} aria-label={`Remove ${file.name}`}>
           <CloseIcon size={12} />

@@ -1,7 +1,11 @@
 import { renderToStaticMarkup } from 'react-dom/server'
-import { describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import type { CitationPacket } from '../packets.ts'
+import { colours } from './Code.tsx'
 import { Markdown } from './Markdown.tsx'
+import { katex } from './Maths.tsx'
+
+beforeAll(() => Promise.all([colours.load(), katex.load()]))
 
 /** Cites every `[n]` that `cited` names by its position among them. */
 function render(text: string, cited: (at: number) => boolean = () => true, growing = false): string {
@@ -92,5 +96,97 @@ describe('Markdown from a model', () => {
   it('closes what is still open while it grows', () => {
     expect(simple(render('One **tw', undefined, true))).toBe('<p>One <strong>tw</strong></p>')
     expect(simple(render('One[1] two[2', undefined, true))).toBe('<p>One{1} two</p>')
+  })
+})
+
+/** Formulas as their TeX in angle brackets, doubled for those that stand alone. */
+const formulas = (html: string) =>
+  simple(
+    html.replace(
+      /<span dir="ltr" class="_(inline|block)[^>]*>.*?<annotation encoding="application\/x-tex">(.*?)<\/annotation>.*?(?:<\/span>)+(?=[^<]|<(?!span|\/span))/gs,
+      (_, how: string, tex: string) => (how === 'block' ? `⟪${tex}⟫` : `⟨${tex}⟩`),
+    ),
+  )
+
+describe('Markdown with maths', () => {
+  it('is typeset as it was written, whatever Markdown makes of such characters', () => {
+    expect(formulas(render('So \\(a_1\\,b_2 * c*d\\) is.'))).toBe('<p>So ⟨a_1\\,b_2 * c*d⟩ is.</p>')
+    expect(formulas(render('\\[\n- x\n= y\n\\]'))).toBe('<p>⟪\n- x\n= y\n⟫</p>')
+    expect(formulas(render('**Bold $x$** and *it $y$*.'))).toBe('<p><strong>Bold ⟨x⟩</strong> and <em>it ⟨y⟩</em>.</p>')
+    expect(formulas(render('中文**$E=mc^2$**中文'))).toBe('<p>中文<strong>⟨E=mc^2⟩</strong>中文</p>')
+  })
+
+  it('stands in lists, tables and quotations', () => {
+    expect(formulas(render('- a $x$\n- b'))).toContain('<li>a ⟨x⟩</li>')
+    expect(formulas(render('| a | b |\n|---|---|\n| $|x|$ | c |'))).toContain('<td>⟨|x|⟩</td>')
+    expect(formulas(render('> $$\n> x\n> = y\n> $$'))).toContain('⟪\n x\n = y\n ⟫')
+  })
+
+  it('leaves code, addresses and money as they were written', () => {
+    expect(simple(render('`$x_1$` and $5 or $6'))).toBe('<p><code>$x_1$</code> and $5 or $6</p>')
+    expect(simple(render('```\n\\[x\\]\n```'))).toContain('<code>\\[x\\]\n</code>')
+    expect(simple(render('    $x$ as indented code'))).toContain('<code>$x$ as indented code\n</code>')
+    expect(render('[x](https://a.b/?q=$x$&y)')).toContain('href="https://a.b/?q=$x$&amp;y"')
+    expect(simple(render('a <i title="$x$">'))).toBe('<p>a &lt;i title=&quot;$x$&quot;&gt;</p>')
+  })
+
+  it('shows what is no TeX as it was written, and follows no command that loads or runs something', () => {
+    expect(simple(render('Bad: $\\frac{1}{$ and \\(\\nothing{x}\\).'))).toBe(
+      '<p>Bad: <code>$\\frac{1}{$</code> and <code>\\(\\nothing{x}\\)</code>.</p>',
+    )
+    const html = render('$\\href{javascript:alert(1)}{x}$ $\\includegraphics{https://x.y/p.png}$ $\\text{<img src=x>}$')
+    expect(html).not.toMatch(/<img|href=|src="/)
+  })
+
+  it('keeps citations apart', () => {
+    expect(formulas(render('So $x$[1] and \\(y\\)[2].'))).toBe('<p>So ⟨x⟩{1} and ⟨y⟩{2}.</p>')
+  })
+
+  it('shows no half of a formula while it grows', () => {
+    const text = 'With $a_1$ and\n\n$$\n\\frac{a}{b}\n$$\n\nso \\(x\\,y\\) ends.'
+    for (let length = 1; length <= text.length; length += 1) {
+      const seen = formulas(render(text.slice(0, length), undefined, true)).replace(/<[^>]*>|[⟨⟪][^⟩⟫]*[⟩⟫]/g, '')
+      expect(seen, JSON.stringify(text.slice(0, length))).not.toMatch(/[\\$_]/)
+    }
+  })
+})
+
+describe('Markdown with code', () => {
+  const code = (language: string, text: string) => render(`\`\`\`${language}\n${text}\n\`\`\``)
+
+  it('colours a language that is known, by its names', () => {
+    for (const name of ['python', 'py', 'Python']) expect(code(name, 'def f(): pass')).toContain('<span class="hljs-keyword">def</span>')
+    expect(code('toml', 'a = 1')).toContain('hljs-attr')
+    expect(code('html', '<b title="x">&amp;</b>')).toMatch(/&lt;<span class="hljs-name">b<\/span>/)
+  })
+
+  it('leaves others plain, and every character in its place', () => {
+    for (const name of ['', 'brainfog', 'mermaid', 'text']) expect(code(name, 'if <a> & "b"')).toContain('<code>if &lt;a&gt; &amp; &quot;b&quot;\n</code>')
+  })
+
+  it('colours the beginning of a huge block', () => {
+    const html = code('py', 'def f(): pass\n'.repeat(50_000))
+    const coloured = html.split('hljs-keyword').length
+    expect(coloured).toBeGreaterThan(2_000)
+    expect(coloured).toBeLessThan(10_000)
+    expect(html.split('def').length).toBe(50_001)
+  })
+})
+
+describe('Markdown in both directions', () => {
+  it('gives every block its direction: a holder that of its first letter', () => {
+    expect(render('مرحبا')).toContain('<p dir="auto">')
+    expect(render('# שלום')).toContain('<h1 dir="auto">')
+    expect(render('- مرحبا\n- Hello')).toMatch(/<ul dir="rtl">\s*<li dir="rtl">.*<li dir="ltr">/s)
+    expect(render('1. Hello\n\n   مرحبا')).toMatch(/<ol dir="ltr">\s*<li dir="ltr">\s*<p dir="auto">/)
+    expect(render('> «مرحبا»')).toContain('<blockquote dir="rtl">')
+    expect(render('| `x` | الاسم |\n|--|--|\n| 1 | b |')).toMatch(/<table dir="rtl">.*<td dir="auto">/s)
+    expect(render('`npm i` مرحبا $x$')).toMatch(/<code dir="ltr">.*<span dir="ltr"/)
+  })
+
+  it('reads code from the left, and plain text in it by its lines', () => {
+    expect(render('```py\nx = "مرحبا"\n```')).toContain('<pre tabindex="0" dir="ltr">')
+    expect(render('```\nمرحبا\n```')).toContain('<pre tabindex="0" dir="auto">')
+    expect(render('```text\nمرحبا\n```')).toContain('<pre tabindex="0" dir="auto">')
   })
 })

@@ -1,13 +1,16 @@
-import { type ComponentProps, createContext, memo, type ReactElement, useContext, useMemo } from 'react'
+import { type ComponentProps, createContext, memo, useContext, useMemo } from 'react'
 import ReactMarkdown, { type Components } from 'react-markdown'
 import remarkGfm from 'remark-gfm'
-import { grouped, placeTokens, remarkCitations, type Group } from '../citations.ts'
+import { grouped, placeTokens, remarkCitations, restoreTokens, type Group } from '../citations.ts'
+import { remarkDirections } from '../directions.ts'
+import { placeMaths, remarkMaths } from '../maths.ts'
 import type { CitationPacket } from '../packets.ts'
-import { pieces, steady } from '../steady.ts'
+import { fenceIn, pieces, steady } from '../steady.ts'
 import type { Source } from '../turn.ts'
 import { CitationButton } from './CitationButton.tsx'
-import { CopyButton } from './CopyButton.tsx'
+import { Code, Preformatted } from './Code.tsx'
 import styles from './Markdown.module.css'
+import { Maths } from './Maths.tsx'
 
 interface Props {
   text: string
@@ -26,7 +29,10 @@ const CitedContext = createContext<Cited>({ groups: [], sources: {} })
 /** An answer's text. HTML in it is shown as text, images as links: nothing is loaded from elsewhere. */
 export const Markdown = memo(function Markdown({ text, citations, sources, growing }: Props) {
   const cited = useMemo(() => ({ groups: grouped(citations), sources }), [citations, sources])
-  const placed = useMemo(() => placeTokens(text, cited.groups), [text, cited])
+  const placed = useMemo(() => {
+    const { text: tokened, originals } = placeTokens(text, cited.groups)
+    return { text: placeMaths(tokened, growing, (tex) => restoreTokens(tex, originals)), originals }
+  }, [text, cited, growing])
   const shown = growing ? steady(placed.text) : placed.text
   const marks = placed.originals.join('\0')
   return (
@@ -43,9 +49,11 @@ export const Markdown = memo(function Markdown({ text, citations, sources, growi
 /** A part that is parsed again only when it changed. `marks` are the citations as written, one string to compare. */
 const Piece = memo(
   function Piece({ text, marks }: { text: string; marks: string }) {
+    const fence = fenceIn(text)
+    if (fence) return <Code code={fence.code} named={fence.language} />
     return (
       <ReactMarkdown
-        remarkPlugins={[remarkGfm, [remarkCitations, { originals: marks.split('\0') }]]}
+        remarkPlugins={[remarkGfm, [remarkCitations, { originals: marks.split('\0') }], remarkMaths, remarkDirections]}
         components={components}
         urlTransform={safeAddress}
       >
@@ -78,29 +86,15 @@ const components = {
     ) : (
       <span>{alt}</span>
     ),
-  table: ({ children }: ComponentProps<'table'>) => (
-    <div className={styles.table} tabIndex={0} role="group" aria-label="Table">
-      <table>{children}</table>
+  table: ({ children, dir }: ComponentProps<'table'>) => (
+    <div className={styles.table} dir={dir} tabIndex={0} role="group" aria-label="Table">
+      <table dir={dir}>{children}</table>
     </div>
   ),
-  pre: CodeBlock,
+  pre: Preformatted,
   'cite-mark': CiteMark,
+  'math-tex': Maths,
 } as Components
-
-function CodeBlock({ children }: ComponentProps<'pre'>) {
-  const { className, children: code } = (children as ReactElement<ComponentProps<'code'>>)?.props ?? {}
-  const language = /language-(\S+)/.exec(className ?? '')?.[1]
-  const text = typeof code === 'string' ? code : ''
-  return (
-    <div className={styles.code}>
-      <div className={styles.bar}>
-        <span>{language}</span>
-        <CopyButton text={text.replace(/\n$/, '')} label="Copy the code" />
-      </div>
-      <pre tabIndex={0}>{children}</pre>
-    </div>
-  )
-}
 
 function CiteMark({ number }: { number?: number | string }) {
   const { groups, sources } = useContext(CitedContext)

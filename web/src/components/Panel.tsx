@@ -36,7 +36,7 @@ export function Panel({ title, detail, testId, onClose, children }: Props) {
     <aside className={styles.panel} aria-labelledby={id} data-side-panel data-testid={testId}>
       <header className={styles.head}>
         <div className={styles.titles}>
-          <h2 id={id} ref={heading} tabIndex={-1}>
+          <h2 id={id} ref={heading} tabIndex={-1} dir="auto">
             {title}
           </h2>
           {detail && <p>{detail}</p>}

@@ -64,7 +64,7 @@ function Pages({ text, passage }: { text: string; passage: Passage }) {
       {sheets.map((sheet, index) => (
         <section key={sheet.number} className={styles.sheet}>
           {sheets.length > 1 && <h3 className={styles.page}>Page {sheet.number}</h3>}
-          <div className={styles.text}>
+          <div className={styles.text} dir="auto">
             {sheet.before}
             {sheet.marked && (
               <mark ref={index === first ? mark : null} data-testid="passage-mark">

@@ -33,7 +33,9 @@ export function PromptVersions({ versions, editing }: Props) {
                 <span className={fold.gist}>{[one.created_at && fullMoment(one.created_at), one.note].filter(Boolean).join(' · ')}</span>
                 {one === newest && <span className={fold.state}>in use</span>}
               </summary>
-              <div className={fold.prose}>{one.text}</div>
+              <div className={fold.prose} dir="auto">
+                {one.text}
+              </div>
               {one !== newest && (
                 <button
                   type="button"

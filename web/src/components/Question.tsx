@@ -19,7 +19,9 @@ export function Question({ turn }: { turn: Turn }) {
   if (editing) return <Editor turn={turn} onClose={close} />
   return (
     <>
-      <div className={styles.text}>{turn.text}</div>
+      <div className={styles.text} dir="auto">
+        {turn.text}
+      </div>
       <div className={styles.foot}>
         <time className={styles.time} dateTime={turn.sent_at} title={fullMoment(turn.sent_at)}>
           {moment(turn.sent_at)}
@@ -120,6 +122,7 @@ function Editor({ turn, onClose }: { turn: Turn; onClose: () => void }) {
         rows={Math.min(12, text.split('\n').length + 1)}
         onChange={(event) => setText(event.target.value)}
         onKeyDown={onKeyDown}
+        dir="auto"
         aria-label="Edit the message"
         aria-describedby={hint}
         data-testid="message-editor"

@@ -86,6 +86,7 @@ function Chip({ message, onRewrite, onRemove }: ChipProps) {
           rows={Math.min(6, edited.split('\n').length)}
           value={edited}
           autoFocus
+          dir="auto"
           aria-label="Rewrite the message"
           data-testid="queued-edit"
           onChange={(event) => setEdited(event.target.value)}
@@ -99,11 +100,14 @@ function Chip({ message, onRewrite, onRemove }: ChipProps) {
           }}
         />
       ) : message.kind === 'command' || message.begins ? (
-        <span className={styles.text}>{message.text}</span>
+        <span className={styles.text} dir="auto">
+          {message.text}
+        </span>
       ) : (
         <button
           type="button"
           className={styles.text}
+          dir="auto"
           onClick={open}
           title="Rewrite"
           data-testid="queued-text"

@@ -9,7 +9,9 @@ export function Reasoning({ text, growing }: { text: string; growing: boolean })
         <ChevronIcon size={14} />
         {growing ? 'Thinking…' : 'Thoughts'}
       </summary>
-      <div className={styles.prose}>{text.trim()}</div>
+      <div className={styles.prose} dir="auto">
+        {text.trim()}
+      </div>
     </details>
   )
 }

@@ -77,7 +77,9 @@ function Shown({ preview }: { preview: Preview }) {
         {passages.map((passage) => (
           <details key={passage.id} className={styles.passage} data-testid="restricted-passage">
             <summary>{[passage.title, ...passage.headings].join(' › ')}</summary>
-            <p className={styles.text}>{passage.text}</p>
+            <p className={styles.text} dir="auto">
+              {passage.text}
+            </p>
           </details>
         ))}
       </div>
@@ -99,7 +101,9 @@ function Uses({ base }: { base: Base }) {
             <p>
               <strong>{use.name}</strong> <time dateTime={use.at}>{new Date(use.at).toLocaleString()}</time>
             </p>
-            <p className={styles.text}>{use.question}</p>
+            <p className={styles.text} dir="auto">
+              {use.question}
+            </p>
             <p className={form.hint}>
               {reasonText(use.reason)}
               {use.removed.length > 0 && `; the guard found: ${use.removed.join(', ')}`}

@@ -140,7 +140,9 @@ function Details({ segment }: { segment: Segment }) {
             Marker for {marker.ttl}: {marker.why}
           </p>
         ))}
-        <pre tabIndex={0}>{segment.text_preview}</pre>
+        <pre tabIndex={0} dir="auto">
+          {segment.text_preview}
+        </pre>
       </td>
     </tr>
   )

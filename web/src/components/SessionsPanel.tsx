@@ -60,7 +60,15 @@ function Search({ conversation, sessions }: { conversation: string; sessions: Se
           setWords(String(new FormData(event.currentTarget).get('words') ?? '').trim())
         }}
       >
-        <input type="search" name="words" maxLength={2000} placeholder="Search what was said" aria-label="Search what was said" data-testid="sessions-search" />
+        <input
+          type="search"
+          name="words"
+          dir="auto"
+          maxLength={2000}
+          placeholder="Search what was said"
+          aria-label="Search what was said"
+          data-testid="sessions-search"
+        />
       </form>
       {found.error && <QueryError error={found.error} />}
       {found.data?.length === 0 && <p className={styles.figures}>Nothing was found.</p>}
@@ -71,7 +79,9 @@ function Search({ conversation, sessions }: { conversation: string; sessions: Se
               <p className={styles.figures}>
                 Session {number(hit.session_id) ?? '?'} · {hit.role} · {moment(hit.at)}
               </p>
-              <p><Marked text={hit.snippet.text} marks={hit.snippet.marks} /></p>
+              <p dir="auto">
+                <Marked text={hit.snippet.text} marks={hit.snippet.marks} />
+              </p>
             </li>
           ))}
         </ul>

@@ -27,7 +27,7 @@ export function SettingsList<Item extends { id: string; name: string }>(props: P
           {items.map((item) => (
             <li key={item.id}>
               <button type="button" className={form.row} onClick={() => onOpen(item.id)} data-testid={`${noun}-item`}>
-                <strong>{item.name}</strong>
+                <strong dir="auto">{item.name}</strong>
                 <span>{gist(item)}</span>
               </button>
             </li>

@@ -47,13 +47,13 @@ function Editor({ newest, onEditing }: { newest: SystemPrompt; onEditing: (editi
       {problem && <ErrorNote problem={problem} />}
       <Field label="System prompt" problem={problemAt(save.error, 'text')}>
         {(control) => (
-          <textarea {...control} name="text" rows={14} value={text} onChange={(event) => setText(event.target.value)} />
+          <textarea {...control} dir="auto" name="text" rows={14} value={text} onChange={(event) => setText(event.target.value)} />
         )}
       </Field>
       {changed && (
         <>
           <Field label="Note" hint="What changed and why; shown in the list of versions. May be empty." problem={problemAt(save.error, 'note')}>
-            {(control) => <input {...control} name="note" value={note} onChange={(event) => setNote(event.target.value)} />}
+            {(control) => <input {...control} dir="auto" name="note" value={note} onChange={(event) => setNote(event.target.value)} />}
           </Field>
           <div className={form.actions}>
             <button type="submit" className={controls.strong} disabled={save.isPending} data-testid="save">

@@ -21,9 +21,9 @@ export function TextField({ name, label, value, onChange, error, hint, rows, aut
     <Field label={label} hint={hint} problem={problemAt(error, name)}>
       {(control) =>
         rows === undefined ? (
-          <input {...control} name={name} value={value} onChange={(event) => onChange(event.target.value)} autoFocus={autoFocus} />
+          <input {...control} dir="auto" name={name} value={value} onChange={(event) => onChange(event.target.value)} autoFocus={autoFocus} />
         ) : (
-          <textarea {...control} name={name} rows={rows} value={value} onChange={(event) => onChange(event.target.value)} />
+          <textarea {...control} dir="auto" name={name} rows={rows} value={value} onChange={(event) => onChange(event.target.value)} />
         )
       }
     </Field>

@@ -46,20 +46,26 @@ function Card({ block, state, seconds }: { block: ToolBlock; state: CallState; s
       <summary>
         <ChevronIcon size={14} />
         <span className={styles.name}>{block.name}</span>
-        <span className={styles.gist}>{gist(block.args)}</span>
+        <span className={styles.gist} dir="auto">
+          {gist(block.args)}
+        </span>
         <span className={state === 'failed' ? styles.bad : styles.state}>{SAID[state]}</span>
         {seconds !== null && <span className={styles.state}>{duration(seconds)}</span>}
       </summary>
       {block.args && (
         <div className={styles.part}>
           <h3>Arguments</h3>
-          <pre tabIndex={0}>{pretty(block.args)}</pre>
+          <pre tabIndex={0} dir="auto">
+            {pretty(block.args)}
+          </pre>
         </div>
       )}
       {result && (
         <div className={styles.part}>
           <h3>{result.isError ? 'Error' : 'Result'}</h3>
-          <pre tabIndex={0}>{result.content.slice(0, SHOWN)}</pre>
+          <pre tabIndex={0} dir="auto">
+            {result.content.slice(0, SHOWN)}
+          </pre>
           {result.content.length > SHOWN && (
             <p className={styles.state}>Shortened; the model has all {exact(result.content.length)} characters.</p>
           )}
