@@ -44,7 +44,7 @@ def test_the_api_page_names_every_route() -> None:
 def test_every_decision_has_a_number_of_its_own_and_says_it() -> None:
     pages = sorted((DOCS / "decisions").glob("*.md"))
     numbers = [int(page.name[:4]) for page in pages]
-    assert numbers == list(range(1, len(pages) + 1))
+    assert len(set(numbers)) == len(numbers)
     titles = [page.read_text("utf-8").partition(".")[0] for page in pages]
     assert titles == [f"# {number}" for number in numbers]
 

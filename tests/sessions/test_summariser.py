@@ -164,7 +164,7 @@ async def test_a_summary_that_lacks_an_instruction_is_asked_for_once_more_and_th
         model.then(saying(SUMMARY), saying("# Facts\n- There are 99 ships."))
         assert isinstance(await compact(app, conversation), Compacted)
         again = texts(model.requests[-1])[-1]
-        assert "It left out what the user asked for in general:\n- “Always answer in German.” [msg_" in again
+        assert "It left out what the user asked for in general, or to remember:\n- “Always answer in" in again
         assert "This is nowhere in the conversation" not in again
         first = (await app.store.sessions(LOCAL_OWNER, conversation))[0]
         asked = (await app.store.path(LOCAL_OWNER, conversation))[0].user.id

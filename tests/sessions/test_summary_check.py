@@ -17,6 +17,7 @@ from lamella.sessions.summary_check import (
     compared,
     forms_of,
     items_of,
+    line_ranks,
     standing_instructions,
     with_missing,
 )
@@ -111,8 +112,10 @@ def test_results_count_only_of_tools_that_keep_them() -> None:
 
 
 def test_what_is_missing_is_kept_literally_within_the_room() -> None:
-    found = check("# Facts\n- nothing", turn("The code is XK-42, the sum 981. Never ship on Fridays."))
-    text, kept = with_missing("# Facts\n- nothing", found, 200)
+    """What was asked for in general first; of the rest a fifth of the summary at most."""
+    summary = "# Facts\n" + "- They spoke of ships and of the weather. [msg_1]\n" * 20
+    found = check(summary, turn("The code is XK-42, the sum 981. Never ship on Fridays."))
+    text, kept = with_missing(summary, found, 200)
     assert text.splitlines()[-3:] == [
         "# Kept literally",
         "- kept literally: “Never ship on Fridays.” [msg_1]",
@@ -121,6 +124,87 @@ def test_what_is_missing_is_kept_literally_within_the_room() -> None:
     assert kept.as_json()["missing"] == []
     assert kept.as_json()["kept_literally"] == ["Never ship on Fridays.", "XK-42", "981"]
     assert with_missing("x", found, 5) == ("x", found)
+    short, _ = with_missing("# Facts", found, 200)
+    assert short.splitlines()[-1] == "- kept literally: “Never ship on Fridays.” [msg_1]"
+
+
+LOG = "\n".join(f"2026-03-{n % 28 + 1:02}T09:{n % 60:02} plc-{n} [a{n:05x}] retry {n * 37} of 12" for n in range(40))
+
+
+@pytest.mark.parametrize("line", ["Sure.", "Pump plc-7 retries again.", "泵plc-7又重试了。"])
+def test_a_listing_is_no_list_of_facts(line: str) -> None:
+    """A log that a tool gives or that somebody pastes has hundreds of figures; what is used of them counts."""
+    logs = [turn("Look at the pumps.", line, LOG, number=number) for number in range(4)]
+    pasted = [turn(LOG, line, number=number) for number in range(4)]
+    named = ["plc-7"] if "plc-7" in line else []
+    assert [item.text for item in items_of(logs)] == named
+    assert [item.text for item in items_of(pasted)] == named
+
+
+def used(text: str, turns: list[Turn]) -> Rank:
+    """How important it is that an item is in the summary."""
+    return next(item.rank for item in items_of(turns) if item.text == text)
+
+
+def test_what_is_used_is_more_important_than_what_is_only_said() -> None:
+    call = ToolCall("call_9", "open", '{"ticket": "INV-77"}')
+    step = Step("step_9", "m", (Text("Open."), call), StopReason.TOOL_CALLS, "", 1)
+    later = Turn("turn_9", UserMessage("msg_9", "Open it.", NINE, "UTC", 1), (step,), TurnStatus.FINISHED)
+    said = turn("The code is XK-42, the room 714. Remember that the gate is G-12.", "Yes, XK-42.", "INV-77, sum 981")
+    also = turn("Sum?", "It is 655.", "the sum is 655", number=2)
+    turns = [said, also, later]
+    assert [used(text, turns) for text in ("G-12", "INV-77", "XK-42", "655", "714")] == [
+        Rank.REMEMBER,
+        Rank.CALLED,
+        Rank.AGREED,
+        Rank.ANSWERED,
+        Rank.USER,
+    ]
+    assert "981" not in [item.text for item in items_of(turns)]
+    assert check("XK-42, INV-77, 655, 714", *turns).is_bad, "what is to be remembered is missing"
+    assert not check("The gate is G-12", *turns).is_bad, "the rest is not worth another request"
+    assert check("Nothing.", *turns[1:], turn("The sums are 11, 12, 13 and 14.", number=3)).is_bad, "it holds nothing"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Remember: the gate opens at 06:30.",
+        "Please don't forget that Ann is allergic to nuts.",
+        "Merk dir, dass Raum 7 gesperrt ist.",
+        "N'oubliez pas le code 4512.",
+        "请记住大门的密码是4512。",
+        "ゲートの番号は4512だと覚えて。",
+    ],
+)
+def test_what_is_to_be_remembered(text: str) -> None:
+    asked = turn(f"Hello. {text} What now?", "Fine.")
+    assert {item.rank for item in items_of([asked])} == {Rank.REMEMBER}
+    assert check("They said hello.", asked).is_bad
+
+
+@pytest.mark.parametrize("text", ["I remember room 714 well.", "Do you remember room 714?"])
+def test_who_only_speaks_of_remembering_asks_for_nothing(text: str) -> None:
+    assert [item.rank for item in items_of([turn(text)])] == [Rank.USER]
+
+
+@pytest.mark.parametrize(
+    ("text", "forms"),
+    [
+        ("泵站压力为5998毫巴，阀门FACT-07的密码是7716。", {"5998", "fact-07", "7716"}),
+        ("ストア番号A-12です", {"a-12"}),
+        ("การ 4512บาท", {"4512"}),
+        ("见https://a.example/b，和文件plan.pdf。", {"https://a.example/b", "plan.pdf"}),
+    ],
+)
+def test_items_of_languages_without_blanks(text: str, forms: set[str]) -> None:
+    assert forms_of(text) == forms
+
+
+def test_the_lines_of_a_summary_are_ranked_by_what_is_in_them() -> None:
+    turns = [turn("Always answer in German. The code is XK-42.", "XK-42 it is.", "room 714")]
+    summary = "# Facts\n- “Always answer in German.”\n- code XK-42\n- room 714\n- They went on."
+    assert line_ranks(summary, turns) == (Rank.PROSE, Rank.STANDING, Rank.AGREED, Rank.RESULT, Rank.PROSE)
 
 
 words = st.lists(

@@ -30,10 +30,17 @@ from lamella.sessions.askers import Asker, Asking, MainModel, SecondModel, secon
 from lamella.sessions.material import conversation
 from lamella.sessions.settings import SummariserChoice
 from lamella.sessions.summary import LONGEST, Refused, checked
-from lamella.sessions.summary_check import Check, compared, forms_of, ids_of, items_of, with_missing
-
-KEPT_TOKENS = 800
-"""Local tokens that may be added to a summary word for word."""
+from lamella.sessions.summary_check import (
+    LITERAL_SHARE,
+    LITERAL_TOKENS,
+    Check,
+    compared,
+    forms_of,
+    ids_of,
+    items_of,
+    line_ranks,
+    with_missing,
+)
 
 
 class SecondSource(Protocol):
@@ -127,9 +134,11 @@ class Summariser:
         if isinstance(made, NotCompacted):
             await self._services.store.spend(caller, source.opening.found.session.id, "summary", making.usage)
             return made
-        room = min(KEPT_TOKENS, LONGEST - count_tokens(made.text), source.tokens - count_tokens(made.text) - 1)
+        size = count_tokens(made.text)
+        room = min(LITERAL_TOKENS, int(source.tokens * LITERAL_SHARE), LONGEST - size, source.tokens - size - 1)
         text, check = with_missing(made.text, made.check, room)
-        report: JsonObject = {**check.as_json(), **making.chosen, "asked": making.asked}
+        ranks = await asyncio.to_thread(line_ranks, text, source.turns)
+        report: JsonObject = {**check.as_json(), **making.chosen, "asked": making.asked, "ranks": list(ranks)}
         found = source.opening.found
         made_from = tuple(sorted(bases_of_window(found.path, found.summaries)))
         return SessionSummary(text, count_tokens(text), making.usage, report, made_from)
@@ -158,7 +167,7 @@ class Summariser:
         again = await self._attempt(caller, making, first.check)
         if isinstance(again, NotCompacted):
             return first
-        return min(first, again, key=lambda made: len(made.check.missing))
+        return min(first, again, key=lambda made: (made.check.missing_top, len(made.check.missing)))
 
     async def _attempt(self, caller: Caller, making: _Making, before: Check | None) -> _Made | NotCompacted:
         source = making.source

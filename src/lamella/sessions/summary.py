@@ -11,7 +11,7 @@ from lamella.core.messages import StopReason, Turn
 from lamella.core.sessions import SessionSummary
 from lamella.core.withheld import bases_of_window
 from lamella.sessions.material import framed, neutral
-from lamella.sessions.summary_check import Check, Rank
+from lamella.sessions.summary_check import TOP, Check
 
 MAX_OUTPUT = 6_000
 """Tokens of a summary's answer, thinking included: its length is most of what a compaction costs."""
@@ -60,13 +60,13 @@ def _beginning(text: str) -> str:
 def _lacked(check: Check) -> str:
     """What an earlier summary left out or made up. The items are quoted from the material."""
     lines = ["You wrote a summary of this before, which was not kept. Write it again, whole."]
-    standing = [item for item in check.missing if item.rank is Rank.STANDING]
-    if standing:
-        lines.append("It left out what the user asked for in general:")
-        lines += [f"- “{neutral(item.text)}” [{item.message_id}]" for item in standing[:10]]
-    others = [item for item in check.missing if item.rank is not Rank.STANDING]
+    asked = [item for item in check.missing if item.rank <= TOP]
+    if asked:
+        lines.append("It left out what the user asked for in general, or to remember:")
+        lines += [f"- “{neutral(item.sentence)}” [{item.message_id}]" for item in asked[:10]]
+    others = [item for item in check.missing if item.rank > TOP]
     if others:
-        lines.append("It left out: " + ", ".join(f"“{neutral(item.text)}” [{item.message_id}]" for item in others[:40]))
+        lines.append("It left out: " + ", ".join(f"“{neutral(item.text)}” [{item.message_id}]" for item in others[:20]))
     if check.invented:
         lines.append("This is nowhere in the conversation: " + ", ".join(f"“{text}”" for text in check.invented[:20]))
     return "\n".join(lines)

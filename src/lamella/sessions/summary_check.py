@@ -1,13 +1,14 @@
 """How a summary compares with what it stands for: what of it is missing, and what is in no source. Mechanical and pure.
 
 Compared are items that are the same whoever writes them: figures, dates, identifiers, addresses and file names, and
-what the user asked for in general, word for word.
+what the user asked for in general, word for word. A log has hundreds of them, so an item counts by its use: that the
+user wants it remembered, that a later call needed it, that somebody said it again.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -15,28 +16,61 @@ from lamella.core.counting import count_tokens
 from lamella.core.json import JsonObject
 from lamella.core.messages import Turn
 
-MOST_ITEMS = 300
+MOST_ITEMS = 100
 """Items of a source that are looked for, the most important first."""
 
 LISTED = 40
 """Items of one kind that a check names."""
 
+FEWEST = 5
+"""Items of a source from which on a summary that holds none of them is bad."""
+
+FEW = 12
+"""Items in one text from which on it is a listing, such as a log: of those only what is used counts."""
+
 SENTENCE = 240
 """Characters of a sentence that is kept literally."""
+
+LITERAL_TOKENS = 200
+"""Local tokens that may be added to a summary word for word."""
+
+LITERAL_SHARE = 0.2
+"""The share of a summary that may be added to it, but for what the user asked for in general or to remember."""
 
 KEPT_HEADING = "# Kept literally"
 
 
 class Rank(IntEnum):
-    """How important it is that an item is in the summary; lower is more."""
+    """How important it is that an item is in the summary, by its use; lower is more."""
 
     STANDING = 0
     """What the user asked for in general."""
 
-    USER = 1
-    ANSWER = 2
-    RESULT = 3
-    """Of a result that was to be kept until a compaction."""
+    REMEMBER = 1
+    """What the user asked to remember."""
+
+    CALLED = 2
+    """In the arguments of a call of a later turn."""
+
+    AGREED = 3
+    """Said by the user, and in an answer."""
+
+    ANSWERED = 4
+    """In a result, and in the answer of the same turn."""
+
+    USER = 5
+    """Said by the user alone."""
+
+    ANSWER = 6
+    RESULT = 7
+    """In a result alone."""
+
+    PROSE = 8
+    """Of a line of a summary: no item is in it."""
+
+
+TOP = Rank.REMEMBER
+"""What a summary is asked for again without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +98,14 @@ class Check:
 
     @property
     def is_bad(self) -> bool:
-        """Whether asking again may be worth its price: an instruction is missing, or much of the rest."""
-        standing = any(item.rank is Rank.STANDING for item in self.missing)
-        return standing or (len(self.missing) >= 3 and len(self.missing) * 3 > self.items)
+        """Whether asking again may be worth its price: what the user asked for in general or to remember is missing, or
+        nothing at all was found."""
+        return self.missing_top > 0 or self.items == len(self.missing) >= FEWEST
+
+    @property
+    def missing_top(self) -> int:
+        """How many of the missing items the user asked for in general, or to remember."""
+        return sum(item.rank <= TOP for item in self.missing)
 
     def as_json(self) -> JsonObject:
         """The check as it is stored and shown."""
@@ -95,31 +134,49 @@ _EXTENSIONS = (
     "pdf|docx?|xlsx?|pptx?|csv|tsv|txt|md|html?|json|ya?ml|toml|xml|zip|tar|gz|png|jpe?g|gif|svg|py|js|tsx?|java|go|rs|cpp|c|h"
     "|sh|sql|log|ini|cfg|lock|ipynb"
 )
+_SOLID = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff"
+"""Letters of languages that put no blanks between words: an item ends where they begin."""
+_W = rf"[^\W{_SOLID}]"
+_L = rf"[^\W\d_{_SOLID}]"
+_A, _Z = f"(?<!{_W})", f"(?!{_W})"
+"""Where an item may begin and end."""
 _ITEM = re.compile(
-    r"(?P<url>https?://[^\s<>()\[\]\"'“”„]{3,300})"
-    r"|(?P<mail>(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){1,4})"
-    rf"|(?P<file>\b[\w][\w-]{{0,80}}(?:\.[\w-]{{1,40}}){{0,3}}\.(?:{_EXTENSIONS})\b)"
-    r"|(?P<iso>\b\d{4}-\d{2}-\d{2}\b)"
-    r"|(?P<dotted>\b\d{1,2}\.\d{1,2}\.(?:\d{4}|\d{2})\b)"
-    rf"|(?P<day>\b\d{{1,2}}(?:st|nd|rd|th|\.)?\s(?:of\s)?(?:{_MONTH_NAME})\b\.?(?:,?\s\d{{4}}\b)?)"
-    rf"|(?P<month>\b(?:{_MONTH_NAME})\b\.?\s\d{{1,2}}(?:st|nd|rd|th)?\b(?:,?\s\d{{4}}\b)?)"
-    r"|(?P<time>\b\d{1,2}:\d{2}(?::\d{2})?\b)"
-    r"|(?P<id>\b(?=[\w#/-]{0,80}\d)(?=[\w#/-]{0,80}[^\W\d_])[^\W_][\w]{0,60}(?:[#/-][\w]{1,60}){0,6}\b)"
-    r"|(?P<figure>[€$£¥]\s?\d+(?:[.,'’]\d+)*|\b\d+(?:[.,'’]\d+)*\b\s?[%‰€$£¥]?)",
+    r"(?P<url>https?://[^\s<>()\[\]\"'“”„，。、）]{3,300})"
+    rf"|(?P<mail>(?<![\w.+-])[\w.+-]{{1,64}}@{_W}[\w-]{{0,64}}(?:\.{_W}{{1,64}}){{1,4}})"
+    rf"|(?P<file>{_A}{_W}(?:{_W}|-){{0,80}}(?:\.(?:{_W}|-){{1,40}}){{0,3}}\.(?:{_EXTENSIONS}){_Z})"
+    rf"|(?P<iso>{_A}\d{{4}}-\d{{2}}-\d{{2}}{_Z})"
+    rf"|(?P<dotted>{_A}\d{{1,2}}\.\d{{1,2}}\.(?:\d{{4}}|\d{{2}}){_Z})"
+    rf"|(?P<day>{_A}\d{{1,2}}(?:st|nd|rd|th|\.)?\s(?:of\s)?(?:{_MONTH_NAME})\b\.?(?:,?\s\d{{4}}\b)?)"
+    rf"|(?P<month>{_A}(?:{_MONTH_NAME})\b\.?\s\d{{1,2}}(?:st|nd|rd|th)?\b(?:,?\s\d{{4}}\b)?)"
+    rf"|(?P<time>{_A}\d{{1,2}}:\d{{2}}(?::\d{{2}})?{_Z})"
+    rf"|(?P<id>{_A}(?!_)(?=[\d_#/-]{{0,80}}{_L}){_W}{{1,61}}(?:[#/-]{_W}{{1,60}}){{0,6}}{_Z})"
+    rf"|(?P<figure>[€$£¥]\s?\d+(?:[.,'’]\d+)*|{_A}\d+(?:[.,'’]\d+)*{_Z}\s?[%‰€$£¥]?)",
     re.IGNORECASE,
 )
+_DIGIT = re.compile(r"\d")
 _OUR_ID = re.compile(r"\b(?:msg|turn|step|call|sess|file|doc)_[0-9a-z]{1,40}\b")
 
 _GENERAL = re.compile(
     r"\b(?:always|never|from now on|going forward|in (?:the )?future|every time|each time|whenever|by default"
     r"|at all times|immer|niemals|nie|ab jetzt|ab sofort|künftig|in zukunft|jedes mal|grundsätzlich|toujours|jamais"
-    r"|désormais|siempre|nunca|a partir de ahora)\b"
+    r"|désormais|siempre|nunca|a partir de ahora|sempre|mai più|d'ora in poi|всегда|никогда|впредь|zawsze|nigdy|altijd"
+    r"|nooit|voortaan)\b"
     r"|\b(?:answer|reply|respond|write|speak|antworte|antworten sie|schreibe?|sprich)\b.{0,30}?"
-    r"\b(?:in|auf|only|nur|with|as)\b",
+    r"\b(?:in|auf|only|nur|with|as)\b"
+    r"|总是|始终|务必|从现在起|从现在开始|以后都|今后|不要再|请用.{1,8}回答|必ず|今後は|いつも|で(?:答えて|返事)|항상|앞으로",
+    re.IGNORECASE,
+)
+_REMEMBER = re.compile(
+    r"\b(?:remember|keep in mind|bear in mind|(?:do not|don['’]t) forget|note (?:down|that)|make a note"
+    r"|merke? dir|merken sie sich|vergiss nicht|vergessen sie nicht|denke? daran|notiere"
+    r"|retiens|retenez|souviens-toi|n['’]oublie[z]? pas|note[z]? que|recuerda|recuerde|no olvides|ten en cuenta|anota"
+    r"|ricorda|ricordati|non dimenticare|lembre|não (?:se )?esqueça|запомни(?:те)?|помни(?:те)?|не забудь(?:те)?"
+    r"|zapamiętaj|nie zapomnij|onthoud|vergeet niet)\b"
+    r"|记住|请记|记下|别忘|不要忘|覚えて|忘れない|メモして|기억해|잊지 마",
     re.IGNORECASE,
 )
 _OF_THE_SPEAKER = re.compile(r"\s*(?:i|we|he|she|they|it|ich|wir|er|sie|es|je|nous|yo)\b", re.IGNORECASE)
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 
 
 def _form(kind: str, text: str) -> str | None:
@@ -136,7 +193,7 @@ def _form(kind: str, text: str) -> str | None:
             return _date(text)
         case "url":
             return text.rstrip(".,;:!?").casefold()
-        case "id" if _OUR_ID.fullmatch(text):
+        case "id" if _OUR_ID.fullmatch(text) or not _DIGIT.search(text):
             return None
         case _:
             return text.casefold()
@@ -189,46 +246,126 @@ def ids_of(text: str) -> frozenset[str]:
 def items_of(turns: Sequence[Turn], kept_tools: Collection[str] = ()) -> tuple[Item, ...]:
     """What a summary of `turns` should hold, the most important first, each form once.
 
-    Results count only of tools whose results are to be kept until a compaction.
+    What is only in a result counts only of tools whose results are to be kept until a compaction; and what is said once
+    in a listing does not count at all.
     """
+    return _ranked(turns, _uses(turns), kept_tools)
+
+
+def _ranked(turns: Sequence[Turn], uses: Uses, kept_tools: Collection[str]) -> tuple[Item, ...]:
     found: dict[str, Item] = {}
-    for item in sorted(_items(turns, kept_tools), key=lambda item: item.rank):
+    for item in sorted(_items(turns, uses, kept_tools), key=lambda item: item.rank):
         found.setdefault(item.form, item)
         if len(found) == MOST_ITEMS:
             break
     return tuple(found.values())
 
 
-def _items(turns: Sequence[Turn], kept_tools: Collection[str]) -> Iterator[Item]:
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """What became of the items of some turns: the turn in which each form was first there, and in which it was last in
+    the arguments of a call, by their numbers; and the forms that were said by whom."""
+
+    first: Mapping[str, int]
+    called: Mapping[str, int]
+    user: Collection[str]
+    answers: Collection[str]
+    answered: Collection[str]
+
+    def rank(self, form: str) -> Rank:
+        """How important a form is."""
+        if self.called.get(form, -1) > self.first.get(form, 0):
+            return Rank.CALLED
+        if form in self.user:
+            return Rank.AGREED if form in self.answers else Rank.USER
+        if form in self.answered:
+            return Rank.ANSWERED
+        return Rank.ANSWER if form in self.answers else Rank.RESULT
+
+
+def _uses(turns: Sequence[Turn]) -> Uses:
+    """Reads everything once."""
+    first: dict[str, int] = {}
+    called: dict[str, int] = {}
+    user: set[str] = set()
+    answers: set[str] = set()
+    answered: set[str] = set()
+    for number, turn in enumerate(turns):
+        asked = forms_of(turn.user.text)
+        said = frozenset[str]().union(*(forms_of(step.text) for step in turn.steps))
+        got = frozenset[str]().union(*(forms_of(r.content) for step in turn.steps for r in step.results))
+        used = frozenset[str]().union(*(forms_of(call.arguments) for step in turn.steps for call in step.calls))
+        for form in (*asked, *said, *got, *used):
+            first.setdefault(form, number)
+        called |= dict.fromkeys(used, number)
+        user |= asked
+        answers |= said
+        answered |= said & got
+    return Uses(first, called, user, answers, answered)
+
+
+def _items(turns: Sequence[Turn], uses: Uses, kept_tools: Collection[str]) -> Iterator[Item]:
     for turn in turns:
         id = turn.user.id
         for sentence in standing_instructions(turn.user.text):
             yield Item(_words(sentence), sentence, sentence, Rank.STANDING, id)
+        yield from _remembered(turn.user.text, id)
         for attachment in turn.user.attachments:
             yield Item(attachment.title.casefold(), attachment.title, f"File: {attachment.title}", Rank.USER, id)
-        yield from _items_in(turn.user.text, Rank.USER, id)
+        yield from _items_in(turn.user.text, uses, id)
         for step in turn.steps:
-            yield from _items_in(step.text, Rank.ANSWER, id)
+            yield from _items_in(step.text, uses, id)
             for result in step.results:
-                if result.name in kept_tools:
-                    yield from _items_in(result.content, Rank.RESULT, id)
+                yield from _items_in(result.content, uses, id, result.name in kept_tools)
 
 
-def _items_in(text: str, rank: Rank, message_id: str) -> Iterator[Item]:
+def _items_in(text: str, uses: Uses, message_id: str, alone: bool = True) -> Iterator[Item]:
+    """The items of a text by their use; `alone`: also those that are only in a result."""
+    most = Rank.RESULT if alone else Rank.ANSWERED
+    if len(forms_of(text)) > FEW:
+        most = Rank.ANSWERED
     for sentence in _sentences(text):
         for form, written in _found(sentence):
-            yield Item(form, written, _around(sentence, written), rank, message_id)
+            if (rank := uses.rank(form)) <= most:
+                yield Item(form, written, _around(sentence, written), rank, message_id)
+
+
+def _remembered(text: str, message_id: str) -> Iterator[Item]:
+    """What of a user's message is to be remembered: the items of the sentence that says so, or all of it."""
+    for sentence in _asking(text, _REMEMBER):
+        found = [Item(form, written, sentence, Rank.REMEMBER, message_id) for form, written in _found(sentence)]
+        yield from found or [Item(_words(sentence), sentence, sentence, Rank.REMEMBER, message_id)]
+
+
+def line_ranks(summary: str, turns: Sequence[Turn]) -> tuple[Rank, ...]:
+    """How important each line of a summary of `turns` is, by what is in it."""
+    uses = _uses(turns)
+    asked = [item for item in _items(turns, uses, ()) if item.rank <= TOP]
+    return tuple(_line_rank(line, uses, asked) for line in summary.split("\n"))
+
+
+def _line_rank(line: str, uses: Uses, asked: Sequence[Item]) -> Rank:
+    """`asked` is what the user asked for in general, or to remember."""
+    forms, said = forms_of(line), _words(line)
+    ranks = [i.rank for i in asked if (i.form in said if i.text == i.sentence else i.form in forms)]
+    return min([*ranks, *map(uses.rank, forms)], default=Rank.PROSE)
 
 
 def standing_instructions(text: str) -> tuple[str, ...]:
     """The sentences of a user's message that ask for something in general: a language, a form, what never to do."""
+    return _asking(text, _GENERAL)
+
+
+def _asking(text: str, words: re.Pattern[str]) -> tuple[str, ...]:
+    """The sentences that ask for something with such words; lines full of items are quoted from somewhere."""
     return tuple(
         sentence
         for sentence in _sentences(text)
         if len(sentence) <= SENTENCE
-        and not sentence.endswith("?")
-        and _GENERAL.search(sentence)
+        and not sentence.endswith(("?", "？"))
+        and words.search(sentence)
         and not _OF_THE_SPEAKER.match(sentence)
+        and len(forms_of(sentence)) <= FEW // 3
     )
 
 
@@ -264,14 +401,19 @@ def compared(summary: str, items: Sequence[Item], known: Collection[str], ids: C
 
 
 def with_missing(summary: str, check: Check, room: int) -> tuple[str, Check]:
-    """The summary with what is missing added word for word, as far as `room` local tokens allow."""
+    """The summary with what is missing added word for word, the most important first, within `room` local tokens.
+
+    What the user did not ask for in general, or to remember, is at most `LITERAL_SHARE` of the summary.
+    """
     lines: list[str] = []
     have = ""
+    most = min(room, int(count_tokens(summary) * LITERAL_SHARE))
     for item in check.missing:
         if _words(item.text) in have:
             continue
         line = f"- kept literally: “{item.sentence}” [{item.message_id}]"
-        if count_tokens("\n".join([KEPT_HEADING, *lines, line])) <= room:
+        added = count_tokens("\n".join([KEPT_HEADING, *lines, line]))
+        if added <= (room if item.rank <= TOP else most):
             lines.append(line)
             have += f"\n{_words(item.sentence)}"
     if not lines:
