@@ -150,10 +150,16 @@ class Settings(BaseSettings):
         Threshold(share=0.8),
         description="Input of the last answer that starts a compaction: a share of the budget, or tokens.",
     )
-    compaction_when: Literal["full", "pays"] = Field(
-        "pays",
-        description="When a compaction is made that nobody asked for: past the threshold alone, or already at the "
-        "length at which the model's prices make it pay; layout lis knows the threshold alone.",
+    compaction_when: Literal["full", "balanced", "pays"] = Field(
+        "balanced",
+        description="When a compaction is made that nobody asked for: full (past the threshold alone), balanced (also "
+        "at the size at which the model's prices make it pay, but not below the floor), or pays (by price at any size: "
+        "the cheapest, and detail goes early); layout lis knows the threshold alone.",
+    )
+    compaction_floor: Limit | None = Field(
+        None,
+        description="With balanced, the size of window below which nothing is compacted by itself: a share of the "
+        "budget, or tokens; unset: 40% of the budget, and 100k at most.",
     )
     compaction_model: str | None = Field(
         None, description="Another model that makes the summaries; unset: the conversation's own."

@@ -209,8 +209,8 @@ async def test_a_huge_turn_of_a_model_that_binds_thinking_is_answered(ground: Re
     assert report.requests[40].record.letters.count("tr") > 25
 
 
-def comings(layout: str = "lamella") -> Raw:
-    """Somebody who says much, and goes away for two hours behind every second message."""
+def comings(layout: str = "lamella", **settings: Any) -> Raw:
+    """Somebody who says much, and goes away for two hours after every second message."""
     pauses = (0, 40, 7_200, 40, 7_200, 40, 7_200, 40, 7_200)
     turns = [told(number) | {"pause": pause} for number, pause in enumerate(pauses)]
     for turn in turns:
@@ -218,12 +218,12 @@ def comings(layout: str = "lamella") -> Raw:
     turns[0] = {name: value for name, value in turns[0].items() if name != "pause"} | {
         "at": "2026-03-01T09:00:00+00:00"
     }
-    return museum() | {"layout": layout, "settings": {"keep_recent_tokens": 800}, "turns": turns}
+    return museum() | {"layout": layout, "settings": {"keep_recent_tokens": 800, **settings}, "turns": turns}
 
 
 async def test_somebody_who_often_returns_late_has_a_summary_just_before_the_cache_ends(ground: ReplayGround) -> None:
     """It is asked for 45 seconds before, so that it reads the window from the cache; who comes back finds it short."""
-    report = await run(comings(), ground)
+    report = await run(comings(compaction_when="pays"), ground)
     sessions = [one for one in report.happenings if one.kind == "session"]
     assert sessions
     assert all(one.cause.startswith("the cache is about to end, a return after that is ") for one in sessions)
@@ -237,8 +237,22 @@ async def test_somebody_who_often_returns_late_has_a_summary_just_before_the_cac
         assert (summary.at - before.at).total_seconds() == pytest.approx(life - 45, abs=1)
         assert summary.usage.cache_read == before.usage.cache_read + before.usage.cache_write > 0.6 * before.usage.input
         assert "Σ" in report.requests[index + 1].record.letters
-    quiet = await run(comings("lis"), ground)
+    quiet = await run(comings("lis", compaction_when="pays"), ground)
     assert [one.kind for one in quiet.happenings] == []
+
+
+async def test_below_the_floor_nobody_who_returns_late_finds_a_summary(ground: ReplayGround) -> None:
+    """By default the end of a cache is no reason to summarise a window that is far from full."""
+    report = await run(comings(), ground)
+    assert [one.kind for one in report.happenings] == []
+    above = await run(comings(compaction_floor="5k"), ground)
+    assert "session" in [one.kind for one in above.happenings]
+
+
+async def test_an_amount_of_a_trace_that_is_none_is_refused(ground: ReplayGround) -> None:
+    for name in ("compaction_threshold", "compaction_floor"):
+        with pytest.raises(InvalidRequest, match=f"{name} can't be used: “0.3” could be a share or tokens"):
+            await run(museum(**{name: "0.3"}), ground)
 
 
 async def test_a_model_that_binds_thinking_goes_on_behind_what_was_pruned_by_price_and_compacted(

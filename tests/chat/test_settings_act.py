@@ -140,7 +140,8 @@ async def test_what_is_set_and_does_nothing_is_said_at_the_start(
 def test_the_defaults_are_those_of_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = read_settings()
     assert (settings.keep_recent_tokens, PRUNE_THRESHOLD, settings.tool_keep_threshold) == (4_000, 8_000, 2_000)
-    assert (settings.tool_prune_threshold, settings.tool_prune_when, settings.compaction_when) == (None, "pays", "pays")
+    assert (settings.tool_prune_threshold, settings.tool_prune_when) == (None, "pays")
+    assert (settings.compaction_when, settings.compaction_floor) == ("balanced", None)
     assert (str(settings.compaction_threshold), str(settings.resume_token_budget)) == ("80%", "70%")
     assert (settings.compaction_notify, settings.cache_enabled, settings.thinking_effort) == (True, True, "off")
     monkeypatch.setenv("LAMELLA_CONTEXT_BUDGET", "120k")

@@ -66,8 +66,8 @@ async def test_status_says_where_a_conversation_stands(tmp_path: Path) -> None:
         f"Session 1 ({session}) · 2 messages in the window",
         "Context 12.4k/100k (12%)",
         "Cache of the last request: 9k read, 1.2k written",
-        "The cache ends in 5 min; nothing is due: nobody was away for as long here and came back, "
-        "and a summary would cost more than it saves",
+        "Compaction: by itself above 40k tokens, where a summary pays (balanced)",
+        "The cache ends in 5 min; nothing is due: it has 12400 tokens, and up to 40000 nothing is compacted by itself",
         f"Cost of the conversation: ${found['data']['cost']:.4f}",
     ]
     assert found["data"]["cost"] > 0

@@ -213,7 +213,7 @@ async def test_an_answer_that_read_too_much_starts_it(tmp_path: Path) -> None:
         await client.send(conversation, "And now?")
         await app.sessions.settled(conversation)
         first = (await app.store.sessions(LOCAL_OWNER, conversation))[0]
-        assert first.why == "the last answer read 6000 tokens, more than 5000 of 10000"
+        assert first.why == "the window has 6000 tokens, more than 5000 of 10000"
 
 
 async def test_an_earlier_session_is_resumed_in_full(tmp_path: Path) -> None:

@@ -106,7 +106,8 @@ async def found(names: list[str], shown: str, recall: Recall | None = None) -> l
 async def test_all_facts_are_found_after_each_of_five_compactions(tmp_path: Path) -> None:
     model = ScriptedModel()
     facts: list[str] = []
-    async with talking(tmp_path, model, tool_prune_when="full") as (app, client, conversation):
+    settings = {"tool_prune_when": "full", "tool_keep_threshold": 300, "keep_recent_tokens": 0}
+    async with talking(tmp_path, model, **settings) as (app, client, conversation):
         for turn in range(TURNS):
             await take_turn(client, conversation, model, turn)
             facts += FACT.findall("".join(planted(turn).values()))

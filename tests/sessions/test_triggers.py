@@ -11,6 +11,7 @@ import pytest
 
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.cache.economics import Elsewhere, Rates
+from lamella.cache.weighing import Economy
 from lamella.core.amounts import Threshold
 from lamella.core.errors import ConfigurationError, LamellaError, ProviderUnreachable
 from lamella.core.models import ModelFacts
@@ -21,7 +22,7 @@ from lamella.server.testing import Client, Object
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.settings import SummariserChoice
 from lamella.sessions.summariser import SILENT, elsewhere
-from lamella.sessions.triggers import Due, Economy, Fill, Gain, PriceTrigger, ThresholdTrigger
+from lamella.sessions.triggers import Due, Fill, Gain, Trigger
 
 from .test_compaction import SUMMARY, compact, talking, texts
 
@@ -31,11 +32,10 @@ LARGE = Usage(input=6_000, output=5)
 
 
 def test_it_is_due_past_the_threshold_and_not_after_it_was_taken_back() -> None:
-    trigger = ThresholdTrigger(Threshold(share=0.8))
+    trigger = Trigger(Threshold(share=0.8))
     assert trigger.due(Fill(8_000, 10_000)) is None
     due = trigger.due(Fill(8_001, 10_000))
-    assert due == Due("the last answer read 8001 tokens, more than 8000 of 10000", {"read": 8_001, "most": 8_000})
-    assert trigger.due(Fill(9_000, 10_000, freed=1_000)) is None
+    assert due == Due("the window has 8001 tokens, more than 8000 of 10000", {"window": 8_001, "most": 8_000})
     assert trigger.due(Fill(9_000, 10_000, undone=True)) is None
 
 
@@ -44,7 +44,7 @@ ECONOMY = Economy(Rates(0.05, 1.25, 5), static=6_000, growth=1_220, calls=40)
 
 def test_a_price_says_when_a_summary_pays_and_the_threshold_still_guards() -> None:
     """By PROVIDERS 5.7 this conversation costs least when it is compacted at about 48k tokens."""
-    trigger = PriceTrigger(ThresholdTrigger(Threshold(tokens=150_000)), keep_recent=4_000)
+    trigger = Trigger(Threshold(tokens=150_000), 4_000, "pays")
     assert trigger.due(Fill(47_000, 200_000, economy=ECONOMY)) is None
     why = trigger.due(Fill(49_000, 200_000, economy=ECONOMY))
     assert why is not None
@@ -52,16 +52,15 @@ def test_a_price_says_when_a_summary_pays_and_the_threshold_still_guards() -> No
     assert "where a call adds 1220" in why.why
     assert why.numbers["best"] == pytest.approx(48_000, rel=0.02)
     assert (why.numbers["growth"], why.numbers["expected"]) == (1_220, 40)
-    assert trigger.due(Fill(49_000, 200_000, freed=10_000, economy=ECONOMY)) is None
     assert trigger.due(Fill(49_000, 200_000, undone=True, economy=ECONOMY)) is None
     assert trigger.due(Fill(49_000, 200_000)) is None
     guarded = trigger.due(Fill(151_000, 200_000))
     assert guarded is not None
-    assert guarded.why == "the last answer read 151000 tokens, more than 150000 of 200000"
+    assert guarded.why == "the window has 151000 tokens, more than 150000 of 200000"
 
 
 def test_where_another_model_summarises_its_prices_say_when_it_pays() -> None:
-    trigger = PriceTrigger(ThresholdTrigger(Threshold(tokens=150_000)), keep_recent=4_000)
+    trigger = Trigger(Threshold(tokens=150_000), 4_000, "pays")
     cheap = replace(ECONOMY, elsewhere=Elsewhere(0.025, 0.125))
     assert trigger.due(Fill(38_000, 200_000, economy=ECONOMY)) is None
     due = trigger.due(Fill(38_000, 200_000, economy=cheap))
@@ -94,7 +93,7 @@ def test_the_prices_of_the_second_model_are_those_of_its_facts() -> None:
 
 
 def test_a_conversation_that_has_only_begun_is_not_expected_to_go_on() -> None:
-    trigger = PriceTrigger(ThresholdTrigger(Threshold(tokens=150_000)), keep_recent=4_000)
+    trigger = Trigger(Threshold(tokens=150_000), 4_000, "pays")
     assert trigger.due(Fill(90_000, 200_000, economy=replace(ECONOMY, calls=3))) is None
     free = replace(ECONOMY, rates=Rates(0, 1, 0))
     assert trigger.due(Fill(90_000, 200_000, economy=free)) is None
@@ -107,7 +106,7 @@ def test_a_conversation_that_has_only_begun_is_not_expected_to_go_on() -> None:
 
 
 def test_it_is_in_vain_where_it_would_be_due_again_at_once() -> None:
-    trigger = ThresholdTrigger(Threshold(tokens=8_000))
+    trigger = Trigger(Threshold(tokens=8_000))
     assert trigger.vain(Gain(fixed=3_000, old=5_000), 10_000) is None
     fixed, little = trigger.vain(Gain(8_001, 5_000), 10_000), trigger.vain(Gain(7_000, 1_000), 10_000)
     assert (fixed and fixed[0], little and little[0]) == ("fixed", "little")

@@ -62,6 +62,7 @@ def session_settings(settings: Settings, *, demonstration: bool) -> SessionSetti
         ),
         notify=settings.compaction_notify,
         compact_when=settings.compaction_when,
+        floor=settings.compaction_floor,
         titles=settings.titles and not demonstration,
     )
 

@@ -10,8 +10,9 @@ from lamella.commands.command import Answer, Asked, Command, Reach
 from lamella.core.effort import OFF
 from lamella.core.figures import percent, short
 from lamella.core.json import JsonObject
-from lamella.sessions.idle import Next, next_json
+from lamella.sessions.idle import Next
 from lamella.sessions.notifications import parts_data
+from lamella.sessions.outlook import compaction_line, outlook_json
 from lamella.sessions.why import newest_request
 from lamella.sessions.window import Standing
 
@@ -34,13 +35,14 @@ class Status:
         now = await self._reach.sessions.standing(asked.caller, asked.conversation.id)
         totals = await self._reach.store.totals(asked.caller, asked.conversation.id)
         compacting = self._reach.sessions.is_compacting(asked.conversation.id)
-        due = await self._reach.sessions.next(asked.caller, asked.conversation.id)
+        ahead = await self._reach.sessions.outlook(asked.caller, asked.conversation.id)
         lines = [
             f"{now.model} · {_thinking(now)}",
             f"Session {now.session.number} ({now.session.id}) · {_messages(now.messages)} in the window",
             f"Context {_fill(now)}",
             f"Cache of the last request: {_cache(now)}",
-            next_line(due),
+            compaction_line(ahead),
+            next_line(ahead.next),
             f"Cost of the conversation: ${totals.cost:.4f}{_PARTLY if totals.estimated else ''}",
         ]
         if now.caution is not None:
@@ -66,7 +68,7 @@ class Status:
             "cost_estimated": totals.estimated,
             "compacting": compacting,
             "queued": waiting,
-            "cache": next_json(due),
+            **outlook_json(ahead),
         }
         return Answer("\n".join(lines), data)
 
@@ -120,9 +122,9 @@ class Context:
             f"  💬 Messages: {short(parts.kept)} tokens",
             f"  🛠️ Tools: {tools}",
         ]
-        due = await self._reach.sessions.next(asked.caller, asked.conversation.id)
-        lines.append(f"  ⏳ {next_line(due)}")
-        return Answer("\n".join(lines), {**parts_data(parts), "budget": now.budget, "cache": next_json(due)})
+        ahead = await self._reach.sessions.outlook(asked.caller, asked.conversation.id)
+        lines.append(f"  ⏳ {next_line(ahead.next)}")
+        return Answer("\n".join(lines), {**parts_data(parts), "budget": now.budget, **outlook_json(ahead)})
 
 
 _ACTS = {Act.COMPACT: "a compaction", Act.PRUNE: "a pruning"}

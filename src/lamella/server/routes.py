@@ -44,7 +44,7 @@ from lamella.server.schemas import (
     whole_list_json,
 )
 from lamella.server.sse import event_stream
-from lamella.sessions.idle import next_json
+from lamella.sessions.outlook import outlook_json
 
 LAST_PACKET = 2**53
 """No turn has more packets, and no client's number holds more."""
@@ -179,7 +179,8 @@ async def context(conversation_id: str, app: TheApp, caller: TheCaller) -> Json:
     """The gauge: how full the window of the last request was, and how much of it came from the cache.
 
     Where the window is another since (compacted, pruned, another session), what is counted in it: an `estimate`.
-    Above `compaction_at` tokens a compaction begins; `compacting` while one runs, or may begin behind a turn. `cache`
+    Above `compaction_at` tokens a compaction begins by itself, null if none does; `compacting` while one runs, or may
+    begin behind a turn. `cache`
     says when what is cached ends, and what is due next if nobody says anything.
     `notice` is the id of the newest command or notification.
     """
@@ -193,16 +194,15 @@ async def context(conversation_id: str, app: TheApp, caller: TheCaller) -> Json:
     compacting = settling or app.sessions.is_compacting(conversation_id)
     # Read after `compacting`: what a compaction tells is there when it runs no more.
     told = await app.store.notices(caller, conversation_id, PageQuery(limit=1))
-    due = await app.sessions.next(caller, conversation_id)
+    ahead = await app.sessions.outlook(caller, conversation_id)
     return {
         "request_id": last.request_id if last else None,
         "input": usage.input if usage else counted or 0,
         "read": usage.cache_read if usage else 0,
         "cached_share": usage.cache_read / usage.input if usage and usage.input else None,
         "budget": budget,
-        "compaction_at": app.sessions.settings.compaction.in_tokens(budget),
         "compacting": compacting,
-        "cache": next_json(due),
+        **outlook_json(ahead),
         "notice": told.data[0].id if told.data else None,
         "window": facts.window,
         "estimate": usage is None,

@@ -14,8 +14,8 @@ from lamella.background.worker import Again, Worker
 from lamella.cache.economics import Elsewhere
 from lamella.cache.expiry import Act, Move, after_it_ended, before_it_ends, ends_at
 from lamella.cache.returns import Rhythm, rhythm_between
+from lamella.cache.weighing import Economy, floor_of
 from lamella.core.aside import aside
-from lamella.core.decisions import DecisionKind
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.json import JsonObject
 from lamella.core.messages import TurnStatus
@@ -26,10 +26,8 @@ from lamella.engine.opening import Opening, Openings
 from lamella.engine.turn import Finished
 from lamella.sessions.compaction import ENGINE, Asked
 from lamella.sessions.compactions import Compactions
-from lamella.sessions.moves import UNDONE
 from lamella.sessions.pruning import Pruning
 from lamella.sessions.settings import SessionSettings
-from lamella.sessions.triggers import Economy
 from lamella.sessions.upkeep import Weighed, prunable
 from lamella.sessions.why import newest_request
 
@@ -50,7 +48,7 @@ Prices = Callable[[ModelFacts], Elsewhere | None]
 class Silence:
     """A conversation that is silent: its window, since when, and when its cache ends.
 
-    `economy` is what its calls cost; `undone`: the user has taken back its last compaction.
+    `economy` is what its calls cost.
     """
 
     weighed: Weighed
@@ -58,7 +56,6 @@ class Silence:
     rhythm: Rhythm
     since: datetime
     ends: datetime
-    undone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +111,15 @@ class Idle:
 
     def _could_pay(self, weighed: Weighed, economy: Economy) -> bool:
         settings = self._settings
-        compacts = weighed.by_price(settings.compact_when)
+        compacts = self._kept_for(weighed) == ""
         worth = economy.compaction(weighed.input, settings.keep_recent).return_worth(economy.rates)
         return (compacts and worth < 1) or prunable(weighed, settings.pruning)
 
     async def ring(self, job: Job) -> Again | None:
         """The timer of a conversation rings: do what is due now, or set it again."""
         try:
-            silence = await self._silence(job.caller, job.subject)
+            opening = await self._openings.standing(job.caller, job.subject)
+            silence = await self._silence(job.caller, opening)
         except (NotFound, InvalidRequest):
             return None  # it was deleted, or its model is not served any more
         if silence is None:
@@ -162,16 +160,26 @@ class Idle:
 
     def _move(self, silence: Silence, judge: Callable[..., Move], silent: float) -> Move:
         weighed, economy, keep = silence.weighed, silence.economy, self._settings.keep_recent
-        if not weighed.by_price(self._settings.compact_when):
-            return Move(Act.NOTHING, "compactions wait for their threshold here")
-        if silence.undone:
-            return Move(Act.NOTHING, "the last compaction was taken back")
-        prospect = economy.prospect(weighed.input, keep, weighed.shown)
+        if kept := self._kept_for(weighed):
+            return Move(Act.NOTHING, kept)
+        prospect = weighed.prospect(economy, keep)
         return judge(economy.compaction(weighed.input, keep), prospect, silence.rhythm, silent)
 
-    async def _silence(self, caller: Caller, conversation_id: str) -> Silence | None:
+    def _kept_for(self, weighed: Weighed) -> str:
+        """Why no compaction is made of this window whatever it would save; "" if one may be."""
+        when = self._settings.compact_when
+        floor = floor_of(when, weighed.budget, self._settings.floor)
+        if floor is None or not weighed.by_price(when):
+            return "compactions wait for their threshold here"
+        if weighed.undone:
+            return "the last compaction was taken back"
+        if weighed.input <= floor:
+            return f"it has {weighed.input} tokens, and up to {floor} nothing is compacted by itself"
+        return ""
+
+    async def _silence(self, caller: Caller, opening: Opening) -> Silence | None:
         """The conversation as it is stored; None where a turn runs, or nothing is cached or known of its window."""
-        opening = await self._openings.standing(caller, conversation_id)
+        conversation_id = opening.found.conversation.id
         path = opening.found.path
         if path and path[-1].status is TurnStatus.RUNNING:
             return None
@@ -182,13 +190,10 @@ class Idle:
         ends = ends_at(newest.at, newest.markers, facts)
         return await aside(len(path), _silence, opening, newest.at, ends, self._elsewhere) if ends is not None else None
 
-    async def next(self, caller: Caller, conversation_id: str) -> Next:
+    async def next(self, caller: Caller, opening: Opening) -> Next:
         """What is due next if nobody says anything. Raises `NotFound`."""
         now = self._services.clock.now()
-        try:
-            silence = await self._silence(caller, conversation_id)
-        except InvalidRequest as error:
-            return Next(now, None, Act.NOTHING, None, error.message)
+        silence = await self._silence(caller, opening)
         if silence is None:
             return Next(now, None, Act.NOTHING, None, "nothing of it is cached")
         move = self._before(silence) if now < silence.ends else self._after(silence, now)
@@ -205,6 +210,4 @@ def _silence(opening: Opening, since: datetime, ends: datetime, elsewhere: Price
     economy = weighed.economy(elsewhere(weighed.model))
     if economy is None:
         return None
-    moves = [one for one in opening.decisions if one.kind is DecisionKind.SESSION]
-    undone = bool(moves and moves[-1].numbers.get(UNDONE))
-    return Silence(weighed, economy, rhythm_between(weighed.shown.turns), since, ends, undone)
+    return Silence(weighed, economy, rhythm_between(weighed.shown.turns), since, ends)

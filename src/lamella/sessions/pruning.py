@@ -50,6 +50,11 @@ class Pruning:
     before: int
     after: int
 
+    @property
+    def freed(self) -> int:
+        """How much shorter the window is."""
+        return self.before - self.after
+
 
 def prune(
     window: ShownWindow,

@@ -14,7 +14,9 @@ from functools import partial
 import structlog
 
 from lamella.background.worker import Again, Handler, Worker
+from lamella.cache.expiry import Act
 from lamella.cache.unread import Unread
+from lamella.cache.weighing import Economy
 from lamella.cache.why import Why
 from lamella.context.layout import OldResults
 from lamella.core.aside import aside
@@ -32,14 +34,15 @@ from lamella.sessions.compactions import COMPACT, Compactions, Outcome
 from lamella.sessions.efforts import EffortChoice, effort_choices, lost_since
 from lamella.sessions.ended import SUMMARISE, EndedSessions
 from lamella.sessions.idle import IDLE, Idle, Next
-from lamella.sessions.moves import UNDONE, Moves
+from lamella.sessions.moves import Moves
 from lamella.sessions.notifications import Notifications
+from lamella.sessions.outlook import Outlook, outlook_of
 from lamella.sessions.pruning import Pruning, prune
 from lamella.sessions.recall.recall import Recall
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import NotCompacted, SecondSource, Summariser, elsewhere
 from lamella.sessions.titles import TITLE, Titles
-from lamella.sessions.triggers import Fill, trigger_of
+from lamella.sessions.triggers import trigger_of
 from lamella.sessions.upkeep import Weighed
 from lamella.sessions.why import why_request
 from lamella.sessions.window import Standing, is_of_window, standing
@@ -119,24 +122,27 @@ class Sessions:
         """
         await self._follow(finished.caller, finished.conversation.id)
         await self._title(finished)
-        now = await self._services.store.conversation(finished.caller, finished.conversation.id)
+        caller, conversation_id = finished.caller, finished.conversation.id
+        now = await self._services.store.conversation(caller, conversation_id)
         if now.session_id != finished.conversation.session_id:
             return None
         layout = layout_named(finished.conversation.layout, self._openings.layouts)
-        weighed = Weighed.after(finished, layout, await self._openings.facts(finished.model))
-        economy = await aside(len(finished.turns), weighed.economy, self._elsewhere(weighed.model))
+        bill = await self._services.store.last_bill(caller, conversation_id, finished.model)
+        weighed = Weighed.after(finished, layout, await self._openings.facts(finished.model), bill)
+        economy = await self._economy(weighed)
         pruning = weighed.pruning(self.settings, economy, who=ENGINE) or self._emptying(weighed, finished)
         if pruning is not None:
-            await self._pruned(finished.caller, pruning)
-        freed = pruning.before - pruning.after if pruning is not None else 0
-        moves = [decision for decision in finished.decisions if decision.kind is DecisionKind.SESSION]
-        undone = bool(moves and moves[-1].numbers.get(UNDONE))
-        asked = economy if weighed.by_price(self.settings.compact_when) else None
-        due = self._trigger.due(Fill(finished.input, finished.budget, freed, undone, asked))
+            await self._pruned(caller, pruning)
+            weighed = weighed.without(pruning)
+            economy = await self._economy(weighed)
+        due = self._trigger.due(weighed.fill(self.settings.compact_when, economy))
         if due is not None:
             await self._compactions.follow_up(finished, due)
         await self._idle.watch(finished, weighed, economy)
         return pruning
+
+    async def _economy(self, weighed: Weighed) -> Economy | None:
+        return await aside(len(weighed.shown.turns), weighed.economy, self._elsewhere(weighed.model))
 
     async def _pruned(self, caller: Caller, pruning: Pruning) -> None:
         """Record a pruning that nobody asked for, and tell of it."""
@@ -211,9 +217,15 @@ class Sessions:
         now = await self.standing(caller, conversation_id)
         return now.parts.total if now.parts is not None and not now.measured else None
 
-    async def next(self, caller: Caller, conversation_id: str) -> Next:
-        """What is due next if nobody says anything: see `Idle.next`."""
-        return await self._idle.next(caller, conversation_id)
+    async def outlook(self, caller: Caller, conversation_id: str) -> Outlook:
+        """What becomes of the conversation's window; no model is asked. Raises `NotFound`."""
+        try:
+            opening = await self._openings.standing(caller, conversation_id)
+        except InvalidRequest as error:  # its model is not served any more
+            nothing = Next(self._services.clock.now(), None, Act.NOTHING, None, error.message)
+            return Outlook(nothing, self.settings.compact_when)
+        due, elsewhere = await self._idle.next(caller, opening), self._elsewhere(opening.run.model.facts)
+        return await aside(len(opening.found.path), outlook_of, opening, due, self.settings, elsewhere)
 
     async def why(self, caller: Caller, request_id: str) -> Why:
         """Why a request read what it read of the cache. Raises `NotFound`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from lamella.cache.weighing import CompactWhen
 from lamella.core.amounts import Threshold
 from lamella.sessions.pruning import PruneSettings
 
@@ -12,15 +13,12 @@ SummariserChoice = Literal["configured", "cheapest"]
 """Which model summarises where a second one is configured: that one, or whichever costs less each time (SPEC L11)."""
 
 
-CompactWhen = Literal["full", "pays"]
-"""When a compaction that nobody asked for is made (SPEC X-ECON)."""
-
-
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
     """Sizes in tokens. `huge`: the share of the budget above which even the newest turn is summarised. `look`: after
     how many seconds whoever waits for a compaction looks whether it has ended elsewhere, again and again.
-    `titles`: whether a model writes titles. `compact_when`: at the threshold alone, or before it where it pays."""
+    `titles`: whether a model writes titles. `compact_when`: at the threshold alone, or before it, where it pays;
+    `floor`: below which size not, in `balanced`. None: `weighing.floor_of` says it."""
 
     keep_recent: int = 4_000
     compaction: Threshold = field(default_factory=lambda: Threshold(share=0.8))
@@ -29,5 +27,6 @@ class SessionSettings:
     notify: bool = True
     titles: bool = False
     huge: float = 0.25
-    compact_when: CompactWhen = "pays"
+    compact_when: CompactWhen = "balanced"
+    floor: Threshold | None = None
     look: float = 5.0

@@ -6,9 +6,10 @@ The same after a turn and when a conversation has been silent until its cache en
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lamella.cache.economics import Elsewhere, Prospect, Rates
+from lamella.cache.weighing import EXPECTED_SUMMARY, INSTRUCTION, CompactWhen, Economy
 from lamella.context.choices import Known
 from lamella.context.layout import Layout, OldResults
 from lamella.context.results import can_be_read, kept_names
@@ -16,31 +17,38 @@ from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.messages import Turn, TurnStatus
 from lamella.core.models import ModelFacts
 from lamella.core.prompt import ToolSpec
-from lamella.core.records import Beginning
+from lamella.core.records import Beginning, LastBill
+from lamella.engine.counted import billed_factor
 from lamella.engine.opening import Opening
 from lamella.engine.turn import Finished
+from lamella.sessions.moves import UNDONE
 from lamella.sessions.pruning import PruneSettings, Pruning, prune
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.sizes import ShownWindow
-from lamella.sessions.triggers import EXPECTED_SUMMARY, INSTRUCTION, Economy
+from lamella.sessions.triggers import Fill
 
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """A window between two turns. `input` is what its last answered request was billed as input; 0 when none was."""
+    """A window between two turns, for a model of `budget`. `input` is what its last answered request was billed as
+    input, less what was pruned since; 0 when none was."""
 
     shown: ShownWindow
     layout: Layout
     model: ModelFacts
     decisions: Sequence[Decision]
     input: int
+    budget: int
 
     @classmethod
-    def after(cls, finished: Finished, layout: Layout, model: ModelFacts) -> Weighed:
-        """The window behind a finished turn."""
+    def after(cls, finished: Finished, layout: Layout, model: ModelFacts, bill: LastBill | None) -> Weighed:
+        """The window after a finished turn; `bill` is the newest one, which the gauge goes by too."""
         known, conversation = Known(finished.model, finished.decisions), finished.conversation
-        shown = _shown(conversation.id, finished.turns, known, finished.calibration, conversation.tools, layout)
-        return cls(shown, layout, model, finished.decisions, finished.input)
+        calibration, input = finished.calibration, finished.input
+        if bill is not None and bill.local_tokens and input:
+            calibration, input = billed_factor(bill.usage.input, bill.local_tokens), bill.usage.input
+        shown = _shown(conversation.id, finished.turns, known, calibration, conversation.tools, layout)
+        return cls(shown, layout, model, finished.decisions, input, finished.budget)
 
     @classmethod
     def standing(cls, opening: Opening) -> Weighed:
@@ -51,7 +59,23 @@ class Weighed:
         conversation = setting.conversation
         shown = _shown(conversation.id, turns, known, run.calibration, conversation.tools, setting.layout)
         billed = _standing_input(found) if found.last_bill is not None and found.last_bill.followed else 0
-        return cls(shown, setting.layout, run.model.facts, opening.decisions, billed)
+        return cls(shown, setting.layout, run.model.facts, opening.decisions, billed, run.budget)
+
+    def without(self, pruning: Pruning) -> Weighed:
+        """The window once this was pruned."""
+        decisions = (*self.decisions, pruning.decision)
+        shown = replace(self.shown, known=Known(self.model.name, decisions))
+        return replace(self, shown=shown, decisions=decisions, input=max(0, self.input - pruning.freed))
+
+    def fill(self, when: CompactWhen, economy: Economy | None) -> Fill:
+        """How full it is, for the trigger; no price decides if `when` or the layout says so."""
+        return Fill(self.input, self.budget, self.undone, economy if self.by_price(when) else None)
+
+    @property
+    def undone(self) -> bool:
+        """Whether the user has taken back the last compaction."""
+        moves = [one for one in self.decisions if one.kind is DecisionKind.SESSION]
+        return bool(moves and moves[-1].numbers.get(UNDONE))
 
     @property
     def prunes(self) -> bool:
@@ -59,11 +83,11 @@ class Weighed:
         return self.layout.old_results is OldResults.STUB
 
     def by_price(self, when: str) -> bool:
-        """Whether prices decide, by a setting that is `full` or `pays`.
+        """Whether prices decide, by a setting that is `full`, or what lets them decide.
 
         Layout `lis` knows its thresholds alone, and so does a model whose prices nobody knows.
         """
-        return when == "pays" and not self.layout.waits_for_thresholds and self.model.price.read > 0
+        return when != "full" and not self.layout.waits_for_thresholds and self.model.price.read > 0
 
     def pruning(
         self, settings: SessionSettings, economy: Economy | None, *, who: str, cold: bool = False
@@ -72,10 +96,14 @@ class Weighed:
         if not self.prunes:
             return None
         pays = economy is not None and self.by_price(settings.pruning.when)
-        prospect = (
-            economy.prospect(self.input, settings.keep_recent, self.shown, cold=cold) if economy and pays else None
-        )
+        prospect = self.prospect(economy, settings.keep_recent, cold=cold) if economy and pays else None
         return prune(self.shown, settings.pruning, who=who, prospect=prospect)
+
+    def prospect(self, economy: Economy, keep: int, *, cold: bool = False) -> Prospect:
+        """What is ahead of this window."""
+        shown = self.shown
+        since, again = shown.since_pruning, shown.read_again
+        return economy.prospect(self.input, keep, since_pruning=since, read_again=again, cold=cold)
 
     def economy(self, elsewhere: Elsewhere | None = None) -> Economy | None:
         """What calls cost and what a summary would come to, made by another model where there is one; None before the

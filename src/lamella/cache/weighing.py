@@ -1,0 +1,139 @@
+"""What a window weighs and costs, and at which size its next compaction is due by itself. Pure.
+
+The trigger after a turn and the gauge ask the same function (`next_compaction`), so a conversation is compacted at the
+size that people were shown. Sizes are in tokens of the provider, costs in the price of one input token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import ceil, inf
+from typing import Literal
+
+from lamella.cache.economics import Compaction, Elsewhere, Prospect, Rates, best_length, expected_calls
+from lamella.cache.economics import until_next_pruning as calls_until_next_pruning
+from lamella.core.amounts import Threshold
+
+CompactWhen = Literal["full", "balanced", "pays"]
+"""When a compaction is made that nobody asked for: at the threshold alone; by price too, but only above a floor; by
+price at any size (SPEC X-ECON)."""
+
+FLOOR_SHARE, FLOOR_TOKENS = 0.4, 100_000
+"""The floor, unless one is set: this share of the budget, and no more than so many tokens."""
+
+EXPECTED_SUMMARY = 3_000
+"""Tokens of a summary, before there is one."""
+
+INSTRUCTION = 300
+"""Tokens of the instruction to summarise."""
+
+SHRINKS_TO = 0.25
+"""What is expected to be left of what is summarised."""
+
+LEAST_CALLS = 6
+"""Calls after which a session shows how it grows; before that nobody knows whether it goes on."""
+
+
+def floor_of(when: CompactWhen, budget: int, floor: Threshold | None = None) -> int | None:
+    """The size of window below which no price asks for a compaction; None if no price ever does."""
+    match when:
+        case "full":
+            return None
+        case "pays":
+            return 0
+        case "balanced" if floor is not None:
+            return floor.in_tokens(budget)
+        case "balanced":
+            return min(int(budget * FLOOR_SHARE), FLOOR_TOKENS)
+
+
+@dataclass(frozen=True, slots=True)
+class Economy:
+    """What a summary would cost and save: the model's rates, what stands in every window, what a call adds, how many
+    calls have been made in this session, and how long a summary is expected to be. `question` is what is asked of a
+    summariser: with pruned results, which it reads whole. Another model may make it `elsewhere`.
+    """
+
+    rates: Rates
+    static: int
+    growth: float
+    calls: int
+    summary: int = EXPECTED_SUMMARY
+    question: int = INSTRUCTION
+    elsewhere: Elsewhere | None = None
+
+    def compaction(self, window: int, keep: int) -> Compaction:
+        """What compacting a window of so many tokens would come to."""
+        history = max(0, window - self.static)
+        return Compaction(self.static, history, keep, self.summary, self.question, self.elsewhere)
+
+    def best(self, window: int, keep: int) -> float:
+        """The length of window at which compacting costs least."""
+        return best_length(self.growth, self.compaction(window, keep), self.rates)
+
+    def prospect(
+        self, window: int, keep: int, *, since_pruning: int, read_again: float, cold: bool = False
+    ) -> Prospect:
+        """What is ahead of a window of so many tokens, `since_pruning` calls after its last pruning."""
+        room = self.best(window, keep) - window
+        calls = min(expected_calls(self.calls, self.growth, room), calls_until_next_pruning(since_pruning))
+        return Prospect(self.rates, calls, cold, read_again)
+
+    def pays_at(self, window: int, keep: int, most: int) -> float:
+        """The size at which a summary pays, for a window that goes on growing as it did; infinite if not before `most`.
+
+        It has the length that costs least, there is enough that is old, and as many calls were made as it takes to pay:
+        a conversation is expected to go on as long as it has.
+        """
+        if self.growth <= 0:
+            return inf
+        enough = self.static + keep + EXPECTED_SUMMARY / (1 - SHRINKS_TO)
+        least = max(self.best(window, keep), enough)
+        if least >= most:
+            return inf
+        if self._is_known(window, window, keep):
+            return least
+        low, high = max(window, int(least)), most
+        if self._is_known(low, window, keep):
+            return max(least, window + 1)
+        if not self._is_known(high, window, keep):
+            return inf
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._is_known(middle, window, keep) else (middle, high)
+        return high
+
+    def _is_known(self, size: int, window: int, keep: int) -> bool:
+        """Whether enough calls will have been made, once a window that has `window` tokens now has `size`."""
+        calls = self.calls + max(0, size - window) / self.growth
+        return calls >= max(LEAST_CALLS, self.compaction(size, keep).calls(self.rates))
+
+
+@dataclass(frozen=True, slots=True)
+class NextCompaction:
+    """A window of more than `at` tokens is compacted by itself, at the threshold or `by_price`; `numbers` are what that
+    was reckoned from."""
+
+    at: int
+    by_price: bool = False
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+
+def next_compaction(
+    window: int, most: int, floor: int | None = None, economy: Economy | None = None, keep: int = 0
+) -> NextCompaction:
+    """When a window of so many tokens is compacted by itself: past the threshold of `most`, or by price above `floor`.
+
+    Prices decide nothing if `floor` or `economy` is None.
+    """
+    if floor is None or economy is None or floor >= most:
+        return NextCompaction(most)
+    pays = economy.pays_at(window, keep, most)
+    if pays >= most:
+        return NextCompaction(most)
+    at = max(floor, ceil(pays))
+    size = max(window, at)
+    calls = economy.compaction(size, keep).calls(economy.rates)
+    numbers = {"best": economy.best(window, keep), "growth": economy.growth, "pays_after": calls}
+    return NextCompaction(at, True, {**numbers, "expected": economy.calls, "floor": floor})

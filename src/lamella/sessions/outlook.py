@@ -1,0 +1,56 @@
+"""What is ahead of a conversation's window, as the gauge and `/status` say it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from lamella.cache.economics import Elsewhere
+from lamella.cache.weighing import NextCompaction
+from lamella.core.figures import short
+from lamella.core.json import JsonObject
+from lamella.engine.opening import Opening
+from lamella.sessions.idle import Next, next_json
+from lamella.sessions.settings import SessionSettings
+from lamella.sessions.triggers import trigger_of
+from lamella.sessions.upkeep import Weighed
+from lamella.sessions.window import parts_of
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What is due `next` if nobody says anything, and the size of window at which a compaction is made by itself; None
+    if none is. `when` is the deployment's setting."""
+
+    next: Next
+    when: str
+    compaction: NextCompaction | None = None
+
+
+def outlook_of(opening: Opening, due: Next, settings: SessionSettings, elsewhere: Elsewhere | None) -> Outlook:
+    """What is ahead of the window in which a conversation stands; `elsewhere` are the prices of another summariser."""
+    weighed = Weighed.standing(opening)
+    if not weighed.input:  # another session began since the last bill, or there is none
+        parts, _ = parts_of(opening, due.now)
+        weighed = replace(weighed, input=parts.total if parts is not None else 0)
+    fill = weighed.fill(settings.compact_when, weighed.economy(elsewhere))
+    return Outlook(due, settings.compact_when, trigger_of(settings).next(fill))
+
+
+def outlook_json(ahead: Outlook) -> JsonObject:
+    """The same for programs; `compaction_at` is null if no compaction is made by itself."""
+    due = ahead.compaction
+    return {
+        "compaction_when": ahead.when,
+        "compaction_at": due.at if due is not None else None,
+        "compaction_by": None if due is None else "price" if due.by_price else "threshold",
+        "cache": next_json(ahead.next),
+    }
+
+
+def compaction_line(ahead: Outlook) -> str:
+    """The same as a line of `/status`."""
+    due = ahead.compaction
+    if due is None:
+        return "Compaction: none is made by itself, since the last one was taken back"
+    by = "where a summary pays" if due.by_price else "the threshold"
+    return f"Compaction: by itself above {short(due.at)} tokens, {by} ({ahead.when})"
