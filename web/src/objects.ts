@@ -144,8 +144,8 @@ export interface Gauge {
   estimate: boolean
   cached_share: number | null
   request_id: string | null
-  /** Above so many tokens of input a compaction begins. */
-  compaction_at: number
+  /** Above so many tokens of input a compaction begins by itself; null if none does. */
+  compaction_at: number | null
   /** A compaction runs, or may begin behind the turn that has just ended. */
   compacting: boolean
   /** When what is cached ends, and what is due next if nobody says anything. */

@@ -80,7 +80,7 @@ export function ContextBar({ conversation, newest }: { conversation: string; new
 export function nextCompaction(gauge: Gauge | null, input: number): string {
   if (gauge === null) return ''
   if (gauge.compacting) return 'compacting…'
-  const left = gauge.compaction_at - input
+  const left = gauge.compaction_at === null ? 0 : gauge.compaction_at - input
   return left > 0 ? `${tokens(left)} to compaction` : ''
 }
 
