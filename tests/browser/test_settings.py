@@ -230,13 +230,14 @@ def test_files_of_a_project_are_removed_and_refused_with_their_reason(
     noise = tmp_path / "noise.bin"
     noise.write_bytes(bytes(range(256)) * 40)
     part(form, "project-files-input").set_input_files([noise, picture])
-    failed = form.locator("[data-testid=project-file][data-state=failed]")
-    expect(failed).to_have_count(2)
-    expect(failed.filter(has_text="loom.png")).to_contain_text("attach it to a message")
+    expect(form.locator("[data-testid=project-file][data-state=failed]")).to_have_count(1)
+    loom = part(form, "project-file").filter(has_text="loom.png")
+    expect(loom).to_contain_text("×")
+    expect(part(loom, "thumbnail")).to_be_visible()
     form.get_by_role("button", name="Remove plan.txt").click()
     expect(part(form, "project-tokens")).to_have_text("0 tokens together.")
     part(form, "save").click()
-    expect(part(page, "project-item").filter(has_text="Annex")).to_contain_text("0 files")
+    expect(part(page, "project-item").filter(has_text="Annex")).to_contain_text("1 file")
 
 
 def test_the_system_prompt_is_written_again_and_taken_back(page: Page, demo: Server) -> None:

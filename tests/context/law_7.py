@@ -21,7 +21,7 @@ from lamella.context.segments import MESSAGE_TOKENS
 from lamella.core.counting import count_tokens
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.json import Json, decode_object
-from lamella.core.messages import Attachment, Image, Reasoning, Step, StopReason, Text, ToolResult
+from lamella.core.messages import Attachment, Image, Part, Reasoning, Step, StopReason, Text, ToolResult
 from lamella.core.prompt import Kind, Segment, Zone
 
 from .growing import Grown, Refused, Sent
@@ -80,19 +80,36 @@ def expect_the_question(sent: Sent) -> None:
     (message,) = segment.messages
     *pictures, last = message.parts
     assert last == Text(f"{user.text}\n\n{time_suffix(user.sent_at, user.timezone)}")
-    if sent.context.model.images is not None:
-        assert tuple(pictures) == user.images
-        counted = sum(sent.context.model.images.tokens(image.width, image.height) for image in user.images)
-        assert segment.tokens * sent.context.model.token_factor >= counted
-    else:
-        shown = [a for a in user.attachments if a.image is not None]
-        assert all(isinstance(part, Text) for part in pictures)
-        assert len(pictures) == len(shown)
-        for part, attachment in zip(pictures, shown, strict=True):
-            assert isinstance(part, Text)
-            assert attachment.title in part.text
-            assert noted(sent, segment.id, attachment.title)
+    expect_pictures(sent, segment, pictures, [a for a in user.attachments if a.image is not None])
     assert any(isinstance(part, Image) for part in pictures) <= sent.assembled.prompt.sampling.images
+
+
+def expect_pictures(sent: Sent, segment: Segment, parts: Sequence[Part], shown: Sequence[Attachment]) -> None:
+    """Each picture stands after its name, in order; a text with its name and a note stands where it is not shown."""
+    known, rest, counted = Known(sent.context.model.name, sent.decisions), list(parts), 0
+    for attachment in shown:
+        name = rest.pop(0)
+        assert isinstance(name, Text)
+        assert f"“{attachment.title}”" in name.text
+        listed = segment.kind is Kind.PROJECT and not is_included(sent, known, attachment, segment.id)
+        if sent.context.model.images is None or listed:
+            assert noted(sent, segment.id, attachment.title)
+            continue
+        picture = rest.pop(0)
+        assert picture == attachment.image
+        assert isinstance(picture, Image)
+        counted += sent.context.model.images.tokens(picture.width, picture.height)
+    assert segment.tokens * sent.context.model.token_factor >= counted
+    assert rest == []
+
+
+def is_included(sent: Sent, known: Known, attachment: Attachment, segment: str) -> bool:
+    """Whether something stands whole in its segment, by what was decided."""
+    outcome = known.of_document(attachment)
+    travels = not sent.layout.is_fixed(Kind.PROJECT) and sent.context.project is not None
+    if travels and sent.context.project is not None and segment == sent.context.project.id:
+        return segment == included_whole(sent, known) and outcome in (None, INCLUDED)
+    return outcome == INCLUDED
 
 
 def the(sent: Sent, id: str) -> Segment | None:
@@ -116,14 +133,13 @@ def expect_documents(sent: Sent, id: str, attachments: Sequence[Attachment]) -> 
     known = Known(sent.context.model.name, sent.decisions)
     for form, attachment in zip(shown, attachments, strict=True):
         assert form["title"] == attachment.title
-        outcome = known.of_document(attachment)
         if attachment.text is None:
             assert form["file_id"] == attachment.file_id
         elif "contents" in form:
             assert form["contents"] == attachment.text
-            assert outcome == INCLUDED or (outcome is None and id == included_whole(sent, known))
+            assert is_included(sent, known, attachment, id)
         else:
-            assert outcome == LISTED
+            assert not is_included(sent, known, attachment, id)
             assert form["file_id"] == attachment.file_id
             assert f"about {attachment.tokens} tokens" in str(form["metadata"])
             assert noted(sent, id, attachment.title)
@@ -144,16 +160,19 @@ def included_whole(sent: Sent, known: Known) -> str:
 
 
 def expect_the_project(sent: Sent) -> None:
-    """In the window, its files listed at least; or the report says why not, and never where it is fixed."""
+    """In the window of every layout: its instructions word for word, each of its files by name at least."""
     project = sent.context.project
     if project is None or not (project.files or project.instructions):
         return
-    if the(sent, project.id) is not None:
-        expect_documents(sent, project.id, project.files)
-        return
-    assert not sent.layout.is_fixed(Kind.PROJECT)
-    assert [absence.why for absence in sent.assembled.report.absent if absence.kind is Kind.PROJECT]
-    assert project.name in next(a.why for a in sent.assembled.report.absent if a.kind is Kind.PROJECT)
+    segment = the(sent, project.id)
+    assert segment is not None
+    assert project.instructions in text_of(segment)
+    pictures = [file for file in project.files if file.image is not None]
+    documents = [file for file in project.files if file.image is None]
+    expect_documents(sent, project.id, documents)
+    (message,) = segment.messages
+    texts = 1 if project.instructions or documents else 0
+    expect_pictures(sent, segment, message.parts[: len(message.parts) - texts], pictures)
 
 
 def expect_order(sent: Sent) -> None:

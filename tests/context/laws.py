@@ -17,7 +17,7 @@ from lamella.context.assemble import Assembled
 from lamella.context.input import ContextInput
 from lamella.context.results import notices_of, stubs_of
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.messages import Part, Reasoning, Step, ToolCall, ToolResult, Turn
+from lamella.core.messages import Image, Part, Reasoning, Step, ToolCall, ToolResult, Turn
 from lamella.core.prompt import Kind, Lifetime, Segment, WireBlock, Zone
 from lamella.core.tokens import Usage
 
@@ -34,7 +34,8 @@ Bytes = tuple[str, str, bytes]
 def law_1(conversation: Grown) -> None:
     """Neighbours of a line are equal up to the first segment that ended or that a decision names as first changed.
 
-    Equal are segments, wire blocks and salts. A first picture is a salt that the user's message brings.
+    Equal are segments, wire blocks and salts. A first picture is a salt that the user's message or the project brings;
+    only those of a project go again, with a segment that does not last.
     """
     for before, after in conversation.consecutive():
         length = lasting(before, after)
@@ -49,7 +50,9 @@ def law_1(conversation: Grown) -> None:
                 assert model.salts(old.sampling) == model.salts(new.sampling)
         compacted = {s.id for s in after.context.summaries} - {s.id for s in before.context.summaries}
         left = after.path[0].id != before.path[0].id
-        assert old.sampling.images <= new.sampling.images or compacted or left
+        with_pictures = [s for s in old.segments if any(isinstance(p, Image) for m in s.messages for p in m.parts)]
+        gone = all(s.kind is Kind.PROJECT and s not in old.segments[:length] for s in with_pictures)
+        assert old.sampling.images <= new.sampling.images or compacted or left or gone
 
 
 def lasting(before: Sent, after: Sent) -> int:

@@ -273,6 +273,10 @@ PLAN = Attachment("plan", 1_001, "plan.md", "text/markdown", 10, 30, "The plan."
 SCAN = Attachment("scan", 1_002, "scan.pdf", "application/pdf", 10, 0, None, "it is encrypted")
 BOOK = Attachment("book", 1_003, "book.txt", "text/plain", 10, 40_000, "It was a dark night.")
 STORY = Attachment("story", 1_004, "story.txt", "text/plain", 10, 1_200, "Once upon a time.")
+RED, BLUE = (
+    Attachment(image.file_id, number, f"{image.file_id}.png", "image/png", 33, 0, None, image=image)
+    for number, image in ((1_005, picture("red", 400, 300)), (1_006, picture("blue", 1_900, 1_900)))
+)
 PROJECTS = (
     Project("proj_1", "Empty"),
     Project("proj_2", "Words", "Answer in one word."),
@@ -280,6 +284,8 @@ PROJECTS = (
     Project("proj_3", "Small", "Follow the plan.", (PLAN, STORY), revision=2),
     Project("proj_4", "Large", "Read all.", (PLAN, SCAN, BOOK)),
     Project("proj_4", "Large", "Read all.", (BOOK,), revision=2),
+    Project("proj_5", "Colours", "", (RED, BLUE)),
+    Project("proj_5", "Colours", "Compare them.", (PLAN, RED, BLUE, BOOK), revision=2),
 )
 SUMMARIES = (Summary("sum_1", "They spoke of ships.", 6), Summary("sum_2", "Then of harbours.", 5))
 DYNAMICS = ("", "The user is Ann.", "The user is Ann.\n\nShe is an admin.")

@@ -23,11 +23,13 @@ from .windows import absent, answer, call, document, made, request, result, resu
 def test_a_project_that_was_too_large_is_taken_once_it_is_edited() -> None:
     large = Project("proj_1", "Ship", files=(document(1, 90_000), document(2, 5)))
     first = made(request(turn(1), project=large, budget=20_000), "onyx")
-    assert absent(first)[Kind.PROJECT] == "the project “Ship” does not fit the window of claude-opus-5"
+    assert [(d.subject, d.outcome) for d in first.decisions] == [("proj_1.1@claude-opus-5", "listed")]
+    assert '"contents"' not in text_of(the(first, "proj_1"))
+    assert letters(first.prompt.segments) == "S P U1"
     small = replace(large, files=large.files[1:], revision=2)
     again = made(request(turn(1), project=small, budget=20_000, decisions=first.decisions), "onyx")
     assert [decision.outcome for decision in again.decisions] == ["included"]
-    assert "P" in letters(again.prompt.segments).split()
+    assert '"contents":"words"' in text_of(the(again, "proj_1"))
 
 
 def test_a_project_that_grew_is_decided_again() -> None:
@@ -35,7 +37,7 @@ def test_a_project_that_grew_is_decided_again() -> None:
     first = made(request(turn(1), project=small, budget=20_000), "onyx")
     large = replace(small, files=(*small.files, document(2, 90_000)), revision=2)
     again = made(request(turn(1), project=large, budget=20_000, decisions=first.decisions), "onyx")
-    assert [(d.subject, d.outcome) for d in again.decisions] == [("proj_1.2@claude-opus-5", "absent")]
+    assert [(d.subject, d.outcome) for d in again.decisions] == [("proj_1.2@claude-opus-5", "listed")]
 
 
 def test_a_cut_result_is_cut_once_more_when_the_provider_counts_more() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lamella.context.assemble import Assembled
+from lamella.context.assemble import Assembled, letters
 from lamella.context.choices import INCLUDED, LEFT_OUT, LISTED, usable
 from lamella.context.fit import SLACK
 from lamella.context.input import MARGIN, ContextInput
@@ -197,16 +197,33 @@ class TestDocuments:
         assert less.report.local <= usable(full) * (1 - SLACK)
 
     @pytest.mark.parametrize("layout", LAYOUTS)
-    def test_a_project_is_never_silently_absent(self, layout: str) -> None:
-        project = Project("proj_1", "Ship", files=(document(9, 400_000), document(8, 10)))
+    def test_of_a_project_that_does_not_fit_the_instructions_and_a_list_stand(self, layout: str) -> None:
+        project = Project("proj_1", "Ship", "Mind the crew.", (document(9, 400_000), document(8, 10)))
         window = made(request(turn(1), project=project), layout)
-        if LAYOUTS[layout].is_fixed(Kind.PROJECT):
-            shown = text_of(the(window, "proj_1"))
-            assert '"title":"file_9.txt","metadata":"text/plain, about 400000 tokens; not in the window' in shown
-            assert '"title":"file_8.txt","metadata":"text/plain","contents":"words"' in shown
-        else:
-            whys = [absence.why for absence in window.report.absent if absence.kind is Kind.PROJECT]
-            assert whys == ["the project “Ship” does not fit the window of claude-opus-5"]
+        shown = text_of(the(window, "proj_1"))
+        assert shown.startswith("Instructions of the project “Ship”:\nMind the crew.")
+        assert '"title":"file_9.txt","metadata":"text/plain, about 400000 tokens; not in the window' in shown
+        small = '"title":"file_8.txt","metadata":"text/plain","contents":"words"'
+        listed = '"title":"file_8.txt","metadata":"text/plain, about 10 tokens; not in the window'
+        assert (small if LAYOUTS[layout].is_fixed(Kind.PROJECT) else listed) in shown
+        notes = [note.text for note in window.report.notes if note.segment == "proj_1"]
+        assert "“file_9.txt” is listed, not included" in notes
+        assert letters(window.prompt.segments) == "S P U1"
+
+    @pytest.mark.parametrize("layout", ["onyx", "lis", "wegent"])
+    def test_a_project_that_travels_says_why_it_is_listed_and_stays_so(self, layout: str) -> None:
+        project = Project("proj_1", "Ship", "Mind the crew.", (document(9, 90_000), document(8, 10)))
+        first = made(request(turn(1), project=project, budget=20_000), layout)
+        [decision] = first.decisions
+        assert decision.why == (
+            "the project “Ship” has about 90010 tokens, more than is free in the window of claude-opus-5; its "
+            "instructions stay, and its files are listed: they can be searched, and read piece by piece"
+        )
+        history = (turn(1, answer("step_1")), turn(2))
+        later = made(request(*history, project=project, budget=500_000, decisions=first.decisions), layout)
+        assert later.decisions == ()
+        assert the(later, "proj_1").messages == the(first, "proj_1").messages
+        assert letters(later.prompt.segments) == "S U1 A1 P U2"
 
 
 def ask(**more: object) -> ContextInput:

@@ -30,6 +30,7 @@ user:
   {"documents": [
   {"document":1,"title":"file_1.txt","metadata":"text/plain","contents":"The sky is blue."}
   ]}
+- [Picture “sea.png”]
 - (image)
 - What colour is the sky?
 
@@ -78,6 +79,7 @@ user:
   {"documents": [
   {"document":1,"title":"file_1.txt","metadata":"text/plain","contents":"The sky is blue."}
   ]}
+- [Picture “sea.png”]
 - (image)
 - What colour is the sky?
 
@@ -139,6 +141,7 @@ user:
   {"documents": [
   {"document":1,"title":"file_1.txt","metadata":"text/plain","contents":"The sky is blue."}
   ]}
+- [Picture “sea.png”]
 - (image)
 - What colour is the sky?
 
@@ -189,6 +192,7 @@ user:
   {"documents": [
   {"document":1,"title":"file_1.txt","metadata":"text/plain","contents":"The sky is blue."}
   ]}
+- [Picture “sea.png”]
 - (image)
 - What colour is the sky?
 

@@ -33,6 +33,7 @@ user:
   {"document":1,"title":"file_1.txt","metadata":"text/plain","contents":"The sky is blue."}
   ]}
 user:
+- [Picture “sea.png”]
 - (image_url)
 - What colour is the sky?
 
@@ -80,6 +81,7 @@ user:
   {"document":1,"title":"file_1.txt","metadata":"text/plain","contents":"The sky is blue."}
   ]}
 user:
+- [Picture “sea.png”]
 - (image_url)
 - What colour is the sky?
 
@@ -146,6 +148,7 @@ user:
   {"document":1,"title":"file_1.txt","metadata":"text/plain","contents":"The sky is blue."}
   ]}
 user:
+- [Picture “sea.png”]
 - (image_url)
 - What colour is the sky?
 
@@ -201,6 +204,7 @@ user:
   {"document":1,"title":"file_1.txt","metadata":"text/plain","contents":"The sky is blue."}
   ]}
 user:
+- [Picture “sea.png”]
 - (image_url)
 - What colour is the sky?
 

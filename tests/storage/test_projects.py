@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from lamella.core.errors import InvalidRequest, NotFound
+from lamella.core.errors import FileInUse, InvalidRequest, NotFound
 from lamella.core.records import PageQuery, ProjectContent
 from lamella.storage import SqlStore
 
@@ -39,15 +39,26 @@ async def test_a_project_keeps_the_order_of_its_files(store: SqlStore) -> None:
     assert [one.id for one in (await store.projects(ANN, PageQuery())).data] == ["proj_2", "proj_1"]
 
 
-@pytest.mark.parametrize("wrong", ["failed", "picture", "foreign", "unknown"])
-async def test_a_file_that_it_cannot_hold_changes_nothing(store: SqlStore, backing: Backing, wrong: str) -> None:
+async def test_it_holds_pictures_which_are_not_searched(store: SqlStore, backing: Backing) -> None:
     row, image = picture("picture")
-    await store.add_file(ANN, file("failed", reason="It is encrypted."), None)
     await store.add_file(ANN, row, None, image)
+    await store.add_project(ANN, "proj_1", ProjectContent("Plan", "", ("picture",)), NOON)
+    await store.create_conversation(ANN, replace(conversation(), project_id="proj_1"))
+    around = await store.surroundings(ANN, "conv_1", None)
+    assert around.project is not None
+    assert [(held.title, held.image) for held in around.project.files] == [(row.name, image)]
+    assert "knowledge_documents" not in backing.dump()
+    with pytest.raises(FileInUse):
+        await store.delete_file(ANN, "picture")
+
+
+@pytest.mark.parametrize("wrong", ["failed", "foreign", "unknown"])
+async def test_a_file_that_it_cannot_hold_changes_nothing(store: SqlStore, backing: Backing, wrong: str) -> None:
+    await store.add_file(ANN, file("failed", reason="It is encrypted."), None)
     await store.add_file(BOB, file("foreign"), "text")
     await store.add_project(ANN, "proj_1", ProjectContent("Plan"), NOON)
     before = backing.dump()
-    with pytest.raises(InvalidRequest if wrong in ("failed", "picture") else NotFound) as caught:
+    with pytest.raises(InvalidRequest if wrong == "failed" else NotFound) as caught:
         await store.change_project(ANN, "proj_1", lambda now: replace(now, name="N", file_ids=(wrong,)), minutes(1))
     assert caught.value.param == "file_ids"
     with pytest.raises(type(caught.value)):

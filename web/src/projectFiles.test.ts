@@ -14,8 +14,12 @@ describe('a file of a project', () => {
     expect(rowOfDraft(uploaded('text/plain'))).toMatchObject({ state: 'ready', tokens: 7, reason: null })
   })
 
-  it('is refused with the reason when it is a picture', () => {
-    expect(rowOfDraft(uploaded('image/png'))).toMatchObject({ state: 'failed', reason: expect.stringContaining('attach it to a message') })
+  it('shows its size when it is a picture', () => {
+    const file = { ...uploaded('image/png').file!, name: 'red.png', tokens: 0, width: 40, height: 30 }
+    const row = rowOfDraft(uploaded('image/png', { file }))
+    expect(row).toMatchObject({ state: 'ready', reason: null, picture: { id: 'file_1', width: 40, height: 30 } })
+    const stored = { id: 'file_3', name: 'red.png', media_type: 'image/png', tokens: 0, status: 'ready' as const, width: 4, height: 3 }
+    expect(rowOf(stored).picture).toEqual({ id: 'file_3', width: 4, height: 3 })
   })
 
   it('says why it could not be read', () => {

@@ -7,7 +7,7 @@ import { type DraftFile, entryOf, isPicture, start } from './uploads.ts'
 
 export interface ProjectFiles {
   rows: FileRow[]
-  /** What the project would have: only files whose text was read. */
+  /** What the project would have: only files that could be read. */
   ids: string[]
   tokens: number
   changed: boolean
@@ -24,25 +24,33 @@ export interface FileRow {
   share: number
   /** Why it cannot belong to the project. */
   reason: string | null
+  picture: ShownPicture | null
+}
+
+/** A picture that is stored, with its size in pixels. */
+export interface ShownPicture {
+  id: string
+  width: number
+  height: number
+}
+
+function pictureOf(file: Pick<ProjectFile, 'id' | 'media_type'> & { width?: number | null; height?: number | null }): ShownPicture | null {
+  const { id, media_type, width, height } = file
+  return isPicture(media_type) && width && height ? { id, width, height } : null
 }
 
 export function rowOf(file: ProjectFile): FileRow {
   const failed = file.status === 'failed'
   const reason = failed ? (file.reason ?? 'It could not be read.') : null
-  return { key: file.id, name: file.name, tokens: file.tokens, state: failed ? 'failed' : 'ready', share: 1, reason }
+  const { id: key, name, tokens } = file
+  return { key, name, tokens, state: failed ? 'failed' : 'ready', share: 1, reason, picture: pictureOf(file) }
 }
 
-/** A new file as a row. What the server reads but a project cannot hold, a picture, is refused here with the reason. */
+/** A new file as a row. */
 export function rowOfDraft(draft: DraftFile): FileRow {
-  const { local: key, name, share, file } = draft
-  const picture = draft.state === 'ready' && isPicture(file?.media_type)
-  const state = picture ? 'failed' : draft.state
-  const reason = picture
-    ? 'A picture has no text: attach it to a message instead.'
-    : draft.state === 'failed'
-      ? (draft.reason ?? 'It could not be read.')
-      : null
-  return { key, name, tokens: file?.tokens ?? 0, state, share, reason }
+  const { local: key, name, share, state, file } = draft
+  const reason = state === 'failed' ? (draft.reason ?? 'It could not be read.') : null
+  return { key, name, tokens: file?.tokens ?? 0, state, share, reason, picture: file && pictureOf(file) }
 }
 
 export function useProjectFiles(stored: readonly ProjectFile[], limit: number | undefined): ProjectFiles {

@@ -32,6 +32,9 @@ export interface ProjectFile {
   tokens: number
   status: 'ready' | 'failed'
   reason?: string | null
+  /** Of a picture, in pixels. */
+  width?: number
+  height?: number
   /** For a model, where it was asked for one. */
   place?: 'in_context' | 'searched' | 'left_out'
   why?: string

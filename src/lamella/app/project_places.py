@@ -15,14 +15,15 @@ from lamella.context.choices import INCLUDED, subject_of
 from lamella.context.documents import key_of
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
+from lamella.context.pictures import has_content
 from lamella.core.agents import Project
 from lamella.core.counting import count_tokens
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import ContextLengthExceeded
-from lamella.core.messages import Attachment, Turn, UserMessage
+from lamella.core.messages import Attachment, Image, Turn, UserMessage
 from lamella.core.models import ModelFacts
 from lamella.core.prompt import Sampling, ToolSpec
-from lamella.core.records import StoredProject
+from lamella.core.records import File, StoredProject
 
 QUESTION = "?"
 NO_TEXT = "it has no text that could be read"
@@ -34,7 +35,7 @@ class Place(StrEnum):
     IN_CONTEXT = "in_context"
     SEARCHED = "searched"
     LEFT_OUT = "left_out"
-    """It has no text."""
+    """It has no text, or it is a picture that the model does not see or that does not fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +59,7 @@ class Window:
 
 def placed(project: StoredProject, window: Window) -> dict[str, FilePlace]:
     """For each file, by its id, where it is in a conversation that begins now."""
-    # Only the sizes of the texts decide: they are counted already and need not be read.
-    held = [
-        Attachment(f.id, number, f.name, f.media_type, f.size, f.tokens, "" if f.status == "ready" else None)
-        for number, f in enumerate(project.files, start=1)
-    ]
+    held = [_sized(file, number) for number, file in enumerate(project.files, start=1)]
     moment = datetime(2000, 1, 1, tzinfo=UTC)
     message = UserMessage("message", QUESTION, moment, "UTC", count_tokens(QUESTION))
     context = ContextInput(
@@ -80,15 +77,27 @@ def placed(project: StoredProject, window: Window) -> dict[str, FilePlace]:
         decisions = assemble(context, window.layout).decisions
     except ContextLengthExceeded as error:
         return {one.file_id: FilePlace(Place.SEARCHED, error.message) for one in held}
-    return {one.file_id: _place(one, window.model.name, decisions) for one in held}
+    return {one.file_id: _place(one, window.model, decisions) for one in held}
 
 
-def _place(file: Attachment, model: str, decisions: Sequence[Decision]) -> FilePlace:
-    if file.text is None:
+def _sized(file: File, number: int) -> Attachment:
+    """A file without its content: only sizes decide, and they are known already."""
+    image = None
+    if file.width is not None and file.height is not None:
+        image = Image(file.id, file.media_type, file.width, file.height, "", b"")
+    text = "" if file.status == "ready" and image is None else None
+    return Attachment(file.id, number, file.name, file.media_type, file.size, file.tokens, text, image=image)
+
+
+def _place(file: Attachment, model: ModelFacts, decisions: Sequence[Decision]) -> FilePlace:
+    if file.image is not None and model.images is None:
+        return FilePlace(Place.LEFT_OUT, f"{model.name} sees no pictures")
+    if not has_content(file, model):
         return FilePlace(Place.LEFT_OUT, NO_TEXT)
-    about = subject_of(key_of(file), model)
+    about = subject_of(key_of(file), model.name)
     found = [d for d in decisions if d.kind is DecisionKind.PROJECT or d.subject == about]
     if not found:
-        return FilePlace(Place.IN_CONTEXT, f"“{file.title}” fits the window of {model}")
-    place = Place.IN_CONTEXT if found[-1].outcome == INCLUDED else Place.SEARCHED
-    return FilePlace(place, found[-1].why)
+        return FilePlace(Place.IN_CONTEXT, f"“{file.title}” fits the window of {model.name}")
+    if found[-1].outcome == INCLUDED:
+        return FilePlace(Place.IN_CONTEXT, found[-1].why)
+    return FilePlace(Place.SEARCHED if file.image is None else Place.LEFT_OUT, found[-1].why)

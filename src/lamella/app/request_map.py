@@ -155,8 +155,10 @@ def _text(value: Json) -> str:
     match value:
         case str():
             return value
-        case {"type": "image" | "image_url"}:
+        case {"type": "image" | "image_url" | "input_image"}:
             return "[picture]"
+        case {"content": [*parts]}:
+            return " ".join(_text(part) for part in parts)
         case {"text": str(text)} | {"thinking": str(text)} | {"content": str(text)}:
             return text
         case {"name": str(name), "input": arguments}:

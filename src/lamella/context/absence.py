@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 
-from lamella.context.choices import Choices
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
 from lamella.core.prompt import Absence, Kind
 
 
-def absences(context: ContextInput, layout: Layout, choices: Choices, present: Set[Kind]) -> Iterator[Absence]:
+def absences(context: ContextInput, layout: Layout, present: Set[Kind]) -> Iterator[Absence]:
     """One reason for each kind of the layout's slots that no segment is of."""
     for slot in layout.slots:
         if slot.kind not in present:
-            why = _why(slot.kind, context, layout, choices)
+            why = _why(slot.kind, context, layout)
             if why:
                 yield Absence(slot.kind, why)
 
 
-def _why(kind: Kind, context: ContextInput, layout: Layout, choices: Choices) -> str:
+def _why(kind: Kind, context: ContextInput, layout: Layout) -> str:
     match kind:
         case Kind.TOOLS:
             if context.tools and context.last_step:
@@ -36,7 +35,7 @@ def _why(kind: Kind, context: ContextInput, layout: Layout, choices: Choices) ->
         case Kind.AGENT:
             return _no_agent(context)
         case Kind.PROJECT:
-            return _no_project(context, choices)
+            return _no_project(context)
         case Kind.FILES:
             return "no file came with a message"
         case Kind.DYNAMIC:
@@ -55,9 +54,7 @@ def _no_agent(context: ContextInput) -> str:
     return f"the prompt of “{context.agent.name}” is empty"
 
 
-def _no_project(context: ContextInput, choices: Choices) -> str:
+def _no_project(context: ContextInput) -> str:
     if context.project is None:
         return "the conversation belongs to no project"
-    if choices.project_absent:
-        return f"the project “{context.project.name}” does not fit the window of {context.model.name}"
     return f"the project “{context.project.name}” is empty"

@@ -15,7 +15,7 @@ from lamella.context.documents import key_of
 from lamella.context.fit import STAGES, leave_out, need_of
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout, Slot
-from lamella.context.render import RenderedTurn, Renderer, Standing, View, pruned_steps
+from lamella.context.render import RenderedTurn, Renderer, Standing, View, pruned_steps, unseen
 from lamella.context.results import kept_names
 from lamella.context.segments import (
     Place,
@@ -124,14 +124,14 @@ class _Work:
         _must_differ(window.segments)
         present = {segment.kind for segment in window.segments}
         return Assembled(
-            prompt=Prompt(context.model.name, window.segments, _sampling(context, self._layout)),
+            prompt=Prompt(context.model.name, window.segments, _sampling(context, self._layout, self._choices)),
             report=Report(
                 local=window.local,
                 estimate=int(window.local * context.calibration),
                 budget=context.budget,
                 durable=window.durable,
                 notes=tuple(_notes(context, self._choices, window)),
-                absent=tuple(absences(context, self._layout, self._choices, present)),
+                absent=tuple(absences(context, self._layout, present)),
             ),
             decisions=self._decided,
             layout=self._layout,
@@ -172,15 +172,21 @@ def _window(context: ContextInput, layout: Layout, choices: Choices, known: tupl
     return _Window(segments, rendered, sum(segment.tokens for segment in segments), after.durable)
 
 
-def _sampling(context: ContextInput, layout: Layout) -> Sampling:
+def _sampling(context: ContextInput, layout: Layout, choices: Choices) -> Sampling:
     """Where a layout takes away what a model may have thought of, the provider is asked to drop that thinking."""
-    turns = (*context.history, context.turn)
-    sees = context.model.images is not None
     return replace(
         context.sampling,
         drop_unbound_thinking=context.model.binds_thinking and layout.moves,
-        images=sees and any(turn.user.images for turn in turns if turn.user.attachments),
+        images=context.model.images is not None and _has_pictures(context, choices),
     )
+
+
+def _has_pictures(context: ContextInput, choices: Choices) -> bool:
+    """Whether there are pictures in the window."""
+    turns, files = (*context.history, context.turn), context.project.files if context.project is not None else ()
+    if any(file.image is not None and key_of(file) not in choices.listed for file in files):
+        return True
+    return any(turn.user.images for turn in turns if turn.user.attachments)
 
 
 def _fixed(context: ContextInput, layout: Layout, choices: Choices) -> tuple[Segment, ...]:
@@ -223,8 +229,8 @@ def _placed(slot: Slot, context: ContextInput, choices: Choices) -> Segment | No
     match slot.kind:
         case Kind.AGENT if context.agent is not None and not context.agent.replaces_system:
             return agent_segment(context.agent, place) if context.agent.prompt.strip() else None
-        case Kind.PROJECT if context.project is not None and not choices.project_absent:
-            return project_segment(context.project, choices.listed, place)
+        case Kind.PROJECT if context.project is not None:
+            return project_segment(context.project, choices.listed, place, context.model)
         case Kind.DYNAMIC if context.turn.user.dynamic:
             return dynamic_segment(context.turn, place)
         case _:
@@ -347,10 +353,12 @@ def _notes(context: ContextInput, choices: Choices, window: _Window) -> Iterator
         if name in dynamic:
             yield from (SegmentNote(name, why) for why in rendered.turn.user.dynamic_whys)
     project = context.project
-    if project is not None and not choices.project_absent:
-        for file in project.files:
-            if key_of(file) in choices.listed:
-                yield SegmentNote(project.id, f"“{file.title}” is listed, not included")
+    for file in project.files if project is not None else ():
+        assert project is not None
+        if key_of(file) in choices.listed:
+            yield SegmentNote(project.id, f"“{file.title}” is listed, not included")
+        elif file.image is not None and context.model.images is None:
+            yield SegmentNote(project.id, unseen(file, context.model))
 
 
 def letters(segments: Sequence[Segment]) -> str:

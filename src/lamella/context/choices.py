@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from lamella.context.documents import key_of
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
+from lamella.context.pictures import has_content
 from lamella.context.results import Cut, can_be_read
 from lamella.core.agents import Project, Summary
 from lamella.core.counting import count_tokens
@@ -16,7 +17,6 @@ from lamella.core.messages import Attachment, Turn
 
 INCLUDED = "included"
 LISTED = "listed"
-ABSENT = "absent"
 ALL = "all"
 """The number of a prune decision that leaves no result, whatever its tool says."""
 
@@ -38,43 +38,52 @@ def revision_of(project: Project) -> str:
 class Choices:
     """What holds for one request.
 
-    `listed` are the keys of the documents without their text, those that nobody decided about among them;
-    `undecided` says whether there are any. `boundary` is the last step whose results are stubs, `emptied` the last
-    one where even those are that their tools keep.
+    `listed` are the keys of the documents and of the project's pictures that are not included, those that nobody
+    decided about among them; `undecided` says whether there are any. `boundary` is the last step whose results are
+    stubs, `emptied` the last one where even those are that their tools keep.
     """
 
     listed: frozenset[str]
     cuts: frozenset[Cut]
     boundary: str | None
-    project_absent: bool
     undecided: bool
     emptied: str | None = None
 
 
 def choices_of(context: ContextInput, *, project_is_fixed: bool) -> Choices:
-    """What was decided for `context`; what was not decided yet is left out of the window."""
+    """What was decided for `context`; what was not decided yet is left out of the window.
+
+    The files of a project that travels are included together or listed together. Its instructions stand in any case.
+    """
     known = Known(context.model.name, context.decisions)
     listed = {key_of(a) for a in documents_of(context) if known.of_document(a) != INCLUDED}
-    open_documents = any(known.of_document(a) is None for a in documents_of(context, project=project_is_fixed))
-    project, outcome = context.project, None
-    if project is not None and not project_is_fixed:
+    undecided = any(known.of_document(a) is None for a in documents_of(context, project=project_is_fixed))
+    project, held = context.project, project_content(context)
+    if project is not None and held and not project_is_fixed:
         outcome = known.of_project(project)
+        undecided = undecided or outcome is None
         if outcome == INCLUDED:
-            listed -= {key_of(file) for file in project.files if known.of_document(file) is None}
-    open_project = project is not None and not project_is_fixed and outcome is None
-    absent = project is not None and not project_is_fixed and outcome in (None, ABSENT)
+            listed -= {key_of(file) for file in held if known.of_document(file) is None}
+        else:
+            listed |= {key_of(file) for file in held}
     path = (*context.history, context.turn)
-    undecided = open_documents or open_project
-    return Choices(frozenset(listed), known.cuts, known.boundary(path), absent, undecided, known.emptied(path))
+    return Choices(frozenset(listed), known.cuts, known.boundary(path), undecided, known.emptied(path))
 
 
 def documents_of(context: ContextInput, *, project: bool = True) -> list[Attachment]:
-    """Every document with a text that may stand in the window, oldest first, those of the project last."""
+    """Everything with a content that may be listed instead, oldest first, what is in the project last.
+
+    The pictures of a message always ride on it.
+    """
     turns = (*context.history, context.turn)
     found = [a for turn in turns for a in turn.user.attachments if a.text is not None]
-    if project and context.project is not None:
-        found += [file for file in context.project.files if file.text is not None]
-    return found
+    return [*found, *project_content(context)] if project else found
+
+
+def project_content(context: ContextInput) -> list[Attachment]:
+    """The files of the project that have a text, or a picture that the model sees."""
+    files = context.project.files if context.project is not None else ()
+    return [file for file in files if has_content(file, context.model)]
 
 
 class Known:
@@ -94,7 +103,7 @@ class Known:
         return self._outcomes.get((DecisionKind.ADMISSION, subject_of(key_of(attachment), self._model)))
 
     def of_project(self, project: Project) -> str | None:
-        """Whether a project that travels is included or absent, as it is now: an edit is decided anew."""
+        """Whether the files of a project that travels are included or listed, as it is now: an edit is decided anew."""
         return self._outcomes.get((DecisionKind.PROJECT, subject_of(revision_of(project), self._model)))
 
     def boundary(self, turns: Sequence[Turn]) -> str | None:

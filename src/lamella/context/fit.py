@@ -12,18 +12,20 @@ from dataclasses import dataclass
 
 from lamella.context.choices import (
     ALL,
-    INCLUDED,
     LEFT_OUT,
     LISTED,
     Known,
     LeftOut,
+    choices_of,
     is_readable,
+    project_content,
     subject_of,
     usable,
 )
 from lamella.context.documents import key_of
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout, OldResults
+from lamella.context.pictures import content_tokens
 from lamella.context.render import RenderedTurn, pruned_steps
 from lamella.context.results import LEAST_CUT, Cut, cut_results, cut_to, kept_names, notices_of, stubs_of
 from lamella.context.segments import said_tokens
@@ -31,6 +33,7 @@ from lamella.core.counting import count_tokens
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import NeedsCompaction
 from lamella.core.messages import Attachment, Reasoning, Step, ToolResult
+from lamella.core.prompt import Kind
 
 NOTHING: Mapping[str, float] = {}
 
@@ -263,33 +266,28 @@ def list_documents(context: ContextInput, layout: Layout, need: Need) -> tuple[D
     if need.over <= 0:
         return ()
     over = need.over + _slack(context)
-    known = Known(context.model.name, context.decisions)
     made: list[Decision] = []
-    for attachment, segment in _included(context, known):
+    for attachment, segment in _included(context, layout):
         if over <= 0:
             break
-        why = (
-            f"the window of {context.model.name} is full: “{attachment.title}” is listed from here on and can be read "
-            "piece by piece"
-        )
+        way = "and can be read piece by piece" if attachment.image is None else "by its name alone"
+        why = f"the window of {context.model.name} is full: “{attachment.title}” is listed from here on {way}"
         subject = subject_of(key_of(attachment), context.model.name)
-        numbers = {"tokens": attachment.tokens}
+        tokens = content_tokens(attachment, context.model)
+        numbers = {"tokens": tokens}
         made.append(Decision(DecisionKind.ADMISSION, subject, LISTED, "engine", why, numbers, first_changed=segment))
-        over -= attachment.tokens
+        over -= tokens
     return tuple(made)
 
 
-def _included(context: ContextInput, known: Known) -> Iterator[tuple[Attachment, str]]:
-    """Every document that stands in the window with its text, in the order of giving way, and its segment."""
-    project = context.project
-    whole = project is not None and known.of_project(project) == INCLUDED
-    for turn in context.history:
-        yield from ((a, f"{turn.id}/files") for a in turn.user.files if known.of_document(a) == INCLUDED)
-    for file in project.files if project is not None else ():
-        if file.text is not None and (known.of_document(file) == INCLUDED or (whole and not known.of_document(file))):
-            yield file, project.id if project is not None else ""
-    turn = context.turn
-    yield from ((a, f"{turn.id}/files") for a in turn.user.files if known.of_document(a) == INCLUDED)
+def _included(context: ContextInput, layout: Layout) -> Iterator[tuple[Attachment, str]]:
+    """Everything that could be listed and stands in the window whole, in the order of giving way, and its segment."""
+    listed = choices_of(context, project_is_fixed=layout.is_fixed(Kind.PROJECT)).listed
+    found = [(a, f"{turn.id}/files") for turn in context.history for a in turn.user.files if a.text is not None]
+    if context.project is not None:
+        found += [(file, context.project.id) for file in project_content(context)]
+    found += [(a, f"{context.turn.id}/files") for a in context.turn.user.files if a.text is not None]
+    return ((attachment, segment) for attachment, segment in found if key_of(attachment) not in listed)
 
 
 def leave_out(context: ContextInput, shown: Sequence[RenderedTurn], over: int) -> tuple[Decision, ...]:

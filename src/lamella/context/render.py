@@ -18,7 +18,7 @@ from lamella.context.segments import (
     user_segment,
 )
 from lamella.core.json import digest
-from lamella.core.messages import Reasoning, Step, ToolResult, Turn
+from lamella.core.messages import Attachment, Reasoning, Step, ToolResult, Turn
 from lamella.core.models import ModelFacts
 from lamella.core.prompt import Kind, Lifetime, Role, Segment, SegmentNote, Zone
 
@@ -179,7 +179,7 @@ class Renderer:
     def _note_unseen(self, turn: Turn, out: _Out) -> None:
         for attachment in turn.user.attachments if self.model.images is None else ():
             if attachment.image is not None:
-                out.note(f"{turn.id}/user", f"“{attachment.title}” is not shown: {self.model.name} sees no pictures")
+                out.note(f"{turn.id}/user", unseen(attachment, self.model))
 
     def _files(self, turn: Turn, out: _Out) -> None:
         if not turn.user.files:
@@ -273,6 +273,11 @@ class Renderer:
     def _thinking_of(self, step: Step, standing: Standing) -> bool:
         """Thinking goes only to the model that made it, and only behind what it was made after (law 5)."""
         return step.model == self.model.name and step.made_after == standing.durable
+
+
+def unseen(attachment: Attachment, model: ModelFacts) -> str:
+    """What is to be said of a picture in the window of a model without vision."""
+    return f"“{attachment.title}” is not shown: {model.name} sees no pictures"
 
 
 def _reminder_id(turn: Turn, index: int) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lamella.context.documents import files_message, frame_of, key_of
 from lamella.context.moments import time_suffix
+from lamella.context.pictures import listed_picture, parts_tokens, picture_parts
 from lamella.context.results import expanded, results_of
 from lamella.context.system_prompt import STEP_SECTIONS, StepView, step_text
 from lamella.core.agents import Agent, Project, Summary
@@ -112,7 +113,11 @@ class _Named:
 
 def _text_segment(named: _Named, text: str, place: Place, *, role: Role = "user", tokens: int | None = None) -> Segment:
     """A segment of one message of one text; without `tokens`, local ones are counted."""
-    messages = (PromptMessage(role, (Text(text),)),)
+    counted = count_tokens(text) + MESSAGE_TOKENS if tokens is None else tokens
+    return _segment(named, (PromptMessage(role, (Text(text),)),), place, counted)
+
+
+def _segment(named: _Named, messages: tuple[PromptMessage, ...], place: Place, tokens: int) -> Segment:
     return Segment(
         id=named.id,
         kind=named.kind,
@@ -122,7 +127,7 @@ def _text_segment(named: _Named, text: str, place: Place, *, role: Role = "user"
         owner=named.owner,
         label=named.label,
         letters=named.letters,
-        tokens=count_tokens(text) + MESSAGE_TOKENS if tokens is None else tokens,
+        tokens=tokens,
         digest=content_digest(messages),
         messages=messages,
     )
@@ -150,21 +155,31 @@ def agent_segment(agent: Agent, place: Place) -> Segment:
     return _text_segment(named, agent.prompt, place, role=role)
 
 
-def project_segment(project: Project, listed: Set[str], place: Place) -> Segment | None:
-    """A project's instructions and documents as one message; None for an empty project (SPEC O4, O6)."""
-    parts = [f"Instructions of the project “{project.name}”:\n{project.instructions}"] if project.instructions else []
-    if project.files:
-        parts.append(files_message(project.files, listed))
+def project_segment(project: Project, listed: Set[str], place: Place, model: ModelFacts) -> Segment | None:
+    """A project's pictures, instructions and documents as one message; None for an empty project (SPEC O4, O6).
+
+    The instructions and the names of all files stand in every window, however much of the files does not fit.
+    """
+    parts = [part for file in project.files for part in _project_picture(file, listed, model)]
+    tokens = parts_tokens(tuple(parts), model)
+    texts = [f"Instructions of the project “{project.name}”:\n{project.instructions}"] if project.instructions else []
+    tokens += count_tokens(project.instructions) + MESSAGE_TOKENS if project.instructions else 0
+    documents = [file for file in project.files if file.image is None]
+    if documents:
+        texts.append(files_message(documents, listed))
+        tokens += documents_tokens(documents, listed)
+    parts += [Text("\n\n".join(texts))] if texts else []
     if not parts:
         return None
     named = _Named(project.id, Kind.PROJECT, "user", f"Project {project.name}", "P")
-    return _text_segment(named, "\n\n".join(parts), place, tokens=project_tokens(project, listed))
+    return _segment(named, (PromptMessage("user", tuple(parts)),), place, tokens if texts else tokens + MESSAGE_TOKENS)
 
 
-def project_tokens(project: Project, listed: Set[str]) -> int:
-    """Local tokens of a project in the window."""
-    instructions = count_tokens(project.instructions) + MESSAGE_TOKENS if project.instructions else 0
-    return documents_tokens(project.files, listed) + instructions
+def _project_picture(file: Attachment, listed: Set[str], model: ModelFacts) -> tuple[Part, ...]:
+    if file.image is None:
+        return ()
+    stand = listed_picture if key_of(file) in listed else picture_parts
+    return stand(file, file.image, model)
 
 
 def documents_tokens(attachments: Sequence[Attachment], listed: Set[str]) -> int:
@@ -194,15 +209,15 @@ def files_segment(turn: Turn, listed: Set[str], zone: Zone) -> Segment:
 
 
 def user_segment(turn: Turn, number: int, zone: Zone, model: ModelFacts) -> Segment:
-    """The user's message with its date and time, its pictures before it (SPEC W3, O3)."""
+    """The user's message with its date and time, its pictures before it, each after its name (SPEC W3, O3)."""
     user = turn.user
     text = f"{user.text}\n\n{time_suffix(user.sent_at, user.timezone)}"
     tokens = user.tokens + 24
     parts: tuple[Part, ...] = (Text(text),)
     if user.images:
-        pictures = tuple(_picture(a, a.image, model) for a in user.attachments if a.image is not None)
-        parts = (*pictures, *parts)
-        tokens += sum(_picture_tokens(picture, model) for picture in pictures)
+        shown = [picture_parts(a, a.image, model) for a in user.attachments if a.image is not None]
+        parts = (*(part for picture in shown for part in picture), *parts)
+        tokens += sum(parts_tokens(picture, model) for picture in shown)
     messages = (PromptMessage("user", parts),)
     return Segment(
         id=f"{turn.id}/user",
@@ -217,20 +232,6 @@ def user_segment(turn: Turn, number: int, zone: Zone, model: ModelFacts) -> Segm
         digest=content_digest(messages),
         messages=messages,
     )
-
-
-def _picture(attachment: Attachment, image: Image, model: ModelFacts) -> Part:
-    """The picture, or a short text in its place for a model that sees none."""
-    if model.images is not None:
-        return image
-    return Text(f"[A picture, “{attachment.title}”, {image.width} × {image.height} pixels: this model can't see it.]")
-
-
-def _picture_tokens(part: Part, model: ModelFacts) -> int:
-    """In local tokens: the provider's own count of a picture, divided by what it counts for a local token."""
-    if isinstance(part, Image) and model.images is not None:
-        return int(model.images.tokens(part.width, part.height) / model.token_factor) + 1
-    return count_tokens(part.text) if isinstance(part, Text) else 0
 
 
 def dynamic_id(turn: Turn) -> str:

@@ -80,9 +80,9 @@ class Attachment:
     stands in the window each time, as one document.
 
     `text` is None when nothing could be extracted; `reason` then says why. `tokens` is the local count of the text.
-    An `image` rides on the user message itself; its number is never shown to a model. A document that a tool brought
-    into the conversation has an id of its own in the place of a file's (`found`), and the `url` that it came from,
-    if any.
+    An `image` rides on the user message itself, or stands with its project; its number is never shown to a model. A
+    document that a tool brought into the conversation has an id of its own in the place of a file's (`found`), and the
+    `url` that it came from, if any.
     """
 
     file_id: str

@@ -76,6 +76,8 @@ class ReadFile:
         attachment = attachment or await self._before_the_window(scope, wanted.file_id)
         if attachment.found and scope.documents is not None:
             attachment = replace(attachment, text=await scope.documents.text(attachment.file_id))
+        if attachment.image is not None:
+            raise ToolFailed(f"“{attachment.title}” is a picture: it has no text to read.")
         if attachment.text is None:
             raise ToolFailed(
                 f"“{attachment.title}” could not be read: {attachment.reason or 'there is no text in it'}."

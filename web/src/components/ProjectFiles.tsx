@@ -1,4 +1,5 @@
 import { type DragEvent, useRef, useState } from 'react'
+import { api } from '../api.ts'
 import type { Problem } from '../fields.ts'
 import { exact } from '../format.ts'
 import type { FileRow, ProjectFiles as Files } from '../projectFiles.ts'
@@ -82,7 +83,7 @@ const PLACES = { in_context: 'in context', searched: 'searched', left_out: 'left
 function Row({ row, stored, onRemove }: { row: FileRow; stored: ProjectFile | undefined; onRemove: () => void }) {
   return (
     <li className={styles.file} data-state={row.state} data-testid="project-file">
-      {row.state === 'failed' ? <WarningIcon /> : <FileIcon />}
+      {row.state === 'failed' ? <WarningIcon /> : row.picture ? <Thumbnail id={row.picture.id} name={row.name} /> : <FileIcon />}
       <span className={styles.name}>
         {row.name}
         {row.reason && <small>{row.reason}</small>}
@@ -100,7 +101,11 @@ function Row({ row, stored, onRemove }: { row: FileRow; stored: ProjectFile | un
   )
 }
 
-function sizeOf({ state, share, tokens }: FileRow): string {
+function Thumbnail({ id, name }: { id: string; name: string }) {
+  return <img className={styles.thumbnail} src={api.fileAddress(id)} alt={name} loading="lazy" data-testid="thumbnail" />
+}
+
+function sizeOf({ state, share, tokens, picture }: FileRow): string {
   switch (state) {
     case 'uploading':
       return `${Math.round(share * 100)} %`
@@ -109,6 +114,6 @@ function sizeOf({ state, share, tokens }: FileRow): string {
     case 'failed':
       return 'left out'
     case 'ready':
-      return `${exact(tokens)} tokens`
+      return picture ? `${picture.width} × ${picture.height}` : `${exact(tokens)} tokens`
   }
 }

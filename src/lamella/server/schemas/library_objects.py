@@ -46,22 +46,19 @@ def project_json(project: StoredProject, places: Mapping[str, FilePlace] | None 
         "object": "project",
         "name": project.name,
         "instructions": project.instructions,
-        "files": [
-            {
-                "id": file.id,
-                "name": file.name,
-                "media_type": file.media_type,
-                "tokens": file.tokens,
-                "status": file.status,
-                **({} if places is None else {"place": places[file.id].place.value, "why": places[file.id].why}),
-            }
-            for file in project.files
-        ],
+        "files": [_held_json(file, places[file.id] if places is not None else None) for file in project.files],
         "tokens": sum(file.tokens for file in project.files),
         "revision": project.revision,
         "created_at": project.created_at.isoformat(),
         "updated_at": project.updated_at.isoformat(),
     }
+
+
+def _held_json(file: File, place: FilePlace | None) -> Json:
+    """A file of a project; a picture has its size in pixels."""
+    made = {name: getattr(file, name) for name in ("id", "name", "media_type", "tokens", "status")}
+    made |= {} if file.width is None else {"width": file.width, "height": file.height}
+    return made if place is None else made | {"place": place.place.value, "why": place.why}
 
 
 def system_prompt_json(prompt: SystemPrompt, shipped: str) -> Json:

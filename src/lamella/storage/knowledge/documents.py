@@ -120,9 +120,12 @@ async def _made_shelf(connection: AsyncConnection, shelf: Shelf) -> int:
 
 
 async def index_files(connection: AsyncConnection, ids: Ids, owner: str, held: Sequence[File], at: datetime) -> None:
-    """Let files of an owner's projects be indexed; those that are on their shelf already stay as they are."""
+    """Let files of an owner's projects be indexed; those that are on their shelf already stay as they are.
+
+    A picture has no text to find anything in.
+    """
     caller, shelf = Caller(owner), await _made_shelf(connection, Shelf(owner))
-    for file in held:
+    for file in (file for file in held if file.width is None):
         document = Document(file.id, Shelf(owner), file.name, file.size, "", at, at, media_type=file.media_type)
         await insert_missing(connection, knowledge_documents, [_row(document, shelf)])
         row = select(knowledge_documents.c.state).where(this_document(caller, file.id))

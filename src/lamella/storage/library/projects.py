@@ -47,17 +47,11 @@ async def find_project(connection: AsyncConnection, caller: Caller, project_id: 
 
 
 def _check_readable(file: File) -> None:
-    """A project holds documents; raises `InvalidRequest` for what has no text to give."""
+    """A project holds documents and pictures; raises `InvalidRequest` for what could not be read."""
     if file.status == "failed":
         raise InvalidRequest(
             f"“{file.name}” could not be read: {file.reason or 'there is no text in it'}.",
             hint="Upload it in another form, and add that.",
-            param="file_ids",
-        )
-    if file.width is not None:
-        raise InvalidRequest(
-            f"“{file.name}” is a picture; a project holds documents.",
-            hint="Send the picture with a message.",
             param="file_ids",
         )
 
