@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from lamella.app.replay.ground import ReplayGround
-from lamella.core.errors import InvalidRequest
 
 from .traces import Raw, asked, example, letters, run, then
 
@@ -83,12 +82,6 @@ async def test_no_policy_costs_less_than_the_bound(ground: ReplayGround, policy:
     turns = [asked(0) | {"at": f"2026-03-01T{hour:02d}:00:00+00:00"} for hour in range(8, 18, 3)]
     report = await run(example(turns=turns), ground, marker_policy=policy)
     assert report.bound <= report.input_cost * APPORTIONED
-
-
-async def test_a_turn_that_begins_during_an_answer_is_refused_by_name(ground: ReplayGround) -> None:
-    long = asked(0) | {"steps": [{"text": "Wait.", "ms": 90_000}]}
-    with pytest.raises(InvalidRequest, match="Turn 2 begins while turn 1 is still answering"):
-        await run(example(turns=[long, asked(1)]), ground)
 
 
 AGENT: Raw = {"name": "Ledger", "prompt": "You keep the books of a bakery."}

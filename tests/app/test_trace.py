@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from lamella.app.trace.content import content_of, png
-from lamella.app.trace.format import RestartChange, SetChange, TraceFile, TraceTurn
+from lamella.app.trace.format import RestartChange, SetChange, TraceTurn
+from lamella.app.trace.parts import TraceFile
 from lamella.app.trace.reader import parse_trace
 from lamella.core.errors import InvalidRequest
 
@@ -30,6 +31,18 @@ def file(**what: Any) -> Raw:
     return turn(files=[{"name": "a.txt", "text": "Fine."}, {"name": "b", **what}])
 
 
+def answers(runs: Any, **changes: Any) -> Raw:
+    """A trace whose second turn has these runs."""
+    made = turn(runs=runs, **{"models": ["a"], **changes})
+    del made["turns"][1]["steps"]
+    return made
+
+
+def named(**changes: Any) -> Raw:
+    """A trace whose first turn is “t1”, and whose second is changed."""
+    return example(turns=[asked(0, id="t1"), asked(1, **changes)])
+
+
 CALL = {"id": "c1", "name": "search", "arguments": {}}
 
 WRONG: list[tuple[Raw, str, str]] = [
@@ -39,7 +52,8 @@ WRONG: list[tuple[Raw, str, str]] = [
     (example(turns=[3]), "Entry 1 of `turns` is no object", ""),
     (example(users=[]), "does not replay `users` of the trace", "one user"),
     (example(knowledge_bases=[]), "does not replay `knowledge_bases`", "search tool"),
-    (example(side={"title": "x"}), "does not replay `title` of the trace's `side`", "No title"),
+    (example(side={"safe_summary": "x"}), "does not replay `safe_summary` of the trace's `side`", "No second"),
+    (example(side={"title": 7}), "The trace, `side.title`: expected", ""),
     (example(side={"digest": 3}), "The trace, `side.digest`: expected", ""),
     (example(tools=[SEARCH | {"when_old": "digest"}]), "tool 1 (“search”) asks for digests", "“side”"),
     (example(tools=[SEARCH, SEARCH]), "The trace, tool 2: “search” comes twice", "once"),
@@ -53,15 +67,36 @@ WRONG: list[tuple[Raw, str, str]] = [
     (turn(at="2026-03-01T09:59:00Z"), "Turn 2 is earlier than turn 1", "order"),
     (turn(at="yesterday"), "Turn 2, `at`: invalid RFC3339", ""),
     (turn(user="/compact now"), "Entry 2 of `turns` (/compact): object contains unknown field `steps`", ""),
-    (turn(user=""), "Turn 2, `user`", ""),
-    (turn(steps=[]), "Turn 2, `steps`: expected `array` of length >= 1", ""),
-    (turn(stop={"step": 1}), "does not replay `stop` of turn 2", "as far as they came"),
+    (turn(user=""), "Turn 2: `user` says nothing", "what the user sent"),
+    (turn(steps=[]), "Turn 2 has no steps", "`steps`"),
+    (turn(stop={"step": 2}), "Turn 2 is stopped in run 0, step 2, which it has not", "from 0"),
+    (turn(stop={"in": "tools"}), "no call of that step is `interrupted`", "“interrupted”"),
+    (turn(stop=[{}, {"step": 1}]), "Turn 2: run 0 is stopped twice", "one `stop`"),
+    (turn(stop={"cause": "rain"}), "Turn 2, `stop.cause`: invalid enum value 'rain'", ""),
+    (turn(runs={"0": {}}), "Turn 2 has `steps` and `runs`", "run 0"),
+    (answers({"1": {}}), "Turn 2: its runs are 1", "“0”"),
+    (answers({"0": {"steps": [{"ms": -1}]}}), "Turn 2, run 0, step 1, `ms`: expected `int` >= 0", ""),
+    (answers({"0": {"steps": [{}]}, "1": {"steps": [{}]}}), "Turn 2 has 1 models and 2 runs", "`models`"),
+    (answers({"0": {"steps": [{}]}}, models=["a", "a"]), "Turn 2: a model is named twice", "once"),
+    (turn(prefer=1), "Turn 2 prefers run 1, and it has 1", ""),
+    (turn(parent="t9"), "Turn 2 names the turn “t9”, and no turn before it has this `id`", "`id`"),
+    (named(parent="t1/3"), "Turn 2 names run 3 of the turn “t1”, which has 1", "from 0"),
+    (named(parent="t1", edit_of="t1"), "Turn 2 has `edit_of` and `parent`", "one of them"),
+    (named(regenerate="t1"), "Turn 2 asks a turn again and has words or files of its own", "`edit_of`"),
+    (named(id="t1"), "Turn 2: the `id` “t1” comes twice", "its own"),
+    (named(id="a/b"), "Turn 2, `id`: expected `str` matching regex", ""),
+    (named(sent="2026-03-01T10:01:00"), "Turn 2: `sent` has no offset", "+01:00"),
+    (step(parts=[{"text": "x"}]), "Turn 2, step 2 has `parts` beside the same in short", "one of the two"),
+    (step(text="", parts=[{"text": "x", "reasoning": "y"}]), "Turn 2, step 2, part 1 is not one thing", "`call`"),
+    (step(sent={}), "Turn 2, step 2 says what was sent", "`exported`"),
     (turn(timezone="Nowhere"), "Turn 2, `timezone`", ""),
     (step(ms=-5), "Turn 2, step 2, `ms`: expected `int` >= 0", ""),
     (step(surprise=1), "Turn 2, step 2: object contains unknown field `surprise`", ""),
     (step(fault={"kind": "flood"}), "Turn 2, step 2, `fault.kind`: invalid enum value 'flood'", ""),
     (step(tool_calls=[CALL | {"id": 7}]), "Turn 2, step 2, call 1, `id`: expected `str`", ""),
-    (step(tool_calls=[CALL | {"rich": {}}]), "does not replay `rich` of turn 2, step 2, call 1", "`result`"),
+    (step(tool_calls=[CALL | {"rich": {}}]), "Turn 2, step 2, call 1, `rich`: expected `str`, got `object`", ""),
+    (step(tool_calls=[CALL | {"arguments": "{"}]), "Turn 2, step 2, call c1: its arguments are no JSON", ""),
+    (step(tool_calls=[CALL | {"result": "x", "interrupted": True}]), "call c1 was interrupted and has a result", ""),
     (turn(steps=[{"tool_calls": [CALL]}]), "Turn 2 ends with a step that calls tools", "answer"),
     (file(), "Turn 2, file 2 (“b”): it is given by nothing", "`text`"),
     (file(text="x", size=4), "is given by text and size", "one of"),
@@ -73,6 +108,9 @@ WRONG: list[tuple[Raw, str, str]] = [
     (file(text="x", name="a.txt"), "the name “a.txt” comes twice", "own name"),
     (example(turns=[asked(0), then(1, "dance")]), "Entry 2 of `turns` (dance): there is no such", "set, agent"),
     (example(turns=[asked(0), then(1, "kill")]), "does not replay “do”: “kill”", "Take it out"),
+    (example(turns=[asked(0), then(1, "prefer", turn="t1")]), "Entry 2 of `turns` names the turn “t1”", "`id`"),
+    (example(turns=[asked(0, id="t1"), then(1, "prune", turn="t1", step=1)]), "names step 1, which the turn", ""),
+    (example(turns=[asked(0), then(1, "resume", session=0)]), "Entry 2 of `turns` (resume), `session`", ""),
     (example(turns=[asked(0), then(1, "agent")]), "Entry 2 of `turns` (agent): object missing required field", ""),
     (example(turns=[asked(0), then(1, "set", surprise=2)]), "Entry 2 of `turns` (set): object contains unknown", ""),
     (example(agent={"replaces_system": True}), "The trace, agent: The agent replaces the system prompt", "prompt"),

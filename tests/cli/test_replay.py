@@ -109,6 +109,22 @@ def test_a_malformed_trace_is_said_with_its_path(tmp_path: Path, text: str, said
     assert exit_code_of(error) == 2
 
 
+@pytest.mark.parametrize(
+    ("turns", "why"),
+    [
+        ([{"at": "2026-03-01T09:00:00Z", "user": "/new"}], "the trace has no message, only 1 command or change"),
+        ([TRACE["turns"][0] | {"stop": {"step": 0}, "steps": []}], "its message was stopped before anything was sent"),  # type: ignore[index]
+    ],
+)
+def test_a_replay_without_a_request_says_why(tmp_path: Path, turns: list[object], why: str) -> None:
+    path = tmp_path / "silent.json"
+    path.write_text(json.dumps(TRACE | {"turns": turns}))
+    for options in ([], ["--json"]):
+        result = replayed(path, *options)
+        assert result.exit_code == 1
+        assert result.stderr == f"No request was made: {why}.\n"
+
+
 def test_exit_codes_and_messages_of_the_program(trace: Path, tmp_path: Path) -> None:
     for arguments, said in (
         ([str(trace), "--colour", "red"], "No such option: --colour"),

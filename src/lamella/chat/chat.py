@@ -249,7 +249,7 @@ class Chat:
 
     async def _new_turn(self, caller: Caller, conversation: Conversation, message: Message) -> NewTurn:
         text = checked(message)
-        now = self._services.clock.now()
+        now = message.sent_at or self._services.clock.now()
         parent, named = None, message.parent_message_id
         if named is None:
             parent = Place()

@@ -13,7 +13,7 @@ from lamella.app.replay.comparison import LayoutReplay, cost_vs_best_layout, in_
 from lamella.app.replay.ground import ReplayGround
 from lamella.app.replay.happenings import Happening
 from lamella.app.replay.options import ReplayOptions
-from lamella.app.replay.report import Replayed, ReplayReport, body_name
+from lamella.app.replay.report import Replayed, ReplayReport, body_name, nothing_asked
 from lamella.app.replay.run import replay
 from lamella.app.trace.format import Trace
 from lamella.app.trace.reader import read_trace
@@ -48,14 +48,17 @@ def replay_command(
     """Run a trace through the engine against the simulator, on virtual time."""
     configure_logs()
     options = ReplayOptions(layout, markers, model, provider, _settings(set or []), models)
-    report, others = asyncio.run(_replayed(read_trace(trace), options, layouts=layouts))
+    trace_read = read_trace(trace)
+    report, others = asyncio.run(_replayed(trace_read, options, layouts=layouts))
     if report.unused:
         typer.echo(f"Not used by this version: {', '.join(report.unused)}", err=True)
     if dump is not None:
         _dump(report, dump)
     failed = [request.number for request in report.requests if request.record.error is not None]
     typer.echo(encode_text(_as_json(report, others)) if json else "\n".join(_lines(report) + _compared(report, others)))
-    if failed and not report.faults:
+    if not report.requests:
+        typer.echo(f"No request was made: {nothing_asked(trace_read)}.", err=True)
+    if not report.requests or (failed and not report.faults):
         raise typer.Exit(1)
 
 

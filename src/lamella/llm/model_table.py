@@ -5,7 +5,7 @@ A deployment's own file goes before it: rows in the same form, of which only wha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -111,7 +111,7 @@ class ModelTable:
     """Facts by name. A dated name (`claude-opus-5-20260801`) has the facts of the longest name it begins with."""
 
     def __init__(self, known: Mapping[str, ModelFacts], unknown: Mapping[str, ModelFacts], version: str) -> None:
-        self._known = known
+        self._known = dict(known)
         self._unknown = unknown
         self.version = version
 
@@ -120,6 +120,18 @@ class ModelTable:
         """The table that comes with the package."""
         return cls.read(None)
 
+    def with_rows(self, rows: Sequence[Mapping[str, object]], where: str) -> ModelTable:
+        """The table with these rows before its own; `where` they stand is said of one that can't be.
+
+        Raises `ConfigurationError`.
+        """
+        if not rows:
+            return self
+        shipped = _shipped()
+        own = {str(row["name"]): row for row in shipped.models}
+        made = [_own_facts(where, number, dict(row), own, shipped) for number, row in enumerate(rows, 1)]
+        return ModelTable(self._known | {facts.name: facts for facts in made}, self._unknown, self.version)
+
     @classmethod
     def read(cls, own: Path | None) -> ModelTable:
         """The shipped table, with the rows of `own` before it. Raises `ConfigurationError` that names the row.
@@ -127,7 +139,7 @@ class ModelTable:
         A row of a name that is shipped changes what it says; of another name it goes on from the cautious facts of its
         provider. `price` may be said in part.
         """
-        table = msgspec.json.decode(files("lamella.llm").joinpath("models.json").read_bytes(), type=_Table)
+        table = _shipped()
         rules = table.image_rules
         unknown = {
             provider: _facts({**row, "provider": provider}).facts(rules, known=False)
@@ -140,7 +152,7 @@ class ModelTable:
             file = _read_own(own)
             version = f"{version} with {file.version or own.name}"
             for number, row in enumerate(file.models, 1):
-                facts = _own_facts(own, number, row, rows, table)
+                facts = _own_facts(str(own), number, row, rows, table)
                 known[facts.name] = facts
         return cls(known, unknown, version)
 
@@ -159,6 +171,10 @@ class ModelTable:
         return replace(self._unknown[provider], name=name)
 
 
+def _shipped() -> _Table:
+    return msgspec.json.decode(files("lamella.llm").joinpath("models.json").read_bytes(), type=_Table)
+
+
 def _facts(row: _Row) -> _Facts:
     return msgspec.convert(row, _Facts)
 
@@ -172,7 +188,7 @@ def _read_own(path: Path) -> _Own:
         raise ConfigurationError(f"{path}: {error}.", hint=_HINT, param=SETTING) from None
 
 
-def _own_facts(path: Path, number: int, row: _Row, shipped: Mapping[str, _Row], table: _Table) -> ModelFacts:
+def _own_facts(path: str, number: int, row: _Row, shipped: Mapping[str, _Row], table: _Table) -> ModelFacts:
     name = row.get("name")
     if not isinstance(name, str) or not name:
         raise ConfigurationError(f"{path}: row {number} has no name.", hint=_HINT, param=SETTING)

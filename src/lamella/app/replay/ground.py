@@ -11,7 +11,7 @@ import httpx2
 from lamella.app.demonstration import Simulator
 from lamella.app.providers import Endpoint, adapter
 from lamella.app.replay.report import PromptRead
-from lamella.app.replay.stage import script_id
+from lamella.app.replay.stage import Script
 from lamella.app.trace.format import Trace
 from lamella.core.errors import ConfigurationError, InvalidRequest
 from lamella.core.json import Json, encode
@@ -21,8 +21,15 @@ from lamella.storage.store import SqlStore, open_store
 
 ACCOUNT = "replay"
 
+NOWHERE = "http://127.0.0.1:9"
+"""The address of a provider that is never asked."""
+
 SUMMARIES = 8
 """The most requests for a summary that an entry of a trace leads to: attempts, and what is asked once more."""
+
+
+TITLES = 4
+"""The most requests for a title: it is asked for once, and tried again."""
 
 
 class ReplayGround:
@@ -46,7 +53,12 @@ class ReplayGround:
             yield store
 
     async def prepare(self, trace: Trace) -> str:
-        """Its address, with nothing of an earlier replay in it and the answers of this one."""
+        """Its address, with nothing of an earlier replay in it and the answers of this one.
+
+        A trace that is played as it was asks no simulator.
+        """
+        if trace.is_played:
+            return NOWHERE
         url = await self._simulator.start()
         scripts = dict(_scripts(trace))
         # Its log has a request for every answer that there is at most.
@@ -61,6 +73,8 @@ class ReplayGround:
 
     async def reads(self) -> Mapping[str, PromptRead]:
         """How far the prompts since `prepare` were read from the cache, by the provider's ids of the requests."""
+        if not self._simulator.url:
+            return {}
         async with _client(await self._simulator.start()) as client:
             answer = await client.get("/_sim/requests", params={"bodies": "no"})
         return {
@@ -87,13 +101,17 @@ class ReplayGround:
 
 def _scripts(trace: Trace) -> Iterator[tuple[str, Json]]:
     """The answer to each step, and to each request beside the conversation that there may be."""
+    side = trace.head.side
     for number, turn in enumerate(trace.turns, 1):
-        for index, step in enumerate(turn.steps):
-            yield script_id(number, "chat", index), step.reply()
-        for index in range(sum(len(step.tool_calls) for step in turn.steps)):
-            yield script_id(number, "digest", index), trace.head.side.digest_reply()
+        for n, run in enumerate(turn.answers):
+            for index, step in enumerate(run.steps):
+                yield Script(number, n, "chat", index).id, step.reply()
+            for index in range(sum(len(step.calls) for step in run.steps)):
+                yield Script(number, n, "digest", index).id, side.digest_reply()
     for index in range(len(trace.entries) * SUMMARIES):
-        yield script_id(0, "summary", index), trace.head.side.summary_at(index).reply()
+        yield Script(0, 0, "summary", index).id, side.summary_at(index).reply()
+    for index in range(TITLES):
+        yield Script(0, 0, "title", index).id, side.title_at(index).reply()
 
 
 def _client(url: str) -> httpx2.AsyncClient:

@@ -1,26 +1,31 @@
-"""The models of a replay: the real adapters, all of them at the simulator."""
+"""The models of a replay: the real adapters, at the simulator, or at nobody where it is played as it was."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+from lamella.app.replay.acting import StagedModel
 from lamella.app.replay.ground import ACCOUNT, ReplayGround
 from lamella.app.replay.report import PromptRead
-from lamella.app.replay.stage import Stage, StagedModel
+from lamella.app.replay.stage import Stage
+from lamella.app.trace.format import TraceHead
 from lamella.core.models import ModelFacts
 from lamella.engine.opening import OpenModel
 from lamella.llm.model_table import ModelTable
+from lamella.sessions.settings import SummariserChoice
 
 
 class ReplayModels:
-    """A `ModelSource`. `provider` None: whoever makes the model."""
+    """A `ModelSource`. Who makes a model is the trace's account, else what its table says, else what its name says."""
 
-    def __init__(self, ground: ReplayGround, url: str, provider: str | None, stage: Stage, table: ModelTable) -> None:
+    def __init__(self, ground: ReplayGround, url: str, head: TraceHead, stage: Stage, table: ModelTable) -> None:
         self.stage = stage
         self._ground = ground
         self._url = url
-        self._provider = provider
-        self._table = table
+        self._provider = head.account.provider
+        self._table = table.with_rows(head.models, "the trace")
+        self._makers = {str(row["name"]): row.get("provider") for row in head.models}
 
     async def reads(self) -> Mapping[str, PromptRead]:
         """How far the prompts so far were read from the cache, by the provider's ids of the requests."""
@@ -28,9 +33,27 @@ class ReplayModels:
 
     def facts(self, name: str) -> ModelFacts:
         """What is known of a model."""
-        return self._table.facts(name, self._provider or ("openai" if name.startswith("gpt-") else "anthropic"))
+        said: Any = self._provider or self._makers.get(name)
+        return self._table.facts(name, said or ("openai" if name.startswith("gpt-") else "anthropic"))
 
     async def open(self, name: str) -> OpenModel:
         """See `ModelSource.open`."""
         model = await self._ground.adapter(self.facts(name), self._url)
         return OpenModel(StagedModel(model, self.stage), ACCOUNT)
+
+
+class ReplaySecond:
+    """A `SecondSource`: another model of the replay makes the summaries."""
+
+    def __init__(self, models: ReplayModels, name: str, choice: SummariserChoice) -> None:
+        self.choice: SummariserChoice = choice
+        self._models = models
+        self._name = name
+
+    def facts(self) -> ModelFacts:
+        """See `SecondSource`."""
+        return self._models.facts(self._name)
+
+    async def open(self) -> OpenModel:
+        """See `SecondSource`."""
+        return await self._models.open(self._name)

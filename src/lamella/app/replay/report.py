@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lamella.app.replay.happenings import Happening
+from lamella.app.trace.format import Trace
+from lamella.app.trace.parts import TraceSent
 from lamella.core.json import Json
 from lamella.core.records import RequestRecord
 from lamella.core.tokens import Usage
@@ -25,7 +27,7 @@ class PromptRead:
 @dataclass(frozen=True, slots=True)
 class Replayed:
     """One request of a replay. `body` is what went over the wire, byte for byte; `read` is None where the simulator
-    gave no answer."""
+    gave no answer. `recorded` is what is known of the same request where it was made before."""
 
     number: int
     turn: int
@@ -33,6 +35,8 @@ class Replayed:
     body: bytes
     events: tuple[Event, ...]
     read: PromptRead | None = None
+    run: int = 0
+    recorded: TraceSent | None = None
 
     def as_json(self) -> dict[str, Json]:
         """The shape of `lamella replay --json`."""
@@ -42,7 +46,7 @@ class Replayed:
             "at": record.at.isoformat(),
             "turn": self.turn,
             "step": record.step,
-            "run": 0,
+            "run": self.run,
             "purpose": record.purpose,
             "letters": record.letters,
             "model": record.model,
@@ -113,6 +117,16 @@ class ReplayReport:
                 },
             },
         }
+
+
+def nothing_asked(trace: Trace) -> str:
+    """Why a replay of this trace made no request."""
+    turns, others = len(trace.turns), len(trace.entries) - len(trace.turns)
+    if not turns:
+        what = "1 command or change" if others == 1 else f"{others} commands and changes"
+        return f"the trace has no message, only {what}" if others else "nothing is in the trace"
+    who = "its message was" if turns == 1 else f"each of its {turns} messages was"
+    return f"{who} stopped before anything was sent"
 
 
 def tokens_json(usage: Usage) -> dict[str, Json]:

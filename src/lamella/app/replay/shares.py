@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from lamella.app.core import CoreSettings
 from lamella.app.trace.format import Trace
 from lamella.app.trace.settings import GivenSettings, settings_of
+from lamella.core.amounts import Threshold
 from lamella.core.effort import OFF
 from lamella.core.models import ModelFacts
 from lamella.settings import Settings
@@ -13,7 +17,7 @@ def replay_settings(asked: GivenSettings, trace: Trace, facts: ModelFacts) -> Se
     """The settings of a replay. A turn may have as many steps as the longest of the trace, and one more; nobody asks
     for a title that the trace does not ask for.
     """
-    longest = max((len(turn.steps) + 1 for turn in trace.turns), default=0)
+    longest = max((len(run.steps) + 1 for turn in trace.turns for run in turn.answers), default=0)
     shipped = settings_of({})
     own = {
         "step_limit": max(shipped.step_limit, longest),
@@ -23,7 +27,18 @@ def replay_settings(asked: GivenSettings, trace: Trace, facts: ModelFacts) -> Se
     return settings_of(own | {name: value for name, value in asked.items() if value is not None})
 
 
+NEVER = Threshold(tokens=10**12)
+"""A threshold that no window reaches."""
+
+
+def played_settings(parts: CoreSettings) -> CoreSettings:
+    """Those of a replay that is played as it was: what the engine did by itself between turns is in its trace."""
+    sessions = parts.sessions
+    pruning = replace(sessions.pruning, threshold=NEVER.tokens, when="full")
+    return replace(parts, sessions=replace(sessions, compaction=NEVER, compact_when="full", pruning=pruning))
+
+
 def _effort(trace: Trace, facts: ModelFacts) -> str:
     """Thinking is on when the trace has any: else the simulator would have no place for it."""
-    thinks = any(step.reasoning for turn in trace.turns for step in turn.steps)
+    thinks = any(step.thinks for turn in trace.turns for step in turn.all_steps)
     return "medium" if thinks and facts.thinking != "none" else OFF

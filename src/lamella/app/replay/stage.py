@@ -1,21 +1,20 @@
-"""The stage of a replay: a model and tools that act out the trace's turns, while virtual time passes."""
+"""The stage of a replay: whose turn it is, what each model is to say next, and how virtual time passes."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 
-from lamella.app.trace.format import TraceCall, TraceSide, TraceStep, TraceTool, TraceTurn
-from lamella.core import deltas
+from lamella.app.trace.format import TraceSide, TraceTurn
+from lamella.app.trace.parts import TraceAnswer, TraceCall, TraceRun, TraceSent, TraceStep, TraceStop, TraceTool
 from lamella.core.clock import VirtualClock
-from lamella.core.deltas import Delta
 from lamella.core.errors import ToolFailed
-from lamella.core.json import encode
-from lamella.core.ports import ChatModel
-from lamella.core.prompt import Level, Marker, Prompt, Sampling, ToolSpec, WireBlock, Wired, WireRequest
-from lamella.tools.tool import Invocation, ToolKind, ToolOutput, ToolScope
+
+BESIDE = ("summary", "title")
+"""What is asked in the background, beside any turn: these requests are counted through the whole replay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,42 +25,178 @@ class Held:
     released: asyncio.Event
 
 
-class Stage:
-    """Where the replay is: the turn whose steps the model and the tools act out. `bodies` were sent, by script."""
+@dataclass(frozen=True, slots=True)
+class Script:
+    """Which answer a request gets: of turn, run, purpose and number. Beside a turn, turn and run are 0."""
 
-    def __init__(self, clock: VirtualClock, side: TraceSide) -> None:
+    turn: int
+    run: int
+    purpose: str
+    number: int
+
+    @property
+    def id(self) -> str:
+        """Its name at the simulator."""
+        return f"{self.turn}/{self.run}/{self.purpose}/{self.number}"
+
+    @classmethod
+    def of(cls, id: str) -> Script:
+        """The script of this name."""
+        turn, run, purpose, number = id.split("/")
+        return cls(int(turn), int(run), purpose, int(number))
+
+
+@dataclass(frozen=True, slots=True)
+class SentBody:
+    """What went over the wire for a request, and what is known of it where it was made before."""
+
+    body: bytes
+    recorded: TraceSent | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request that was made: it came to the step of this index, or to nothing (`step` None)."""
+
+    sent: TraceSent
+    index: int
+    step: TraceStep | None
+
+
+def asks_of(run: TraceRun) -> tuple[Ask, ...]:
+    """The requests of a recorded run, in order."""
+    found: list[Ask] = []
+    for index, step in enumerate(run.steps):
+        found += (Ask(sent, index, None) for sent in step.failed)
+        if step.sent is not None:
+            found.append(Ask(step.sent, index, step))
+    return tuple(found)
+
+
+@dataclass(slots=True)
+class Acting:
+    """One run of the running turn: which of its requests comes next, and what it has used of the turn's time."""
+
+    run: TraceRun
+    stop: TraceStop | None
+    asks: tuple[Ask, ...]
+    place: int = 0
+    step: int = 0
+    seconds: float = 0.0
+    open_calls: int = 0
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when every call of the step that was answered then has been answered."""
+
+    @property
+    def next_model(self) -> str | None:
+        """The model that is to make the next request, where that is not the run's own."""
+        return self.asks[self.place].sent.model if self.place < len(self.asks) else None
+
+
+class Stage:
+    """Where the replay is. `plays`: its trace is of a conversation that was carried away, and is played as it was."""
+
+    def __init__(self, clock: VirtualClock, side: TraceSide, *, plays: bool = False) -> None:
         self.clock = clock
+        self.side = side
+        self.plays = plays
         self.turn_number = 0
         self.turn: TraceTurn | None = None
-        self.step_index = 0
-        self.summaries: list[int] = []
-        """Behind which turn each request for a summary was sent."""
-        self.side = side
+        self.tools: Mapping[str, TraceTool] = {}
+        self.beside: dict[str, list[int]] = {purpose: [] for purpose in BESIDE}
+        """Behind which turn each request beside the turns was sent, by purpose."""
         self.held: list[Held] = []
         self.news = asyncio.Event()
         """Set when a summary is held back."""
-        self.bodies: defaultdict[str, list[bytes]] = defaultdict(list)
+        self.bodies: defaultdict[str, list[SentBody]] = defaultdict(list)
+        self.on_stop: Callable[[TraceStop], Awaitable[None]] | None = None
+        self._models: Sequence[str] = ()
+        self._acting: list[Acting] = []
+        self._began = clock.now()
 
-    def step(self, index: int) -> TraceStep:
+    def begin(self, turn: TraceTurn, models: Sequence[str]) -> None:
+        """The next turn is acted out from now on, by these models."""
+        stops = {stop.run: stop for stop in turn.stops}
+        self.turn_number, self.turn, self._models = self.turn_number + 1, turn, models
+        self._acting = [Acting(run, stops.get(n), asks_of(run)) for n, run in enumerate(turn.answers)]
+        self._began = self.clock.now()
+
+    # Who speaks
+
+    def run_of(self, model: str) -> int:
+        """The number of the run that a model answers for: its own, or the one in whose place it answers."""
+        if model in self._models:
+            return self._models.index(model)
+        waiting = (n for n, acting in enumerate(self._acting) if acting.next_model == model)
+        return next(waiting, 0)
+
+    def acting(self, run: int) -> Acting:
+        """A run of the running turn."""
+        return self._acting[run]
+
+    def step(self, run: int, index: int) -> TraceStep:
         """What the model says in a step; nothing behind the last."""
-        assert self.turn is not None
-        return self.turn.steps[index] if index < len(self.turn.steps) else TraceStep()
+        steps = self._acting[run].run.steps
+        return steps[index] if index < len(steps) else TraceStep()
 
-    def call(self, id: str) -> TraceCall:
-        """The call of the running step; ids that came before carry a number."""
-        calls = self.step(self.step_index).tool_calls
-        found = next((c for c in calls if id == c.id or id.startswith(c.id + "_")), None)
-        if found is None:
-            raise ToolFailed(f"The trace has no result for the call {id}.")
-        return found
+    def call(self, id: str) -> tuple[Acting, TraceCall]:
+        """The call of a running step with its run; ids that came before carry a number."""
+        for exact in (True, False):
+            for acting in self._acting:
+                for call in self._calls(acting):
+                    if id == call.id or (not exact and id.startswith(call.id + "_")):
+                        return acting, call
+        raise ToolFailed(f"The trace has no result for the call {id}.")
+
+    def _calls(self, acting: Acting) -> Sequence[TraceCall]:
+        steps = acting.run.steps
+        return steps[acting.step].calls if acting.step < len(steps) else ()
+
+    def digest(self, run: int, number: int) -> TraceAnswer:
+        """What a recorded run was answered when it asked for its digest of this number."""
+        old = {name for name, tool in self.tools.items() if tool.when_old == "digest"}
+        calls = [call for step in self._acting[run].run.steps for call in step.calls]
+        asked = [call for call in calls if call.name in old and call.error is None and call.result.strip()]
+        given = asked[number].digest if number < len(asked) else ""
+        return TraceAnswer(given) if isinstance(given, str) else given
+
+    def answer(self, script: Script) -> TraceAnswer:
+        """What a recorded request beside the turns was answered."""
+        match script.purpose:
+            case "digest":
+                return self.digest(script.run, script.number)
+            case "title":
+                return self.side.title_at(script.number)
+            case _:
+                return self.side.summary_at(script.number)
+
+    # What is sent
 
     def headers(self, turn_id: str, purpose: str, number: int) -> Mapping[str, str]:
         """How the simulator learns time and script: by headers, never by the body."""
-        now = self.clock.now().isoformat()
-        if purpose == "summary":
-            self.summaries.append(self.turn_number)
-            return {"x-sim-now": now, "x-sim-reply": script_id(0, purpose, len(self.summaries) - 1)}
-        return {"x-sim-now": now, "x-sim-reply": script_id(self.turn_number, purpose, number)}
+        turn = self.turn_number
+        if purpose in self.beside:
+            self.beside[purpose].append(self.turn_number)
+            turn, number = 0, len(self.beside[purpose]) - 1
+        return {"x-sim-now": self.clock.now().isoformat(), "x-sim-reply": Script(turn, 0, purpose, number).id}
+
+    def script(self, headers: Mapping[str, str], model: str) -> Script:
+        """Which answer a request of this model gets."""
+        script = Script.of(headers["x-sim-reply"])
+        return script if script.turn == 0 else Script(script.turn, self.run_of(model), script.purpose, script.number)
+
+    # How time passes
+
+    def spend(self, run: int, milliseconds: int) -> None:
+        """A run has taken so long; several take their time beside each other."""
+        if len(self._acting) < 2:
+            self.clock.advance(milliseconds / 1000)
+            return
+        acting = self._acting[run]
+        acting.seconds += milliseconds / 1000
+        self.clock.set(_after(self._began, acting.seconds))
+
+    # What is held back, and stopped
 
     async def hold(self, index: int) -> None:
         """Hold back the end of a summary for as many turns as the trace says."""
@@ -82,84 +217,12 @@ class Stage:
             self.held.remove(held)
             held.released.set()
 
-
-def script_id(turn: int, purpose: str, number: int) -> str:
-    """The name of a script at the simulator: of a step, or of a request beside the conversation."""
-    return f"{turn}/{purpose}/{number}"
-
-
-class StagedModel:
-    """The real adapter; notes what was sent and lets virtual time pass as the trace says."""
-
-    def __init__(self, inner: ChatModel, stage: Stage) -> None:
-        self.facts = inner.facts
-        self._inner = inner
-        self._stage = stage
-
-    def wire(self, prompt: Prompt, previous: Wired | None = None) -> Wired:
-        """See `ChatModel`."""
-        return self._inner.wire(prompt, previous)
-
-    def request(self, prompt: Prompt, blocks: tuple[WireBlock, ...], markers: Sequence[Marker]) -> WireRequest:
-        """See `ChatModel`."""
-        return self._inner.request(prompt, blocks, markers)
-
-    def salts(self, sampling: Sampling) -> Mapping[Level, str]:
-        """See `ChatModel`."""
-        return self._inner.salts(sampling)
-
-    def body(self, request: WireRequest) -> dict[str, object]:
-        """See `ChatModel`."""
-        return self._inner.body(request)
-
-    async def stream(self, request: WireRequest, headers: dict[str, str]) -> AsyncIterator[Delta]:
-        """See `ChatModel`."""
-        script = headers["x-sim-reply"]
-        sent = self._stage.bodies[script]
-        sent.append(encode(self.body(request)))
-        number, (_, purpose, index) = len(sent), script.split("/")
-        step = TraceStep()
-        if purpose == "chat":
-            self._stage.step_index = int(index)
-            step = self._stage.step(int(index))
-        async for delta in self._inner.stream(request, headers):
-            if isinstance(delta, deltas.Opened):
-                sent[number - 1] = delta.body
-            yield delta
-        if purpose == "summary":
-            await self._stage.hold(int(index))
-        self._stage.clock.advance(step.ms / 1000)
-
-    async def count(self, request: WireRequest) -> int:
-        """See `ChatModel`."""
-        return await self._inner.count(request)
-
-    async def close(self) -> None:
-        """See `ChatModel`."""
-        await self._inner.close()
+    async def stopped(self, stop: TraceStop) -> None:
+        """The run is stopped here; does not come back."""
+        assert self.on_stop is not None
+        await self.on_stop(stop)
+        await asyncio.Event().wait()
 
 
-class StagedTool:
-    """A tool of the trace: gives the recorded result."""
-
-    timeout = 3600.0
-
-    def __init__(self, tool: TraceTool, stage: Stage) -> None:
-        self.spec = spec_of(tool)
-        self.kind = ToolKind.SEARCH if tool.kind == "search" else ToolKind.OTHER
-        self._stage = stage
-
-    async def run(self, scope: ToolScope, call: Invocation) -> str | ToolOutput:
-        """See `Tool`."""
-        recorded = self._stage.call(call.id)
-        self._stage.clock.advance(recorded.ms / 1000)
-        if recorded.error is not None:
-            raise ToolFailed(recorded.error)
-        if recorded.expanded_queries:
-            return ToolOutput(recorded.result, tuple(recorded.expanded_queries))
-        return recorded.result
-
-
-def spec_of(tool: TraceTool) -> ToolSpec:
-    """What a model is told of a tool."""
-    return ToolSpec(tool.name, tool.description, encode(tool.schema).decode(), tool.when_old)
+def _after(moment: datetime, seconds: float) -> datetime:
+    return datetime.fromtimestamp(moment.timestamp() + seconds, moment.tzinfo)

@@ -9,7 +9,7 @@ from binascii import Error as Base64Error
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lamella.app.trace.format import TraceFile
+from lamella.app.trace.parts import TraceFile
 from lamella.core.errors import InvalidRequest
 
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -43,6 +43,9 @@ class FileContent:
 
 def check_file(file: TraceFile) -> None:
     """Raises `InvalidRequest` for a file that does not say in one way what is in it."""
+    if file.id is not None:
+        _check_stored(file)
+        return
     given = [name for name in ("text", "data") if getattr(file, name) is not None]
     if file.width is not None or file.height is not None:
         given.append("width and height")
@@ -75,13 +78,29 @@ def check_file(file: TraceFile) -> None:
             pass
 
 
+def _check_stored(file: TraceFile) -> None:
+    """As `check_file`, for a file that is given as it was stored."""
+    given = [name for name in ("text", "data", "unreadable") if getattr(file, name) is not None]
+    if len(given) != 1:
+        what = " and ".join(given) if given else "nothing"
+        raise InvalidRequest(f"it is given by {what}.", hint="A file with an `id` has `text`, `data` or `unreadable`.")
+    if file.media_type is None:
+        raise InvalidRequest("it has an `id` and no `media_type`.", hint="Say what it is, such as text/plain.")
+    if file.data is not None:
+        _decoded(file)
+        if file.width is None or file.height is None:
+            raise InvalidRequest("a stored picture has `width` and `height`.", hint="Give both, in pixels.")
+
+
 def content_of(file: TraceFile) -> FileContent:
     """The content of a file that `check_file` let pass."""
     if file.data is not None:
         data = _decoded(file)
         return FileContent(file.media_type or PICTURES[0], data=data)
-    if file.width is not None and file.height is not None:
+    if file.width is not None and file.height is not None and file.id is None:
         return FileContent("image/png", data=png(file.width, file.height, seed=file.name))
+    if file.unreadable is not None:
+        return FileContent(file.media_type or "application/octet-stream")
     text = file.text if file.text is not None else generated_text(file.size or 0, seed=file.name)
     return FileContent(file.media_type or "text/plain", text=text)
 

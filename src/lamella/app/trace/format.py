@@ -8,170 +8,71 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
+from lamella.app.trace.parts import (
+    Count,
+    Name,
+    Part,
+    Positive,
+    TraceAnswer,
+    TraceFault,
+    TraceFile,
+    TraceFound,
+    TraceRun,
+    TraceStep,
+    TraceStop,
+    TraceTool,
+)
 from lamella.app.trace.settings import GivenSettings
 from lamella.core.json import Json
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
-Positive = Annotated[int, msgspec.Meta(ge=1)]
-Edge = Annotated[int, msgspec.Meta(ge=1, le=8000)]
-"""The edge of a picture, in pixels."""
 
-FileSize = Annotated[int, msgspec.Meta(ge=1, le=20_000_000)]
-
-
-class _Part(msgspec.Struct, forbid_unknown_fields=True):
-    """A part of a trace; a name that is not in the format is an error."""
-
-
-class TraceFile(_Part):
-    """A file: its `text`; or a picture as `data` in base64; or one to be made of `size` bytes or `width` × `height`."""
-
-    name: Annotated[str, msgspec.Meta(min_length=1)]
-    text: str | None = None
-    media_type: str | None = None
-    data: str | None = None
-    size: FileSize | None = None
-    width: Edge | None = None
-    height: Edge | None = None
-
-
-class TraceTool(_Part):
-    """A tool that the model of the trace may call."""
-
-    name: Annotated[str, msgspec.Meta(min_length=1)]
-    description: str = ""
-    input_schema: dict[str, Any] = msgspec.field(default_factory=dict)
-    when_old: Literal["prune", "summarize", "digest"] = "prune"
-    kind: Literal["search", "other"] = "other"
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        """The schema with the type that every provider asks for."""
-        return {"type": "object"} | self.input_schema
-
-
-class TraceCall(_Part):
-    """A call with what the tool gave back, after `ms` milliseconds. `expanded_queries` are all that a search ran."""
-
-    id: Annotated[str, msgspec.Meta(min_length=1)]
-    name: str
-    arguments: dict[str, Any]
-    result: str = ""
-    error: str | None = None
-    ms: Count = 0
-    expanded_queries: list[str] = []
-
-
-class TraceReasoning(_Part):
-    """Thinking with its size."""
-
-    text: str
-    tokens: Count | None = None
-
-
-class TraceFault(_Part):
-    """A failure of the provider on the first `times` tries, before the answer or after `when` streamed characters."""
-
-    kind: (
-        Literal["429", "500", "504", "529", "stream_error", "drop_before", "drop_after", "truncated_tool_json", "slow"]
-        | Literal["refusal", "content_filter", "max_tokens", "empty"]
-        | Literal[429, 500, 504, 529]
-    )
-    when: Literal["before"] | Count = "before"
-    times: Positive = 1
-
-
-class TraceStep(_Part):
-    """One inference: what the model said. It takes `ms` milliseconds, the first token `ttft_ms`."""
-
-    text: str = ""
-    reasoning: str | TraceReasoning = ""
-    tool_calls: list[TraceCall] = []
-    output_tokens: Count | None = None
-    stop_reason: str | None = None
-    ttft_ms: Count | None = None
-    ms: Count = 0
-    fault: TraceFault | None = None
-
-    def reply(self) -> dict[str, Json]:
-        """The script for the simulator."""
-        reply: dict[str, Json] = {"text": self.text}
-        if self.reasoning:
-            reply["reasoning"] = msgspec.to_builtins(self.reasoning)
-        if self.tool_calls:
-            reply["tool_calls"] = [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in self.tool_calls]
-        for name in ("output_tokens", "stop_reason", "ttft_ms", "ms"):
-            value = getattr(self, name)
-            if value:
-                reply[name] = value
-        if self.fault is not None:
-            reply["fault"] = msgspec.to_builtins(self.fault)
-        else:
-            reply["chunk"] = WHOLE_PIECES
-        return reply
-
-
-WHOLE_PIECES = 1_000
-"""Characters of one streamed piece: how an answer is cut up changes no request, and fewer pieces are quicker."""
-
-
-class TraceAgent(_Part):
-    """A custom agent."""
+class TraceAgent(Part):
+    """A custom agent. `tools` are the names of those that it may use, null for all."""
 
     prompt: str = ""
     name: str = "agent"
     replaces_system: bool = False
     reminder: str = ""
+    tools: list[str] | None = None
+    fallback_model: str | None = None
 
 
-class TraceProject(_Part):
+class TraceProject(Part):
     """A project with its files."""
 
-    files: list[TraceFile] = []
+    files: list[TraceFile] = msgspec.field(default_factory=list)
     instructions: str = ""
     name: str = "project"
 
 
-class TraceAccount(_Part):
+class TraceAccount(Part):
     """The account at the provider: which one, and whether it enforces the prefix check of thinking."""
 
     prefix_check: bool = True
     provider: Literal["anthropic", "openai"] | None = None
 
 
-class TraceSideFault(_Part):
+class TraceSideFault(Part):
     """A request beside the conversation that fails."""
 
     fault: TraceFault
 
 
-class TraceSummary(_Part):
-    """One answer of the summariser: a `text`, "keep_facts", or a `fault`; `late` turns go on before it comes."""
-
-    text: str = ""
-    late: Count = 0
-    fault: TraceFault | None = None
-
-    def reply(self) -> dict[str, Json]:
-        """The script for the simulator."""
-        if self.fault is not None:
-            return {"text": "", "fault": msgspec.to_builtins(self.fault)}
-        said: dict[str, Json] = {"rule": "keep_facts"} if self.text == "keep_facts" else {"text": self.text}
-        return said | {"chunk": WHOLE_PIECES}
-
-
-class TraceSide(_Part):
+class TraceSide(Part):
     """What is answered beside the conversation: `digest` of old results, a text, "keep_facts", or a fault; `summary` of
-    what is old, once for all or for one request after another, the last one again and again."""
+    what is old and `title`, once for all or for one request after another, the last one again and again."""
 
     digest: str | TraceSideFault = ""
-    summary: str | TraceSummary | list[str | TraceSummary] = "keep_facts"
+    summary: str | TraceAnswer | list[str | TraceAnswer] = "keep_facts"
+    title: str | TraceAnswer | list[str | TraceAnswer] = ""
 
-    def summary_at(self, index: int) -> TraceSummary:
+    def summary_at(self, index: int) -> TraceAnswer:
         """What the summariser answers to its request number `index`, from 0."""
-        given = self.summary if isinstance(self.summary, list) else [self.summary]
-        said = given[min(index, len(given) - 1)] if given else ""
-        return TraceSummary(said) if isinstance(said, str) else said
+        return _answer_at(self.summary, index)
+
+    def title_at(self, index: int) -> TraceAnswer:
+        """What is answered to the request number `index`, from 0, for a title."""
+        return _answer_at(self.title, index)
 
     def digest_reply(self) -> dict[str, Json]:
         """The script for the simulator."""
@@ -180,80 +81,191 @@ class TraceSide(_Part):
         return {"rule": "keep_facts"} if self.digest == "keep_facts" else {"text": self.digest}
 
 
-class TraceHead(_Part):
-    """What a trace says once, for the whole conversation."""
+def _answer_at(given: str | TraceAnswer | list[str | TraceAnswer], index: int) -> TraceAnswer:
+    answers = given if isinstance(given, list) else [given]
+    said = answers[min(index, len(answers) - 1)] if answers else ""
+    return TraceAnswer(said) if isinstance(said, str) else said
+
+
+class TraceExported(Part):
+    """Where a trace comes from that was carried away from a server: when, by which version, with what people and models
+    wrote or without (`content`), and what of the conversation is not in it.
+    """
+
+    at: datetime
+    version: str
+    content: bool = True
+    not_carried: list[str] = msgspec.field(default_factory=list)
+
+
+class TraceHead(Part):
+    """What a trace says once, for the whole conversation. `models` are rows of the model table (docs/models.md)."""
 
     lamella_trace: Literal[1]
     model: str = "claude-sonnet-5-5"
     layout: str = "lamella"
     marker_policy: str | None = None
     timezone: str = "UTC"
-    settings: GivenSettings = {}
+    settings: GivenSettings = msgspec.field(default_factory=dict)
     system: str = ""
-    tools: list[TraceTool] = []
+    tools: list[TraceTool] = msgspec.field(default_factory=list)
     agent: TraceAgent | None = None
     project: TraceProject | None = None
     account: TraceAccount = msgspec.field(default_factory=TraceAccount)
     side: TraceSide = msgspec.field(default_factory=TraceSide)
+    models: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    exported: TraceExported | None = None
 
 
-class TraceTurn(_Part):
-    """A user message and the steps of its answer. `timezone` overrides the trace's, `layout` the conversation's."""
+class TraceTurn(Part):
+    """A user message and its answer: `steps`, or where several `models` answer the `runs` of each, by number from "0".
+
+    `timezone` overrides the trace's; `layout`, `marker_policy` and `effort` the conversation's. It follows `parent`
+    (`ID`, `ID/RUN`, or null for the beginning), or the same answer as the turn that it is an `edit_of`, or asks a turn
+    again (`regenerate`); else it follows where the conversation stands. `sent` is when it was sent, where it waited.
+    `stop` says where it was stopped, `prefer` which run the conversation goes on from. `knowledge` is the text about
+    knowledge bases that its dynamic context needs, `found` what its tools brought into the conversation.
+    """
 
     at: datetime
-    user: Annotated[str, msgspec.Meta(min_length=1)]
-    steps: Annotated[list[TraceStep], msgspec.Meta(min_length=1)]
-    files: list[TraceFile] = []
-    dynamic_context: list[str] = []
+    user: str = ""
+    steps: list[TraceStep] = msgspec.field(default_factory=list)
+    runs: dict[str, TraceRun] = msgspec.field(default_factory=dict)
+    models: list[str] = msgspec.field(default_factory=list)
+    id: Name | None = None
+    parent: str | msgspec.UnsetType | None = msgspec.UNSET
+    edit_of: Name | None = None
+    regenerate: Name | None = None
+    sent: datetime | None = None
+    files: list[TraceFile] = msgspec.field(default_factory=list)
+    dynamic_context: list[str] = msgspec.field(default_factory=list)
+    knowledge: Literal["normal", "restricted"] | None = None
     timezone: str | None = None
     layout: str | None = None
+    marker_policy: str | None = None
+    effort: str | None = None
+    stop: TraceStop | list[TraceStop] | None = None
+    prefer: Count | None = None
+    found: list[TraceFound] = msgspec.field(default_factory=list)
+
+    @property
+    def answers(self) -> tuple[TraceRun, ...]:
+        """What each model said, in the order of `models`."""
+        if self.runs:
+            return tuple(self.runs[number] for number in sorted(self.runs, key=int))
+        return (TraceRun(self.steps),)
+
+    @property
+    def all_steps(self) -> tuple[TraceStep, ...]:
+        """The steps of all its runs."""
+        return tuple(step for run in self.answers for step in run.steps)
+
+    @property
+    def stops(self) -> tuple[TraceStop, ...]:
+        """Where its runs were stopped."""
+        if self.stop is None:
+            return ()
+        return tuple(self.stop) if isinstance(self.stop, list) else (self.stop,)
 
 
-class TraceCommand(_Part):
+class TraceCommand(Part):
     """A user message that is a command, such as `/compact ships`: no model answers it."""
 
     at: datetime
     user: Annotated[str, msgspec.Meta(min_length=2)]
 
 
-class SetChange(_Part, tag_field="do", tag="set"):
-    """From now on: other settings, another model, layout or marker policy. What is not named stays."""
+class SetChange(Part, tag_field="do", tag="set"):
+    """From now on: other settings, another model, layout, marker policy or effort. What is not named stays."""
 
     at: datetime
-    settings: GivenSettings = {}
+    settings: GivenSettings = msgspec.field(default_factory=dict)
     model: str | None = None
     layout: str | None = None
     marker_policy: str | None = None
+    effort: str | None = None
 
 
-class AgentChange(_Part, tag_field="do", tag="agent"):
+class AgentChange(Part, tag_field="do", tag="agent"):
     """From now on: this agent, or none."""
 
     at: datetime
     agent: TraceAgent | None
 
 
-class ProjectChange(_Part, tag_field="do", tag="project"):
+class ProjectChange(Part, tag_field="do", tag="project"):
     """From now on: this project with these files, or none. A file that is the same keeps its number."""
 
     at: datetime
     project: TraceProject | None
 
 
-class ToolsChange(_Part, tag_field="do", tag="tools"):
+class ToolsChange(Part, tag_field="do", tag="tools"):
     """From now on: these tools."""
 
     at: datetime
     tools: list[TraceTool]
 
 
-class RestartChange(_Part, tag_field="do", tag="restart"):
+class SystemChange(Part, tag_field="do", tag="system"):
+    """From now on: this system prompt."""
+
+    at: datetime
+    system: str
+
+
+class RestartChange(Part, tag_field="do", tag="restart"):
     """The server ends and starts again."""
 
     at: datetime
 
 
-TraceChange: TypeAlias = SetChange | AgentChange | ProjectChange | ToolsChange | RestartChange
+class PreferChange(Part, tag_field="do", tag="prefer"):
+    """The conversation goes on from this answer of a turn; with `latest` from the newest turn behind it."""
+
+    at: datetime
+    turn: Name
+    run: Count | None = None
+    latest: bool = False
+
+
+class ResumeChange(Part, tag_field="do", tag="resume"):
+    """The conversation goes on from an earlier session, by its number from 1."""
+
+    at: datetime
+    session: Positive
+
+
+class CompactChange(Part, tag_field="do", tag="compact"):
+    """The engine compacted by itself. `request` is the number of the summary's request, from 0: where a replay has made
+    it already, nothing is done."""
+
+    at: datetime
+    request: Count
+
+
+class PruneChange(Part, tag_field="do", tag="prune"):
+    """The engine pruned by itself: old results up to this step are stubs from now on."""
+
+    at: datetime
+    turn: Name
+    step: Count
+    run: Count = 0
+    numbers: dict[str, float] = msgspec.field(default_factory=dict)
+
+
+TraceChange: TypeAlias = (
+    SetChange
+    | AgentChange
+    | ProjectChange
+    | ToolsChange
+    | SystemChange
+    | RestartChange
+    | PreferChange
+    | ResumeChange
+    | CompactChange
+    | PruneChange
+)
 TraceEntry: TypeAlias = TraceTurn | TraceCommand | TraceChange
 
 
@@ -267,6 +279,11 @@ class Trace:
     head: TraceHead
     entries: tuple[TraceEntry, ...]
     unused: tuple[str, ...] = ()
+
+    @property
+    def is_played(self) -> bool:
+        """Whether it was carried away from a conversation, and is played as that was."""
+        return self.head.exported is not None
 
     @property
     def turns(self) -> tuple[TraceTurn, ...]:
