@@ -112,7 +112,7 @@ def test_what_cannot_be_shown_is_said(folder: Path, arguments: list[str], said: 
 
 
 def test_an_empty_folder_says_how_to_begin(tmp_path: Path) -> None:
-    assert failure(inspected(tmp_path)).hint == "Begin one with lamella chat."
+    assert failure(inspected(tmp_path)).hint == "Send a message with lamella chat."
 
 
 def test_it_asks_the_server_that_holds_the_folder(folder: Path) -> None:

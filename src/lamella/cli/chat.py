@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -105,30 +106,49 @@ class _Talk:
         self._running: set[str] = set()
         self._stops: set[asyncio.Task[None]] = set()
         self._streams = 0
+        self._taken = False
+        """Whether anything was sent that was not refused."""
         self._color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
     async def run(self, message: str, files: list[Path]) -> int:
         async with open_door(self._settings) as door:
-            self._asking = asking = Asking(door, self._say, somebody=sys.stdin.isatty())
+            self._asking = Asking(door, self._say, somebody=sys.stdin.isatty())
             if door.notice:
                 sys.stderr.write(f"{self._dim(door.notice)}\n")
-            conversation = await door.conversation(self._conversation, self._models[0] if self._models else None)
             file_ids = await self._upload(door, files)
+            conversation = await door.conversation(self._conversation, self._models[0] if self._models else None)
             self._told, _ = await door.notifications(conversation, None)
-            if message:
-                keyboard = Keyboard(asking) if sys.stdin.isatty() else None
-                if keyboard is not None:
-                    keyboard.open()
-                try:
-                    code = await self._answer(door, conversation, message, file_ids)
-                finally:
-                    if keyboard is not None:
-                        keyboard.close()
-            else:
-                code = await self._at_prompt(door, conversation, file_ids)
-            await door.settle(conversation)
-            await self._tell(door, conversation)
+            try:
+                if message:
+                    code = await self._once(door, conversation, message, file_ids)
+                else:
+                    code = await self._at_prompt(door, conversation, file_ids)
+            except LamellaError:
+                await self._forget_unused(door, conversation)
+                raise
+            if not await self._forget_unused(door, conversation):
+                await door.settle(conversation)
+                await self._tell(door, conversation)
             return code
+
+    async def _forget_unused(self, door: Door, conversation: str) -> bool:
+        """Remove the conversation of this sitting if all that was sent was refused."""
+        unused = self._conversation is None and not self._taken
+        if unused:
+            with suppress(LamellaError):  # why the message was refused is the better reason
+                await door.forget(conversation)
+        return unused
+
+    async def _once(self, door: Door, conversation: str, message: str, file_ids: tuple[str, ...]) -> int:
+        """Answer one message; what a tool asks meanwhile is answered at the keyboard, if there is one."""
+        keyboard = Keyboard(self._asking) if sys.stdin.isatty() else None
+        if keyboard is not None:
+            keyboard.open()
+        try:
+            return await self._answer(door, conversation, message, file_ids)
+        finally:
+            if keyboard is not None:
+                keyboard.close()
 
     async def _tell(self, door: Door, conversation: str) -> None:
         """Print what the conversation was told meanwhile: a compaction that ended, results that were pruned."""
@@ -209,6 +229,7 @@ class _Talk:
         try:
             sending = Sending(text, file_ids, local_zone(), taken is None, self._effort, models)
             async for packet in door.send(conversation, sending):
+                self._taken = True
                 if taken is not None:
                     taken.set()
                 if isinstance(packet, TurnStarted):

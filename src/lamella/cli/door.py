@@ -49,6 +49,10 @@ class Door(Protocol):
         """The id of a known conversation, or of a new one."""
         ...
 
+    async def forget(self, conversation_id: str) -> None:
+        """Remove a conversation."""
+        ...
+
     async def upload(self, path: Path) -> Uploaded:
         """Take a file in."""
         ...

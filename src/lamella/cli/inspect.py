@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from lamella.cli.api import Api, Object, open_api
+from lamella.cli.asking import WHOLE
 from lamella.cli.logs import configure_logs
 from lamella.cli.main import DataOption, KeyOption, cli
 from lamella.cli.zones import local_zone
@@ -25,7 +26,7 @@ def inspect_command(
         str | None,
         typer.Argument(
             metavar="[CONVERSATION | REQUEST]",
-            help="A request, or a conversation for its newest one. Default: the newest conversation.",
+            help="A request, or a conversation for its newest one. Default: the newest conversation that has one.",
         ),
     ] = None,
     preview: Annotated[
@@ -68,11 +69,11 @@ async def _found(settings: Settings, what: str | None, preview: str | None) -> O
     async with open_api(settings) as api:
         if what is not None and what.startswith("req_"):
             return await api.get(f"/requests/{what}/map")
-        conversation = what or await newest(api)
         if preview is not None:
-            message = {"conversation_id": conversation, "text": preview, "timezone": local_zone()}
+            message = {"conversation_id": what or await newest(api), "text": preview, "timezone": local_zone()}
             return await api.post("/context/preview", message)
-        return await api.get(f"/requests/{await _last_request(api, conversation)}/map")
+        request = await _newest_request(api) if what is None else await _request_of(api, what)
+        return await api.get(f"/requests/{request}/map")
 
 
 async def newest(api: Api) -> str:
@@ -83,15 +84,36 @@ async def newest(api: Api) -> str:
     return str(found[0]["id"])
 
 
-async def _last_request(api: Api, conversation: str) -> str:
-    """The newest request of a conversation; a turn may have failed before its first."""
+async def _newest_request(api: Api) -> str:
+    """The newest request of the newest conversation that has made one; raises `NotFound`."""
+    page: Object = {"has_more": True, "last_id": None}
+    while page["has_more"]:
+        after = {} if page["last_id"] is None else {"after": page["last_id"]}
+        page = await api.get("/conversations", limit=WHOLE, **after)
+        for conversation in page["data"]:
+            found = await _last_request(api, conversation["id"])
+            if found is not None:
+                return found
+    raise NotFound("No request has been made yet.", hint="Send a message with lamella chat.")
+
+
+async def _request_of(api: Api, conversation: str) -> str:
+    """The newest request of a conversation; raises `NotFound`."""
+    found = await _last_request(api, conversation)
+    if found is None:
+        raise NotFound(
+            f"{conversation} has made no request yet.", hint="Show what a message would send with --preview TEXT."
+        )
+    return found
+
+
+async def _last_request(api: Api, conversation: str) -> str | None:
+    """The newest request of a conversation, None if it has made none; a turn may have failed before its first."""
     for turn in (await api.get(f"/conversations/{conversation}/turns", limit=20))["data"]:
         requests = (await api.get(f"/turns/{turn['id']}/requests"))["data"]
         if requests:
             return str(requests[-1]["id"])
-    raise NotFound(
-        f"{conversation} has made no request yet.", hint="Show what a message would send with --preview TEXT."
-    )
+    return None
 
 
 def lines(found: Object) -> list[str]:

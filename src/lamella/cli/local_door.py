@@ -7,14 +7,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from lamella.app.accounts import LOCAL_IDENTITY
-from lamella.app.app import App, open_app
+from lamella.app.app import open_app
 from lamella.app.conversations import NewConversation
 from lamella.app.demonstration import NOTICE
+from lamella.backend.backend import Backend
+from lamella.backend.registration import registered_blocks
 from lamella.chat import Message, Patience, Queued
 from lamella.cli.door import NOTICES, Sending, Uploaded, opened
 from lamella.commands.parse import Typed
+from lamella.core.access import Identity
 from lamella.core.packets import AnyPacket, decode_packet
-from lamella.core.records import Caller, Choices, Notice, NoticeKind, PageQuery
+from lamella.core.records import Choices, Notice, NoticeKind, PageQuery
 from lamella.settings import Settings
 from lamella.tools.tool import Verdict
 
@@ -24,9 +27,12 @@ PIECE = 1 << 16
 class LocalDoor:
     """The app in this process."""
 
-    def __init__(self, app: App, caller: Caller) -> None:
+    def __init__(self, backend: Backend, identity: Identity) -> None:
+        app = backend.app
         self._app = app
-        self._caller = caller
+        self._backend = backend
+        self._identity = identity
+        self._caller = identity.caller
         self.notice = NOTICE if app.models.is_demonstration else None
         self.model = app.models.default
 
@@ -35,6 +41,10 @@ class LocalDoor:
         if id is not None:
             return (await self._app.store.conversation(self._caller, id)).id
         return (await self._app.conversations.create(self._caller, NewConversation(model=model))).id
+
+    async def forget(self, conversation_id: str) -> None:
+        """See `Door`."""
+        await self._app.chat.delete(self._caller, conversation_id)
 
     async def upload(self, path: Path) -> Uploaded:
         """See `Door`."""
@@ -51,7 +61,8 @@ class LocalDoor:
             done = await chat.orders.submit(self._caller, conversation_id, read)
         else:
             patience = Patience(debounce=0 if sending.at_once else None)
-            done = await chat.submit(self._caller, conversation_id, read, patience)
+            message = await self._backend.dressed(self._identity, conversation_id, read)
+            done = await chat.submit(self._caller, conversation_id, message, patience)
         async for batch in await chat.packets(self._caller, done):
             for _, data in batch:
                 yield decode_packet(data)
@@ -98,4 +109,4 @@ async def open_local_door(settings: Settings) -> AsyncIterator[LocalDoor]:
     """
     async with open_app(settings) as app:
         who = LOCAL_IDENTITY if settings.key is None else await app.accounts.identify(settings.key.get_secret_value())
-        yield LocalDoor(app, who.caller)
+        yield LocalDoor(Backend(app, registered_blocks(settings)), who)

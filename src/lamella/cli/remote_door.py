@@ -28,6 +28,10 @@ class RemoteDoor:
             found = await self._api.post("/conversations", {"model": model})
         return str(found["id"])
 
+    async def forget(self, conversation_id: str) -> None:
+        """See `Door`."""
+        await self._api.ask("DELETE", f"/conversations/{conversation_id}")
+
     async def upload(self, path: Path) -> Uploaded:
         """See `Door`."""
         with opened(path) as file:
