@@ -6,7 +6,7 @@ import pytest
 
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import NotFound, StoreFailed
-from lamella.core.records import ConversationChange, RequestEnd
+from lamella.core.records import ConversationChange, RequestEnd, Said
 from lamella.core.tokens import Usage
 from lamella.storage import SqlStore
 
@@ -43,6 +43,13 @@ async def test_a_request_comes_back_as_it_was_sent(begun: SqlStore) -> None:
     assert await begun.requests(ANN, "turn_1") == (sent,)
     assert await begun.blocks(ANN, "req_1") == blocks([1, 2])
     assert [one.decision for one in await begun.decisions(ANN, "conv_1")] == [admission()]
+
+
+async def test_an_answer_beside_a_turn_is_kept_with_its_request(begun: SqlStore) -> None:
+    await begun.record_request(ANN, new_request(replace(record(), purpose="summary")))
+    said = Said("# Goals\nEine Wärmepumpe.", "end_turn", called=True)
+    await begun.end_request(ANN, RequestEnd("req_1", USAGE, 0.25, said=said))
+    assert (await begun.request(ANN, "req_1")).said == said
 
 
 async def test_a_window_may_be_empty(begun: SqlStore) -> None:

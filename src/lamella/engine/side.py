@@ -11,7 +11,7 @@ from lamella.core.errors import LamellaError
 from lamella.core.messages import StopReason
 from lamella.core.ports import ChatModel
 from lamella.core.prompt import WireRequest
-from lamella.core.records import RequestEnd
+from lamella.core.records import RequestEnd, Said
 from lamella.core.tokens import Usage
 
 
@@ -34,7 +34,9 @@ class SideAnswer:
     def end(self, request_id: str, cost: float) -> RequestEnd:
         """What became of the request."""
         error = self.error.as_dict() if self.error is not None else None
-        return RequestEnd(request_id, self.usage, cost, self.provider_request_id, error)
+        stop = self.stop_reason.value if self.stop_reason is not None else None
+        said = Said("".join(self.said), stop, self.called_tools)
+        return RequestEnd(request_id, self.usage, cost, self.provider_request_id, error, said=said)
 
 
 async def ask(

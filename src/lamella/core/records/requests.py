@@ -49,6 +49,18 @@ class StoredMarker:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """What came back of a request beside a turn, whose answer is no message: its text, and how it ended.
+
+    `called`: it called a tool, which is no answer to such a request.
+    """
+
+    text: str
+    stop_reason: str | None = None
+    called: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class RequestRecord:
     """A request to a model: what was sent, what was predicted, what was billed.
 
@@ -58,7 +70,7 @@ class RequestRecord:
     `absent` are the kinds of segment that are not in the window, each with the reason. `thinking_effort` is the one
     that held; `head` says what the model was asked of it. `run_id` is the run that made it, None beside a turn.
     `answer_id` is the provider's own name of the answer; `diagnosis` what it says of the cache that was missed, None
-    where it was not asked or did not say.
+    where it was not asked or did not say. `said` is the answer to a request beside a turn.
     """
 
     id: str
@@ -93,6 +105,7 @@ class RequestRecord:
     absent: tuple[tuple[str, str], ...] = ()
     thinking_effort: str = OFF
     run_id: str | None = None
+    said: Said | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +152,7 @@ class RequestEnd:
     dropped_thinking: int = 0
     answer_id: str | None = None
     diagnosis: Diagnosis | None = None
+    said: Said | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from lamella.core.diagnosis import Diagnosis
 from lamella.core.records import (
     RequestEnd,
     RequestRecord,
+    Said,
     StoredBlock,
     StoredDecision,
     StoredSegment,
@@ -22,6 +23,7 @@ from lamella.storage.columns import (
     MARKERS,
     NOTES,
     NUMBERS,
+    SAID,
     SEGMENTS,
     ZONES,
     json_of,
@@ -68,6 +70,7 @@ def request_row(owner: str, record: RequestRecord, base: str | None, shared: int
         "dropped_thinking": record.dropped_thinking,
         "answer_id": record.answer_id,
         "diagnosis": diagnosis_text(record.diagnosis),
+        "said": said_text(record.said),
         "cost": record.cost,
         "error": error_text(record.error),
         "absent": json_text(record.absent),
@@ -110,6 +113,7 @@ def request_of(row: RowMapping, segments: tuple[StoredSegment, ...]) -> RequestR
         dropped_thinking=row["dropped_thinking"],
         answer_id=row["answer_id"],
         diagnosis=None if row["diagnosis"] is None else json_of(DIAGNOSIS, row["diagnosis"], what),
+        said=None if row["said"] is None else json_of(SAID, row["said"], what),
         usage=None if row["input_tokens"] is None else usage_of(row),
         cost=row["cost"],
         error=error_of(row["error"], what),
@@ -134,12 +138,18 @@ def request_end_row(end: RequestEnd) -> Row:
         "dropped_thinking": end.dropped_thinking,
         "answer_id": end.answer_id,
         "diagnosis": diagnosis_text(end.diagnosis),
+        "said": said_text(end.said),
     }
 
 
 def diagnosis_text(diagnosis: Diagnosis | None) -> str | None:
     """The column of what a provider says of a miss."""
     return None if diagnosis is None else json_text(diagnosis)
+
+
+def said_text(said: Said | None) -> str | None:
+    """The column of an answer beside a turn."""
+    return None if said is None else json_text(said)
 
 
 def block_row(owner: str, conversation_id: str, block: StoredBlock) -> Row:

@@ -41,6 +41,7 @@ requests = Table(
     Column("dropped_thinking", Integer, nullable=False, server_default="0"),
     Column("answer_id", String),
     Column("diagnosis", Text),
+    Column("said", Text),
     *usage(nullable=True),
     Column("cost", Float),
     Column("error", Text),
@@ -48,7 +49,10 @@ requests = Table(
     Column("run_id", String),
     Index("ix_requests_conversation_id_model_at", "conversation_id", "model", "at"),
 )
-"""`segments` holds what follows the first `shared` ones of `base`; `length` counts all of them, `depth` the bases."""
+"""`segments` holds what follows the first `shared` ones of `base`; `length` counts all of them, `depth` the bases.
+
+`said` is the answer to a request beside a turn, a JSON object: what was made of it is kept elsewhere, if anything was.
+"""
 
 blocks = Table(
     "blocks",
