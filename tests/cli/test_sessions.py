@@ -85,7 +85,10 @@ def test_what_was_said_is_found_and_its_session_resumed(folder: Path) -> None:
     assert "The heron stands in the reeds." in found
     shown = json.loads(ran(folder, "search", "heron", "--json").stdout)
     assert (shown["object"], shown["data"][0]["session_id"]) == ("search", first["id"])
-    assert ran(folder, "search", "zzzz", "-c", second["conversation_id"]).exit_code == 0
+    nothing = ran(folder, "search", "zzzz", "-c", second["conversation_id"])
+    assert nothing.exit_code == 0
+    assert nothing.stdout.startswith("Nothing was found.\nSearched by words alone: ")
+    assert "LAMELLA_EMBEDDING_MODEL=minilm" in nothing.stdout
     assert "Session 1 goes on, in full" in ran(folder, "resume", first["id"]).stdout
     assert [one["current"] for one in listed(folder)] == [True, False]
     answer = json.loads(ran(folder, "resume", second["id"], "--json").stdout)

@@ -231,4 +231,4 @@ def _hits(found: Object) -> list[str]:
         place = " · ".join([hit["title"], *page, *([" › ".join(hit["headings"])] if hit["headings"] else [])])
         scores = f"{hit['score']:.3f} (words {hit['words']:.2f}, similarity {hit['similarity']:.2f})"
         lines += [f"{scores} · {place}", f"  {' '.join(hit['snippet']['text'].split())}"]
-    return lines if found["data"] else [*lines, "Nothing was found."]
+    return lines if found["data"] else ["Nothing was found.", *lines]

@@ -98,12 +98,12 @@ def _session(one: Object) -> str:
 
 def _hits(found: Object) -> list[str]:
     numbers = {session["id"]: session["number"] for session in found["sessions"]}
-    lines = []
+    lines = [f"Searched by words alone: {found['without_meaning']}"] if found["without_meaning"] else []
     for hit in found["data"]:
         number = f"session {numbers[hit['session_id']]} " if hit["session_id"] in numbers else ""
         where = f"{number}({hit['session_id']}) of {hit['conversation_id']}"
         lines += [f"{where} · {hit['role']} · {moment(hit['at'])}", f"  {' '.join(hit['snippet']['text'].split())}"]
-    return lines or ["Nothing was found."]
+    return lines if found["data"] else ["Nothing was found.", *lines]
 
 
 def _answered(answer: Object) -> list[str]:

@@ -115,8 +115,10 @@ class Resume:
     async def run(self, asked: Asked) -> Answer:
         """See `Command`."""
         view = await self._reach.sessions.view(asked.caller, asked.conversation.id)
+        recall = self._reach.sessions.recall
+        words_only = recall.words_only if recall is not None else ""
         if not asked.argument:
-            return _list(view)
+            return _list(view, words_only)
         wanted = _named(view, asked.argument)
         if wanted is None:
             found = await self._found(asked, view)
@@ -141,16 +143,19 @@ class Resume:
         found = await recall.search(asked.caller, asked.argument, asked.conversation.id)
         by_id = {session.id: session for session in view.sessions if session.id != view.current.id}
         hits = [hit for hit in found.sessions if hit.session_id in by_id][:PICKED]
+        words_only = found.without or recall.words_only
         if not hits and asked.argument.isdecimal():
             raise _no_session(asked.argument)
         if not hits:
             raise InvalidRequest(
-                f"No earlier session speaks of “{asked.argument[:60]}”.", hint="/resume lists them.", param="argument"
+                f"No earlier session speaks of “{asked.argument[:60]}”.",
+                hint=f"/resume lists them. {words_only}".strip(),
+                param="argument",
             )
         rest = hits[1].score if len(hits) > 1 else 0.0
         if hits[0].covers >= COVERED and rest <= CLEAR * hits[0].score:
             return by_id[hits[0].session_id]
-        return _choice(asked.argument, [(by_id[hit.session_id], hit) for hit in hits])
+        return _choice(asked.argument, [(by_id[hit.session_id], hit) for hit in hits], words_only)
 
 
 class Undo:
@@ -194,7 +199,7 @@ def _no_session(argument: str) -> InvalidRequest:
     )
 
 
-def _choice(query: str, hits: Sequence[tuple[Session, SessionHit]]) -> Answer:
+def _choice(query: str, hits: Sequence[tuple[Session, SessionHit]], words_only: str) -> Answer:
     """The sessions to pick from, each with what of it fits."""
     terms = query_terms(query)
     lines: list[str] = [f"These sessions may speak of “{query[:60]}”. To go on from one: /resume with its number."]
@@ -208,16 +213,18 @@ def _choice(query: str, hits: Sequence[tuple[Session, SessionHit]]) -> Answer:
         shown = " ".join(snippet.split())
         lines.append(f"{session.number} · {session.opened_at:%Y-%m-%d %H:%M} · {shown}")
         data.append({"id": session.id, "number": session.number, "score": round(hit.score, 4), "snippet": shown})
-    return Answer("\n".join(lines), {"sessions": data})
+    lines += [words_only] if words_only else []
+    return Answer("\n".join(lines), {"sessions": data, "without_meaning": words_only or None})
 
 
-def _list(view: SessionView) -> Answer:
+def _list(view: SessionView, words_only: str) -> Answer:
     shown = view.sessions[-SHOWN:]
     lines = [_line(session, view) for session in reversed(shown)]
     if len(shown) < len(view.sessions):
         lines.append(f"… and {len(view.sessions) - len(shown)} before them.")
     if len(view.sessions) > 1:
         lines.append("To go on from one: /resume with its number or its id.")
+        lines += [f"/resume TEXT searches by words. {words_only}"] if words_only else []
     data: JsonObject = {
         "sessions": [
             {"id": session.id, "number": session.number, "messages": view.figures.messages.get(session.id, 0)}

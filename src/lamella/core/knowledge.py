@@ -180,7 +180,8 @@ class KnowledgeHit:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeFound:
-    """What was found, the best first. `without`: why meaning had no say, or ""; `queries` are all that were run."""
+    """What was found, the best first. `without`: why meaning had no say, as `core.recall.Found` has it; `queries` are
+    all that were run."""
 
     hits: tuple[KnowledgeHit, ...] = ()
     without: str = ""

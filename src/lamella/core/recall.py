@@ -78,13 +78,15 @@ class Space:
     """Where vectors can be compared: all of one model and dimension.
 
     `weight` is what the rank by meaning counts beside the rank by words, `floor` the least similarity that means
-    anything; `session_weight` is what the nearest passages of a session count beside its words.
+    anything; `session_weight` is what the nearest passages of a session count beside its words. `words_only` is empty
+    for vectors that tell meaning; for others it says so, with the setting that gives meaning.
     """
 
     model: str
     weight: float
     floor: float
     session_weight: float = 0.0
+    words_only: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,8 @@ class SessionHit:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found, the best first. `without`: why meaning had no say, or ""."""
+    """What was found, the best first. `without`: why meaning had no say, or "". Of an embedder that knows no meaning it
+    is said where nothing was found."""
 
     hits: tuple[Hit, ...] = ()
     sessions: tuple[SessionHit, ...] = ()

@@ -75,7 +75,8 @@ class KnowledgeSearch:
             for one, vector in zip(queries, vectors, strict=True)
         ]
         found = [await self._store.search_knowledge(one) for one in asked]
-        return KnowledgeFound(tuple(_neighbours(_fused(found), limit)), without, queries)
+        hits = tuple(_neighbours(_fused(found), limit))
+        return KnowledgeFound(hits, without or ("" if hits else space.words_only), queries)
 
     async def _vectors(self, queries: Sequence[str]) -> tuple[Sequence[bytes | None], str]:
         """The queries' vectors, or why there are none."""

@@ -17,7 +17,11 @@ from lamella.search.terms import STOP_WORDS, stem, terms_of
 from lamella.search.vectors import packed
 
 DIMENSION = 384
-SPACE = Space(model=f"lexical-1-{DIMENSION}", weight=0.1, floor=0.3)
+WORDS_ONLY = (
+    "The built-in embedder compares words and their spelling, not what they mean. For searches by meaning, set "
+    "LAMELLA_EMBEDDING_MODEL=minilm, or LAMELLA_EMBEDDING_BASE_URL to a server with embeddings."
+)
+SPACE = Space(model=f"lexical-1-{DIMENSION}", weight=0.1, floor=0.3, words_only=WORDS_ONLY)
 
 _TRIGRAM = 0.35
 """What a trigram counts beside a word: a word of six letters has six of them."""

@@ -57,6 +57,11 @@ class Recall:
         """The model of the vectors, as people read it."""
         return self._embedder.space.model
 
+    @property
+    def words_only(self) -> str:
+        """Why a search here goes by words and not by meaning, and what gives meaning; "" where it goes by both."""
+        return self._embedder.space.words_only
+
     def start(self) -> None:
         """Index what an ended process left, what an earlier version stored, and what another embedder made."""
         self._worker.start()
@@ -106,7 +111,8 @@ class Recall:
         await self._catch_up(caller, conversation_id)
         vector, without = await self._vector(caller, words, conversation_id)
         asked = RecallQuery(query_terms(words), self._embedder.space, vector, conversation_id, limit)
-        return replace(await self._index.search(caller, asked), without=without)
+        found = await self._index.search(caller, asked)
+        return replace(found, without=without or ("" if found.hits else self.words_only))
 
     async def source(self, caller: Caller, conversation_id: str | None, reference: str) -> Source:
         """Something that was said, in full: see `RecallIndex.source`. Raises `NotFound`."""

@@ -100,7 +100,9 @@ class SearchConversation:
         except InvalidRequest as error:
             raise ToolFailed(error.message) from error
         if not found.hits:
-            return encode_text({"passages": [], "note": "Nothing was found. Try other words, or a name or a date."})
+            note = "Nothing was found. Try other words, or a name or a date."
+            note += f" Searched by words alone: {found.without}" if found.without else ""
+            return encode_text({"passages": [], "note": note})
         passages = encode_text({"passages": list(_bounded(found.hits, everywhere=where is None))})
         return ToolOutput(passages, rich=quoting(base for hit in found.hits for base in hit.source.made_from))
 
