@@ -91,7 +91,7 @@ def test_the_tables_have_a_form_for_postgresql(table: Table) -> None:
     for index in table.indexes:
         assert str(CreateIndex(index).compile(dialect=dialect))
     # A user is an owner, a group is the server's, and what a provider has cached belongs to the account there.
-    assert "owner" in table.columns or table.name in ("users", "groups", "cache_entries")
+    assert "owner" in table.columns or table.name in ("users", "groups", "cache_entries", "provider_limits")
 
 
 def test_the_newest_revision_is_the_one_that_is_asked_for() -> None:

@@ -14,6 +14,7 @@ from lamella.core.errors import LamellaError, NeedsCompaction, ServerStopping
 from lamella.core.records import Caller, NewTurn
 from lamella.engine.journal import Journal
 from lamella.engine.turn import Begun, TurnEngine
+from lamella.sessions.compaction import Compacted
 from lamella.sessions.sessions import Sessions
 
 log = structlog.get_logger()
@@ -32,6 +33,7 @@ class Turns:
         self._beginning: dict[tuple[str, str], Mailbox] = {}
         """By owner and turn."""
         self._work: set[asyncio.Task[object]] = set()
+        engine.compact = self._compact
 
     @property
     def is_idle(self) -> bool:
@@ -91,6 +93,11 @@ class Turns:
             why = "the next message would not fit the window"
             await self._sessions.compact(caller, new.conversation_id, who="engine", why=why, first=True)
         return await self.engine.begin(caller, new, queued_ids)
+
+    async def _compact(self, caller: Caller, conversation_id: str, why: str) -> bool:
+        """Compact a conversation while a turn of it runs; whether it worked."""
+        outcome = await self._sessions.compact(caller, conversation_id, who="engine", why=why, first=True)
+        return isinstance(outcome, Compacted)
 
     async def _run(self, box: Mailbox, begun: Begun) -> None:
         """Hops 5 to 12; what follows a turn is called from here. Holding the box keeps it the conversation's."""

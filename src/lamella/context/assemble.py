@@ -108,6 +108,8 @@ class _Work:
         now is held to the estimate, so that a text far too long is refused before it is stored.
         """
         context, running = self._context, self._window.rendered[-1].segments
+        if context.keeps_turns:
+            return usable(context)  # there is another way to ask for a summary
         most = context.budget / (1 + context.margin) / context.calibration
         doubt = 1 + context.doubt if sum(segment.tokens for segment in running) * 2 <= most else 1.0
         return int(most * doubt)

@@ -110,17 +110,17 @@ class Known:
         """The step of these turns up to which results are stubs: the newest boundary that lies among them."""
         return _newest(self._prunes, turns)
 
-    def left_out(self, context: ContextInput) -> LeftOut | None:
-        """What of these turns and summaries left the window; None if nothing did, or a session began after it."""
+    def left_out(self, turns: Sequence[Turn], summaries: Sequence[Summary]) -> LeftOut | None:
+        """What of these left the window; None if nothing did, or a session began after it."""
         left = self._left_out
         if left is None:
             return None
-        turns = [turn.id for turn in context.history]
-        if left.outcome not in turns and left.outcome not in {summary.id for summary in context.summaries}:
+        ids = [turn.id for turn in turns]
+        if left.outcome not in ids and left.outcome not in {summary.id for summary in summaries}:
             return None
-        count = turns.index(left.outcome) + 1 if left.outcome in turns else 0
-        summaries = min(int(left.numbers.get("summaries", 0)), len(context.summaries))
-        return LeftOut(count, summaries, int(left.numbers.get("budget", 0)))
+        count = ids.index(left.outcome) + 1 if left.outcome in ids else 0
+        gone = min(int(left.numbers.get("summaries", 0)), len(summaries))
+        return LeftOut(count, gone, int(left.numbers.get("budget", 0)))
 
     def emptied(self, turns: Sequence[Turn]) -> str | None:
         """The step of these turns up to which results are stubs even where their tools keep them."""
@@ -142,12 +142,27 @@ LEFT_OUT = "left-out"
 
 def shortened(context: ContextInput) -> ContextInput:
     """The context without what was left out; a line after the summaries says so."""
-    left = Known(context.model.name, context.decisions).left_out(context)
+    left = Known(context.model.name, context.decisions).left_out(context.history, context.summaries)
     if left is None or context.keeps_turns:
         return context
     history, summaries = context.history[left.turns :], context.summaries[left.summaries :]
     text = _left_out_line(context.history[: left.turns], left.summaries)
     return replace(context, history=history, summaries=(*summaries, Summary(LEFT_OUT, text, count_tokens(text))))
+
+
+def back_again(
+    model: str, decisions: Sequence[Decision], turns: Sequence[Turn], summaries: Sequence[Summary], most: int
+) -> tuple[Decision, ...]:
+    """The decision that what was left out is shown again, if a window may have more tokens now than then: `most`.
+
+    What still has no room leaves again, by a decision of its own.
+    """
+    left = Known(model, decisions).left_out(turns, summaries)
+    if left is None or most <= left.budget:
+        return ()
+    why = f"the window of {model} has {most} tokens now: what was left out of it at {left.budget} is shown again"
+    first = summaries[0].id if left.summaries else LEFT_OUT
+    return (Decision(DecisionKind.LEFT_OUT, model, "", "engine", why, {"budget": most}, first_changed=first),)
 
 
 def _left_out_line(turns: Sequence[Turn], summaries: int) -> str:
@@ -175,10 +190,14 @@ def _cuts(model: str, outcomes: dict[tuple[DecisionKind, str], str]) -> list[Cut
     return made
 
 
+def most_of(context: ContextInput) -> int:
+    """The tokens that a window may have: its budget, or the limit that was learned if that is less."""
+    return min(context.budget, context.limit) if context.limit is not None else context.budget
+
+
 def usable(context: ContextInput) -> int:
-    """The local tokens that a window may have: budget or learned limit less margin, in the counter's own unit."""
-    most = min(context.budget, context.limit) if context.limit is not None else context.budget
-    return int(most / (1 + context.margin) / context.calibration)
+    """The local tokens that a window may have: the most less the margin, in the counter's own unit."""
+    return int(most_of(context) / (1 + context.margin) / context.calibration)
 
 
 def is_readable(context: ContextInput, layout: Layout) -> bool:

@@ -18,6 +18,7 @@ from lamella.context.choices import (
     LeftOut,
     choices_of,
     is_readable,
+    most_of,
     project_content,
     subject_of,
     usable,
@@ -297,7 +298,9 @@ def leave_out(context: ContextInput, shown: Sequence[RenderedTurn], over: int) -
     `shown` are the finished turns in the window. Nothing is lost: what leaves is stored, found by search, and
     summarised by the next compaction.
     """
-    before = Known(context.model.name, context.decisions).left_out(context) or LeftOut(0, 0, 0)
+    before = Known(context.model.name, context.decisions).left_out(context.history, context.summaries) or LeftOut(
+        0, 0, 0
+    )
     summaries = context.summaries[before.summaries :]
     sizes = [sum(segment.tokens for segment in turn.segments) for turn in shown]
     turns = _first(sizes, over + int(usable(context) * ROOM_AT_ONCE))
@@ -305,7 +308,7 @@ def leave_out(context: ContextInput, shown: Sequence[RenderedTurn], over: int) -
     cut = _first([summary.tokens for summary in summaries], over - freed)
     if not turns and not cut:
         return ()
-    now = LeftOut(before.turns + turns, before.summaries + cut, context.budget)
+    now = LeftOut(before.turns + turns, before.summaries + cut, most_of(context))
     last = context.history[now.turns - 1].id if now.turns else context.summaries[now.summaries - 1].id
     first = shown[0].segments[0].id if turns else LEFT_OUT
     if cut:

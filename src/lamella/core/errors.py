@@ -173,9 +173,14 @@ class ProviderRefusedRequest(ProviderError):
 
 
 class ProviderContextOverflow(ProviderError):
-    """The provider counted more tokens than its window holds."""
+    """The provider counted more tokens than its window holds.
+
+    `counted` are the tokens that it counted in the prompt, `limit` those that it takes; None if it did not say.
+    """
 
     code = "context_length_exceeded"
+    counted: int | None = None
+    limit: int | None = None
 
 
 class ProviderUnreachable(ProviderError):

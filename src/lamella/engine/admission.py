@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -9,7 +10,7 @@ from lamella.context.assemble import Assembled, assemble
 from lamella.core.aside import aside
 from lamella.core.errors import ContextLengthExceeded, NeedsCompaction
 from lamella.core.messages import Turn
-from lamella.engine.counted import count, is_near
+from lamella.engine.counted import count, is_near, margin_of
 from lamella.engine.inputs import Services
 from lamella.engine.opening import Opening, first_context
 
@@ -48,13 +49,17 @@ class Admission:
 
     async def _admitted(self, opening: Opening, turn: Turn, *, can_compact: bool) -> Admitted:
         seen = await self._looked_at(opening, turn, can_compact=can_compact)
-        if seen.assembled is None or not is_near(seen.assembled.report):
+        if seen.assembled is None:
             return seen
         run, prompt = opening.run, seen.assembled.prompt
+        margin = await asyncio.to_thread(margin_of, seen.assembled, run.billed_local)
+        if not is_near(seen.assembled.report, margin):
+            return seen
         wired = run.model.wire(prompt, opening.line.wired if opening.line else None)
         counted = await count(run.model, run.model.request(prompt, wired.blocks, ()), seen.assembled.report.local)
         if counted is None:
-            return replace(seen, opening=replace(opening, run=replace(run, counts=False)))
+            opening = replace(opening, run=replace(run, counts=False, margin=margin))
+            return await self._looked_at(opening, turn, can_compact=can_compact)
         opening = replace(opening, run=run.with_count(counted, seen.assembled.report.estimate))
         return await self._looked_at(opening, turn, can_compact=can_compact)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import structlog
+
 from lamella.cache.plan import note_billed, note_written
 from lamella.cache.unread import unread
-from lamella.context.input import MARGIN, ContextInput
-from lamella.core.decisions import Decision, DecisionKind
+from lamella.context.input import ContextInput
+from lamella.core.decisions import Decision
 from lamella.core.diagnosis import ASKED_BY
 from lamella.core.effort import SUBJECT
 from lamella.core.errors import (
@@ -22,19 +25,22 @@ from lamella.core.errors import (
 from lamella.core.messages import Step
 from lamella.core.packets import CacheLost, ContextDegraded, RequestStarted, UsageBody, UsagePacket
 from lamella.core.prompt import Report, Sampling
-from lamella.core.records import ConversationChange, NewRequest, RequestEnd, RequestRecord
+from lamella.core.records import ConversationChange, NewRequest, ProviderLimit, RequestEnd, RequestRecord
 from lamella.core.tokens import Usage
 from lamella.core.withheld import bases_of_steps
 from lamella.engine.citations import CitationWatch
 from lamella.engine.container import OpenStep, StateContainer, StepBirth
-from lamella.engine.counted import MOST_FACTOR, billed_factor, count, is_near, with_count
+from lamella.engine.counted import Counted, billed_factor, count, is_near, margin_of, with_count
 from lamella.engine.emitter import Emitter
 from lamella.engine.endings import may_ask_again, nothing_of
 from lamella.engine.inputs import RunInput, Services, TurnInput
+from lamella.engine.refusals import RefusedWindow, believed, lesson
 from lamella.engine.reminders import ReminderView, has_found, merged
 from lamella.engine.request import Identity, Line, Prepared, drafted, new_request, next_line, prepare
 from lamella.engine.sieved import sieved
 from lamella.engine.step import ShownBlocks, run_step
+
+log = structlog.get_logger()
 
 LEAST, FAR = 1_000, 2.0
 """The local tokens of a window from which a bill calibrates the next step, and how many times as much or as little as
@@ -45,7 +51,8 @@ expected it may be."""
 class Asking:
     """One step before it is asked: its number, the steps before it, and whether it is the last that is permitted.
 
-    `said_nothing`: the model was asked already, and ended without a word.
+    `said_nothing`: the model was asked already, and ended without a word. `below`: the local tokens of a window that
+    was refused as too large; one that is no smaller is not sent.
     """
 
     index: int
@@ -53,6 +60,7 @@ class Asking:
     sampling: Sampling
     last: bool
     said_nothing: bool = False
+    below: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +99,8 @@ class Asker:
         self._unstored = run.learnt
         self._counted = run.counted
         self._counts = run.counts
+        self._limit = run.limit
+        self._margin = run.margin
         self._effort_before = run.effort_before
         self._kept_back = turn.kept_back
         self._diagnoses = run.diagnoses
@@ -128,21 +138,62 @@ class Asker:
         return opened.end(opened.usage, self._run.model.facts.cost(opened.usage), error.as_dict())
 
     async def _fitting(self, asking: Asking) -> Asked:
-        """One inference. A window that the provider finds too large is made anew, once, by what it counts (law 7)."""
+        """One inference. What its provider refuses as too large is compacted, and sent once more as it fits (law 7)."""
         try:
             return await self._accepted(asking)
         except ProviderContextOverflow as error:
-            opened, local = self._container.opened, self.line.assembled.report.local if self.line else 0
-            if opened is None or self._factor(local) > MOST_FACTOR:
+            opened, line = self._container.opened, self.line
+            if opened is None or line is None:
                 raise
             self._container.refused(RequestEnd(opened.birth.request_id, opened.usage, 0.0, error=error.as_dict()))
-            self._recalibrate(local)
-            refusal = error
+            refusal, local = error, line.assembled.report.local
+            await self._learn_from(error, line.assembled.report)
+            await self._compact()
         try:
-            return await self._accepted(asking)
+            return await self._accepted(replace(asking, below=local))
         except ContextLengthExceeded:
             await self._keep_learnt()
             raise refusal from None  # nothing could give way: what the provider said is the better reason
+        except ProviderContextOverflow as error:
+            await self._learn_from(error, (self.line or line).assembled.report)
+            await self._keep_learnt()
+            raise
+
+    async def _learn_from(self, refusal: ProviderContextOverflow, report: Report) -> None:
+        """Believe what a refusal taught: how the provider counts, and how much it takes."""
+        run, facts = self._run, self._run.model.facts
+        window = RefusedWindow(report.local, int(report.local * self.calibration), run.budget)
+        learnt = lesson(refusal, window, facts)
+        told = f"{learnt.why}; it is made smaller and sent again"
+        if learnt.factor is not None:
+            self._learn(learnt.decision(facts.name, window, self.calibration), learnt.factor)
+        if learnt.limit is not None:
+            limit = believed(learnt.limit, run.account, facts.name, self._services.clock.now())
+            await self._services.store.keep_provider_limit(limit)
+            self._limit = limit.tokens
+            told += f" (until {limit.until:%H:%M} UTC it is sent no more than about {limit.tokens} tokens)"
+        self._emitter.emit(ContextDegraded(subject=facts.name, why=told))
+
+    async def _compact(self) -> None:
+        """Summarise what stands before the turn, if that is possible; if not, its oldest turns give way."""
+        if self._run.compact is None or not self._turn.history:
+            return
+        try:
+            reopened = await self._run.compact()
+        except LamellaError as error:
+            log.warning("a running turn was not compacted", turn_id=self._turn.turn.id, error=error.message)
+            return
+        if reopened is not None:
+            self._turn = replace(self._turn, history=reopened.history, summaries=reopened.summaries)
+            self.decisions = (*reopened.decisions, *self._unstored)
+
+    async def _lift(self, usage: Usage) -> None:
+        """Forget a limit that the provider has just gone beyond."""
+        if self._limit is not None and usage.input > self._limit and not usage.input_estimated:
+            now = self._services.clock.now()
+            name = self._run.model.facts.name
+            await self._services.store.keep_provider_limit(ProviderLimit(self._run.account, name, usage.input, now))
+            self._limit = None
 
     async def _accepted(self, asking: Asking) -> Asked:
         """One inference. A provider that refuses to be asked why a cache was missed is not asked again in this turn."""
@@ -169,21 +220,9 @@ class Asker:
     @property
     def room(self) -> int:
         """The local tokens that are free in the window of the last request; its answer is not counted."""
-        limit = int(self._run.budget / (1 + MARGIN) / self.calibration)
+        most = min(self._run.budget, self._limit or self._run.budget)
+        limit = int(most / (1 + self._margin) / self.calibration)
         return max(limit - (self.line.assembled.report.local if self.line else 0), 0)
-
-    def _factor(self, local: int) -> float:
-        """What the provider counts for a local token, at least, if it finds a window of so many too large."""
-        return max(self.calibration * 1.1, self._run.budget / max(local, 1) * 1.05)
-
-    def _recalibrate(self, local: int) -> None:
-        """The provider counts more for a local token than was thought: at least as much as fills the window."""
-        facts, factor = self._run.model.facts, self._factor(local)
-        why = f"{facts.name} refused a request of {local} local tokens as too large"
-        numbers = {"local": local, "before": self.calibration}
-        learnt = Decision(DecisionKind.CALIBRATION, facts.name, f"{factor:.4f}", "engine", why, numbers)
-        self._learn(learnt, factor)
-        self._emitter.emit(ContextDegraded(subject=facts.name, why=f"{why}; it is made smaller and sent again"))
 
     def _learn(self, learnt: Decision, factor: float) -> None:
         self.calibration = factor
@@ -207,6 +246,7 @@ class Asker:
         )
         asked = Asked(prepared, stored, opened, await self._infer(asking.index, prepared, opened))
         self._bill(asked)
+        await self._lift(opened.usage)
         if self._diagnoses and opened.answer_id is not None and opened.usage.input:
             self._compared_with = opened.answer_id
         return asked
@@ -227,21 +267,30 @@ class Asker:
     async def _near(self, asking: Asking, reminder: str, prepared: Prepared) -> Prepared:
         """The request, made anew by what its provider counts if it is near the limit (SPEC L6)."""
         report, run = prepared.assembled.report, self._run
-        if not self._counts or not is_near(report):
+        margin = await asyncio.to_thread(margin_of, prepared.assembled, run.billed_local)
+        if not is_near(report, margin):
             return prepared
-        if self._counted is None or not self._counted.covers(report.local):
+        if self._counts and (self._counted is None or not self._counted.covers(report.local)):
             self._counted = await count(run.model, prepared.request, report.local)
             if self._counted is None:
                 self._counts = False  # for the rest of the turn: an estimate is at hand
-                return prepared
-            if self._counted.corrects(report.estimate):
-                name = run.model.facts.name
-                learnt = self._counted.decision(name, self.calibration, run.budget)
-                self._learn(learnt, self._counted.factor(run.budget))
-                if self._counted.tokens > run.budget:
-                    self._emitter.emit(ContextDegraded(subject=name, why=f"{learnt.why}; it is made smaller"))
-                    return await self._smaller(asking, reminder)
-        return with_count(prepared, self._counted) if self._counted.local == report.local else prepared
+            elif self._counted.corrects(report.estimate):
+                return await self._corrected(asking, reminder, prepared, self._counted)
+        if self._counted is None and margin > self._margin:
+            self._margin = margin
+            return await self._smaller(asking, reminder)
+        counted = self._counted
+        return with_count(prepared, counted) if counted is not None and counted.local == report.local else prepared
+
+    async def _corrected(self, asking: Asking, reminder: str, prepared: Prepared, counted: Counted) -> Prepared:
+        """The request after its count said that the estimate was wrong."""
+        run, name = self._run, self._run.model.facts.name
+        learnt = counted.decision(name, self.calibration, run.budget)
+        self._learn(learnt, counted.factor(run.budget))
+        if counted.tokens > run.budget:
+            self._emitter.emit(ContextDegraded(subject=name, why=f"{learnt.why}; it is made smaller"))
+            return await self._smaller(asking, reminder)
+        return with_count(prepared, counted)
 
     async def _smaller(self, asking: Asking, reminder: str) -> Prepared:
         try:
@@ -270,6 +319,9 @@ class Asker:
             searched=has_found(asking.steps, self._services.registry),
             last_step=asking.last,
             keeps_results=run.keeps_results,
+            limit=self._limit,
+            margin=self._margin,
+            doubt=run.doubt,
         )
         made = await drafted(context, turn.layout, run.model, run.account, self.line)
         now = self._services.clock.now()
@@ -279,6 +331,8 @@ class Asker:
         """Hop 7: the window, its markers, and its row, stored before anything is sent."""
         turn, run = self._turn, self._run
         prepared = await self._near(asking, reminder, await self._fitted(asking, reminder))
+        if asking.below is not None and prepared.assembled.report.local >= asking.below:
+            raise ContextLengthExceeded("Nothing of this request can give way.")
         identity = Identity(
             id=self._services.ids.new("req"),
             conversation_id=turn.conversation.id,
@@ -357,7 +411,7 @@ class Asker:
         """
         if not usage.input or usage.input_estimated or report.local < LEAST or is_near(report):
             return
-        factor = billed_factor(usage.input, report.local)
+        factor = billed_factor(usage.input, report.local, self._run.model.facts)
         if self.calibration / FAR <= factor <= self.calibration * FAR:
             self.calibration = factor
 

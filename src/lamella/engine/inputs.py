@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from lamella.cache.ledger import Ledger
 from lamella.cache.plan import MarkerPolicy
+from lamella.context.input import MARGIN
 from lamella.context.layout import Layout
 from lamella.core.agents import Agent, Project, Summary
 from lamella.core.clock import Clock
@@ -20,6 +21,7 @@ from lamella.core.tokens import TokenCounter
 from lamella.core.withheld import bases_of_window
 from lamella.engine.approvals import Approvals
 from lamella.engine.counted import Counted
+from lamella.engine.refusals import MOST_OFF
 from lamella.engine.surroundings import NoSurroundings, SurroundingsSource
 from lamella.guard.kept_back import KeptBack
 from lamella.tools.tool import Registry
@@ -70,6 +72,22 @@ class TurnInput:
 
 
 @dataclass(frozen=True, slots=True)
+class Reopened:
+    """What stands before a running turn after its conversation was compacted; `decisions` are all that hold."""
+
+    history: tuple[Turn, ...]
+    summaries: tuple[Summary, ...]
+    decisions: tuple[Decision, ...]
+
+
+Compact = Callable[[], Awaitable[Reopened | None]]
+"""Compacts the conversation of a running turn; None if that was not possible. Raises a `LamellaError`."""
+
+CALIBRATED_DOUBT = 0.25
+"""How far too high an estimate may be after its line was billed."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunInput:
     """What one model's run adds to the turn. `decisions` are all that hold for its window when it begins."""
 
@@ -95,17 +113,34 @@ class RunInput:
     """What the provider counted for the first window, where that was asked."""
     counts: bool = True
     """Whether the provider can be asked for a count."""
+    limit: int | None = None
+    """The most tokens that the provider takes, as its refusals taught."""
+    billed_local: int = 0
+    """The local tokens of the window that the calibration was made from; 0: the line is not calibrated."""
+    margin: float = MARGIN
+    """The share that the estimate may be too low."""
+    compact: Compact | None = None
+    """Compacts the conversation while this turn runs."""
     learnt: tuple[Decision, ...] = ()
     """Those of `decisions` that are not stored yet: they are, with the first request."""
+
+    @property
+    def doubt(self) -> float:
+        """The share that an estimate may be too high: nothing is refused here that may fit. A count is exact."""
+        if self.counted is not None:
+            return 0.0
+        return CALIBRATED_DOUBT if self.billed_local else MOST_OFF - 1
 
     def with_count(self, counted: Counted, estimate: int) -> RunInput:
         """The run after its provider counted a window that was estimated at `estimate` tokens."""
         if not counted.corrects(estimate):
-            return replace(self, counted=counted)
+            return replace(self, counted=counted, billed_local=counted.local, margin=MARGIN)
         learnt = counted.decision(self.model.facts.name, self.calibration, self.budget)
         return replace(
             self,
             counted=counted,
+            billed_local=counted.local,
+            margin=MARGIN,
             calibration=counted.factor(self.budget),
             decisions=(*self.decisions, learnt),
             learnt=(*self.learnt, learnt),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from lamella.cache.plan import MarkerPolicy
+from lamella.context.choices import back_again
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
 from lamella.core.decisions import Decision, DecisionKind
@@ -23,8 +24,9 @@ from lamella.core.sessions import Session
 from lamella.engine.counted import billed_factor
 from lamella.engine.dynamic_form import FormChoice, FormRule, Terms, chosen_form, form_is_open, layout_of
 from lamella.engine.grants import grant_changes
-from lamella.engine.inputs import RunInput, Services
+from lamella.engine.inputs import Reopened, RunInput, Services, TurnInput
 from lamella.engine.knowledge_prompt import chosen_prompt, completed
+from lamella.engine.refusals import bounded
 from lamella.engine.reminders import ReminderView, merged
 from lamella.engine.request import Line, tool_choice_is_free
 from lamella.engine.setting import TurnSetting, changes, effort_before, lost_id, offered, setting_of, with_agent
@@ -121,6 +123,9 @@ class Opening:
             project=around.project,
             summaries=self.found.summaries,
             keeps_results=run.keeps_results,
+            limit=run.limit,
+            margin=run.margin,
+            doubt=run.doubt,
         )
 
 
@@ -135,15 +140,18 @@ def first_context(opening: Opening, turn: Turn, registry: Registry, reminders: S
 
 
 def calibration_of(facts: ModelFacts, found: Beginning) -> float:
-    """What the provider counts for a local token: by its last bill, or by a refusal that came after it."""
+    """What the provider counts for a local token: by its last bill, or by a count that came after it.
+
+    It is within what tokenizers differ, so that no odd bill can make a conversation look too large for ever.
+    """
     last, factor = found.last_bill, facts.token_factor
     if last is not None and last.local_tokens:
-        factor = billed_factor(last.usage.input, last.local_tokens)
+        factor = billed_factor(last.usage.input, last.local_tokens, facts)
     for stored in found.decisions:
         learnt = stored.decision.kind is DecisionKind.CALIBRATION and stored.decision.subject == facts.name
         if learnt and (last is None or stored.at > last.at):
             factor = float(stored.decision.outcome)
-    return factor
+    return bounded(factor, facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +225,9 @@ class Openings:
         form = await self._form(caller, first, setting, models[0].model.facts, told)
         setting = replace(setting, layout=form.layout)
         begun += (*prompt.decisions, *form.decisions, *grant_changes(first.path, first.summaries, known))
+        limits = [await self._limit(opened) for opened in models]
+        for opened, found, limit in zip(models, beginnings, limits, strict=True):
+            begun += self._back_again(opened.model.facts, found, limit)
         registry = self._services.registry
         if registry.changes:
             begun += offered(first.conversation.tools, registry.specs(), known)
@@ -225,11 +236,23 @@ class Openings:
                 found,
                 setting,
                 begun,
-                self._run_input(run, opened, found, setting.effort, begun, query.turn_id),
+                replace(self._run_input(run, opened, found, setting.effort, begun, query.turn_id), limit=limit),
                 self._lines.get((conversation_id, opened.account, opened.model.facts.name)),
             )
-            for run, opened, found in zip(query.runs, models, beginnings, strict=True)
+            for run, opened, found, limit in zip(query.runs, models, beginnings, limits, strict=True)
         )
+
+    async def _limit(self, opened: OpenModel) -> int | None:
+        """The most tokens that a model takes, as its refusals taught."""
+        now = self._services.clock.now()
+        limit = await self._services.store.provider_limit(opened.account, opened.model.facts.name, now)
+        return limit.tokens if limit is not None else None
+
+    def _back_again(self, facts: ModelFacts, found: Beginning, limit: int | None) -> tuple[Decision, ...]:
+        budget = self._settings.budget(facts)
+        most = min(budget, limit) if limit is not None else budget
+        known = tuple(stored.decision for stored in found.decisions)
+        return back_again(facts.name, known, found.path, found.summaries, most)
 
     async def instead(self, caller: Caller, opening: Opening) -> Opening | None:
         """What the same turn begins from for the model that answers if that of `opening` fails; None: there is none.
@@ -246,8 +269,15 @@ class Openings:
             return None
         [found] = await self._services.store.beginnings(caller, conversation, [facts.name], opening.found.place)
         run = self._run_input(NewRun(opening.run.id, name), opened, found, opening.setting.effort, opening.begun, "")
+        run = replace(run, limit=await self._limit(opened))
         line = self._lines.get((conversation, opened.account, facts.name))
         return replace(opening, found=found, run=replace(run, headers=opening.run.headers), line=line)
+
+    async def reopened(self, turn: TurnInput, model: str) -> Reopened:
+        """What stands before a turn that runs, after its conversation was compacted."""
+        found = await self._services.store.beginning(turn.caller, turn.conversation.id, model)
+        history = tuple(one for one in found.path if one.id != turn.turn.id)
+        return Reopened(history, found.summaries, tuple(stored.decision for stored in found.decisions))
 
     async def facts(self, model: str) -> ModelFacts:
         """What is known of a model; raises `InvalidRequest` for one that is not served."""
@@ -319,6 +349,7 @@ class Openings:
             budget=self._settings.budget(facts),
             sampling=Sampling(self._settings.output(facts), effort, compared_with=compared_with),
             calibration=calibration_of(facts, found),
+            billed_local=bill.local_tokens if bill is not None else 0,
             decisions=(*(stored.decision for stored in found.decisions), *begun),
             step_limit=self._settings.step_limit,
             diagnoses=diagnoses,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import count
@@ -24,7 +24,7 @@ from lamella.core.sessions import SessionReturn, SessionStep
 from lamella.core.tokens import Usage
 from lamella.engine.admission import Admission
 from lamella.engine.container import StateContainer
-from lamella.engine.inputs import Services, TurnInput
+from lamella.engine.inputs import Reopened, RunInput, Services, TurnInput
 from lamella.engine.instead import FindInstead, Instead
 from lamella.engine.journal import Journal
 from lamella.engine.knowledge_prompt import completed
@@ -74,6 +74,10 @@ class Finished:
     cached_until: datetime | None = None
 
 
+CompactConversation = Callable[[Caller, str, str], Awaitable[bool]]
+"""Compacts a conversation, for a reason; whether that was possible."""
+
+
 class TurnEngine:
     """Runs turns; knows nothing of mailboxes, queues and clients."""
 
@@ -97,6 +101,8 @@ class TurnEngine:
         self._acting: dict[str, Acting] = {}
         self._preferred: dict[str, str] = {}
         self._turn_of: dict[str, str] = {}
+        self.compact: CompactConversation | None = None
+        """Compacts a conversation while a turn of it runs; set by whoever has sessions."""
 
     async def check(self, caller: Caller, new: NewTurn) -> TurnSetting:
         """The setting of a message that is to wait, if its model, agent, layout and files are there. Stores nothing.
@@ -154,7 +160,7 @@ class TurnEngine:
         call_ids = set(turn_input.call_ids)
         runs = tuple(
             Run(
-                one.opening.run,
+                self._compacting(turn_input, one.opening.run, alone=len(admitted) == 1),
                 StateContainer(self._services.counter, call_ids),
                 one.opening.line,
                 error=one.refusal,
@@ -165,6 +171,21 @@ class TurnEngine:
         self._acting[new.id] = Acting(runs[0].id)
         self._turn_of |= {run.id: new.id for run in runs}
         return Begun(turn_input, runs)
+
+    def _compacting(self, turn: TurnInput, run: RunInput, *, alone: bool) -> RunInput:
+        """The run with a way to compact its conversation. One of several has none: the others go on meanwhile."""
+        compact = self.compact
+        if compact is None or not alone:
+            return run
+
+        async def compacted() -> Reopened | None:
+            name = run.model.facts.name
+            why = f"{name} refused the request as too large"
+            if not await compact(turn.caller, turn.conversation.id, why):
+                return None
+            return await self.openings.reopened(turn, name)
+
+        return replace(run, compact=compacted)
 
     def _instead(self, turn: TurnInput, opening: Opening, openings: Sequence[Opening]) -> FindInstead:
         """Finds the model in whose place another answers: none that answers the turn anyway."""

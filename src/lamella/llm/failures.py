@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from lamella.core.errors import (
     ProviderContextOverflow,
     ProviderError,
@@ -16,13 +18,21 @@ from lamella.core.errors import (
 
 _OVERFLOW_SIGNS = (
     "prompt is too long",
+    "input is too long",
     "context_length_exceeded",
     "context window",
     "context limit",
+    "context size",
     "maximum context length",
+    "maximum model length",
+    "maximum number of tokens",
+    "too large for model",
 )
 _SHRINK = "Start a new conversation or choose a model with a larger window."
 _KEPT = "What came is kept. Send the message again."
+_LEAST_FIGURE = 256
+"""A smaller number in a refusal is no size of a prompt or a window."""
+
 _LONGEST = 400
 """Characters of a provider's text that a message repeats: proxies answer with whole pages."""
 
@@ -52,7 +62,7 @@ def _of_status(provider: str, status: int, message: str, key_variable: str, retr
         case 408 | 504:
             return ProviderTimeout(said, hint=wait)
         case 413:
-            return ProviderContextOverflow(said, hint=_SHRINK)
+            return _overflow(said, message)
         case 429 if "insufficient_quota" in message:
             return no_credit
         case 429:
@@ -62,13 +72,42 @@ def _of_status(provider: str, status: int, message: str, key_variable: str, retr
         case _ if status >= 500:
             return ProviderUnreachable(said, hint=wait)
         case _ if _overflows(message):
-            return ProviderContextOverflow(said, hint=_SHRINK)
+            return _overflow(said, message)
         case _:
             return ProviderRefusedRequest(said, hint="The request's map and raw body show what was sent.")
 
 
 def _overflows(message: str) -> bool:
-    return any(sign in message for sign in _OVERFLOW_SIGNS)
+    return any(sign in message.lower() for sign in _OVERFLOW_SIGNS)
+
+
+_TOKENS = re.compile(r"(?<![\w.:/-])\d{1,3}(?:,\d{3})+(?![\w:/-])|(?<![\w.:/-])\d+(?![\w:/-])")
+
+
+def _overflow(said: str, message: str) -> ProviderContextOverflow:
+    error = ProviderContextOverflow(said, hint=_SHRINK)
+    error.counted, error.limit = figures_of(message)
+    return error
+
+
+def figures_of(message: str) -> tuple[int | None, int | None]:
+    """The tokens that a provider counted in a prompt that it refused, and those that it takes; None: it does not say.
+
+    `prompt is too long: 210342 tokens > 200000 maximum` gives (210342, 200000). Room that is kept for the answer is
+    taken off: `exceed context limit: 188240 + 21333 > 200000` gives (188240, 178667).
+    """
+    found = [int(number.replace(",", "")) for number in _TOKENS.findall(message)]
+    match [number for number in found if number >= _LEAST_FIGURE]:
+        case [limit]:
+            return None, limit
+        case [one, other] if one != other:
+            return max(one, other), min(one, other)
+        case [prompt, output, limit] if "+" in message and limit > output:
+            return prompt, limit - output
+        case [limit, whole, prompt, output] if whole == prompt + output and limit > output:
+            return prompt, limit - output
+        case _:
+            return None, None
 
 
 def _short(text: str) -> str:
@@ -103,7 +142,7 @@ def in_stream(provider: str, type: str, message: str) -> ProviderError:
     """An `error` event after the provider had accepted the request; OpenAI's `code` says more than its type."""
     said = f"{provider} failed in the middle of the answer: {type}: {_short(message)}"
     if _overflows(f"{type} {message}"):
-        return ProviderContextOverflow(said, hint=_SHRINK)
+        return _overflow(said, message)
     if type == "overloaded_error":
         return ProviderOverloaded(said, hint=_KEPT)
     if type in ("rate_limit_error", "rate_limit_exceeded"):

@@ -46,7 +46,7 @@ class Weighed:
         known, conversation = Known(finished.model, finished.decisions), finished.conversation
         calibration, input = finished.calibration, finished.input
         if bill is not None and bill.local_tokens and input:
-            calibration, input = billed_factor(bill.usage.input, bill.local_tokens), bill.usage.input
+            calibration, input = billed_factor(bill.usage.input, bill.local_tokens, model), bill.usage.input
         shown = _shown(conversation.id, finished.turns, known, calibration, conversation.tools, layout)
         return cls(shown, layout, model, finished.decisions, input, finished.budget)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Protocol
 
 from lamella.core.records import (
@@ -10,6 +11,7 @@ from lamella.core.records import (
     NewRequest,
     Page,
     PageQuery,
+    ProviderLimit,
     RequestEnd,
     RequestRecord,
     StoredBlock,
@@ -38,6 +40,14 @@ class RequestStore(Protocol):
 
     async def last_bill(self, caller: Caller, conversation_id: str, model: str) -> LastBill | None:
         """What the newest billed request to a model was billed on the path that the conversation stands at."""
+        ...
+
+    async def provider_limit(self, account: str, model: str, now: datetime) -> ProviderLimit | None:
+        """The limit that a model's refusals taught, while it is believed; shared by all that use the account."""
+        ...
+
+    async def keep_provider_limit(self, limit: ProviderLimit) -> None:
+        """Store a limit in place of the one before; one that is believed until the past is as good as none."""
         ...
 
     async def blocks(self, caller: Caller, request_id: str) -> tuple[StoredBlock, ...]:

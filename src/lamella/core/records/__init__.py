@@ -11,6 +11,7 @@ from lamella.core.records.queue import QueuedMessage, QueueStatus
 from lamella.core.records.requests import (
     LastBill,
     NewRequest,
+    ProviderLimit,
     RequestEnd,
     RequestRecord,
     Said,
@@ -65,6 +66,7 @@ __all__ = [
     "PageQuery",
     "Place",
     "ProjectContent",
+    "ProviderLimit",
     "QueueStatus",
     "QueuedMessage",
     "RequestEnd",

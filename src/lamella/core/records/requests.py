@@ -126,6 +126,17 @@ class LastBill:
 
 
 @dataclass(frozen=True, slots=True)
+class ProviderLimit:
+    """The most `tokens` of a prompt that a model takes for an account,
+    as its refusals taught. Believed `until` then."""
+
+    account: str
+    model: str
+    tokens: int
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class NewRequest:
     """A request to store before it is sent.
 

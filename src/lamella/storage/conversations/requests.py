@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, RowMapping, insert, select, update
+from sqlalchemy import ColumnElement, RowMapping, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lamella.core.errors import NotFound, StoreFailed
@@ -15,11 +15,13 @@ from lamella.core.records import (
     LastBill,
     NewRequest,
     Place,
+    ProviderLimit,
     RequestEnd,
     RequestRecord,
     StoredBlock,
     StoredSegment,
 )
+from lamella.storage.columns import moment_text
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.conversations.decided import Moment, decide
 from lamella.storage.conversations.lines import line_of
@@ -36,7 +38,7 @@ from lamella.storage.mapping import (
     segments_of,
     usage_of,
 )
-from lamella.storage.tables import blocks, requests, turns
+from lamella.storage.tables import blocks, provider_limits, requests, turns
 
 _LONGEST_CHAIN = 64
 """So many bases are followed; then a request is stored whole: reading one stays quick in a long conversation."""
@@ -193,6 +195,24 @@ class RequestVerbs(Verbs):
         async with self._database.reading() as connection:
             conversation = await find_conversation(connection, caller, conversation_id)
             return await find_last_bill(connection, caller, conversation, conversation.place, model)
+
+    @uninterrupted
+    async def provider_limit(self, account: str, model: str, now: datetime) -> ProviderLimit | None:
+        """The limit that a model's refusals taught, while it is believed."""
+        limits = provider_limits.c
+        query = select(provider_limits).where(limits.account == account, limits.model == model)
+        async with self._database.reading() as connection:
+            row = (await connection.execute(query.where(limits.until > moment_text(now)))).mappings().first()
+        return ProviderLimit(account, model, row["tokens"], datetime.fromisoformat(row["until"])) if row else None
+
+    @uninterrupted
+    async def keep_provider_limit(self, limit: ProviderLimit) -> None:
+        """Store a limit in place of the one before."""
+        mine = (provider_limits.c.account == limit.account, provider_limits.c.model == limit.model)
+        values = {"account": limit.account, "model": limit.model, "tokens": limit.tokens}
+        async with self._database.writing() as connection:
+            await connection.execute(delete(provider_limits).where(*mine))
+            await connection.execute(insert(provider_limits).values(**values, until=moment_text(limit.until)))
 
     @uninterrupted
     async def blocks(self, caller: Caller, request_id: str) -> tuple[StoredBlock, ...]:

@@ -77,3 +77,13 @@ cache_entries = Table(
 )
 """What providers have cached: `key` is the hash of account, model, salts and blocks. It has no owner: conversations of
 one account share it, and nothing of theirs can be read from it."""
+
+provider_limits = Table(
+    "provider_limits",
+    metadata,
+    Column("account", String, primary_key=True),
+    Column("model", String, primary_key=True),
+    Column("tokens", Integer, nullable=False),
+    Column("until", String, nullable=False),
+)
+"""The most tokens of a prompt that a model takes, as its refusals taught. It has no owner: see `cache_entries`."""
