@@ -156,9 +156,9 @@ async def test_nothing_to_compact_says_so_and_asks_no_model(tmp_path: Path) -> N
     model = ScriptedModel()
     async with talking(tmp_path, model, turns=1) as (app, client, conversation):
         found = await compact(app, conversation)
-        assert found == NotCompacted("all of it is recent")
+        assert found == NotCompacted("all of it is recent", code="recent")
         empty = await client.conversation()
-        assert await compact(app, empty) == NotCompacted("nothing was said yet")
+        assert await compact(app, empty) == NotCompacted("nothing was said yet", code="empty")
     assert len(model.requests) == 1
 
 

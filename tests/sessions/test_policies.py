@@ -13,6 +13,7 @@ import pytest
 
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.core.decisions import DecisionKind
+from lamella.core.errors import ProviderUnreachable
 from lamella.core.messages import ToolCall
 from lamella.core.prompt import ToolSpec, WhenOld
 from lamella.core.tokens import Usage
@@ -121,7 +122,7 @@ async def test_what_is_kept_goes_when_nothing_else_fits(tmp_path: Path) -> None:
         client,
         conversation,
     ):
-        model.then(saying("Yes.", usage=Usage(input=2_000, output=5)))
+        model.then([ProviderUnreachable("down")], saying("Yes.", usage=Usage(input=2_000, output=5)))
         packets = await client.send(conversation, "Read this: " + MUCH * 3)
         assert packets[-1]["status"] == "finished"
         decided = [s.decision for s in await app.store.decisions(LOCAL_OWNER, conversation)]

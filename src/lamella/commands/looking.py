@@ -111,8 +111,6 @@ class Context:
     async def run(self, asked: Asked) -> Answer:
         """See `Command`."""
         now = await self._reach.sessions.standing(asked.caller, asked.conversation.id)
-        if now.parts is None:
-            return Answer(f"The window can't be built: {now.problem}", {"problem": now.problem})
         parts = now.parts
         tools = f"{short(parts.tools)} tokens ({short(parts.definitions)} defs + {short(parts.calls)} calls)"
         lines = [

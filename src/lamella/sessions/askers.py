@@ -1,4 +1,4 @@
-"""Whom a summary is asked of: the conversation's own model on its live prefix, or a second one that reads data."""
+"""Whom a summary is asked of: the conversation's own model after its live window, or a model that reads data."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from lamella.cache.plan import note_billed, note_written
-from lamella.context.assemble import assemble
 from lamella.context.choices import Known, usable
 from lamella.context.input import MARGIN, ContextInput
 from lamella.context.results import kept_names
 from lamella.core.clock import Clock
 from lamella.core.counting import count_tokens
 from lamella.core.effort import OFF
-from lamella.core.errors import ContextLengthExceeded, ProviderTimeout
+from lamella.core.errors import ProviderTimeout
 from lamella.core.messages import Turn, UserMessage
 from lamella.core.models import ModelFacts
 from lamella.core.ports import ChatModel
@@ -27,9 +25,9 @@ from lamella.engine.inputs import Services
 from lamella.engine.opening import Opening, OpenModel
 from lamella.engine.request import Identity, Prepared, drafted, new_request, prepare, side_prompt, side_request
 from lamella.engine.side import SideAnswer, ask
-from lamella.sessions.material import conversation, fitting, framed, hidden, results
-from lamella.sessions.summary import LONGEST, MAX_OUTPUT, SYSTEM, instruction
-from lamella.sessions.summary_check import Check
+from lamella.sessions.material import framed, hidden, results, text_of
+from lamella.sessions.summary import LONGEST, MAX_OUTPUT, SYSTEM, Wanted, instruction
+from lamella.sessions.window import as_it_stands
 
 TIMEOUT = 300.0
 """Seconds that a summary may take, however steadily it is streamed."""
@@ -37,32 +35,20 @@ TIMEOUT = 300.0
 EXPECTED = LONGEST // 2
 """Local tokens of a summary, for an estimate of its price."""
 
+FRAMES = 40
+"""Local tokens of the frames around the data, the system prompt and the message."""
+
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """A summary that is asked for: of these turns, for the `number`-th time; `before` is what the last one lacked.
-
-    `kept` are the turns behind them, which stay.
+    """A summary that is asked for: of these turns, for the `number`-th time. `kept` are the turns after them, which
+    stay.
     """
 
     turns: Sequence[Turn]
-    focus: str = ""
+    wanted: Wanted
     number: int = 0
-    before: Check | None = None
     kept: Sequence[Turn] = ()
-
-
-class Asker(Protocol):
-    """Someone who can be asked for a summary."""
-
-    @property
-    def name(self) -> str:
-        """The model's name."""
-        ...
-
-    async def ask(self, caller: Caller, asking: Asking) -> SideAnswer:
-        """Ask, and record the request like any other."""
-        ...
 
 
 def asking(opening: Opening, history: Sequence[Turn], text: str) -> ContextInput:
@@ -72,66 +58,55 @@ def asking(opening: Opening, history: Sequence[Turn], text: str) -> ContextInput
     return replace(opening.context(Turn("instruction", user)), history=tuple(history), keeps_turns=True)
 
 
-class MainModel:
-    """The conversation's own model: the same prefix, so that what is cached is read from the cache.
+class LiveWindow:
+    """The conversation's own model, asked at the end of its window: what is cached is read from the cache.
 
-    The prefix has the turns that stay too, where there is room: the end of the last request is what is cached longest,
-    and often all that is. What stands in that prefix as a stub, or cut, comes in full with the instruction (SPEC L9).
+    The prefix has the turns that stay too, if there is room: the end of the last request is what is cached longest, and
+    often all that is. What stands in that prefix as a stub, or cut, comes in full with the instruction (SPEC L9).
     """
 
     def __init__(self, services: Services, opening: Opening) -> None:
         self._services = services
         self._opening = opening
 
-    @property
-    def name(self) -> str:
-        """See `Asker`."""
-        return self._opening.run.model.facts.name
-
-    async def cost(self, asked: Asking) -> float:
-        """About what a summary costs, in US dollars. Raises `ContextLengthExceeded`."""
-        prepared, facts = await self._prepare(asked), self._opening.run.model.facts
-        read, written = prepared.plan.read, prepared.plan.written
-        output = int(EXPECTED * self._opening.run.calibration)
-        return facts.cost(Usage(prepared.assembled.report.estimate, read, written, 0, output))
-
-    async def _prepare(self, asked: Asking) -> Prepared:
-        try:
-            return await self._prepared(asked)
-        except ContextLengthExceeded:
-            if not asked.kept:
-                raise
-            return await self._prepared(replace(asked, kept=()))
-
-    async def _prepared(self, asked: Asking) -> Prepared:
+    async def prepared(self, asked: Asking) -> Prepared | None:
+        """The request; None if what is summarised does not fit the window with all that hides behind stubs."""
+        context = await asyncio.to_thread(self._context, asked)
+        if context is None and asked.kept:
+            context = await asyncio.to_thread(self._context, replace(asked, kept=()))
+        if context is None:
+            return None
         run, setting = self._opening.run, self._opening.setting
-        text = await asyncio.to_thread(self._text, asked)
-        context = replace(asking(self._opening, (*asked.turns, *asked.kept), text), sampling=_sampling(run.sampling))
         made = await drafted(context, setting.layout, run.model, run.account, self._opening.line)
         return prepare(made, setting.policy, self._services.ledger, self._services.clock.now(), run.ttl, alone=True)
 
-    def _text(self, asked: Asking) -> str:
-        opening = self._opening
-        known = Known(self.name, opening.decisions)
-        gone = results(
-            hidden(asked.turns, opening.setting.layout, known, kept_names(opening.setting.conversation.tools))
+    def _context(self, asked: Asking) -> ContextInput | None:
+        opening, run = self._opening, self._opening.run
+        layout, tools = opening.setting.layout, opening.setting.conversation.tools
+        known = Known(run.model.facts.name, opening.decisions)
+        gone = results(hidden(asked.turns, layout, known, kept_names(tools)))
+        empty = asking(opening, asked.turns, "")
+        text = instruction(
+            asked.turns, asked.wanted, material=text_of(gone), stays=bool(asked.kept), room=usable(empty)
         )
-        stays = bool(asked.kept)
-        bare = instruction(asked.turns, asked.focus, before=asked.before, stays=stays)
-        if not gone:
-            return bare
-        context = asking(opening, (*asked.turns, *asked.kept), bare)
-        room = usable(context) - assemble(context, opening.setting.layout).report.local - 100
-        material = fitting(gone, room)
-        if material is None:
-            material = f"The results of {len(gone)} calls are not shown: there is no room for them."
-        return instruction(asked.turns, asked.focus, material=material, before=asked.before, stays=stays)
+        context = asking(opening, (*asked.turns, *asked.kept), text)
+        context = replace(context, sampling=_sampling(run.sampling))
+        whole = as_it_stands(context, layout, opening.line.assembled if opening.line else None)
+        if whole.report.local > usable(context):
+            return None
+        return replace(context, decisions=(*context.decisions, *whole.decisions))
 
-    async def ask(self, caller: Caller, asked: Asking) -> SideAnswer:
-        """See `Asker`. Raises `ContextLengthExceeded`."""
+    def cost(self, prepared: Prepared) -> float:
+        """About what a summary costs, in US dollars."""
+        run = self._opening.run
+        read, written = prepared.plan.read, prepared.plan.written
+        output = int(EXPECTED * run.calibration)
+        return run.model.facts.cost(Usage(prepared.assembled.report.estimate, read, written, 0, output))
+
+    async def ask(self, caller: Caller, asked: Asking, prepared: Prepared) -> SideAnswer:
+        """Ask, and record the request like any other."""
         run, services = self._opening.run, self._services
-        prepared = await self._prepare(asked)
-        identity = _identity(services, self._opening, asked)
+        identity = _identity(services, self._opening, asked.turns[-1], asked.number)
         stored = await asyncio.to_thread(new_request, prepared, identity, self._opening.setting.policy, None)
         await services.store.record_request(caller, stored)
         note_written(prepared.plan, services.ledger, prepared.facts)
@@ -149,57 +124,65 @@ def _sampling(usual: Sampling) -> Sampling:
     return replace(usual, max_output=min(usual.max_output, most), compared_with=None)
 
 
-def _identity(services: Services, opening: Opening, asked: Asking) -> Identity:
+def _identity(services: Services, opening: Opening, last: Turn, number: int) -> Identity:
     """A summary belongs to the last turn that it stands for."""
     id, now = services.ids.new("req"), services.clock.now()
-    return Identity(id, opening.setting.conversation.id, asked.turns[-1].id, asked.number, "summary", now)
+    return Identity(id, opening.setting.conversation.id, last.id, number, "summary", now)
 
 
-class SecondModel:
-    """Another model, which gets the stored rows as data in one message (SPEC L11).
+class Reader:
+    """A model that reads stored rows as data, in one message (SPEC L11). It sees no prefix of the conversation.
 
-    No thinking of the main model is sent to it: thinking goes only to the model that made it.
+    No thinking is sent to it: thinking goes only to the model that made it.
     """
 
-    def __init__(self, services: Services, opening: Opening, opened: OpenModel, text: str) -> None:
+    def __init__(self, services: Services, opening: Opening, model: ChatModel, budget: int, calibration: float) -> None:
         self._services = services
         self._opening = opening
-        self._model = opened.model
-        self._text = text
+        self._model = model
+        self._budget = budget
+        self._calibration = calibration
+
+    @classmethod
+    def own(cls, services: Services, opening: Opening) -> Reader:
+        """The conversation's own model."""
+        run = opening.run
+        return cls(services, opening, run.model, run.budget, run.calibration)
+
+    @classmethod
+    def second(cls, services: Services, opening: Opening, opened: OpenModel) -> Reader:
+        """Another model."""
+        facts = opened.model.facts
+        return cls(services, opening, opened.model, facts.window - _output(facts), facts.token_factor)
 
     @property
     def name(self) -> str:
-        """See `Asker`."""
+        """The model's name."""
         return self._model.facts.name
 
-    def cost(self) -> float:
-        """About what a summary costs, in US dollars."""
-        facts = self._model.facts
-        read, written = count_tokens(self._text) * facts.token_factor, EXPECTED * facts.token_factor
-        return facts.cost(Usage(input=int(read), output=int(written)))
+    @property
+    def room(self) -> int:
+        """The local tokens that one message may have."""
+        return int(self._budget / (1 + MARGIN) / self._calibration) - count_tokens(SYSTEM) - FRAMES
 
-    async def ask(self, caller: Caller, asked: Asking) -> SideAnswer:
-        """See `Asker`."""
+    def cost(self, tokens: int) -> float:
+        """About what reading so many local tokens and a summary of them cost, in US dollars."""
+        read, written = tokens * self._calibration, EXPECTED * self._calibration
+        return self._model.facts.cost(Usage(input=int(read), output=int(written)))
+
+    async def ask(self, caller: Caller, data: str, order: str, last: Turn, number: int) -> SideAnswer:
+        """Ask about data, and record the request like any other, as that of a turn."""
         facts, services = self._model.facts, self._services
-        said = framed("conversation", self._text)
-        text = f"{said}\n\n{instruction(asked.turns, asked.focus, before=asked.before)}"
+        text = f"{framed('conversation', data)}\n\n{order}"
         prompt = side_prompt(facts.name, SYSTEM, text, Sampling(_output(facts)))
-        identity = _identity(services, self._opening, asked)
+        identity = _identity(services, self._opening, last, number)
         layout = self._opening.setting.layout
-        request, stored = side_request(
-            self._model, prompt, identity, layout, facts.window - _output(facts), facts.token_factor
-        )
+        request, stored = side_request(self._model, prompt, identity, layout, self._budget, self._calibration)
         await services.store.record_request(caller, stored)
-        headers = self._opening.run.headers("summary", asked.number)
+        headers = self._opening.run.headers("summary", number)
         answer = await heard(services.clock, self._model, request, headers)
         await services.store.end_request(caller, answer.end(identity.id, facts.cost(answer.usage)))
         return answer
-
-
-def second_text(turns: Sequence[Turn], facts: ModelFacts) -> str | None:
-    """The turns as data for a model of these facts; None when they do not fit its window, the longest pieces cut."""
-    room = int((facts.window - _output(facts)) / facts.token_factor / (1 + MARGIN))
-    return fitting(conversation(turns), room - count_tokens(instruction(turns)) - 1_000)
 
 
 def _output(facts: ModelFacts) -> int:

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from lamella.context.assemble import Assembled, assemble
+from lamella.context.assemble import Assembled
+from lamella.context.choices import usable
 from lamella.core.aside import aside
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.errors import ContextLengthExceeded, LamellaError, LeaseLost, NotFound, SessionMoved, StoreFailed
+from lamella.core.errors import LamellaError, LeaseLost, NotFound, SessionMoved, StoreFailed
 from lamella.core.json import JsonObject
 from lamella.core.messages import Turn, TurnStatus
 from lamella.core.prompt import ToolSpec
@@ -29,9 +30,9 @@ from lamella.sessions.figures import Breakdown
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.split import turns_kept
 from lamella.sessions.summariser import SILENT, NotCompacted, Source, Summariser
-from lamella.sessions.summary import instruction
+from lamella.sessions.summary import longest_in
 from lamella.sessions.triggers import Gain, Trigger
-from lamella.sessions.window import parts_of
+from lamella.sessions.window import as_it_stands, parts_of
 
 log = structlog.get_logger()
 
@@ -39,17 +40,25 @@ log = structlog.get_logger()
 ENGINE = "engine"
 """Who decides what nobody asked for."""
 
+FREE = 0.5
+"""The share of the room beside fixed parts and a summary that what is said next has: else it is full again at once."""
+
+SLACK = 0.05
+"""How much of the window stays free beside a message that waits."""
+
+ALL_RECENT = "LAMELLA_KEEP_RECENT_TOKENS says how much stays as it was said. /new begins an empty window."
+
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
     """A compaction that was committed, in tokens as the provider counts them (apportioned).
 
-    `after` is the window that it left, counted as every window is; None where that can't be built.
+    `after` is the window that it left, counted as every window is.
     """
 
     session: Session
     before: int
-    after: Breakdown | None
+    after: Breakdown
     summary: int
     kept: int
     budget: int
@@ -62,6 +71,7 @@ class Asked:
     """A compaction that somebody asked for, as the work of `job` if it is one's.
 
     `if_it_pays`: nothing needs it now, so one that frees too little is not made. `numbers` are what it was decided by.
+    `coming` are the local tokens of a message that waits for it, or of a turn that runs: there is to be room for them.
     """
 
     caller: Caller
@@ -72,6 +82,7 @@ class Asked:
     job: Job | None = None
     if_it_pays: bool = False
     numbers: Mapping[str, float] = field(default_factory=dict)
+    coming: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +166,7 @@ class Compactor:
         Raises `NotFound`, `LeaseLost` and `StoreFailed`; then nothing has changed.
         """
         caller = asked.caller
-        plan = await self._planned(caller, asked.conversation_id)
+        plan = await self._planned(caller, asked.conversation_id, asked.coming)
         if isinstance(plan, NotCompacted):
             return plan
         vain = self._trigger.vain(plan.gain, plan.opening.run.budget) if asked.if_it_pays else None
@@ -191,26 +202,28 @@ class Compactor:
             return plan
         return Ahead(len(plan.old), len(plan.old) + len(plan.kept), plan.old_tokens)
 
-    async def _planned(self, caller: Caller, conversation_id: str) -> _Plan | NotCompacted:
+    async def _planned(self, caller: Caller, conversation_id: str, coming: int = 0) -> _Plan | NotCompacted:
         opening = await self._openings.standing(caller, conversation_id)
-        return await aside(len(opening.found.path), self._plan, opening)
+        return await aside(len(opening.found.path), self._plan, opening, coming)
 
-    def _plan(self, opening: Opening) -> _Plan | NotCompacted:
-        """What to summarise; nothing where all of it is recent."""
+    def _plan(self, opening: Opening, coming: int) -> _Plan | NotCompacted:
+        """What to summarise, by the sizes of the turns; nothing if all of it is recent.
+
+        The window that is planned for may be larger than its budget: it is what a compaction is needed for.
+        """
         turns = [turn for turn in opening.found.path if turn.status is not TurnStatus.RUNNING]
         if not turns:
-            return NotCompacted("nothing was said yet")
-        try:
-            whole = assemble(asking(opening, turns, instruction(turns[-1:])), opening.setting.layout)
-        except ContextLengthExceeded as error:
-            return NotCompacted(f"the window can't be built: {error.message}")
-        sizes = [
-            int(sum(segment.tokens for segment in rendered.segments) * opening.run.calibration)
-            for rendered in whole.rendered[: len(turns)]
-        ]
-        kept = turns_kept(sizes, self._settings.keep_recent, int(opening.run.budget * self._settings.huge))
+            return NotCompacted("nothing was said yet", code="empty")
+        context = asking(opening, turns, "")
+        whole = as_it_stands(context, opening.setting.layout)
+        local = [sum(segment.tokens for segment in rendered.segments) for rendered in whole.rendered[: len(turns)]]
+        room = _room_for_turns(usable(context), whole.report.local - sum(local), coming)
+        calibration = opening.run.calibration
+        sizes = [int(size * calibration) for size in local]
+        most, huge = int(room * calibration), int(opening.run.budget * self._settings.huge)
+        kept = turns_kept(sizes, min(self._settings.keep_recent, most), min(huge, most))
         if kept == len(turns):
-            return NotCompacted("all of it is recent")
+            return NotCompacted("all of it is recent", code="recent", hint=ALL_RECENT)
         cut = len(turns) - kept
         return _Plan(opening, whole, turns[:cut], turns[cut:], sizes)
 
@@ -241,9 +254,8 @@ class Compactor:
         pinned = plan.opening.found.conversation.tools
         tools = self._services.registry.newest(pinned)
         news = taken(pinned, tools, ENGINE, "a compaction takes the tools that there are now")
-        after, _ = parts_of(plan.left(sessions, StoredDecision("", now, decision), tools), now)
-        if after is not None:
-            decision = replace(decision, numbers={**numbers, "after": after.total})
+        after = parts_of(plan.left(sessions, StoredDecision("", now, decision), tools), now)
+        decision = replace(decision, numbers={**numbers, "after": after.total})
         step = SessionStep(
             expected=old.id,
             session=session,
@@ -256,3 +268,10 @@ class Compactor:
         )
         budget = plan.opening.run.budget
         return step, Compacted(session, plan.before, after, size, plan.kept_tokens, budget, summary.check)
+
+
+def _room_for_turns(usable: int, fixed: int, coming: int) -> int:
+    """The local tokens that kept turns may have in a window, beside what stands in it anyway, the summary, and what
+    comes next."""
+    free = usable - fixed - longest_in(usable)
+    return max(0, min(int(free * (1 - FREE)), free - coming - int(usable * SLACK)))

@@ -161,7 +161,7 @@ class Compactions:
                 waiting.set_result(outcome)
         match outcome:
             case Compacted(session, before, parts):
-                after = parts.total if parts is not None else None
+                after = parts.total
                 if self._recall is not None:
                     await self._recall.follow(job.caller, job.subject)
                 log.info("compacted", conversation_id=job.subject, session=session.id, before=before, after=after)

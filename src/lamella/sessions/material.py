@@ -7,14 +7,23 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from lamella.context.choices import Known
+from lamella.context.documents import key_of
 from lamella.context.layout import Layout, OldResults
 from lamella.context.render import pruned_steps
-from lamella.context.results import Cut, cut_text, cut_to
-from lamella.core.counting import count_tokens
+from lamella.core.counting import ApproximateCounter, count_tokens
 from lamella.core.messages import Step, ToolResult, Turn
 
-LEAST = 64
-"""Tokens that a piece keeps when there is no room for it."""
+FRAME = 2
+"""Local tokens between two pieces, and between a head and its text."""
+
+LONG_ARGUMENTS = 300
+"""Characters of a call's arguments that stand in the head of its result; longer ones are a piece of their own."""
+
+LEAST_PART = 0.8
+"""The share of the room that a part uses at least for the sake of ending with a line, or else with a word."""
+
+_CONTINUED = ", continued"
+_COUNTER = ApproximateCounter()
 
 _FRAMES = re.compile(r"<(\s*/?\s*(?:material|index|conversation|conversation-summary)\b)", re.IGNORECASE)
 
@@ -31,29 +40,42 @@ def framed(name: str, text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of the material: `head` says what it is; a `long` one may be cut."""
+    """A part of the material: `head` says what it is, in one short line."""
 
     head: str
     text: str
-    long: bool = False
 
     @property
     def tokens(self) -> int:
         """Its local tokens."""
-        return count_tokens(self.head) + count_tokens(self.text) + 2
+        return self.tokens_of(self.text)
+
+    def tokens_of(self, text: str) -> int:
+        """Its local tokens if that were its text. Counted each time: nobody counts a part twice."""
+        return count_tokens(self.head) + _COUNTER.count(text) + FRAME
+
+    def continued(self, text: str) -> Piece:
+        """A later part of it."""
+        head = self.head.removesuffix(":").removesuffix(_CONTINUED)
+        return Piece(f"{head}{_CONTINUED}:", text)
 
 
-def conversation(turns: Sequence[Turn]) -> tuple[Piece, ...]:
-    """Everything that was said in `turns`, as it is stored: no stub, nothing cut, no thinking."""
-    return tuple(piece for turn in turns for piece in _turn(turn))
+def conversation(turns: Sequence[Turn], listed: Collection[str] = ()) -> tuple[Piece, ...]:
+    """Everything that was said in `turns`, as it is stored: no stub, nothing cut, no thinking.
+
+    The documents `listed`, by their keys, never stood in the window with their text: they are named.
+    """
+    return tuple(piece for turn in turns for piece in _turn(turn, listed))
 
 
-def _turn(turn: Turn) -> Iterator[Piece]:
+def _turn(turn: Turn, listed: Collection[str]) -> Iterator[Piece]:
     user = turn.user
     for attachment in user.attachments:
         text = attachment.text or "(no text)"
-        yield Piece(f"[{user.id}] File “{attachment.title}”:", text, long=True)
-    yield Piece(f"[{user.id}] User, {user.sent_at:%Y-%m-%d %H:%M}:", user.text, long=True)
+        if attachment.text and key_of(attachment) in listed:
+            text = f"(about {attachment.tokens} tokens; listed by its name, and not shown)"
+        yield Piece(f"[{user.id}] File “{attachment.title}”:", text)
+    yield Piece(f"[{user.id}] User, {user.sent_at:%Y-%m-%d %H:%M}:", user.text)
     for step in turn.steps:
         if step.text.strip():
             yield Piece(f"[{user.id}] Assistant:", step.text)
@@ -66,7 +88,10 @@ def results(shown: Sequence[tuple[Turn, Step, ToolResult]]) -> tuple[Piece, ...]
     for turn, step, result in shown:
         call = next((call for call in step.calls if call.id == result.call_id), None)
         arguments = call.arguments if call is not None else ""
-        made.append(Piece(f"[{turn.user.id}] Result of {result.name} {arguments}:", result.content, long=True))
+        if len(arguments) > LONG_ARGUMENTS:
+            made.append(Piece(f"[{turn.user.id}] Call of {result.name} with:", arguments))
+            arguments = "with these arguments"
+        made.append(Piece(f"[{turn.user.id}] Result of {result.name} {arguments}:", result.content))
     return tuple(made)
 
 
@@ -87,28 +112,62 @@ def hidden(
     )
 
 
-def fitting(pieces: Sequence[Piece], room: int) -> str | None:
-    """The pieces as one text of about `room` local tokens, the longest cut; None where that is too much still."""
-    total = sum(piece.tokens for piece in pieces)
-    if total > room:
-        sizes = [piece.tokens for piece in pieces if piece.long]
-        share = _share(sorted(sizes), room - (total - sum(sizes)))
-        if share < LEAST:
-            return None
-        pieces = [_cut(piece, share) if piece.long and piece.tokens > share else piece for piece in pieces]
+def text_of(pieces: Sequence[Piece]) -> str:
+    """The pieces as one text."""
     return "\n\n".join(f"{piece.head}\n{piece.text}" for piece in pieces)
 
 
-def _share(sizes: Sequence[int], room: int) -> int:
-    """The most that each may have so that all fit: what small ones leave goes to the larger ones."""
-    for index, size in enumerate(sizes):
-        left = len(sizes) - index
-        if size * left > room:
-            return room // left
-        room -= size
-    return max(sizes, default=LEAST)
+def packed(pieces: Sequence[Piece], room: int) -> tuple[tuple[Piece, ...], ...]:
+    """The pieces in groups of `room` local tokens at most, in order, as few as it takes. Nothing is left out.
+
+    A piece that is larger than a group is split, between two lines or words if there are any. Raises `ValueError` if
+    not even a head has room.
+    """
+    groups: list[tuple[Piece, ...]] = []
+    group: list[Piece] = []
+    left = room
+    for piece in pieces:
+        for part in _parts(piece, room):
+            if part.tokens > left:
+                groups.append(tuple(group))
+                group, left = [], room
+            group.append(part)
+            left -= part.tokens
+    return tuple(group for group in (*groups, tuple(group)) if group)
 
 
-def _cut(piece: Piece, share: int) -> Piece:
-    cut: Cut = cut_to(ToolResult("", "", piece.text), share - count_tokens(piece.head) - 2)
-    return replace(piece, text=cut_text(piece.text, cut))
+def _parts(piece: Piece, room: int) -> Iterator[Piece]:
+    """The piece, or its parts in order, none with more than `room` tokens."""
+    if piece.tokens <= room:
+        yield piece
+        return
+    rest, characters = piece.text, room * len(piece.text) // piece.tokens + 1
+    while rest:
+        first = _beginning(piece, rest[:characters], room)
+        if len(first) == len(rest[:characters]) < len(rest):
+            first = _at_an_end(first)
+        yield replace(piece, text=first)
+        rest, piece = rest[len(first) :], piece.continued("")
+
+
+def _beginning(piece: Piece, text: str, room: int) -> str:
+    """As much of a text as has room in one part of a piece."""
+    found = beginning_of(text, room - piece.tokens_of(""))
+    if not found:
+        raise ValueError(f"{room} tokens are no room for a part of “{piece.head}”")
+    return found
+
+
+def beginning_of(text: str, room: int) -> str:
+    """As much of a text as has so many local tokens, to the end of a line or of a word if one is near."""
+    if _COUNTER.count(text) <= room:
+        return text
+    while text and _COUNTER.count(text) > room:
+        text = text[: len(text) * 9 // 10]
+    return _at_an_end(text)
+
+
+def _at_an_end(text: str) -> str:
+    """A text without its last line, or else its last word, where that is short."""
+    ends = [text.rfind(mark) + 1 for mark in ("\n", " ")]
+    return text[: next((end for end in ends if end > len(text) * LEAST_PART), len(text))]

@@ -43,8 +43,6 @@ class Notifications:
         if not (self._on or asked_for):
             return
         try:
-            if done.after is None:
-                raise LamellaError("the window that it left can't be built")
             lines = [compacted_text(done.before, done.after, done.budget), check_text(done.check)]
             text = "\n".join(line for line in lines if line)
             shown: JsonObject = {"session_id": done.session.id, "before": done.before, "check": done.check}

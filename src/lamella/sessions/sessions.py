@@ -207,15 +207,12 @@ class Sessions:
         return await standing(self._openings, self._services, caller, conversation_id)
 
     async def counted(self, caller: Caller, conversation_id: str, bill: LastBill) -> int | None:
-        """The tokens of the window where `bill`, the last one, is not of it any more; None where the bill tells them.
-
-        None too where the window can't be counted: the next message says why.
-        """
+        """The tokens of the window if `bill`, the last one, is not of it any more; None if the bill tells them."""
         if is_of_window(bill, await self._services.store.decisions(caller, conversation_id)):
             return None
         # What was decided on another branch only is nothing to this window.
         now = await self.standing(caller, conversation_id)
-        return now.parts.total if now.parts is not None and not now.measured else None
+        return None if now.measured else now.parts.total
 
     async def outlook(self, caller: Caller, conversation_id: str) -> Outlook:
         """What becomes of the conversation's window; no model is asked. Raises `NotFound`."""

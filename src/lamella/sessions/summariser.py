@@ -1,6 +1,10 @@
 """Makes a summary of some turns: who is asked, how often, what came, and what it cost (SPEC L11, X-LEASE).
 
-source ──main model: the live prefix, instruction last; second model: stored rows as data──▶ answer ──check──▶ summary
+main model: the live window, instruction last ─┬─ fits ──────────────▶ answer ──check──▶ summary
+                                               └─ does not fit ─┐
+second model ───────────────────────────────────────────────────┴▶ stored rows as data, in pieces that fit
+                                                                   piece ▶ partial summary ┐
+                                                                   piece ▶ partial summary ┴▶ joined ──check──▶ summary
 
 A summary that lacks much is asked for once more; what it still lacks is added word for word.
 """
@@ -8,15 +12,28 @@ A summary that lacks much is asked for once more; what it still lacks is added w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
+import structlog
+
 from lamella.cache.economics import Elsewhere
+from lamella.context.choices import INCLUDED, usable
+from lamella.context.documents import key_of
 from lamella.core.counting import count_tokens
-from lamella.core.errors import CallerError, ConfigurationError, ContextLengthExceeded, LamellaError, ProviderError
-from lamella.core.json import JsonObject
+from lamella.core.decisions import DecisionKind
+from lamella.core.errors import (
+    CallerError,
+    ConfigurationError,
+    LamellaError,
+    NotFound,
+    ProviderContextOverflow,
+    ProviderError,
+)
+from lamella.core.json import Json, JsonObject
 from lamella.core.messages import Turn
 from lamella.core.models import ModelFacts
 from lamella.core.records import Caller
@@ -25,11 +42,22 @@ from lamella.core.tokens import Usage
 from lamella.core.withheld import bases_of_window
 from lamella.engine.inputs import Services
 from lamella.engine.opening import Opening, OpenModel
+from lamella.engine.request import Prepared
 from lamella.engine.side import SideAnswer
-from lamella.sessions.askers import Asker, Asking, MainModel, SecondModel, second_text
-from lamella.sessions.material import conversation
+from lamella.sessions.askers import Asking, LiveWindow, Reader, asking
+from lamella.sessions.material import Piece, conversation, packed, text_of
 from lamella.sessions.settings import SummariserChoice
-from lamella.sessions.summary import LONGEST, Refused, checked
+from lamella.sessions.summary import (
+    LEAST,
+    Refused,
+    Wanted,
+    checked,
+    condense_instruction,
+    data_instruction,
+    joined,
+    longest_in,
+    shortened,
+)
 from lamella.sessions.summary_check import (
     LITERAL_SHARE,
     LITERAL_TOKENS,
@@ -41,6 +69,14 @@ from lamella.sessions.summary_check import (
     line_ranks,
     with_missing,
 )
+
+log = structlog.get_logger()
+
+LEAST_ROOM = 500
+"""Local tokens of data below which a model is not asked: its window is too small to read a conversation in pieces."""
+
+HALVINGS = 4
+"""How often the pieces are halved that a provider finds too large: a counter may be wrong by a factor of 16."""
 
 
 class SecondSource(Protocol):
@@ -75,12 +111,20 @@ SILENT = "silent"
 class NotCompacted:
     """Nothing changed, and why. `again`: it may be tried once more without anything else having changed.
 
-    `code` names the reason where the figures in `why` change from one time to the next.
+    `code` names the reason where the figures in `why` change from one time to the next. `hint` says what to do.
     """
 
     why: str
     again: bool = False
     code: str = ""
+    hint: str = field(default="", compare=False)
+
+
+WAY_OUT = (
+    "The conversation goes on: when its window is full, the oldest messages are left out of it and found by search. "
+    "/compact tries again now; another model, or LAMELLA_COMPACTION_MODEL, may do better."
+)
+"""What to do when a summary can't be made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +138,11 @@ class Source:
     focus: str = ""
     kept: Sequence[Turn] = ()
 
+    @property
+    def longest(self) -> int:
+        """The local tokens that the summary may have in the window that it is for."""
+        return longest_in(usable(asking(self.opening, self.turns, "")))
+
 
 @dataclass(frozen=True, slots=True)
 class _Made:
@@ -105,13 +154,39 @@ class _Made:
 
 @dataclass(slots=True)
 class _Making:
-    """A summary while it is made: by whom, and what was spent on it so far."""
+    """A summary while it is made: what was chosen for it, and what was spent on it so far."""
 
+    caller: Caller
     source: Source
-    asker: Asker
-    chosen: JsonObject
+    wanted: Wanted
+    chosen: dict[str, Json] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
     asked: int = 0
+
+    @property
+    def asking(self) -> Asking:
+        """What is asked after the live window."""
+        return Asking(self.source.turns, self.wanted, self.asked, self.source.kept)
+
+    def heard(self, answer: SideAnswer) -> str | NotCompacted | None:
+        """The text of an answer, or why it is none; None if its request was too large for the provider."""
+        self.usage += answer.usage
+        self.asked += 1
+        if isinstance(answer.error, ProviderContextOverflow):
+            return None
+        if answer.error is not None:
+            return _failed(answer.error)
+        text = checked(
+            answer.text, answer.stop_reason, called_tools=answer.called_tools, source_tokens=self.source.tokens
+        )
+        return NotCompacted(text.why, True, "no_summary", WAY_OUT) if isinstance(text, Refused) else text
+
+
+Ask = Callable[[Wanted], Awaitable[SideAnswer | None]]
+"""Asks for a summary; None: the request is larger than the window."""
+
+Groups = Sequence[Sequence[Piece]]
+"""Data, in as many requests as it takes."""
 
 
 class Summariser:
@@ -123,19 +198,20 @@ class Summariser:
 
     async def summary_of(self, caller: Caller, source: Source) -> SessionSummary | NotCompacted:
         """The summary, or why there is none. Raises `NotFound` and `StoreFailed`."""
+        making = _Making(caller, source, Wanted(source.focus, source.longest))
         try:
-            asker, chosen = await self._asker(source)
-        except ContextLengthExceeded as error:
-            return NotCompacted(f"the window can't be built: {error.message}")
+            made = await self._make(making)
+        except NotFound:
+            raise
         except (CallerError, ConfigurationError, ProviderError) as error:
-            return NotCompacted(f"the summary could not be made: {error.message}", again=True)
-        making = _Making(source, asker, chosen)
-        made = await self._make(caller, making)
+            made = _failed(error)
         if isinstance(made, NotCompacted):
             await self._services.store.spend(caller, source.opening.found.session.id, "summary", making.usage)
             return made
         size = count_tokens(made.text)
-        room = min(LITERAL_TOKENS, int(source.tokens * LITERAL_SHARE), LONGEST - size, source.tokens - size - 1)
+        room = min(
+            LITERAL_TOKENS, int(source.tokens * LITERAL_SHARE), making.wanted.longest - size, source.tokens - size - 1
+        )
         text, check = with_missing(made.text, made.check, room)
         ranks = await asyncio.to_thread(line_ranks, text, source.turns)
         report: JsonObject = {**check.as_json(), **making.chosen, "asked": making.asked, "ranks": list(ranks)}
@@ -143,47 +219,212 @@ class Summariser:
         made_from = tuple(sorted(bases_of_window(found.path, found.summaries)))
         return SessionSummary(text, count_tokens(text), making.usage, report, made_from)
 
-    async def _asker(self, source: Source) -> tuple[Asker, JsonObject]:
-        """Who is asked, and why (SPEC L11): the second model where there is one that holds it all, and if it pays."""
-        main = MainModel(self._services, source.opening)
+    async def _make(self, making: _Making) -> _Made | NotCompacted:
+        """The summary by whoever is chosen: after the live window if it fits, else of the stored rows."""
+        live = LiveWindow(self._services, making.source.opening)
+        reading, prepared = await self._chosen(making, live)
+        if prepared is None:
+            return await reading.summary()
+        made = await _repaired(making, partial(self._ask_live, making, live))
+        if made is None:
+            reading.has_at_most(prepared.assembled.report.local // 2)
+            return await reading.summary()
+        return await reading.bounded(made)
+
+    async def _chosen(self, making: _Making, live: LiveWindow) -> tuple[Reading, Prepared | None]:
+        """Who is asked, and why (SPEC L11): the second model if there is one, and if it pays. Also the request after
+        the live window; None if the stored rows are read instead.
+        """
+        source, own = making.source, Reader.own(self._services, making.source.opening)
+        making.chosen, reading = {"model": own.name}, Reading(making, own)
         if self._second is None:
-            return main, {"model": main.name}
-        opened = await self._second.open()
-        text = await asyncio.to_thread(second_text, source.turns, opened.model.facts)
-        if text is None:
-            return main, {"model": main.name, "why": f"the conversation does not fit {opened.model.facts.name}"}
-        second = SecondModel(self._services, source.opening, opened, text)
+            return reading, await live.prepared(making.asking)
+        other = Reader.second(self._services, source.opening, await self._second.open())
+        second = Reading(making, other)
+        if not second.has_room:
+            making.chosen["why"] = f"the window of {other.name} is too small"
+            return reading, await live.prepared(making.asking)
         if self._second.choice == "configured":
-            return second, {"model": second.name}
-        costs = (await main.cost(Asking(source.turns, source.focus, kept=source.kept)), second.cost())
-        figures: JsonObject = {"main_cost": costs[0], "second_cost": costs[1]}
-        cheaper: Asker = second if costs[1] < costs[0] else main
-        return cheaper, {"model": cheaper.name, "why": "the cheaper one", **figures}
+            making.chosen = {"model": other.name}
+            return second, None
+        prepared = await live.prepared(making.asking)
+        tokens = await asyncio.to_thread(lambda: sum(piece.tokens for piece in _pieces(source)))
+        costs = (live.cost(prepared) if prepared is not None else own.cost(tokens)), other.cost(tokens)
+        figures: JsonObject = {"why": "the cheaper one", "main_cost": costs[0], "second_cost": costs[1]}
+        making.chosen = {"model": other.name if costs[1] < costs[0] else own.name, **figures}
+        return (second, None) if costs[1] < costs[0] else (reading, prepared)
 
-    async def _make(self, caller: Caller, making: _Making) -> _Made | NotCompacted:
-        first = await self._attempt(caller, making, None)
-        if isinstance(first, NotCompacted) or not first.check.is_bad:
-            return first
-        again = await self._attempt(caller, making, first.check)
-        if isinstance(again, NotCompacted):
-            return first
-        return min(first, again, key=lambda made: (made.check.missing_top, len(made.check.missing)))
-
-    async def _attempt(self, caller: Caller, making: _Making, before: Check | None) -> _Made | NotCompacted:
-        source = making.source
-        answer = await making.asker.ask(caller, Asking(source.turns, source.focus, making.asked, before, source.kept))
-        making.usage += answer.usage
-        making.asked += 1
-        if answer.error is not None:
-            return NotCompacted(f"the summary could not be made: {answer.error.message}", again=True)
-        text = _text(answer, source)
-        if isinstance(text, Refused):
-            return NotCompacted(text.why, again=True, code="no_summary")
-        return _Made(text, await asyncio.to_thread(_check, text, source))
+    async def _ask_live(self, making: _Making, live: LiveWindow, wanted: Wanted) -> SideAnswer | None:
+        asked = replace(making.asking, wanted=wanted)
+        prepared = await live.prepared(asked)
+        return await live.ask(making.caller, asked, prepared) if prepared is not None else None
 
 
-def _text(answer: SideAnswer, source: Source) -> str | Refused:
-    return checked(answer.text, answer.stop_reason, called_tools=answer.called_tools, source_tokens=source.tokens)
+async def _repaired(making: _Making, ask: Ask) -> _Made | NotCompacted | None:
+    """The summary; one that lacks much is asked for once more, and whatever comes of that, the first one is kept unless
+    the second is better. None if the request is too large.
+    """
+    first = await _attempt(making, ask, None)
+    if not isinstance(first, _Made) or not first.check.is_bad:
+        return first
+    try:
+        again = await _attempt(making, ask, first.check)
+    except LamellaError as error:
+        log.warning("the second try of a summary failed", error=error.message)
+        return first
+    return min(first, again, key=_lacking) if isinstance(again, _Made) else first
+
+
+def _lacking(made: _Made) -> tuple[int, int]:
+    return made.check.missing_top, len(made.check.missing)
+
+
+async def _attempt(making: _Making, ask: Ask, before: Check | None) -> _Made | NotCompacted | None:
+    answer = await ask(replace(making.wanted, before=before))
+    text = making.heard(answer) if answer is not None else None
+    return await _made(making, text) if isinstance(text, str) else text
+
+
+async def _made(making: _Making, text: str) -> _Made:
+    return _Made(text, await asyncio.to_thread(_check, text, making.source))
+
+
+class Reading:
+    """A summary of stored rows that are sent as data: in one request if they fit, else in pieces.
+
+    The summaries of the pieces are joined, here and nowhere else: summaries of sessions are never merged (SPEC L1).
+    A request that the provider finds too large is made of less: whatever the counter says, a few halvings fit.
+    """
+
+    def __init__(self, making: _Making, reader: Reader) -> None:
+        self._making = making
+        self._reader = reader
+        orders = data_instruction(making.wanted, 99, 99), condense_instruction(making.wanted)
+        self._order = max(count_tokens(order) for order in orders)
+        self._room = reader.room - self._order
+        self._halvings = 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a conversation can be read in pieces that fit."""
+        return self._room >= LEAST_ROOM
+
+    def has_at_most(self, tokens: int) -> None:
+        """Ask with so many local tokens at most: the provider found twice as many too large."""
+        self._room = min(self._room, tokens - self._order)
+
+    async def summary(self) -> _Made | NotCompacted:
+        """The summary of all of it."""
+        making = self._making
+        if not self.has_room:
+            return self._too_small()
+        groups: Groups = await asyncio.to_thread(lambda: packed(_pieces(making.source), self._room))
+        if len(groups) == 1:
+            data = text_of(groups[0])
+            made = await _repaired(making, lambda wanted: self._ask(data, data_instruction(wanted)))
+            if made is not None:
+                return await self.bounded(made)
+            smaller = await self._smaller(groups)
+            if smaller is None:
+                return self._too_small()
+            groups = smaller
+        parts = await self._parts(groups)
+        if isinstance(parts, NotCompacted):
+            return parts
+        making.chosen["pieces"] = len(parts)
+        return await self.shorter(parts)
+
+    async def bounded(self, made: _Made | NotCompacted) -> _Made | NotCompacted:
+        """A summary, made shorter if it is longer than it may be in its window."""
+        if isinstance(made, NotCompacted) or count_tokens(made.text) <= self._making.wanted.longest:
+            return made
+        return await self.shorter([made.text])
+
+    async def shorter(self, parts: Sequence[str]) -> _Made:
+        """One summary of the parts: put together if that is short enough, else condensed by the model; what is too long
+        even then loses lines, which the check reports.
+        """
+        making, text = self._making, joined(parts)
+        while count_tokens(text) > making.wanted.longest:
+            parts = await self._condensed(parts)
+            if not parts or count_tokens(joined(parts)) >= count_tokens(text):
+                break
+            text = joined(parts)
+        ranks = await asyncio.to_thread(line_ranks, text, making.source.turns)
+        text, lost = shortened(text, ranks, making.wanted.longest)
+        if lost:
+            making.chosen["lines_left_out"] = lost
+        return await _made(making, text)
+
+    async def _ask(self, data: str, order: str) -> SideAnswer:
+        making = self._making
+        return await self._reader.ask(making.caller, data, order, making.source.turns[-1], making.asked)
+
+    async def _smaller(self, groups: Groups) -> Groups | None:
+        """The same in smaller groups, since the provider found the first one too large; None if that was done often
+        enough.
+        """
+        size = await asyncio.to_thread(lambda: sum(piece.tokens for piece in groups[0]))
+        self._room = (min(self._room, size) + self._order) // 2 - self._order
+        self._halvings += 1
+        if self._halvings > HALVINGS or not self.has_room:
+            return None
+        return await asyncio.to_thread(packed, [piece for group in groups for piece in group], self._room)
+
+    def _too_small(self) -> NotCompacted:
+        why = f"{self._reader.name} takes too little at once to make a summary"
+        return NotCompacted(why, code="too_small", hint=WAY_OUT)
+
+    async def _parts(self, groups: Groups) -> list[str] | NotCompacted:
+        """The summaries of the groups, in order."""
+        making, done = self._making, list[str]()
+        while groups:
+            count = len(done) + len(groups)
+            wanted = replace(making.wanted, longest=max(LEAST, making.wanted.longest // count))
+            said = making.heard(await self._ask(text_of(groups[0]), data_instruction(wanted, len(done) + 1, count)))
+            if isinstance(said, NotCompacted):
+                return said
+            if said is not None:
+                done.append(said)
+                groups = groups[1:]
+                continue
+            smaller = await self._smaller(groups)
+            if smaller is None:
+                return self._too_small()
+            groups = smaller
+        return done
+
+    async def _condensed(self, parts: Sequence[str]) -> list[str]:
+        """Fewer summaries of the same; none if the model does not make them: what was paid for is kept then."""
+        making = self._making
+        groups = packed([Piece(f"Part {n}:", part) for n, part in enumerate(parts, start=1)], self._room)
+        wanted = replace(making.wanted, longest=max(LEAST, making.wanted.longest // len(groups)))
+        made = []
+        for group in groups:
+            try:
+                said = making.heard(await self._ask(text_of(group), condense_instruction(wanted)))
+            except LamellaError as error:
+                log.warning("summaries could not be condensed", error=error.message)
+                return []
+            if not isinstance(said, str):
+                return []
+            made.append(said)
+        return made
+
+
+def _failed(error: LamellaError) -> NotCompacted:
+    return NotCompacted(f"the summary could not be made: {error.message}", again=True, hint=WAY_OUT)
+
+
+def _pieces(source: Source) -> tuple[Piece, ...]:
+    """The turns as data; a document is shown whose text has stood in a window."""
+    shown = {
+        decision.subject.rpartition("@")[0]
+        for decision in source.opening.decisions
+        if decision.kind is DecisionKind.ADMISSION and decision.outcome == INCLUDED
+    }
+    documents = {key_of(attachment) for turn in source.turns for attachment in turn.user.attachments}
+    return conversation(source.turns, documents - shown)
 
 
 def _check(text: str, source: Source) -> Check:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -10,7 +10,7 @@ from lamella.core.counting import count_tokens
 from lamella.core.messages import StopReason, Turn
 from lamella.core.sessions import SessionSummary
 from lamella.core.withheld import bases_of_window
-from lamella.sessions.material import framed, neutral
+from lamella.sessions.material import beginning_of, framed, neutral
 from lamella.sessions.summary_check import TOP, Check
 
 MAX_OUTPUT = 6_000
@@ -19,37 +19,113 @@ MAX_OUTPUT = 6_000
 LONGEST = 4_000
 """Local tokens of a summary."""
 
+LEAST = 400
+"""Local tokens that the summary of a small window, or of a part of a conversation, may have in any case."""
+
+SHARE = 1 / 8
+"""The share of a window that one summary may have."""
+
+INDEX_SHARE = 0.05
+"""The share of a window that the index of messages may have in a request for a summary."""
+
 LITERAL = 250
 """Local tokens of a session that is its own summary: asking a model for a shorter one would cost more than it saves."""
 
 _PROMPTS = files("lamella.sessions").joinpath("prompts")
-INSTRUCTION = _PROMPTS.joinpath("summary.md").read_text("utf-8").strip()
+_SUMMARY = _PROMPTS.joinpath("summary.md").read_text("utf-8").strip()
+_CONDENSE = _PROMPTS.joinpath("condense.md").read_text("utf-8").strip()
+_IDS_OF_INDEX = "one of those in the index above"
+_IDS_OF_DATA = "one of those that stand in brackets above"
 STAYS = (
     "The messages behind the last one in the index stay in the new window word for word: leave out what only they say."
 )
 SYSTEM = _PROMPTS.joinpath("summariser.md").read_text("utf-8").strip()
-"""The system prompt of a second model, which reads the conversation as data."""
+"""The system prompt of a model which reads the conversation as data."""
+
+
+def longest_in(room: int) -> int:
+    """Local tokens of a summary in a window that has room for so many."""
+    return max(LEAST, min(LONGEST, int(room * SHARE)))
+
+
+def words_of(tokens: int) -> int:
+    """How many words are asked for where so many tokens are allowed: 1,500 of 4,000."""
+    return tokens * 3 // 80 * 10
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a summary is to be: with most room for the `focus`, of `longest` local tokens at most; `before` says what
+    the summary before this one lacked.
+    """
+
+    focus: str = ""
+    longest: int = LONGEST
+    before: Check | None = None
 
 
 def instruction(
-    turns: Sequence[Turn], focus: str = "", *, material: str = "", before: Check | None = None, stays: bool = False
+    turns: Sequence[Turn],
+    wanted: Wanted = Wanted(),
+    *,
+    material: str = "",
+    stays: bool = False,
+    room: int | None = None,
 ) -> str:
-    """The message that asks for the summary of `turns`.
+    """The message after a live window that asks for the summary of its `turns`.
 
     Data comes first, in frames that nothing in it can close: `material` and an index of the messages. What is asked
-    stands last. `focus` is what the user wants most room for; `before` says what the summary before this one lacked;
-    `stays`: newer messages stand between these and the instruction, and are kept.
+    stands last. `stays`: newer messages stand between these and the instruction, and are kept. `room` are the local
+    tokens of the whole window, of which the index takes a small share; None: as many as it needs.
     """
-    index = "\n".join(f"- {turn.user.id}: “{_beginning(turn.user.text)}”" for turn in turns)
     parts = [framed("material", material)] if material else []
-    parts += [framed("index", index), INSTRUCTION]
+    parts.append(framed("index", index_of(turns, None if room is None else int(room * INDEX_SHARE))))
+    parts.append(_order(_IDS_OF_INDEX, wanted))
     if stays:
         parts.append(STAYS)
-    if focus:
-        parts.append(f"Give most room to this: {focus}")
-    if before is not None:
-        parts.append(_lacked(before))
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, *_wishes(wanted)])
+
+
+def data_instruction(wanted: Wanted, part: int = 1, parts: int = 1) -> str:
+    """What stands after a conversation that is sent as data, or after one of several parts of it."""
+    of = f"Above stands part {part} of {parts} of the conversation. The others are summarised separately: summarise "
+    said = [f"{of}only this one."] if parts > 1 else []
+    return "\n\n".join([_order(_IDS_OF_DATA, wanted), *said, *_wishes(wanted)])
+
+
+def condense_instruction(wanted: Wanted) -> str:
+    """What stands after the summaries of consecutive parts of one conversation."""
+    return "\n\n".join([_CONDENSE.format(words=f"{words_of(wanted.longest):,}"), *_wishes(wanted)])
+
+
+def _order(ids: str, wanted: Wanted) -> str:
+    return _SUMMARY.format(ids=ids, words=f"{words_of(wanted.longest):,}")
+
+
+INSTRUCTION = _order(_IDS_OF_INDEX, Wanted())
+
+
+def _wishes(wanted: Wanted) -> list[str]:
+    focus = [f"Give most room to this: {wanted.focus}"] if wanted.focus else []
+    return [*focus, _lacked(wanted.before)] if wanted.before is not None else focus
+
+
+def index_of(turns: Sequence[Turn], room: int | None = None) -> str:
+    """A line with the id and the first words of each message; where `room` has not enough tokens for all, of each
+    second one, each third one, and so on. Each line says how many follow that are not listed."""
+    each = 1
+    while True:
+        text = "\n".join(_line(turns[at : at + each]) for at in range(0, len(turns), each))
+        size = count_tokens(text)
+        if room is None or size <= room or each >= len(turns):
+            return text
+        each = max(each + 1, -(-each * size // max(room, 1)))
+
+
+def _line(turns: Sequence[Turn]) -> str:
+    user, after = turns[0].user, len(turns) - 1
+    more = f" and the {'one' if after == 1 else after} after it" if after else ""
+    return f"- {user.id}{more}: “{_beginning(user.text)}”"
 
 
 def _beginning(text: str) -> str:
@@ -106,3 +182,52 @@ def checked(text: str, stop: StopReason | None, *, called_tools: bool, source_to
     if size >= source_tokens:
         return Refused(f"the summary has {size} tokens, what it stands for has {source_tokens}")
     return text
+
+
+def joined(summaries: Sequence[str]) -> str:
+    """Summaries of consecutive parts of one conversation as one: each section once, in the order of the parts."""
+    if len(summaries) == 1:
+        return summaries[0]
+    sections: dict[str, list[str]] = {}
+    for summary in summaries:
+        for heading, lines in _sections(summary):
+            known = sections.setdefault(heading, [])
+            known += [line for line in lines if line not in known]
+    return _written(sections.items())
+
+
+def shortened(summary: str, ranks: Sequence[int], most: int) -> tuple[str, int]:
+    """The summary with so many local tokens at most, and how many of its lines are left out or cut: those of the
+    highest rank first, and of the same rank the last ones."""
+    if count_tokens(summary) <= most:
+        return summary, 0
+    lines = summary.split("\n")
+    said = [at for at, line in enumerate(lines) if line.strip() and not line.startswith("#")]
+    headings = [at for at, line in enumerate(lines) if line.startswith("#")]
+    kept, size = set(headings), sum(count_tokens(lines[at]) + 1 for at in headings)
+    for at in sorted(said, key=lambda at: (ranks[at], at)):
+        tokens = count_tokens(lines[at]) + 1
+        if size + tokens <= most:
+            size += tokens
+            kept.add(at)
+    lost = len(said) - len(kept) + len(headings)
+    text = _written(_sections("\n".join(lines[at] for at in sorted(kept))))
+    return (text, lost) if text else (beginning_of(summary, most), lost)
+
+
+def _sections(summary: str) -> list[tuple[str, list[str]]]:
+    """The lines of a summary that say something, by the headings above them."""
+    found: list[tuple[str, list[str]]] = []
+    for line in (line.rstrip() for line in summary.splitlines() if line.strip()):
+        if line.startswith("#"):
+            found.append((line, []))
+        elif found:
+            found[-1][1].append(line)
+        else:
+            found.append(("", [line]))
+    return found
+
+
+def _written(sections: Iterable[tuple[str, list[str]]]) -> str:
+    shown = ["\n".join([heading, *lines] if heading else lines) for heading, lines in sections if lines]
+    return "\n\n".join(shown)

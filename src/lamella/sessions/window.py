@@ -6,12 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from lamella.context.assemble import assemble
+from lamella.context.admission import admit
+from lamella.context.assemble import Assembled, assemble
+from lamella.context.choices import usable
+from lamella.context.input import ContextInput
+from lamella.context.layout import Layout
 from lamella.core.aside import aside
-from lamella.core.decisions import DecisionKind
+from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.effort import AskedThinking, asked_thinking
-from lamella.core.errors import ContextLengthExceeded
 from lamella.core.messages import Turn, TurnStatus, UserMessage
+from lamella.core.prompt import Kind
 from lamella.core.records import Caller, LastBill, StoredDecision
 from lamella.core.sessions import Session
 from lamella.core.tokens import Usage
@@ -27,8 +31,8 @@ _NOTHING = "nothing"
 class Standing:
     """Where a conversation stands. `tokens` are those of its window: `measured` by the last request's bill, or counted.
 
-    `messages` are those in the window, answers included. `last` is the last bill. `parts` are missing where the window
-    can't be built, and `problem` says why. `asked` is what the model is asked of the thinking effort.
+    `messages` are those in the window, answers included. `last` is the last bill. `asked` is what the model is asked of
+    the thinking effort.
     """
 
     model: str
@@ -40,8 +44,7 @@ class Standing:
     measured: bool
     budget: int
     last: Usage | None
-    parts: Breakdown | None
-    problem: str = ""
+    parts: Breakdown
     caution: str | None = None
     """What is not known of the model."""
 
@@ -51,7 +54,7 @@ async def standing(openings: Openings, services: Services, caller: Caller, conve
     opening = await openings.standing(caller, conversation_id)
     bill = opening.found.last_bill
     measured = bill is not None and is_of_window(bill, opening.found.decisions)
-    parts, problem = await aside(len(opening.found.path), parts_of, opening, services.clock.now())
+    parts = await aside(len(opening.found.path), parts_of, opening, services.clock.now())
     billed = bill.usage.input if bill is not None else 0
     facts, sampling = opening.run.model.facts, opening.run.sampling
     return Standing(
@@ -60,12 +63,11 @@ async def standing(openings: Openings, services: Services, caller: Caller, conve
         asked=asked_thinking(facts, sampling.thinking_effort, sampling.max_output),
         session=opening.found.session,
         messages=sum(1 + len(turn.steps) for turn in opening.found.path),
-        tokens=parts.total if parts is not None and not measured else billed,
+        tokens=billed if measured else parts.total,
         measured=measured,
         budget=opening.run.budget,
         last=bill.usage if bill is not None else None,
         parts=parts,
-        problem=problem,
         caution=facts.caution,
     )
 
@@ -78,15 +80,37 @@ def is_of_window(bill: LastBill, decisions: Iterable[StoredDecision]) -> bool:
     return not moved or bill.at > max(moved)
 
 
-def parts_of(opening: Opening, now: datetime) -> tuple[Breakdown | None, str]:
-    """What the window is made of before a next message; None, and why, where it can't be built."""
+def parts_of(opening: Opening, now: datetime) -> Breakdown:
+    """What the window is made of before a next message, also one that is larger than its budget."""
     turns = [turn for turn in opening.found.path if turn.status is not TurnStatus.RUNNING]
     newest = Turn(_NOTHING, UserMessage(_NOTHING, "", now, "UTC", 0))
-    context = replace(opening.context(newest), history=tuple(turns))
-    try:
-        whole = assemble(context, opening.setting.layout)
-    except ContextLengthExceeded as error:
-        return None, error.message
+    whole = as_it_stands(replace(opening.context(newest), history=tuple(turns)), opening.setting.layout)
     nothing = {segment.id for segment in whole.rendered[-1].segments}
     segments = [segment for segment in whole.prompt.segments if segment.id not in nothing]
-    return breakdown(segments, turns, opening.run.calibration), ""
+    return breakdown(segments, turns, opening.run.calibration)
+
+
+_BOUNDLESS = 1 << 48
+"""A budget that holds any window."""
+
+
+def as_it_stands(context: ContextInput, layout: Layout, previous: Assembled | None = None) -> Assembled:
+    """The window by what was decided so far, however large it is: nothing gives way to the budget.
+
+    Documents that nobody has decided about are in it as far as the budget has room for them.
+    """
+    fixed = layout.for_model(context.model).is_fixed(Kind.PROJECT)
+    none = admit(context, -1, project_is_fixed=fixed)
+    whole = _whole(context, none, layout, previous)
+    if not none:
+        return whole
+    room = usable(context) - whole.report.local
+    return _whole(context, admit(context, room, project_is_fixed=fixed), layout, previous)
+
+
+def _whole(
+    context: ContextInput, admitted: tuple[Decision, ...], layout: Layout, previous: Assembled | None
+) -> Assembled:
+    decisions = (*context.decisions, *admitted)
+    made = assemble(replace(context, budget=_BOUNDLESS, limit=None, decisions=decisions), layout, previous)
+    return replace(made, decisions=admitted, report=replace(made.report, budget=context.budget))
