@@ -13,7 +13,7 @@ import pytest
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.core import deltas
 from lamella.core.decisions import DecisionKind
-from lamella.core.errors import ProviderContextOverflow, ProviderRefusedRequest
+from lamella.core.errors import ProviderContextOverflow, ProviderRefusedRequest, ProviderUnreachable
 from lamella.core.messages import ToolCall
 from lamella.core.prompt import ToolSpec, WireRequest
 from lamella.core.tokens import Usage
@@ -206,8 +206,8 @@ async def test_the_last_step_of_layout_onyx_has_no_tools_and_says_why(tmp_path: 
 
 
 async def test_after_a_refusal_the_next_message_is_answered(tmp_path: Path) -> None:
-    """What was too large leaves the window, stays stored, and the window and a notice say so."""
-    model = ScriptedModel([[TOO_LONG], saying("Hello.")])
+    """What was too large leaves the window if it can't be summarised, stays stored, and the window and a notice say so."""
+    model = ScriptedModel([[TOO_LONG], [ProviderUnreachable("down")], saying("Hello.")])
     async with talking(tmp_path, model, Words(), context_budget=4_000) as (_, client, conversation):
         long = " ".join(f"word{number}" for number in range(700))
         assert (await client.send(conversation, long))[-1]["status"] == "failed"

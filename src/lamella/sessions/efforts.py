@@ -6,15 +6,14 @@ from dataclasses import dataclass, replace
 
 from lamella.cache.chain import chain
 from lamella.cache.unread import Unread, unread
-from lamella.context.assemble import assemble
 from lamella.core.aside import aside
 from lamella.core.effort import LEVELS, OFF, AskedThinking, asked_thinking, tokens_of
-from lamella.core.errors import ContextLengthExceeded
 from lamella.core.messages import Turn, TurnStatus, UserMessage
 from lamella.core.prompt import Prompt, WireBlock
 from lamella.engine.inputs import Services
 from lamella.engine.opening import Opening
 from lamella.engine.request import cache_root
+from lamella.sessions.window import as_it_stands
 
 _Window = tuple[Prompt, tuple[WireBlock, ...]]
 
@@ -54,8 +53,8 @@ async def lost_since(opening: Opening, services: Services, before: str) -> Unrea
     return _lost(opening, services, await _windowed(opening, services), before=before, after=now)
 
 
-def _lost(opening: Opening, services: Services, window: _Window | None, *, before: str, after: str) -> Unread | None:
-    if window is None or before == after:
+def _lost(opening: Opening, services: Services, window: _Window, *, before: str, after: str) -> Unread | None:
+    if before == after:
         return None
     prompt, blocks = window
     model, run = opening.run.model, opening.run
@@ -65,16 +64,13 @@ def _lost(opening: Opening, services: Services, window: _Window | None, *, befor
     return lost if lost is not None and lost.tokens else None
 
 
-async def _windowed(opening: Opening, services: Services) -> _Window | None:
+async def _windowed(opening: Opening, services: Services) -> _Window:
     return await aside(len(opening.found.path), _window, opening, services)
 
 
-def _window(opening: Opening, services: Services) -> _Window | None:
-    """What would stand before a next message; None where the window can't be built."""
+def _window(opening: Opening, services: Services) -> _Window:
+    """What stands before a next message."""
     turns = tuple(turn for turn in opening.found.path if turn.status is not TurnStatus.RUNNING)
     newest = Turn(_NOTHING, UserMessage(_NOTHING, "", services.clock.now(), "UTC", 0))
-    try:
-        prompt = assemble(replace(opening.context(newest), history=turns), opening.setting.layout).prompt
-    except ContextLengthExceeded:
-        return None
+    prompt = as_it_stands(replace(opening.context(newest), history=turns), opening.setting.layout).prompt
     return prompt, opening.run.model.wire(prompt).blocks
