@@ -206,7 +206,7 @@ async def test_the_last_step_of_layout_onyx_has_no_tools_and_says_why(tmp_path: 
 
 
 async def test_after_a_refusal_the_next_message_is_answered(tmp_path: Path) -> None:
-    """What was too large leaves the window if it can't be summarised, stays stored, and the window and a notice say so."""
+    """What was too large and can't be summarised leaves the window, stays stored, and window and notice say so."""
     model = ScriptedModel([[TOO_LONG], [ProviderUnreachable("down")], saying("Hello.")])
     async with talking(tmp_path, model, Words(), context_budget=4_000) as (_, client, conversation):
         long = " ".join(f"word{number}" for number in range(700))

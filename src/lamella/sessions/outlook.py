@@ -30,8 +30,7 @@ def outlook_of(opening: Opening, due: Next, settings: SessionSettings, elsewhere
     """What is ahead of the window in which a conversation stands; `elsewhere` are the prices of another summariser."""
     weighed = Weighed.standing(opening)
     if not weighed.input:  # another session began since the last bill, or there is none
-        parts, _ = parts_of(opening, due.now)
-        weighed = replace(weighed, input=parts.total if parts is not None else 0)
+        weighed = replace(weighed, input=parts_of(opening, due.now).total)
     fill = weighed.fill(settings.compact_when, weighed.economy(elsewhere))
     return Outlook(due, settings.compact_when, trigger_of(settings).next(fill))
 
