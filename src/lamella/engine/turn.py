@@ -19,7 +19,18 @@ from lamella.core.errors import StoreFailed
 from lamella.core.messages import Attachment, StopReason, Turn, TurnStatus
 from lamella.core.packets import ErrorPacket, Packet, TurnFinished, TurnStarted, TurnStopped, UsageBody
 from lamella.core.ports import StreamBus
-from lamella.core.records import Caller, Conversation, Footing, NewTurn, Place, RunEnd, TurnEnd, first_choice
+from lamella.core.records import (
+    Caller,
+    Conversation,
+    Footing,
+    NewTurn,
+    Pinned,
+    PinnedProject,
+    Place,
+    RunEnd,
+    TurnEnd,
+    first_choice,
+)
 from lamella.core.sessions import SessionReturn, SessionStep
 from lamella.core.tokens import Usage
 from lamella.engine.admission import Admission
@@ -133,7 +144,7 @@ class TurnEngine:
         now, found = self._services.clock.now(), opening.found
         way = way_to(found, caller, self._services.ids, now)
         decided = (*way.decisions, *opening.begun) if way is not None else opening.begun
-        footing = Footing(found.conversation.place, found.place, way, decided)
+        footing = Footing(found.conversation.place, found.place, way, decided, _pinned(found.conversation, setting))
         self._journal.open(caller.user_id, new.id)
         self.stops.open(new.id)
         try:
@@ -319,6 +330,15 @@ class TurnEngine:
 
     def _emit(self, turn: TurnInput, packet: Packet) -> None:
         self._journal.append(turn.turn.id, packet)
+
+
+def _pinned(conversation: Conversation, setting: TurnSetting) -> Pinned:
+    """What stands around a turn, to be kept as it is now."""
+    project, kept = setting.around.project, None
+    if project is not None:
+        files = tuple(file.file_id for file in project.files)
+        kept = PinnedProject(project.id, project.name, project.instructions, project.revision, files)
+    return Pinned(conversation.system_prompt, conversation.tools, setting.around.agent, kept)
 
 
 def _session_of(footing: Footing, conversation: Conversation) -> str:

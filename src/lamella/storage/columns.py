@@ -17,7 +17,7 @@ from lamella.core.errors import InvalidRequest
 from lamella.core.json import JsonObject
 from lamella.core.messages import Reasoning, StoredPart, Text, ToolCall, ToolResult
 from lamella.core.prompt import ToolSpec
-from lamella.core.records import Said, StoredMarker, StoredSegment
+from lamella.core.records import Pinned, Said, StoredMarker, StoredSegment
 from lamella.core.tokens import Usage
 from lamella.storage.failures import damaged, unicode_only
 
@@ -63,6 +63,7 @@ MARKERS = msgspec.json.Decoder(tuple[StoredMarker, ...])
 NOTES = msgspec.json.Decoder(tuple[tuple[str, str], ...])
 ABSENT = NOTES
 DIAGNOSIS = msgspec.json.Decoder(Diagnosis)
+PINNED = msgspec.json.Decoder(Pinned)
 SAID = msgspec.json.Decoder(Said)
 NAMES = msgspec.json.Decoder(tuple[str, ...])
 HEAD: msgspec.json.Decoder[JsonObject] = msgspec.json.Decoder(dict[str, Any])

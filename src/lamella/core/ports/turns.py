@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -18,6 +18,7 @@ from lamella.core.records import (
     NewTurn,
     Page,
     PageQuery,
+    Pinned,
     Place,
     TurnEnd,
     TurnOnPath,
@@ -65,6 +66,12 @@ class TurnStore(Protocol):
         into this turn. Raises `TurnInProgress` when a turn is running, `HeadMoved` when the conversation does not stand
         where the footing says, `SessionMoved` when it is in another session, `NotFound` for a foreign conversation,
         file or waiting message, `NotWaiting` for one that waits no more; then nothing is stored.
+        """
+        ...
+
+    async def pinned(self, caller: Caller, conversation_id: str) -> Mapping[str, Pinned]:
+        """What stood around the turns of a conversation, by the id of the first turn that it stood around: until the
+        next of these. Turns of before this was kept are not in it.
         """
         ...
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
+from lamella.core.agents import Agent
 from lamella.core.decisions import Decision
 from lamella.core.dynamic import DynamicContext
 from lamella.core.messages import Attachment, Step, Text, TurnStatus, UserMessage
+from lamella.core.prompt import ToolSpec
 from lamella.core.records.callers import Caller
 from lamella.core.records.places import Place
 from lamella.core.records.requests import RequestEnd
@@ -47,16 +49,41 @@ class NewRun:
 
 
 @dataclass(frozen=True, slots=True)
+class PinnedProject:
+    """A project as it stood around a turn; its files by their ids."""
+
+    id: str
+    name: str
+    instructions: str
+    revision: int
+    file_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """What stood around a turn, as it was then: it can be edited and removed, and the turn was answered with this.
+
+    `tools` are all that the conversation has, whatever its agent may use.
+    """
+
+    system: str
+    tools: tuple[ToolSpec, ...] = ()
+    agent: Agent | None = None
+    project: PinnedProject | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Footing:
     """What a turn begins on. `head` is where the conversation stood when that was read: if it stands elsewhere when the
     turn is stored, nothing is. `parent` is what the turn follows, `session` the way to the session of that place where
-    the conversation is in another one. `decisions` are what the turn brought.
+    the conversation is in another one. `decisions` are what the turn brought, `pinned` is what stands around it.
     """
 
     head: Place
     parent: Place
     session: SessionStep | SessionReturn | None = None
     decisions: Sequence[Decision] = ()
+    pinned: Pinned | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,16 @@ from lamella.storage.tables.library import (
 from lamella.storage.tables.parts import metadata
 from lamella.storage.tables.recall import RECALL_WORDS, recall_entries, recall_turns, recall_vectors, recall_versions
 from lamella.storage.tables.requests import blocks, cache_entries, provider_limits, requests
-from lamella.storage.tables.turns import attachments, document_numbers, found_documents, journal, messages, runs, turns
+from lamella.storage.tables.turns import (
+    attachments,
+    document_numbers,
+    found_documents,
+    journal,
+    messages,
+    pinned,
+    runs,
+    turns,
+)
 from lamella.storage.tables.work import idempotency_keys, jobs
 
 __all__ = [
@@ -72,6 +81,7 @@ __all__ = [
     "messages",
     "metadata",
     "notices",
+    "pinned",
     "project_files",
     "projects",
     "provider_limits",

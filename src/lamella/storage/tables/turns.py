@@ -81,6 +81,19 @@ of the request behind the step.
 list. `session_id` is the message's label (SPEC L2); the window is read from the path and the decisions, never from it.
 """
 
+pinned = Table(
+    "pinned",
+    metadata,
+    Column("turn_id", String, ForeignKey("turns.id", ondelete="CASCADE"), primary_key=True),
+    owner(),
+    part_of("conversation_id", "conversations.id", index=False),
+    Column("at", String, nullable=False),
+    Column("digest", String, nullable=False),
+    Column("data", Text, nullable=False),
+    Index("ix_pinned_conversation_id_at", "conversation_id", "at"),
+)
+"""What stood around a turn and those after it, to the next row: `data` is a JSON object, `digest` its fingerprint."""
+
 document_numbers = Table(
     "document_numbers",
     metadata,

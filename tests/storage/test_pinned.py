@@ -1,0 +1,48 @@
+"""What stood around a turn is kept with it, once for all turns in a row that have the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lamella.core.records import Footing, Pinned, PinnedProject, Place
+from lamella.storage import SqlStore
+
+from .conftest import Backing
+from .examples import ANN, SEARCH, agent, conversation, minutes, new_turn, turn_end
+
+pytestmark = pytest.mark.anyio
+
+PLAIN = Pinned("You are helpful.", (SEARCH,))
+WHOLE = Pinned(
+    "Du bist hilfreich. 🦎", (SEARCH,), agent(), PinnedProject("proj_1", "Plan", "Be exact.", 3, ("file_1",))
+)
+
+
+async def _turns(store: SqlStore, *around: Pinned | None) -> None:
+    await store.create_conversation(ANN, conversation())
+    head = Place()
+    for number, pinned in enumerate(around, 1):
+        id = f"turn_{number}"
+        await store.begin_turn(ANN, new_turn(id), minutes(number), (), Footing(head, head, pinned=pinned))
+        await store.finish_turn(ANN, turn_end(id))
+        head = Place(id, f"run_{id}")
+
+
+async def test_what_stood_around_turns_is_kept_where_it_changes(store: SqlStore) -> None:
+    edited = replace(WHOLE, agent=replace(agent(), prompt="Edit less.", revision=2))
+    await _turns(store, PLAIN, PLAIN, WHOLE, edited, edited, PLAIN, None)
+    assert list((await store.pinned(ANN, "conv_1")).items()) == [
+        ("turn_1", PLAIN),
+        ("turn_3", WHOLE),
+        ("turn_4", edited),
+        ("turn_6", PLAIN),
+    ]
+
+
+async def test_it_goes_with_its_conversation(store: SqlStore, backing: Backing) -> None:
+    await _turns(store, PLAIN, WHOLE)
+    assert len(backing.dump()["pinned"]) == 2
+    await store.delete_conversation(ANN, "conv_1")
+    assert "pinned" not in backing.dump()
