@@ -110,13 +110,13 @@ async def test_who_refuses_to_be_asked_of_the_cache_is_asked_without_that(tmp_pa
 
 
 async def test_where_nothing_can_give_way_the_refusal_is_told(tmp_path: Path) -> None:
-    model = ScriptedModel([[TOO_LONG], saying("never said")])
+    model = ScriptedModel([[TOO_LONG], [TOO_LONG], saying("never said")])
     async with talking(tmp_path, model, Words(), context_budget=10_000) as (_, client, conversation):
         packets = await client.send(conversation, "Go")
     assert packets[-1]["status"] == "failed"
     (error,) = [packet["error"] for packet in packets if packet["type"] == "error"]
     assert error["message"] == TOO_LONG.message
-    assert len(model.requests) == 1
+    assert len(model.requests) == 2
 
 
 async def test_a_second_refusal_is_final(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ async def test_the_last_step_of_layout_onyx_has_no_tools_and_says_why(tmp_path: 
 
 async def test_after_a_refusal_the_next_message_is_answered(tmp_path: Path) -> None:
     """What was too large and can't be summarised leaves the window, stays stored, and window and notice say so."""
-    model = ScriptedModel([[TOO_LONG], [ProviderUnreachable("down")], saying("Hello.")])
+    model = ScriptedModel([[TOO_LONG], [TOO_LONG], [ProviderUnreachable("down")], saying("Hello.")])
     async with talking(tmp_path, model, Words(), context_budget=4_000) as (_, client, conversation):
         long = " ".join(f"word{number}" for number in range(700))
         assert (await client.send(conversation, long))[-1]["status"] == "failed"

@@ -51,8 +51,7 @@ expected it may be."""
 class Asking:
     """One step before it is asked: its number, the steps before it, and whether it is the last that is permitted.
 
-    `said_nothing`: the model was asked already, and ended without a word. `below`: the local tokens of a window that
-    was refused as too large; one that is no smaller is not sent.
+    `said_nothing`: the model was asked already, and ended without a word.
     """
 
     index: int
@@ -60,7 +59,6 @@ class Asking:
     sampling: Sampling
     last: bool
     said_nothing: bool = False
-    below: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +144,11 @@ class Asker:
             if opened is None or line is None:
                 raise
             self._container.refused(RequestEnd(opened.birth.request_id, opened.usage, 0.0, error=error.as_dict()))
-            refusal, local = error, line.assembled.report.local
+            refusal = error
             await self._learn_from(error, line.assembled.report)
             await self._compact()
         try:
-            return await self._accepted(replace(asking, below=local))
+            return await self._accepted(asking)
         except ContextLengthExceeded:
             await self._keep_learnt()
             raise refusal from None  # nothing could give way: what the provider said is the better reason
@@ -331,8 +329,6 @@ class Asker:
         """Hop 7: the window, its markers, and its row, stored before anything is sent."""
         turn, run = self._turn, self._run
         prepared = await self._near(asking, reminder, await self._fitted(asking, reminder))
-        if asking.below is not None and prepared.assembled.report.local >= asking.below:
-            raise ContextLengthExceeded("Nothing of this request can give way.")
         identity = Identity(
             id=self._services.ids.new("req"),
             conversation_id=turn.conversation.id,

@@ -169,9 +169,11 @@ class TurnEngine:
             hints=new.dynamic.hints,
         )
         call_ids = set(turn_input.call_ids)
+        # One of several models compacts nothing: the others go on meanwhile. A message is compacted for once.
+        alone = can_compact and len(admitted) == 1
         runs = tuple(
             Run(
-                self._compacting(turn_input, one.opening.run, alone=len(admitted) == 1),
+                self._compacting(turn_input, one.opening.run) if alone else one.opening.run,
                 StateContainer(self._services.counter, call_ids),
                 one.opening.line,
                 error=one.refusal,
@@ -183,10 +185,10 @@ class TurnEngine:
         self._turn_of |= {run.id: new.id for run in runs}
         return Begun(turn_input, runs)
 
-    def _compacting(self, turn: TurnInput, run: RunInput, *, alone: bool) -> RunInput:
-        """The run with a way to compact its conversation. One of several has none: the others go on meanwhile."""
+    def _compacting(self, turn: TurnInput, run: RunInput) -> RunInput:
+        """The run with a way to compact its conversation, if there is one."""
         compact = self.compact
-        if compact is None or not alone:
+        if compact is None:
             return run
 
         async def compacted() -> Reopened | None:
