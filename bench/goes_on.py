@@ -4,8 +4,8 @@
 
 Each case goes on from a stored conversation (many short turns, huge ones, Chinese, capitals, logs, compacted ones).
 Its model counts up to 2.5 times as many or as few tokens as expected. Its window just holds the fixed part, the
-summaries and one message, or more. It may refuse one request, and its summaries may fail. "hi" has to be answered, after
-at most one compaction. The exit code says whether it always was.
+summaries and one message, or more. It may refuse one request, and its summaries may fail. "hi" has to be answered,
+after at most one compaction. The exit code says whether it always was.
 """
 
 from __future__ import annotations

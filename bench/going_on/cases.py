@@ -116,7 +116,7 @@ def cases(first: int, count: int, fixed: int) -> Iterator[Case]:
     for seed in range(first, first + count):
         chance = random.Random(seed)
         error = chance.choice((1.0, 1.0, chance.uniform(0.4, 2.5), 2.5, 0.4))
-        holds = fixed * error * chance.choice((1.05, 1.3, 2.0, 4.0, 12.0)) + 900 * error
+        holds = fixed * error * chance.choice((1.05, 1.3, 2.0, 4.0, 12.0, 40.0)) + 900 * error
         yield Case(
             seed,
             chance.randrange(len(STORIES)),

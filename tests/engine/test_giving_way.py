@@ -16,6 +16,7 @@ from lamella.core.decisions import DecisionKind
 from lamella.core.errors import ProviderContextOverflow, ProviderRefusedRequest, ProviderUnreachable
 from lamella.core.messages import ToolCall
 from lamella.core.prompt import ToolSpec, WireRequest
+from lamella.core.records import ProviderLimit
 from lamella.core.tokens import Usage
 from lamella.engine.scripted import FACTS, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, Object, served
@@ -24,6 +25,7 @@ from lamella.tools.tool import Invocation, ToolKind, ToolOutput, ToolScope
 
 pytestmark = pytest.mark.anyio
 
+NO_SUMMARY = ProviderRefusedRequest("It does not summarise.")
 TOO_LONG = ProviderContextOverflow("prompt is too long: 210000 tokens > 200000 maximum")
 
 
@@ -72,12 +74,12 @@ async def kinds_of_decisions(app: App, conversation: str) -> list[DecisionKind]:
 
 
 async def test_a_refused_window_is_made_smaller_and_sent_once_more(tmp_path: Path) -> None:
-    model = ScriptedModel([calling(words("c1", 2_000)), saying("Many."), [TOO_LONG], saying("Again.")])
+    model = ScriptedModel([calling(words("c1", 2_000)), saying("Many."), [TOO_LONG], [NO_SUMMARY], saying("Again.")])
     async with talking(tmp_path, model, Words(), context_budget=10_000) as (app, client, conversation):
         await client.send(conversation, "Go")
         packets = await client.send(conversation, "And now?")
         assert packets[-1]["status"] == "finished"
-        refused, taken = model.requests[2:]
+        refused, _, taken = model.requests[2:]
         assert results(refused)["c1"].startswith("word0 word1")
         assert results(taken) == {"c1": "words"}
         first, second = await app.store.requests(LOCAL_OWNER, packets[0]["turn_id"])
@@ -120,12 +122,13 @@ async def test_where_nothing_can_give_way_the_refusal_is_told(tmp_path: Path) ->
 
 
 async def test_a_second_refusal_is_final(tmp_path: Path) -> None:
-    model = ScriptedModel([calling(words("c1", 2_000)), saying("Many."), [TOO_LONG], [TOO_LONG], saying("never said")])
+    model = ScriptedModel([calling(words("c1", 2_000)), saying("Many.")])
+    model.then([TOO_LONG], [NO_SUMMARY], [TOO_LONG], saying("never said"))
     async with talking(tmp_path, model, Words(), context_budget=10_000) as (_, client, conversation):
         await client.send(conversation, "Go")
         packets = await client.send(conversation, "And now?")
     assert packets[-1]["status"] == "failed"
-    assert len(model.requests) == 4
+    assert len(model.requests) == 5
 
 
 async def test_results_that_exceed_the_window_are_cut_to_head_and_tail_for_good(tmp_path: Path) -> None:
@@ -220,7 +223,77 @@ async def test_after_a_refusal_the_next_message_is_answered(tmp_path: Path) -> N
         assert long in str(await client.get(f"/conversations/{conversation}/turns"))
 
 
+def refusing(counted: int | None = None, limit: int | None = None) -> ProviderContextOverflow:
+    """A refusal with what the provider says of it."""
+    error = ProviderContextOverflow("prompt is too long")
+    error.counted, error.limit = counted, limit
+    return error
+
+
 LONG = " ".join(f"word{number}" for number in range(600))
+
+
+async def test_a_refusal_is_followed_by_one_compaction_and_one_retry(tmp_path: Path) -> None:
+    """The provider takes less than the budget: what stands before the turn is summarised while it runs."""
+    model = ScriptedModel([saying(f"Answer {n}.", usage=Usage(input=1_250 * n, output=5)) for n in (1, 2, 3)])
+    settings = read_settings(data=tmp_path, context_budget=20_000, keep_recent_tokens=100)
+    async with served(settings, models=ScriptedModels(model)) as (app, client):
+        conversation = await client.conversation()
+        for number in range(3):
+            await client.send(conversation, f"Question {number}? {LONG}")
+        model.then([refusing(3_900, 2_000)], saying("They counted words."), saying("Here."))
+        packets = await client.send(conversation, "hi")
+        assert packets[-1]["status"] == "finished"
+        assert len(model.requests) == 6
+        assert len(await app.store.sessions(LOCAL_OWNER, conversation)) == 2
+        last = b"".join(block.data for block in model.requests[-1].blocks)
+        assert b"They counted words." in last
+        assert b"Question 0?" not in last
+        stored = await app.store.provider_limit("scripted", "scripted", app.clock.now())
+        assert stored is not None
+        assert stored.tokens == 2_000
+        model.then(saying("More."))
+        after = await client.send(conversation, "And now?")
+        assert [packet["why"] for packet in after if packet["type"] == "context.degraded"] == []
+        assert after[-1]["status"] == "finished"
+
+
+async def test_a_limit_is_shared_by_conversations_and_ends(tmp_path: Path) -> None:
+    """Another conversation of the account is kept below it; a larger bill lifts it."""
+    model = ScriptedModel([saying("One.", usage=Usage(input=1_250, output=1))])
+    async with talking(tmp_path, model, Words(), context_budget=20_000, keep_recent_tokens=100) as (
+        app,
+        client,
+        conversation,
+    ):
+        await client.send(conversation, LONG)
+        model.then([refusing(None, 1_400)], [ProviderRefusedRequest("no summary")], saying("Two."))
+        assert (await client.send(conversation, LONG))[-1]["status"] == "finished"
+        assert await app.store.provider_limit("scripted", "scripted", app.clock.now()) is not None
+        other = await client.conversation()
+        model.then(saying("Three.", usage=Usage(input=1_500, output=1)))
+        assert (await client.send(other, LONG))[-1]["status"] == "finished"
+        assert await app.store.provider_limit("scripted", "scripted", app.clock.now()) is None
+
+
+async def test_what_left_for_a_limit_comes_back_when_the_limit_is_gone(tmp_path: Path) -> None:
+    model = ScriptedModel([saying(f"Answer {n}.", usage=Usage(input=1_250 * n, output=5)) for n in (1, 2)])
+    async with talking(tmp_path, model, Words(), context_budget=20_000, keep_recent_tokens=100) as (
+        app,
+        client,
+        conversation,
+    ):
+        for number in range(2):
+            await client.send(conversation, f"Question {number}? {LONG}")
+        model.then([refusing(None, 900)], [ProviderRefusedRequest("no summary")], saying("Here."))
+        packets = await client.send(conversation, "hi")
+        assert packets[-1]["status"] == "finished"
+        assert b"Question 0?" not in b"".join(block.data for block in model.requests[-1].blocks)
+        await app.store.keep_provider_limit(ProviderLimit("scripted", "scripted", 900, app.clock.now()))
+        model.then(saying("All of it."))
+        await client.send(conversation, "And now?")
+        assert b"Question 0?" in b"".join(block.data for block in model.requests[-1].blocks)
+        assert (await kinds_of_decisions(app, conversation))[-2:] == [DecisionKind.LEFT_OUT] * 2
 
 
 async def test_an_odd_bill_inflates_no_estimate_for_ever(tmp_path: Path) -> None:

@@ -48,10 +48,10 @@ def test_the_figures_of_a_refusal_are_read(said: str, counted: int | None, limit
         (12_000, 10_000, 1.5, None),  # it counts more than was thought: that is all there is to know
         (9_000, 6_000, 1.125, 6_000),  # it takes less than the budget
         (None, 6_000, None, 6_000),
-        (None, None, None, 6_400),  # nobody knows: less is tried
-        (9_000, None, 1.125, 7_200),
-        (80_000, 10_000, None, 6_400),  # no tokenizer counts ten times as much: the figures are of something else
-        (None, 200_000, None, 6_400),  # a limit above what was sent explains nothing
+        (None, None, None, 6_000),  # nobody knows: less is tried
+        (9_000, None, 1.125, 6_750),
+        (40_000, 10_000, None, 1_900),  # it counts in other tokens: what is left is in proportion
+        (None, 200_000, None, 6_000),  # a limit above what was sent explains nothing
     ],
 )
 def test_what_is_believed_after_a_refusal(
@@ -61,3 +61,8 @@ def test_what_is_believed_after_a_refusal(
     refusal.counted, refusal.limit = counted, limit
     found = lesson(refusal, RefusedWindow(8_000, 8_000, 10_000), FACTS)
     assert (found.factor, found.limit) == (factor, learned)
+
+
+def test_less_is_tried_of_a_line_that_was_never_billed() -> None:
+    found = lesson(ProviderContextOverflow("too long"), RefusedWindow(8_000, 8_000, 10_000, billed=False), FACTS)
+    assert found.limit == 3_200

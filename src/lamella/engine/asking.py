@@ -160,7 +160,8 @@ class Asker:
     async def _learn_from(self, refusal: ProviderContextOverflow, report: Report) -> None:
         """Believe what a refusal taught: how the provider counts, and how much it takes."""
         run, facts = self._run, self._run.model.facts
-        window = RefusedWindow(report.local, int(report.local * self.calibration), run.budget)
+        billed = bool(run.billed_local)
+        window = RefusedWindow(report.local, int(report.local * self.calibration), run.budget, billed)
         learnt = lesson(refusal, window, facts)
         told = f"{learnt.why}; it is made smaller and sent again"
         if learnt.factor is not None:

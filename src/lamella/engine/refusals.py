@@ -21,17 +21,23 @@ BELIEVED = timedelta(hours=1)
 MOST_OFF, LEAST_OFF = 2.5, 0.5
 """How many times a model's usual factor a provider may count for a local token: more is no matter of counting."""
 
-NEXT_TRY = 0.8
-"""The share of a refused window that is tried next if the provider did not say how much it takes."""
+NEXT_TRY, NEXT_UNSURE = 0.75, 1 / MOST_OFF
+"""The share of a refused window that is tried next if the provider did not say how much it takes: on a line that was
+billed, and on one that may be counted quite otherwise."""
+
+SLACK = 0.95
+"""How much of a limit is used that follows from a proportion."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedWindow:
-    """A window that its provider refused: `local` tokens, thought to be `estimate` of the provider's."""
+    """A window that its provider refused: `local` tokens, thought to be `estimate` of the provider's. `billed`: another
+    window of its line was billed before, so that the estimate is good."""
 
     local: int
     estimate: int
     budget: int
+    billed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +69,15 @@ def lesson(refusal: ProviderContextOverflow, window: RefusedWindow, facts: Model
         if exact == bounded(exact, facts):
             factor = exact
             why = f"{facts.name} counts {counted} tokens in a request of about {window.estimate}, which is too large"
+    if factor is None and counted is not None and said is not None and said < counted:
+        return Lesson(None, int(window.estimate * said / counted * SLACK), why)  # its tokens are not ours
     if said is not None and said < window.budget and (factor is not None or said < window.estimate):
         return Lesson(factor, said, why)
     if factor is not None and counted is not None and counted > window.budget:
         return Lesson(factor, None, why)
+    sure = factor is not None or window.billed
     tokens = counted if factor is not None and counted is not None else window.estimate
-    return Lesson(factor, int(min(tokens, window.budget) * NEXT_TRY), why)
+    return Lesson(factor, int(min(tokens, window.budget) * (NEXT_TRY if sure else NEXT_UNSURE)), why)
 
 
 def believed(tokens: int, account: str, model: str, now: datetime) -> ProviderLimit:
