@@ -17,6 +17,7 @@ from lamella.core.messages import StopReason
 from lamella.core.tokens import Usage
 from lamella.engine.scripted import FACTS, Gate, ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, Object, served
+from lamella.sessions.summariser import WAY_OUT
 from lamella.settings import read_settings
 
 pytestmark = pytest.mark.anyio
@@ -261,7 +262,7 @@ async def test_a_compaction_that_did_not_work_out_is_told(tmp_path: Path) -> Non
         told = (await listed(client, conversation))[-1]
         assert (told["name"], told["text"]) == (
             "not_compacted",
-            "Not compacted: the summary is empty. Nothing has changed.",
+            f"Not compacted: the summary is empty. Nothing has changed. {WAY_OUT}",
         )
 
 

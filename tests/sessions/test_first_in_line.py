@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 def needed(app: App, conversation: str) -> asyncio.Task[Compacted | NotCompacted]:
     """What a message, or a turn that runs, asks for when its window is too large."""
-    return app.sessions.compact(LOCAL_OWNER, conversation, who="engine", why="it does not fit", first=True)
+    return app.sessions.make_room(LOCAL_OWNER, conversation, why="it does not fit")
 
 
 async def test_while_an_answer_runs_what_is_before_it_is_compacted(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from lamella.engine.scripted import FACTS, Gate, ScriptedModel, saying
 from lamella.server.testing import Client, Object
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.settings import SummariserChoice
-from lamella.sessions.summariser import SILENT, elsewhere
+from lamella.sessions.summariser import SILENT, WAY_OUT, elsewhere
 from lamella.sessions.triggers import Due, Fill, Gain, Trigger
 
 from .test_compaction import SUMMARY, compact, talking, texts
@@ -150,7 +150,8 @@ async def test_a_failure_that_nobody_asked_for_is_told_once(tmp_path: Path) -> N
                 await asyncio.sleep(0.01)
         await large_turns(app, client, conversation, model, 3)
         (notice,) = await told(client, conversation)
-        assert notice["text"] == "Not compacted: the summary could not be made: down. Nothing has changed."
+        said = "Not compacted: the summary could not be made: down. Nothing has changed."
+        assert notice["text"] == f"{said} {WAY_OUT}"
 
 
 async def test_a_compaction_is_undone_with_all_that_was_said_since(tmp_path: Path) -> None:

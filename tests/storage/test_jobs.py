@@ -190,3 +190,16 @@ async def test_a_compaction_commits_only_under_its_lease(store: SqlStore, backin
     await store.finish(other, minutes(3))
     with pytest.raises(SessionMoved):
         await store.next_session(ANN, session_step(first, "sess_3", "turn_1"), other)
+
+
+async def test_a_process_that_is_alone_lets_go_of_what_another_one_held(store: SqlStore) -> None:
+    """All that runs is due at once, whoever is late learns of it, and what waits for its time goes on waiting."""
+    await store.enqueue(ANN, new_job(), minutes(0))
+    await store.enqueue(ANN, new_job(subject="conv_2", not_before=minutes(5)), minutes(0))
+    running = await claimed(store)
+    assert await store.release(minutes(0.5)) == 1
+    again = await claimed(store, 0.5)
+    assert (again.id, again.attempts) == (running.id, 2)
+    with pytest.raises(LeaseLost):
+        await store.finish(running, minutes(0.6))
+    assert await store.claim(KINDS, minutes(0.6), 60) is None

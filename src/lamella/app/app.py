@@ -127,6 +127,7 @@ async def open_app(
         clock = clock or SystemClock()
         store = await stack.enter_async_context(await open_store(database_path(settings.data), ids))
         ids = ids or RandomIds(clock)
+        await store.release(clock.now())  # the folder is locked: who held these jobs has ended
         table = ModelTable.read(settings.models)
         models = models or Providers(settings, table)
         stack.push_async_callback(models.close)

@@ -41,12 +41,19 @@ BACKOFF_SECONDS = (30.0, 300.0)
 class Again:
     """The job did not work out, and may be tried again: after so many seconds, however often; None: as failures are.
 
-    Without `retry` it is not: it has failed.
+    Without `retry` it is not: it has failed. `code` names the reason in the error that is stored.
     """
 
     why: str
     after: float | None = None
     retry: bool = True
+    code: str = ""
+
+    @property
+    def error(self) -> Mapping[str, str | None]:
+        """The error object of the job."""
+        found = LamellaError(self.why).as_dict()
+        return {**found, "code": self.code} if self.code else found
 
 
 Handler = Callable[[Job], Awaitable[Again | None]]
@@ -148,10 +155,11 @@ class Worker:
         except LeaseLost as error:
             log.warning("a job was taken over", job=job.id, error=error.message)
         except LamellaError as error:
-            await self._failed(job, error)
+            await self._failed(job, error.as_dict())
         except Exception:  # the border where a job's failure becomes a row; the cause is in the log
             log.exception("a job failed", job=job.id, kind=job.kind)
-            await self._failed(job, LamellaError("The job failed.", hint="The server's log has the cause."))
+            failure = LamellaError("The job failed.", hint="The server's log has the cause.")
+            await self._failed(job, failure.as_dict())
         finally:
             renewing.cancel()
 
@@ -166,18 +174,19 @@ class Worker:
                 log.error("a lease could not be renewed", job=job.id, error=error.message)
 
     async def _end(self, job: Job, again: Again | None) -> None:
+        now = self._clock.now()
         if again is None:
-            await self._jobs.finish(job, self._clock.now())
+            await self._jobs.finish(job, now)
+        elif not again.retry:
+            await self._jobs.fail(job, again.error, now)
         elif again.after is None:
-            await self._failed(job, LamellaError(again.why))
+            await self._failed(job, again.error)
         else:
-            now = self._clock.now()
-            error = LamellaError(again.why).as_dict()
-            await self._jobs.fail(job, error, now, now + timedelta(seconds=again.after))
+            await self._jobs.fail(job, again.error, now, now + timedelta(seconds=again.after))
 
-    async def _failed(self, job: Job, error: LamellaError) -> None:
+    async def _failed(self, job: Job, error: Mapping[str, str | None]) -> None:
         now = self._clock.now()
         tried = job.attempts - 1
         retry_at = now + timedelta(seconds=BACKOFF_SECONDS[tried]) if tried < len(BACKOFF_SECONDS) else None
         with suppress(LamellaError):
-            await self._jobs.fail(job, error.as_dict(), now, retry_at)
+            await self._jobs.fail(job, error, now, retry_at)

@@ -10,6 +10,7 @@ from typing import TypeVar
 import structlog
 
 from lamella.chat.mailbox import Mailbox
+from lamella.core.counting import count_tokens
 from lamella.core.errors import LamellaError, NeedsCompaction, ServerStopping
 from lamella.core.records import Caller, NewTurn
 from lamella.engine.journal import Journal
@@ -86,17 +87,21 @@ class Turns:
         self.engine.stops.stop(turn_id, run_id)
 
     async def _fitting(self, caller: Caller, new: NewTurn, queued_ids: Sequence[str]) -> Begun:
-        """Begin the turn; a conversation that no longer fits the window is compacted first, and then sent (SPEC L6)."""
+        """Begin the turn; a conversation that no longer fits the window is compacted first, and then sent (SPEC L6).
+
+        Once: if the compaction fails, or frees too little, things give way until the message fits.
+        """
         try:
             return await self.engine.begin(caller, new, queued_ids, can_compact=True)
         except NeedsCompaction:
             why = "the next message would not fit the window"
-            await self._sessions.compact(caller, new.conversation_id, who="engine", why=why, first=True)
+            coming = new.tokens + count_tokens(new.dynamic.text)
+            await self._sessions.make_room(caller, new.conversation_id, why=why, coming=coming)
         return await self.engine.begin(caller, new, queued_ids)
 
     async def _compact(self, caller: Caller, conversation_id: str, why: str) -> bool:
         """Compact a conversation while a turn of it runs; whether it worked."""
-        outcome = await self._sessions.compact(caller, conversation_id, who="engine", why=why, first=True)
+        outcome = await self._sessions.make_room(caller, conversation_id, why=why)
         return isinstance(outcome, Compacted)
 
     async def _run(self, box: Mailbox, begun: Begun) -> None:

@@ -72,7 +72,8 @@ class Compact:
             return Answer(text, {"started": False, "why": "running"})
         ahead = await sessions.ahead(asked.caller, conversation_id)
         if isinstance(ahead, NotCompacted):
-            return Answer(f"Nothing to compact: {ahead.why}.", {"started": False, "why": ahead.why})
+            text = " ".join(part for part in (f"Nothing to compact: {ahead.why}.", ahead.hint) if part)
+            return Answer(text, {"started": False, "why": ahead.why, "hint": ahead.hint})
         why = f"/compact {asked.argument}".strip()
         sessions.compact(asked.caller, conversation_id, who=asked.caller.user_id, why=why, focus=asked.argument)
         of = f"{ahead.old} of {ahead.turns} turns ({short(ahead.tokens)} tokens)"

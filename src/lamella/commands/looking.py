@@ -34,7 +34,7 @@ class Status:
         """See `Command`."""
         now = await self._reach.sessions.standing(asked.caller, asked.conversation.id)
         totals = await self._reach.store.totals(asked.caller, asked.conversation.id)
-        compacting = self._reach.sessions.is_compacting(asked.conversation.id)
+        compacting = await self._reach.sessions.compacts(asked.caller, asked.conversation.id)
         ahead = await self._reach.sessions.outlook(asked.caller, asked.conversation.id)
         lines = [
             f"{now.model} · {_thinking(now)}",

@@ -191,7 +191,7 @@ async def context(conversation_id: str, app: TheApp, caller: TheCaller) -> Json:
     usage = last.usage if last and counted is None else None
     budget = app.engine_settings.budget(facts)
     settling = conversation.running_turn is None and app.chat.is_settling(conversation_id)
-    compacting = settling or app.sessions.is_compacting(conversation_id)
+    compacting = settling or await app.sessions.compacts(caller, conversation_id)
     # Read after `compacting`: what a compaction tells is there when it runs no more.
     told = await app.store.notices(caller, conversation_id, PageQuery(limit=1))
     ahead = await app.sessions.outlook(caller, conversation_id)

@@ -12,7 +12,7 @@ import structlog
 from lamella.background.worker import Again, Worker
 from lamella.core.clock import Clock
 from lamella.core.decisions import DecisionKind
-from lamella.core.errors import NotFound, StoreFailed
+from lamella.core.errors import LamellaError, LeaseLost, NotFound, StoreFailed
 from lamella.core.json import JsonObject, digest, encode
 from lamella.core.records import Caller, Job, JobStatus, NewJob
 from lamella.engine.turn import Finished
@@ -20,8 +20,8 @@ from lamella.sessions.compaction import ENGINE, Asked, Compacted, Compactor
 from lamella.sessions.notifications import Notifications
 from lamella.sessions.recall.recall import Recall
 from lamella.sessions.settings import SessionSettings
-from lamella.sessions.summariser import SILENT, NotCompacted
-from lamella.sessions.triggers import FIXED, Due
+from lamella.sessions.summariser import NOTHING_YET, SILENT, WAY_OUT, NotCompacted
+from lamella.sessions.triggers import Due
 
 log = structlog.get_logger()
 
@@ -54,8 +54,9 @@ class Compactions:
         self._asked: dict[str, asyncio.Task[Outcome]] = {}
         self._waiting: dict[str, asyncio.Future[Outcome]] = {}
         self._doing: set[str] = set()
-        self._needed: set[str] = set()
-        """Conversations whose compaction somebody waits for, so that it is made whether or not it pays."""
+        self._needed: dict[str, int] = {}
+        """Conversations whose compaction somebody waits for, so that it is made whether or not it pays; and the local
+        tokens that there is to be room for."""
 
     async def follow_up(self, finished: Finished, due: Due) -> None:
         """Ask for one after a turn, unless the last one was given up and nothing has changed since."""
@@ -86,7 +87,7 @@ class Compactions:
         if running is not None:
             return asyncio.create_task(self._after(running, asked)) if first else running
         if first:
-            self._needed.add(asked.conversation_id)
+            self._needed[asked.conversation_id] = asked.coming
         numbers = {name: round(value, 3) for name, value in asked.numbers.items()}
         wanted: JsonObject = {
             "who": asked.who,
@@ -107,7 +108,7 @@ class Compactions:
 
     async def _after(self, running: asyncio.Task[Outcome], asked: Asked) -> Outcome:
         """What the compaction that runs comes to; another one, if it was left out without a try."""
-        self._needed.add(asked.conversation_id)
+        self._needed[asked.conversation_id] = asked.coming
         outcome = await asyncio.shield(running)
         if isinstance(outcome, Compacted) or outcome.again:
             return outcome
@@ -129,7 +130,7 @@ class Compactions:
         finally:
             self._waiting.pop(job.subject, None)
             self._asked.pop(job.subject, None)
-            self._needed.discard(job.subject)
+            self._needed.pop(job.subject, None)
 
     async def _heard(self, caller: Caller, job: Job, outcome: asyncio.Future[Outcome]) -> Outcome:
         """How a compaction ends; one that somebody else did, or that ended as it was asked for again, tells nobody."""
@@ -139,21 +140,16 @@ class Compactions:
                 return outcome.result()
             now = await self._worker.job(caller, job.kind, job.subject)
             if now is None or now.id != job.id or now.status not in (JobStatus.WAITING, JobStatus.RUNNING):
-                return NotCompacted("a compaction ended a moment ago")
+                return NotCompacted("a compaction ended a moment ago", code=SILENT)
 
     async def do(self, job: Job) -> Again | None:
         """Do a compaction that was asked for, here or in another process."""
-        who, focus = str(job.payload.get("who")), str(job.payload.get("focus"))
         self._doing.add(job.subject)
-        outcome: Outcome = NotCompacted("it was broken off")
+        outcome: Outcome = NotCompacted("it was broken off", code=SILENT)
         try:
-            pays = bool(job.payload.get("if_it_pays")) and job.subject not in self._needed
-            asked = Asked(job.caller, job.subject, who, job.cause, focus, job, pays, _numbers(job))
-            outcome = await self._compactor.compact(asked)
-            if isinstance(outcome, Compacted) or job.attempts <= 1:
-                await self._tell(job.caller, job.subject, who, outcome)
-        except NotFound as error:
-            outcome = NotCompacted(error.message)
+            outcome = await self._outcome(job)
+            if outcome != _DELETED:
+                await self._tell(job, outcome)
         finally:
             self._doing.discard(job.subject)
             waiting = self._waiting.get(job.subject)
@@ -161,22 +157,38 @@ class Compactions:
                 waiting.set_result(outcome)
         match outcome:
             case Compacted(session, before, parts):
-                after = parts.total
                 if self._recall is not None:
                     await self._recall.follow(job.caller, job.subject)
-                log.info("compacted", conversation_id=job.subject, session=session.id, before=before, after=after)
+                log.info("compacted", conversation_id=job.subject, session=session.id, before=before, after=parts.total)
                 return None
             case NotCompacted(why, again, code):
                 log.warning("not compacted", conversation_id=job.subject, why=why)
-                return Again(why, retry=again) if again or code == FIXED else None
+                return Again(why, retry=again, code=code)
 
-    async def _tell(self, caller: Caller, conversation_id: str, who: str, outcome: Outcome) -> None:
-        """Notify of a compaction; of one that nobody asked for and that did not work out once for each reason."""
+    async def _outcome(self, job: Job) -> Outcome:
+        """What a compaction comes to; it raises `LeaseLost`, since somebody else does the job then."""
+        who, focus = str(job.payload.get("who")), str(job.payload.get("focus"))
+        pays = bool(job.payload.get("if_it_pays")) and job.subject not in self._needed
+        coming = self._needed.get(job.subject, 0)
+        asked = Asked(job.caller, job.subject, who, job.cause, focus, job, pays, _numbers(job), coming)
+        try:
+            return await self._compactor.compact(asked)
+        except LeaseLost:
+            raise
+        except NotFound:
+            return _DELETED
+        except LamellaError as error:
+            return NotCompacted(error.message, again=True, hint=error.hint or WAY_OUT)
+
+    async def _tell(self, job: Job, outcome: Outcome) -> None:
+        """Notify of a compaction; of one that did not work out once for each reason, unless a user has just asked."""
+        asked_for = str(job.payload.get("who")) != ENGINE
         match outcome:
             case Compacted():
-                await self._notifications.compacted(caller, conversation_id, outcome, asked_for=who != ENGINE)
+                await self._notifications.compacted(job.caller, job.subject, outcome, asked_for=asked_for)
             case NotCompacted():
-                await self._notifications.not_compacted(caller, conversation_id, outcome, asked_for=who != ENGINE)
+                asked_now = asked_for and job.attempts <= 1
+                await self._notifications.not_compacted(job.caller, job.subject, outcome, asked_for=asked_now)
 
     def is_running(self, conversation_id: str) -> bool:
         """Whether a compaction of this conversation is about to run, or runs, in this process."""
@@ -209,8 +221,15 @@ def _numbers(job: Job) -> dict[str, float]:
     return {name: float(str(value)) for name, value in given.items()} if isinstance(given, dict) else {}
 
 
+_DELETED = NotCompacted("the conversation was deleted", code=SILENT)
+
+
 def _is_given_up(job: Job, state: JsonObject) -> bool:
-    """Whether the last compaction failed for good where all is as it was, and the window has not grown by a quarter."""
-    if job.status is not JobStatus.FAILED or job.payload.get("state") != state["state"]:
+    """Whether the last compaction failed for good where all is as it was, and the window has not grown by a quarter.
+
+    One that had nothing to do yet is asked for again after each turn: that costs no model anything.
+    """
+    code = (job.error or {}).get("code")
+    if job.status is not JobStatus.FAILED or code in NOTHING_YET or job.payload.get("state") != state["state"]:
         return False
     return float(str(state["input"])) < float(str(job.payload.get("input"))) * GROWTH

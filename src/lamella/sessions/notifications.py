@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 import structlog
 
 from lamella.core.errors import LamellaError
@@ -52,26 +54,25 @@ class Notifications:
             log.error("a compaction could not be told", conversation_id=conversation_id, error=error.message)
 
     async def not_compacted(self, caller: Caller, conversation_id: str, done: NotCompacted, *, asked_for: bool) -> None:
-        """A compaction did not come about; who did not ask is not told again what was the last said of compactions."""
+        """A compaction did not come about; who did not ask is told each reason once until one works out again."""
         if not asked_for and (not self._on or done.code == SILENT):
             return
         try:
             if not asked_for and await self._was_told(caller, conversation_id, done):
                 return
-            text = f"Not compacted: {done.why}. Nothing has changed."
-            data: JsonObject = {"why": done.why, "code": done.code, "asked_for": asked_for}
+            text = " ".join(part for part in (f"Not compacted: {done.why}. Nothing has changed.", done.hint) if part)
+            data: JsonObject = {"why": done.why, "code": done.code, "hint": done.hint, "asked_for": asked_for}
             await self._store(caller, conversation_id, NoticeKind.NOT_COMPACTED, text, data)
         except LamellaError as error:
             log.error("a compaction could not be told", conversation_id=conversation_id, error=error.message)
 
     async def _was_told(self, caller: Caller, conversation_id: str, done: NotCompacted) -> bool:
-        """Whether the newest notification of a compaction gives the same reason."""
+        """Whether a notification since the last compaction gives the same reason."""
         page = await self._services.store.notices(caller, conversation_id, PageQuery(limit=100))
-        kinds = (NoticeKind.COMPACTED, NoticeKind.NOT_COMPACTED)
-        last = next((notice for notice in page.data if notice.kind in kinds), None)
-        if last is None or last.kind is NoticeKind.COMPACTED:
-            return False
-        return last.data.get("code") == done.code if done.code else last.data.get("why") == done.why
+        since = takewhile(lambda notice: notice.kind is not NoticeKind.COMPACTED, page.data)
+        told = [notice.data for notice in since if notice.kind is NoticeKind.NOT_COMPACTED]
+        reasons = [data.get("code") if done.code else data.get("why") for data in told]
+        return (done.code or done.why) in reasons
 
     async def _store(self, caller: Caller, conversation_id: str, kind: NoticeKind, text: str, data: JsonObject) -> None:
         conversation = await self._services.store.conversation(caller, conversation_id)

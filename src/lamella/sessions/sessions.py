@@ -181,10 +181,18 @@ class Sessions:
         await self._services.store.change_conversation(caller, conversation_id, change, self._services.clock.now())
 
     def compact(
-        self, caller: Caller, conversation_id: str, *, who: str, why: str, focus: str = "", first: bool = False
+        self, caller: Caller, conversation_id: str, *, who: str, why: str, focus: str = ""
     ) -> asyncio.Task[Outcome]:
         """Compact in the background: see `Compactions.ask`."""
-        return self._compactions.ask(Asked(caller, conversation_id, who, why, focus), first=first)
+        return self._compactions.ask(Asked(caller, conversation_id, who, why, focus))
+
+    def make_room(self, caller: Caller, conversation_id: str, *, why: str, coming: int = 0) -> asyncio.Task[Outcome]:
+        """Compact now, before all that waits, for a message or a running turn of `coming` local tokens.
+
+        A turn that runs is left as it is: what stands before it is summarised, and it goes on in the next session.
+        """
+        asked = Asked(caller, conversation_id, ENGINE, why, coming=coming)
+        return self._compactions.ask(asked, first=True)
 
     def is_compacting(self, conversation_id: str) -> bool:
         """Whether a compaction of this conversation is about to run, or runs, in this process."""
@@ -275,7 +283,7 @@ class Sessions:
         figures = await self.figures(caller, conversation_id)
         sessions = await self._services.store.sessions(caller, conversation_id)
         current = next(session for session in sessions if session.id == figures.current_id)
-        return SessionView(current, sessions, self.is_compacting(conversation_id), figures)
+        return SessionView(current, sessions, await self.compacts(caller, conversation_id), figures)
 
     async def figures(self, caller: Caller, conversation_id: str) -> SessionFigures:
         """What is said of the sessions of a conversation beside their rows."""

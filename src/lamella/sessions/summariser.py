@@ -106,6 +106,9 @@ def elsewhere(second: SecondSource | None, own: ModelFacts) -> Elsewhere | None:
 SILENT = "silent"
 """The code of what nobody is told who did not ask."""
 
+NOTHING_YET = ("empty", "recent", "little", SILENT)
+"""The codes of compactions that were not made because there was nothing to do yet: no model was asked."""
+
 
 @dataclass(frozen=True, slots=True)
 class NotCompacted:

@@ -138,6 +138,17 @@ class JobVerbs(Verbs):
         return None if found is None else datetime.fromisoformat(found)
 
     @uninterrupted
+    async def release(self, now: datetime) -> int:
+        """Let go of all that runs, and give how much that was: it is due at once.
+
+        Only for a process that is alone on this database: whoever held it has ended.
+        """
+        held = jobs.c.status == JobStatus.RUNNING.value
+        waits = {"status": JobStatus.WAITING.value, "due_at": moment_text(now)}
+        async with self._database.writing() as connection:
+            return (await connection.execute(update(jobs).where(held).values(**waits))).rowcount
+
+    @uninterrupted
     async def renew(self, job: Job, now: datetime, lease_seconds: float) -> None:
         """Keep a job for longer."""
         await self._change(job, {"due_at": _lease_end(now, lease_seconds)})
