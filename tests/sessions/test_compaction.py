@@ -362,6 +362,20 @@ async def test_with_the_summariser_down_the_message_is_answered_all_the_same(tmp
         assert len(await app.store.sessions(LOCAL_OWNER, conversation)) == 1
 
 
+async def test_what_left_without_a_summary_gets_one_from_the_next_compaction(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"keep_recent_tokens": 1_200, "compaction_threshold": "100%", "context_budget": 3_400}
+    model = ScriptedModel()
+    async with talking(tmp_path, model, turns=3, **settings) as (app, client, conversation):
+        model.then([ProviderUnreachable("down")], saying("Yes."), saying(SUMMARY), saying("There."))
+        await client.send(conversation, "And? " + MUCH)
+        await client.send(conversation, "/compact")
+        await app.sessions.settled(conversation)
+        await client.send(conversation, "Still there?")
+        last = "".join(texts(model.requests[-1]))
+        assert SUMMARY in last
+        assert "Left out here" not in last
+
+
 async def test_a_session_that_is_resumed_has_the_tail_that_its_compaction_carried_on(tmp_path: Path) -> None:
     model = ScriptedModel()
     async with talking(tmp_path, model, keep_recent_tokens=1_200) as (app, client, conversation):
