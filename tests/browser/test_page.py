@@ -270,6 +270,7 @@ def test_everything_is_reached_by_keyboard(page: Page, demo: Server, manual: Pat
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement?.dataset?.testid ?? ''"))
     wanted = {
+        "search-open",
         "new-conversation",
         "model",
         "file-chip",
@@ -280,5 +281,5 @@ def test_everything_is_reached_by_keyboard(page: Page, demo: Server, manual: Pat
         "context-open",
     }
     assert wanted <= reached
-    page.keyboard.press("Control+k")
+    page.keyboard.press("Control+Shift+O")
     expect(page).to_have_url(f"{demo.url}/")

@@ -107,7 +107,7 @@ def test_maths_is_typeset_from_files_of_this_server(
     expect(answer).to_contain_text("It costs $5 or $6, $code_1$ stays")
     expect(part(answer, "maths-written")).to_have_text(r"$\nothing{x}$")
     expect(answer.locator("td").first.locator(".katex")).to_be_visible()
-    page.wait_for_function("document.fonts.status === 'loaded' && document.fonts.check('16px KaTeX_Main')")
+    page.wait_for_function("() => document.fonts.status === 'loaded' && document.fonts.check('16px KaTeX_Main')")
     assert assets(watched, "KaTeX_Main-Regular")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate("document.querySelector('[data-testid=thread]').scrollWidth") <= width

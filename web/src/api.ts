@@ -7,8 +7,8 @@ import type {
   ConversationPatch,
   Effort,
   FileText,
+  Found,
   Gauge,
-  Hit,
   Model,
   NewTurn,
   PreviewValue,
@@ -64,8 +64,9 @@ export const api = {
   commands: async () => items(await json<ListOf<CommandKind>>('/commands')),
   told: (id: string) => everything<Told>(`/conversations/${id}/commands`),
   efforts: async (id: string) => items(await json<ListOf<Effort>>(`/conversations/${id}/efforts`)),
-  search: async (id: string, q: string) =>
-    items(await json<Hit[] | ListOf<Hit>>(`/sessions/search${query({ q, conversation_id: id })}`)),
+  /** What was said, in one conversation or in all. */
+  search: (id: string | undefined, q: string, signal?: AbortSignal) =>
+    json<Found>(`/sessions/search${query({ q, conversation_id: id })}`, { signal: signal ?? null }),
   resume: (session: string) => json<Told>(`/sessions/${session}/resume`, withKey({ method: 'POST' }, newKey())),
   undo: (session: string) => json<Told>(`/sessions/${session}/undo`, withKey({ method: 'POST' }, newKey())),
   /** The sessions of a conversation, the oldest first. */

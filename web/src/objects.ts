@@ -198,12 +198,23 @@ export interface Session {
 
 /** A place where something was said. */
 export interface Hit {
+  conversation_id: string
+  session_id: string
+  turn_id: string
   message_id: string
   call_id: string | null
-  session_id: string
-  role: string
+  role: 'user' | 'assistant' | 'tool'
+  /** The tool's. */
+  name: string | null
   at: string
-  snippet: { text: string; marks: { start: number; end: number }[] }
+  snippet: { text: string; start: number; marks: { start: number; end: number }[] }
+}
+
+/** What a search found. */
+export interface Found {
+  data: Hit[]
+  /** Why words decided alone; null if they did not. */
+  without_meaning: string | null
 }
 
 /** How a summary compares with what it stands for; empty where nothing was checked. */

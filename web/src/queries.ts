@@ -7,6 +7,7 @@ import {
   useInfiniteQuery,
   useIsMutating,
   useMutation,
+  useQueries,
   useQuery,
   useQueryClient,
 } from '@tanstack/react-query'
@@ -86,9 +87,28 @@ export const useEfforts = (id: string | null, request: string | null) =>
     placeholderData: keepPreviousData,
   })
 
-/** What was said in a conversation that fits some words; asked for once they are given. */
-export const useSearch = (id: string, words: string) =>
-  useQuery({ queryKey: ['search', id, words], queryFn: () => api.search(id, words), enabled: words !== '' })
+/** What was said that fits some words, in one conversation or in all; asked for once they are given. */
+export const useSearch = (id: string | undefined, words: string) =>
+  useQuery({
+    queryKey: ['search', id, words],
+    queryFn: ({ signal }) => api.search(id, words, signal),
+    enabled: words !== '',
+    placeholderData: words === '' ? undefined : keepPreviousData,
+  })
+
+/** The titles of conversations, in their order; "" until one is known. */
+export function useTitles(ids: string[]): string[] {
+  const client = useQueryClient()
+  const listed = client.getQueryData<InfiniteData<ListOf<Conversation>>>(keys.conversations)?.pages.flatMap((page) => page.data)
+  const asked = useQueries({
+    queries: ids.map((id) => ({
+      queryKey: keys.conversation(id),
+      queryFn: () => api.conversation(id),
+      enabled: !listed?.some((one) => one.id === id),
+    })),
+  })
+  return ids.map((id, index) => (listed?.find((one) => one.id === id) ?? asked[index]?.data)?.title ?? '')
+}
 
 /** Go on from an earlier session. */
 export function useResume(conversation: string) {

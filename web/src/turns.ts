@@ -33,7 +33,8 @@ export class Turns {
   readonly #entries = new Map<string, Entry>()
   readonly #fresh = new Map<string, Packet[]>()
   readonly #listeners = new Map<string, Set<() => void>>()
-  readonly #waiting: (() => void)[] = []
+  readonly #waiting: { turn: string; go: () => void }[] = []
+  #wanted: string[] = []
   /** The turns that run, each with its conversation once that is known. */
   readonly #live = new Map<string, string | null>()
   readonly #watchers = new Set<(turn: string, conversation: string | null) => void>()
@@ -69,13 +70,20 @@ export class Turns {
       this.#live.set(turn, null)
       return this.#follow(turn, null)
     }
-    await this.#slot()
+    await this.#slot(turn)
     try {
       await this.#follow(turn, null)
     } finally {
       this.#replaying -= 1
-      this.#waiting.shift()?.()
+      const next = this.#waiting.find((one) => this.#wanted.includes(one.turn)) ?? this.#waiting[0]
+      if (next) this.#waiting.splice(this.#waiting.indexOf(next), 1)
+      next?.go()
     }
+  }
+
+  /** Replay these before the others that wait: the reader looks at them. */
+  prefer(turns: string[]): void {
+    this.#wanted = turns
   }
 
   /** Show a turn from the answer that began it. Resolves with its first packet, goes on in the background.
@@ -154,8 +162,8 @@ export class Turns {
     return true
   }
 
-  async #slot(): Promise<void> {
-    while (this.#replaying >= REPLAYS_AT_ONCE) await new Promise<void>((go) => this.#waiting.push(go))
+  async #slot(turn: string): Promise<void> {
+    while (this.#replaying >= REPLAYS_AT_ONCE) await new Promise<void>((go) => this.#waiting.push({ turn, go }))
     this.#replaying += 1
   }
 

@@ -34,6 +34,7 @@ export function Answer({ turn, entry, newest }: Props) {
     <section
       className={styles.answer}
       aria-label="Answer"
+      tabIndex={-1}
       aria-busy={!view.ended}
       data-testid="message-assistant"
       data-status={view.ended ? view.outcome : 'running'}

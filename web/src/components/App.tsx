@@ -1,5 +1,6 @@
 import { useQueryClient } from '@tanstack/react-query'
 import { useCallback, useEffect, useState } from 'react'
+import { left } from '../finding.ts'
 import { PanelContext, type Panels, usePanel } from '../panels.ts'
 import { refresh, useConversation } from '../queries.ts'
 import { go, useConversationId } from '../route.ts'
@@ -10,6 +11,7 @@ import { Confirm } from './Confirm.tsx'
 import { ContextDrawer } from './ContextDrawer.tsx'
 import { PassagePanel } from './PassagePanel.tsx'
 import { PreviewDrawer } from './PreviewDrawer.tsx'
+import { SearchDialog } from './SearchDialog.tsx'
 import { SessionsPanel } from './SessionsPanel.tsx'
 import { Settings } from './Settings.tsx'
 import { Sidebar } from './Sidebar.tsx'
@@ -19,15 +21,18 @@ export function App() {
   const list = useList(conversation)
   const { panel, panels, leaving } = usePanel(conversation)
   useTitle(conversation)
+  useEffect(() => left(conversation), [conversation])
   useEnds()
-  useNewConversationKey()
-  useSettingsKey(panels)
+  const [searching, setSearching] = useState(false)
+  const search = useCallback(() => setSearching(true), [])
+  const searched = useCallback(() => setSearching(false), [])
+  useKeys(panels, search)
   useHarmlessDrop()
 
   return (
     <PanelContext value={panels}>
       <div className={styles.app} data-list={list.hidden ? 'hidden' : 'shown'} data-panel={panel?.kind ?? 'none'}>
-        <Sidebar current={conversation} open={list.over} hidden={list.hidden} onClose={list.close} />
+        <Sidebar current={conversation} open={list.over} hidden={list.hidden} onClose={list.close} onSearch={search} />
         <Chat key={conversation ?? 'new'} conversation={conversation} onToggleList={list.toggle} />
         {panel?.kind === 'passage' && <PassagePanel passage={panel} onClose={panels.close} />}
         {panel?.kind === 'context' && conversation !== null && (
@@ -39,6 +44,7 @@ export function App() {
         )}
         {panel?.kind === 'settings' && <Settings at={panel} />}
       </div>
+      {searching && <SearchDialog onClose={searched} />}
       {leaving && (
         <Confirm
           question="Give up what you wrote?"
@@ -84,28 +90,24 @@ function useEnds(): void {
   }, [client])
 }
 
-function useNewConversationKey(): void {
+/** The keys of the whole page. A dialog that is open keeps its own. */
+function useKeys(panels: Panels, search: () => void): void {
   useEffect(() => {
+    const acts: Record<string, () => void> = {
+      k: search,
+      'shift+o': () => go(null),
+      ',': () => panels.show({ kind: 'settings', section: 'agents', id: null }),
+    }
     const onKey = (event: KeyboardEvent) => {
-      if (event.key.toLowerCase() !== 'k' || !(event.ctrlKey || event.metaKey) || event.shiftKey || event.altKey) return
+      if (!(event.ctrlKey || event.metaKey) || event.altKey) return
+      const act = acts[(event.shiftKey ? 'shift+' : '') + event.key.toLowerCase()]
+      if (!act || document.querySelector('dialog[open]')) return
       event.preventDefault()
-      go(null)
+      act()
     }
     addEventListener('keydown', onKey)
     return () => removeEventListener('keydown', onKey)
-  }, [])
-}
-
-function useSettingsKey(panels: Panels): void {
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent) => {
-      if (event.key !== ',' || !(event.ctrlKey || event.metaKey) || event.shiftKey || event.altKey) return
-      event.preventDefault()
-      panels.show({ kind: 'settings', section: 'agents', id: null })
-    }
-    addEventListener('keydown', onKey)
-    return () => removeEventListener('keydown', onKey)
-  }, [panels])
+  }, [panels, search])
 }
 
 /** A file dropped where nothing takes it would replace the page. */

@@ -1,4 +1,4 @@
-import { useEffect, useRef } from 'react'
+import { useLayoutEffect, useRef } from 'react'
 import styles from './Confirm.module.css'
 import controls from './controls.module.css'
 
@@ -13,7 +13,8 @@ interface Props {
 /** Asks before something that cannot be undone. The browser's own dialog keeps the focus inside. */
 export function Confirm({ question, detail, action, onConfirm, onCancel }: Props) {
   const dialog = useRef<HTMLDialogElement>(null)
-  useEffect(() => {
+  // Closed while it still is on the page: then the browser gives the focus back.
+  useLayoutEffect(() => {
     const element = dialog.current
     element?.showModal()
     return () => element?.close()

@@ -1,12 +1,13 @@
 import { useState } from 'react'
 import { explain, type Session, type Told } from '../api.ts'
 import { eventsOf, figuresOf, openedBy } from '../commands.ts'
+import { find } from '../finding.ts'
 import { fullMoment, moment, tokens } from '../format.ts'
 import { useResume, useSearch, useSessions, useTold } from '../queries.ts'
 import { Confirm } from './Confirm.tsx'
 import controls from './controls.module.css'
 import { ErrorNote, QueryError } from './ErrorNote.tsx'
-import { Marked } from './Marked.tsx'
+import { HitText, keyOf, saidOf } from './Hits.tsx'
 import { Panel } from './Panel.tsx'
 import styles from './SessionsPanel.module.css'
 import { Summary } from './Summary.tsx'
@@ -71,17 +72,14 @@ function Search({ conversation, sessions }: { conversation: string; sessions: Se
         />
       </form>
       {found.error && <QueryError error={found.error} />}
-      {found.data?.length === 0 && <p className={styles.figures}>Nothing was found.</p>}
-      {found.data && found.data.length > 0 && (
+      {found.data?.data.length === 0 && <p className={styles.figures}>{saidOf(found.data)}</p>}
+      {found.data && found.data.data.length > 0 && (
         <ul className={styles.hits} aria-label="What was found">
-          {found.data.map((hit) => (
-            <li key={`${hit.message_id}${hit.call_id ?? ''}`} data-testid="search-hit">
-              <p className={styles.figures}>
-                Session {number(hit.session_id) ?? '?'} · {hit.role} · {moment(hit.at)}
-              </p>
-              <p dir="auto">
-                <Marked text={hit.snippet.text} marks={hit.snippet.marks} />
-              </p>
+          {found.data.data.map((hit) => (
+            <li key={keyOf(hit)}>
+              <button type="button" className={styles.hit} onClick={() => find(hit)} data-testid="search-hit">
+                <HitText hit={hit} where={`Session ${number(hit.session_id) ?? '?'}`} />
+              </button>
             </li>
           ))}
         </ul>

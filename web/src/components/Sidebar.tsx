@@ -1,12 +1,15 @@
 import { useEffect, useRef } from 'react'
+import { flushSync } from 'react-dom'
 import { usePanels } from '../panels.ts'
 import { useConversations, useStatus } from '../queries.ts'
 import { go } from '../route.ts'
 import { ConversationItem } from './ConversationItem.tsx'
 import controls from './controls.module.css'
 import { QueryError } from './ErrorNote.tsx'
-import { CloseIcon, Mark, PlusIcon, SlidersIcon } from './icons.tsx'
+import { CloseIcon, Mark, PlusIcon, SearchIcon, SlidersIcon } from './icons.tsx'
 import styles from './Sidebar.module.css'
+
+const KEY = /mac|iphone|ipad/i.test(navigator.userAgent) ? '⌘' : 'Ctrl'
 
 interface Props {
   current: string | null
@@ -15,10 +18,11 @@ interface Props {
   /** Put away, on wide ones. */
   hidden: boolean
   onClose: () => void
+  onSearch: () => void
 }
 
 /** The conversations; a sheet over the chat on narrow screens. */
-export function Sidebar({ current, open, hidden, onClose }: Props) {
+export function Sidebar({ current, open, hidden, onClose, onSearch }: Props) {
   const list = useConversations()
   const status = useStatus()
   const panels = usePanels()
@@ -62,7 +66,25 @@ export function Sidebar({ current, open, hidden, onClose }: Props) {
         </div>
         <button
           type="button"
+          className={styles.search}
+          aria-keyshortcuts="Control+K Meta+K"
+          aria-haspopup="dialog"
+          data-testid="search-open"
+          onClick={() => {
+            // First the focus goes back from this list, so that the search can give it back to there.
+            flushSync(onClose)
+            onSearch()
+          }}
+        >
+          <SearchIcon />
+          Search
+          <kbd>{KEY} K</kbd>
+        </button>
+        <button
+          type="button"
           className={styles.new}
+          aria-keyshortcuts="Control+Shift+O Meta+Shift+O"
+          title={`New conversation (${KEY}+Shift+O)`}
           data-testid="new-conversation"
           aria-current={current === null ? 'page' : undefined}
           onClick={() => {

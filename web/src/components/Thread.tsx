@@ -1,6 +1,9 @@
-import { Fragment, useEffect, useLayoutEffect, useRef, useState } from 'react'
+import { Fragment, useCallback, useEffect, useLayoutEffect, useRef, useState } from 'react'
 import type { Turn } from '../api.ts'
+import { useBranches } from '../branching.ts'
 import { beside } from '../commands.ts'
+import { elementOf, mark, type Place, rangesOf, revealInside, usePlace } from '../finding.ts'
+import { usePanels } from '../panels.ts'
 import { useNews, useQueue, useSessions, useTold } from '../queries.ts'
 import { turns as store, useTurn } from '../turns.ts'
 import { Beside } from './Beside.tsx'
@@ -21,6 +24,7 @@ interface Props {
 export function Thread({ conversation, turns, loading, earlier, running }: Props) {
   const scroll = useStickyEnd(turns.at(-1)?.id ?? null)
   useReplays(turns)
+  const going = useFound(usePlace(conversation), turns, loading, earlier, scroll.hold)
   const told = useTold(conversation)
   useNews(conversation)
   const sessions = useSessions(conversation, told.data?.at(-1)?.id).data ?? []
@@ -56,6 +60,9 @@ export function Thread({ conversation, turns, loading, earlier, running }: Props
           ))}
         </div>
       </div>
+      <p className={styles.going} role="status" data-testid="going">
+        {going && 'Going to the message…'}
+      </p>
       {scroll.away && (
         <button type="button" className={styles.jump} onClick={scroll.toEnd} aria-label="Go to the newest message">
           <DownIcon />
@@ -95,38 +102,112 @@ function AnswerStatus({ running, newest }: { running: string | null; newest: str
   )
 }
 
+/**
+ * Brings a passage that was found into view: earlier messages are loaded until its turn is there; if it is on none of
+ * them, the conversation goes to its branch. What it stands in gets the focus. True while it is on the way.
+ */
+function useFound(
+  place: Place | null,
+  turns: Turn[],
+  loading: boolean,
+  earlier: (() => Promise<unknown>) | null,
+  hold: (find: () => DOMRect | null) => void,
+): boolean {
+  const { busy, go } = useBranches()
+  const panels = usePanels()
+  const asked = useRef<Place | null>(null)
+  const shown = useRef<Place | null>(null)
+  const [lost, setLost] = useState<Place | null>(null)
+  const at = place ? turns.findIndex((turn) => turn.id === place.turn_id) : -1
+  const entry = useTurn(place?.turn_id ?? '')
+  const written = place?.role === 'user' || entry?.view.ended === true
+  const going = place !== null && at < 0 && lost !== place
+  useEffect(() => {
+    if (place === null || !going || loading || shown.current === place) return
+    if (earlier) void earlier()
+    else if (asked.current !== place) {
+      asked.current = place
+      go(place.turn_id)
+      // Where it can't go now, it says why.
+      if (busy) setLost(place)
+    } else if (!busy) setLost(place)
+  }, [place, turns, loading, busy]) // eslint-disable-line react-hooks/exhaustive-deps
+  useLayoutEffect(() => {
+    if (place === null || at < 0 || shown.current === place) return
+    if (written) shown.current = place
+    store.prefer(turns.slice(Math.max(0, at - 2), at + 3).map((turn) => turn.id))
+    if (matchMedia('(max-width: 1100px)').matches) panels.close()
+    const element = elementOf(place)
+    element?.closest<HTMLElement>('[tabindex="-1"]')?.focus({ preventScroll: true })
+    const ranges = element && written ? rangesOf(element, place.snippet) : []
+    mark(ranges)
+    const [first] = ranges
+    if (first) revealInside(first)
+    hold(() => (first?.startContainer.isConnected ? first : elementOf(place))?.getBoundingClientRect() ?? null)
+  }, [place, at >= 0, written]) // eslint-disable-line react-hooks/exhaustive-deps
+  return going
+}
+
 const NEAR = 48
 
 function useStickyEnd(newest: string | null) {
   const outer = useRef<HTMLDivElement>(null)
   const inner = useRef<HTMLDivElement>(null)
   const stuck = useRef(true)
+  /** Where something stands that is kept in view while what is around it still loads, until the reader scrolls. */
+  const held = useRef<(() => DOMRect | null) | null>(null)
   const [away, setAway] = useState(false)
 
   const toEnd = () => {
     stuck.current = true
+    held.current = null
     if (outer.current) outer.current.scrollTop = outer.current.scrollHeight
   }
   useLayoutEffect(toEnd, [newest])
+  const align = useCallback(() => {
+    const element = outer.current
+    const place = held.current?.()
+    if (!element || !place) return
+    const wanted = element.getBoundingClientRect().top + Math.max(0, (element.clientHeight - place.height) / 3)
+    element.scrollTop += place.top - wanted
+  }, [])
+  const hold = useCallback(
+    (find: () => DOMRect | null) => {
+      stuck.current = false
+      held.current = find
+      align()
+    },
+    [align],
+  )
   useEffect(() => {
-    if (!outer.current || !inner.current) return
+    const element = outer.current
+    if (!element || !inner.current) return
     const observer = new ResizeObserver(() => {
-      if (stuck.current && outer.current) outer.current.scrollTop = outer.current.scrollHeight
+      if (stuck.current) element.scrollTop = element.scrollHeight
+      else align()
     })
     observer.observe(inner.current)
-    observer.observe(outer.current)
-    return () => observer.disconnect()
-  }, [])
+    observer.observe(element)
+    const letGo = () => {
+      held.current = null
+    }
+    const acts = ['wheel', 'touchmove', 'pointerdown', 'keydown'] as const
+    for (const act of acts) element.addEventListener(act, letGo, { passive: true })
+    return () => {
+      observer.disconnect()
+      for (const act of acts) element.removeEventListener(act, letGo)
+    }
+  }, [align])
   const last = useRef(0)
   const onScroll = () => {
     const element = outer.current
     if (!element) return
     const below = element.scrollHeight - element.scrollTop - element.clientHeight
     // Only the reader scrolls up; content that grows does not.
-    if (below < NEAR) stuck.current = true
+    if (below < NEAR && held.current === null) stuck.current = true
     else if (element.scrollTop < last.current) stuck.current = false
     last.current = element.scrollTop
     setAway(below > 400)
   }
-  return { outer, inner, away, toEnd, onScroll }
+  return { outer, inner, away, toEnd, onScroll, hold }
 }

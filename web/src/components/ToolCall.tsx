@@ -1,6 +1,9 @@
+import { useState } from 'react'
+import { useIsFound } from '../finding.ts'
 import { duration, exact } from '../format.ts'
 import type { ToolBlock } from '../turn.ts'
 import { Approval } from './Approval.tsx'
+import controls from './controls.module.css'
 import styles from './Fold.module.css'
 import { ChevronIcon } from './icons.tsx'
 
@@ -41,8 +44,17 @@ export function ToolCall({ block, ended }: { block: ToolBlock; ended: boolean })
 
 function Card({ block, state, seconds }: { block: ToolBlock; state: CallState; seconds: number | null }) {
   const { result } = block
+  const [whole, setWhole] = useState(false)
+  const found = useIsFound(block.callId)
+  const shown = whole || found ? Infinity : SHOWN
   return (
-    <details className={styles.fold} open={state === 'waiting'} data-testid="tool-call" data-state={state}>
+    <details
+      className={styles.fold}
+      open={state === 'waiting' || found}
+      data-testid="tool-call"
+      data-state={state}
+      data-call={block.callId}
+    >
       <summary>
         <ChevronIcon size={14} />
         <span className={styles.name}>{block.name}</span>
@@ -64,10 +76,15 @@ function Card({ block, state, seconds }: { block: ToolBlock; state: CallState; s
         <div className={styles.part}>
           <h3>{result.isError ? 'Error' : 'Result'}</h3>
           <pre tabIndex={0} dir="auto">
-            {result.content.slice(0, SHOWN)}
+            {result.content.slice(0, shown)}
           </pre>
-          {result.content.length > SHOWN && (
-            <p className={styles.state}>Shortened; the model has all {exact(result.content.length)} characters.</p>
+          {result.content.length > shown && (
+            <p className={styles.state}>
+              Shortened; the model has all {exact(result.content.length)} characters.{' '}
+              <button type="button" className={controls.link} onClick={() => setWhole(true)}>
+                Show all
+              </button>
+            </p>
           )}
         </div>
       )}

@@ -12,7 +12,7 @@ export const TurnItem = memo(function TurnItem({ turn, newest }: { turn: Turn; n
   const { documents } = turn
   return (
     <article className={styles.turn} data-testid="turn" data-turn={turn.id}>
-      <section className={styles.user} aria-label="You" data-testid="message-user">
+      <section className={styles.user} aria-label="You" tabIndex={-1} data-testid="message-user">
         {documents.length > 0 && (
           <ul className={styles.files}>
             {documents.map((document, index) => (

@@ -23,6 +23,7 @@ function icon(path: ReactNode) {
 }
 
 export const PlusIcon = icon(<path d="M8 3v10M3 8h10" />)
+export const SearchIcon = icon(<path d="M7 2.8a4.2 4.2 0 1 1 0 8.4 4.2 4.2 0 0 1 0-8.4zM10.2 10.2l3.2 3.2" />)
 export const CloseIcon = icon(<path d="M3.5 3.5l9 9M12.5 3.5l-9 9" />)
 export const SendIcon = icon(<path d="M8 13.2V3M3.8 7.2L8 3l4.2 4.2" />)
 export const StopIcon = icon(<rect x="4" y="4" width="8" height="8" rx="1" fill="currentColor" />)
