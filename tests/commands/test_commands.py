@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -61,10 +62,10 @@ async def test_status_says_where_a_conversation_stands(tmp_path: Path) -> None:
         await client.send(conversation, "Hi")
         found = await command(client, conversation, "/status")
     assert (found["object"], found["name"], found["argument"]) == ("command", "status", "")
-    session = found["data"]["session"]["id"]
+    assert found["data"]["session"]["number"] == 1
     assert found["answer"].splitlines() == [
         "scripted · thinking off",
-        f"Session 1 ({session}) · 2 messages in the window",
+        "Session 1 · 2 messages in the window",
         "Context 12.4k/100k (12%)",
         "Cache of the last request: 9k read, 1.2k written",
         "Compaction: by itself above 40k tokens, where a summary pays (balanced)",
@@ -120,6 +121,8 @@ async def test_a_command_in_the_place_of_a_message(tmp_path: Path) -> None:
             "resume",
             "undo",
             "abort",
+            "stop",
+            "cancel",
             "queue",
             "help",
         ]
@@ -128,12 +131,100 @@ async def test_a_command_in_the_place_of_a_message(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["commands", "turns"])
-async def test_an_unknown_command_names_the_nearest(tmp_path: Path, where: str) -> None:
-    async with opened(tmp_path, ScriptedModel()) as (_, client, conversation):
-        status, error = await refused(client, conversation, "/compat", where)
+@pytest.mark.parametrize(
+    ("text", "near"), [("/compat", "compact"), ("/prune-tools", "prune"), ("/statsu", "status"), ("/abort!", "abort")]
+)
+async def test_an_unknown_command_names_the_nearest(tmp_path: Path, where: str, text: str, near: str) -> None:
+    model = ScriptedModel()
+    async with opened(tmp_path, model) as (_, client, conversation):
+        status, error = await refused(client, conversation, text, where)
         assert (status, error["code"]) == (400, "invalid_request")
-        assert error["hint"] == "Did you mean /compact? To send it as text, write //compat."
+        assert error["hint"] == f"Did you mean /{near}? To send it as text, write /{text}."
         assert await listed(client, conversation) == []
+    assert model.requests == []
+
+
+@pytest.mark.parametrize("where", ["commands", "turns"])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("/new\nfoo", "/new is a command, and a command is one line: nothing was run, and nothing was sent."),
+        ("/status\r\nWhat is it?", "/status is a command, and a command is one line"),
+        ("/compact ships\nand harbours", "/compact is a command, and a command is one line"),
+        ("/abort please do not", "/abort takes no words after it (“please do not”): nothing was run."),
+        ("/new start", "/new takes no words after it (“start”): nothing was run."),
+    ],
+)
+async def test_words_that_a_command_would_drop_are_refused_with_it(
+    tmp_path: Path, where: str, text: str, said: str
+) -> None:
+    """Nothing runs, nothing is stored, and the error says how to send either."""
+    model = ScriptedModel()
+    async with opened(tmp_path, model) as (_, client, conversation):
+        status, error = await refused(client, conversation, text, where)
+        assert (status, error["type"], error["param"]) == (400, "InvalidRequest", "text")
+        assert error["message"].startswith(said)
+        assert "//" in error["hint"]
+        assert await listed(client, conversation) == []
+        assert (await client.get(f"/conversations/{conversation}/turns"))["data"] == []
+        assert len((await client.get(f"/conversations/{conversation}/sessions"))["data"]) == 1
+    assert model.requests == []
+
+
+async def test_an_abort_with_words_stops_nothing(tmp_path: Path) -> None:
+    model, gate = ScriptedModel(), Gate()
+    async with opened(tmp_path, model) as (_, client, conversation):
+        model.then([deltas.TextDelta(0, "Half"), gate, *saying(" an answer.")])
+        async with client.sending(conversation, "Go") as events:
+            await asyncio.wait_for(gate.reached.wait(), 10)
+            assert (await refused(client, conversation, "/abort please do not"))[0] == 400
+            gate.opened.set()
+            packets = [event.packet async for event in events if event.n is not None]
+        assert packets[-1]["status"] == "finished"
+
+
+@pytest.mark.parametrize("text", ["/usr/bin/env python\nprint(1)", "/etc/hosts is wrong", "/index.html gives a 404"])
+async def test_a_path_is_no_command_and_goes_to_the_model(tmp_path: Path, text: str) -> None:
+    model = ScriptedModel([saying("I see.")])
+    async with opened(tmp_path, model) as (_, client, conversation):
+        await client.send(conversation, text)
+        [turn] = (await client.get(f"/conversations/{conversation}/turns"))["data"]
+        assert turn["text"] == text
+    assert any(text in str(block.value.get("text")) for block in model.requests[0].blocks)
+
+
+async def test_what_waits_is_not_rewritten_into_a_command_with_words(tmp_path: Path) -> None:
+    model, gate = ScriptedModel(), Gate()
+    async with opened(tmp_path, model) as (_, client, conversation):
+        model.then([gate, *saying("One.")], saying("Two."))
+        async with client.sending(conversation, "First"):
+            await asyncio.wait_for(gate.reached.wait(), 10)
+            body = {"text": "Second", "debounce_ms": 0}
+            path = f"/conversations/{conversation}"
+            queued = (
+                await client.call("POST", f"{path}/turns", json=body, headers={"accept": "application/json"})
+            ).json()
+            for text in ("/new\nfoo", "/abort now", "/statsu", "/status"):
+                changed = await client.call("PATCH", f"{path}/queue/{queued['id']}", json={"text": text})
+                assert (changed.status_code, changed.json()["error"]["code"]) == (400, "invalid_request")
+            [waiting] = (await client.get(f"{path}/queue"))["data"]
+            assert waiting["text"] == "Second"
+            gate.opened.set()
+
+
+@pytest.mark.parametrize("name", ["abort", "stop", "cancel"])
+async def test_abort_goes_by_three_names(tmp_path: Path, name: str) -> None:
+    model, gate = ScriptedModel(), Gate()
+    async with opened(tmp_path, model) as (_, client, conversation):
+        helped = (await command(client, conversation, "/help"))["answer"]
+        assert f"/{name}: " in helped
+        model.then([deltas.TextDelta(0, "Half"), gate])
+        async with client.sending(conversation, "Go") as events:
+            await asyncio.wait_for(gate.reached.wait(), 10)
+            stopped = await command(client, conversation, f"/{name}")
+            assert (stopped["name"], stopped["data"]["stopped"]) == (name, True)
+            packets = [event.packet async for event in events if event.n is not None]
+        assert packets[-1]["status"] == "stopped"
 
 
 async def test_a_doubled_slash_is_sent_as_text(tmp_path: Path) -> None:
@@ -168,17 +259,17 @@ async def test_new_empties_the_window_and_resume_goes_back(tmp_path: Path) -> No
     async with opened(tmp_path, model) as (_, client, conversation):
         await talk(client, conversation, model, turns=2)
         begun = await command(client, conversation, "/clear")
-        assert (
-            begun["answer"] == f"Session 2 begins, with an empty window. To go back: /resume {begun['data']['before']}"
-        )
+        assert begun["answer"] == "Session 2 begins, with an empty window. To go back: /resume 1"
         assert "0 messages" in (await command(client, conversation, "/status"))["answer"]
         model.then(saying("Fresh."), saying("Back."))
         await client.send(conversation, "Something else?")
         lines = (await command(client, conversation, "/resume"))["answer"].splitlines()
-        assert lines[0].startswith("2 · 20")
-        assert "2 messages" in lines[0]
-        assert lines[0].endswith("current")
+        assert re.fullmatch(
+            r"2 · 20\S+ \S+ \(just now\) · 2 messages, about \d+ tokens · current · Something else\?", lines[0]
+        )
         assert "4 messages" in lines[1]
+        assert lines[1].endswith("Question 0?")
+        assert "sess_" not in "".join(lines)
         resumed = await command(client, conversation, "/resume 1")
         assert resumed["answer"].startswith("Session 1 goes on, in full.")
         await client.send(conversation, "Where were we?")

@@ -9,8 +9,11 @@ import openai
 import pytest
 
 from lamella.app.app import App
+from lamella.backend.backend import Backend
+from lamella.backend.blocks import Blocks
 from lamella.core import deltas
 from lamella.core.errors import ProviderRefusedRequest
+from lamella.core.execution import ExecutionRequest
 from lamella.core.messages import ToolCall
 from lamella.engine.scripted import ScriptedModel, calling, saying
 from lamella.server.testing import Client
@@ -108,3 +111,16 @@ async def test_metadata_says_nothing_about_who_asks(sdk: openai.AsyncOpenAI, mod
     again = await sdk.responses.create(input="Hi", metadata=metadata, extra_headers={"Idempotency-Key": "k"})
     assert again.output_text == "Hello."
     assert len(model.requests) == 1
+
+
+@pytest.mark.parametrize("text", ["/new\nfoo", "/status\nWhat is it?", "/abort please do not", "/prune-tools", "//x"])
+async def test_a_slash_is_text_at_this_door_and_reaches_the_model_whole(
+    sdk: openai.AsyncOpenAI, model: ScriptedModel, app: App, text: str
+) -> None:
+    """There are no commands here, nor for those who use the library: so none can swallow words."""
+    model.then(saying("I see."), saying("I see."))
+    answer = await sdk.responses.create(model="scripted", input=text)
+    turn = await Backend(app, Blocks()).run(ExecutionRequest(text=text))
+    assert (answer.output_text, turn.text) == ("I see.", text)
+    for request in model.requests:
+        assert any(str(block.value.get("text")).startswith(f"{text}\n\n") for block in request.blocks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -227,6 +228,75 @@ async def test_words_resume_the_one_session_that_has_them(tmp_path: Path) -> Non
         answer = await resume(client, conversation, "what about Rembrandt")
         assert (answer["data"]["number"], answer["data"]["in_full"]) == (1, True)
         assert "Session 1 goes on" in answer["answer"]
+
+
+UNSURE = [
+    ("lighthouse", [1, 2], "several sessions have it"),
+    ("lighthouse of Rembrandt and Vermeer", [1, 2], "another has half of the words that are anywhere"),
+    ("the", [1], "a stop word, in one session alone"),
+    ("he", [1], "another"),
+    ("a", [2], "a letter"),
+    ("one in my", [1], "stop words alone"),
+    ("Rembrandt and the zebras of Mombasa", [1], "a weak match: most of its words are nowhere"),
+]
+
+
+@pytest.mark.parametrize(("text", "numbers"), [(text, numbers) for text, numbers, _ in UNSURE])
+async def test_a_text_that_is_not_sure_lists_what_may_be_meant(tmp_path: Path, text: str, numbers: list[int]) -> None:
+    model = ScriptedModel()
+    async with talking(tmp_path, model) as (_, client):
+        conversation = await three_sessions(client, model)
+        answer = await resume(client, conversation, text)
+        assert sorted(session["number"] for session in answer["data"]["sessions"]) == sorted(numbers)
+        for line in (one for one in answer["answer"].splitlines() if one[0].isdigit()):
+            assert re.fullmatch(r"[12] · 20\S+ \S+ \(just now\) · 2 messages, about \d+ tokens · .*", line), line
+        assert "sess_" not in answer["answer"]
+        current = [
+            one for one in (await client.get(f"/conversations/{conversation}/sessions"))["data"] if one["current"]
+        ]
+        assert [one["number"] for one in current] == [3]
+        chosen = await resume(client, conversation, str(numbers[0]))
+        assert chosen["data"]["number"] == numbers[0]
+
+
+@pytest.mark.parametrize(
+    ("said", "stop_word"),
+    [
+        ("Die Ernte und der Wein sind dieses Jahr nicht gut.", "nicht"),
+        ("Le vin de cette année est aussi bon que celui de mon père.", "cette"),
+        ("Урожай в этом году был лучше, потому что шёл дождь.", "потому"),
+        ("今年的葡萄酒是很好的。", "是"),
+        ("El vino de este año también es bueno porque llovió.", "porque"),
+        ("Viini on hyvää, koska satoi paljon, mutta kallista.", "mutta"),
+        ("Wino w tym roku jest dobre, ponieważ padało.", "ponieważ"),
+        ("Bu yıl şarap çok iyi, çünkü yağmur yağdı.", "çünkü"),
+    ],
+)
+async def test_a_stop_word_of_any_language_resumes_nothing(tmp_path: Path, said: str, stop_word: str) -> None:
+    """It stands in one session alone because the others are in another language."""
+    model = ScriptedModel()
+    async with talking(tmp_path, model) as (_, client):
+        conversation = await client.conversation()
+        await say(client, model, conversation, said)
+        await client.post(f"/conversations/{conversation}/new")
+        await say(client, model, conversation, "Let us speak of gardens.")
+        await client.post(f"/conversations/{conversation}/new")
+        answer = await resume(client, conversation, stop_word)
+        assert [session["number"] for session in answer["data"]["sessions"]] == [1]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("Mombasa", 1), ("INV-20931", 2), ("郁金香花园", 3), ("tulips of Haarlem", 2)]
+)
+async def test_a_text_that_one_session_alone_has_resumes_it(tmp_path: Path, text: str, number: int) -> None:
+    model = ScriptedModel()
+    async with talking(tmp_path, model) as (_, client):
+        conversation = await client.conversation()
+        for said in ("The ship left Mombasa.", "The bill INV-20931 is for tulips from Haarlem.", "郁金香花园很美。"):
+            await say(client, model, conversation, said)
+            await client.post(f"/conversations/{conversation}/new")
+        answer = await resume(client, conversation, text)
+        assert answer["data"]["number"] == number
 
 
 async def test_words_that_several_sessions_have_give_a_choice(tmp_path: Path) -> None:

@@ -78,9 +78,11 @@ class Backend:
             again = None if key is None else f"{key}#conversation"
             conversation_id = (await self.app.conversations.create(caller, asked, again)).id
         try:
-            tells_bases = request.kb_meta_prompt is None
-            dressed = await self.dressed(identity, conversation_id, message, tells_bases=tells_bases)
-            return await self.app.chat.send(caller, conversation_id, dressed)
+            with self.app.chat.arriving(conversation_id) as arrival:
+                arrival.becomes_message()
+                tells_bases = request.kb_meta_prompt is None
+                dressed = await self.dressed(identity, conversation_id, message, tells_bases=tells_bases)
+                return await self.app.chat.send(caller, conversation_id, dressed, arrival)
         except LamellaError:
             if request.conversation_id is None and key is None:
                 await self.app.chat.delete(caller, conversation_id)

@@ -8,20 +8,20 @@ stream ─▶ live packets from the bus, else the journal        stop ─▶ the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from lamella.chat.keeper import Keeper, queued_id_of
-from lamella.chat.mailbox import Mailbox, Mailboxes, in_progress
+from lamella.chat.mailbox import Arrival, Mailbox, Mailboxes, in_progress
 from lamella.chat.message import AT_ONCE, PATIENT, Message, Patience, QueueSettings, checked, local
 from lamella.chat.orders import Orders
 from lamella.chat.packets import Queued, command_answer, ends, missing_end, one_batch
 from lamella.chat.queue import Queue
 from lamella.chat.turns import Turns
 from lamella.chat.waiting import Words, payload_of
-from lamella.commands.command import Reach
+from lamella.commands.command import Reach, Stopped
 from lamella.commands.parse import Typed, parse
 from lamella.commands.registry import Commands
 from lamella.core.dynamic import joined
@@ -38,8 +38,21 @@ from lamella.engine.turn import TurnEngine
 from lamella.sessions.sessions import Sessions
 from lamella.tools.tool import Verdict
 
+READ_SECONDS = 1.0
+"""The most that an `/abort` waits to hear whether what is on its way is a message: it is stopped in any case."""
+
 CLOSE_SECONDS = 2.0
 """The most that a closing process waits for its turns to be saved."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A message that somebody sent."""
+
+    caller: Caller
+    message: Message
+    patience: Patience
+    arrival: Arrival
 
 
 class Chat:
@@ -62,7 +75,7 @@ class Chat:
         self._settings = settings
         self._mailboxes = Mailboxes(services.store)
         self._turns = Turns(engine, sessions, journal)
-        self.commands = Commands(Reach(services.store, sessions, self), services.clock)
+        self.commands = Commands(Reach(services.store, sessions, self, services.clock))
         self._keeper = Keeper(self._turns, services, self.commands)
         self.queue = Queue(self._keeper, services, self._mailboxes, self.read, settings.limit)
         self.orders = Orders(self.commands, self._turns, services, self._mailboxes, self.queue)
@@ -102,27 +115,38 @@ class Chat:
 
     def read(self, message: Message) -> Message | Typed:
         """What a message is: a command, or words; of `//x` the words `/x`. Raises `InvalidRequest`, see `parse`."""
-        parsed = parse(checked(message), self.commands.names)
+        parsed = parse(checked(message), self.commands.usages)
         if isinstance(parsed, str):
             return replace(message, text=parsed)
         if message.file_ids:
             raise InvalidRequest(f"/{parsed.name} takes no files.", hint="Send them with a message.", param="file_ids")
         return parsed
 
-    async def send(self, caller: Caller, conversation_id: str, message: Message) -> str:
+    async def send(self, caller: Caller, conversation_id: str, message: Message, arrival: Arrival | None = None) -> str:
         """Begin a turn now and give its id; it goes on whether or not anybody listens.
 
         With a key that was used before for the same message, gives that turn's id and begins nothing. Raises
         `InvalidRequest`, `NotFound`, `TurnInProgress`, `ContextLengthExceeded`, `IdempotencyMismatch` or
         `ServerStopping`; then nothing is stored.
         """
-        taken = await self.submit(caller, conversation_id, message, AT_ONCE)
+        taken = await self.submit(caller, conversation_id, message, AT_ONCE, arrival)
         if isinstance(taken, Queued):
             raise in_progress(None)
         return taken
 
+    @contextmanager
+    def arriving(self, conversation_id: str) -> Iterator[Arrival]:
+        """For as long as a door reads and makes ready what it will `submit`: an `/abort` that comes meanwhile holds."""
+        with self._mailboxes.of(conversation_id).expecting(Arrival()) as arrival:
+            yield arrival
+
     async def submit(
-        self, caller: Caller, conversation_id: str, message: Message, patience: Patience = PATIENT
+        self,
+        caller: Caller,
+        conversation_id: str,
+        message: Message,
+        patience: Patience = PATIENT,
+        arrival: Arrival | None = None,
     ) -> str | Queued:
         """Begin a turn and give its id, or put the message into the queue.
 
@@ -130,26 +154,30 @@ class Chat:
         `TurnInProgress` only where the message is not to wait; and `QueueFull`.
         """
         self._turns.must_be_open("message")
+        sent = _Sent(caller, message, patience, arrival or Arrival())
+        sent.arrival.becomes_message()
         # Whoever asked may leave: what has begun to be stored is stored whole, and runs.
-        return await asyncio.shield(self._turns.track(self._submit(caller, conversation_id, message, patience)))
+        return await asyncio.shield(self._turns.track(self._submit(conversation_id, sent)))
 
-    async def _submit(self, caller: Caller, conversation_id: str, message: Message, patience: Patience) -> str | Queued:
+    async def _submit(self, conversation_id: str, sent: _Sent) -> str | Queued:
         box, begins = self._mailboxes.of(conversation_id), None
-        async with box.rows:
-            conversation = await self._services.store.conversation(caller, conversation_id)
-            new = await self._new_turn(caller, conversation, message)
-            if message.key is not None:
-                new = replace(new, id=await self._claim(caller, new, message))
-                begins = box.begins if box.beginning == new.id else None
-                if begins is None and (known := await self._known(caller, new.id)) is not None:
-                    return known
-            if begins is None:
-                taken = await self._take(box, caller, new, message, patience)
-                if isinstance(taken, Queued):
-                    return taken
-                begins = taken
-        # Not under the rows: a beginning may wait for a compaction.
-        await asyncio.shield(begins)
+        caller, message = sent.caller, sent.message
+        with box.expecting(sent.arrival):
+            async with box.rows:
+                conversation = await self._services.store.conversation(caller, conversation_id)
+                new = await self._new_turn(caller, conversation, message)
+                if message.key is not None:
+                    new = replace(new, id=await self._claim(caller, new, message))
+                    begins = box.begins if box.beginning == new.id else None
+                    if begins is None and (known := await self._known(caller, new.id)) is not None:
+                        return known
+                if begins is None:
+                    taken = await self._take(box, new, sent)
+                    if isinstance(taken, Queued):
+                        return taken
+                    begins = taken
+            # Not under the rows: a beginning may wait for a compaction.
+            await asyncio.shield(begins)
         return new.id
 
     async def _known(self, caller: Caller, turn_id: str) -> str | Queued | None:
@@ -161,36 +189,38 @@ class Chat:
             return row.turn_id or await self.queue.placed(caller, row)
         return None
 
-    async def _take(
-        self, box: Mailbox, caller: Caller, new: NewTurn, message: Message, patience: Patience
-    ) -> asyncio.Task[None] | Queued:
+    async def _take(self, box: Mailbox, new: NewTurn, sent: _Sent) -> asyncio.Task[None] | Queued:
         """Begin the turn where it is free to, else let its message wait; what stores nothing leaves its key free."""
-        at_once = self._settings.debounce_of(patience) == 0
+        at_once = self._settings.debounce_of(sent.patience) == 0
         try:
-            if at_once and await self._mailboxes.takes_floor(box, caller, new.conversation_id):
-                box.beginning = new.id
-                box.begins = self._turns.track(self._begin(box, caller, new, message.key))
+            if at_once and await self._mailboxes.takes_floor(box, sent.caller, new.conversation_id):
+                box.beginning = sent.arrival.turn_id = new.id
+                box.begins = self._turns.track(self._begin(box, new, sent))
                 return box.begins
-            if not patience.queue:
-                raise in_progress(await self._mailboxes.running(caller, new.conversation_id))
-            return await self._enqueue(caller, new, message, patience)
+            if not sent.patience.queue:
+                raise in_progress(await self._mailboxes.running(sent.caller, new.conversation_id))
+            return await self._enqueue(new, sent)
         except LamellaError:
-            await self._release(caller, message.key)
+            await self._release(sent.caller, sent.message.key)
             raise
 
-    async def _begin(self, box: Mailbox, caller: Caller, new: NewTurn, key: str | None) -> None:
+    async def _begin(self, box: Mailbox, new: NewTurn, sent: _Sent) -> None:
         try:
-            await self._turns.begin(box, caller, new)
+            await self._turns.begin(box, sent.caller, new, sent.arrival)
         except BaseException:
             box.floor.release()
-            await self._release(caller, key)
+            await self._release(sent.caller, sent.message.key)
             raise
 
-    async def _enqueue(self, caller: Caller, new: NewTurn, message: Message, patience: Patience) -> Queued:
+    async def _enqueue(self, new: NewTurn, sent: _Sent) -> Queued:
         """Store a message with what it is to be answered with, whatever is changed in the meantime."""
+        caller, message = sent.caller, sent.message
         setting = await self._engine.check(caller, new)
-        sent = Words(
-            due=self._services.clock.now() + timedelta(seconds=self._settings.joining_of(patience)),
+        stopped = sent.arrival.stopped
+        joining = 0.0 if stopped else self._settings.joining_of(sent.patience)
+        words = Words(
+            due=self._services.clock.now() + timedelta(seconds=joining),
+            stopped=stopped,
             models=tuple(run.model for run in new.runs),
             parent=new.parent,
             layout=setting.layout.name,
@@ -214,9 +244,12 @@ class Chat:
             text=new.text,
             sent_at=new.sent_at,
             timezone=new.timezone,
-            payload=payload_of(sent),
+            payload=payload_of(words),
         )
-        return await self.queue.add(caller, row)
+        queued = await self.queue.add(caller, row)
+        if sent.arrival.stopped and not stopped:
+            await self.queue.stop((row,))
+        return queued
 
     async def _release(self, caller: Caller, key: str | None) -> None:
         """The request stored nothing: its key can be used again."""
@@ -324,15 +357,25 @@ class Chat:
             conversation = await self._engine.go_to(caller, turn.conversation_id, place)
         return conversation
 
-    async def abort(self, caller: Caller, conversation: Conversation) -> str | None:
-        """Ask the turn that runs, or begins, to stop; gives its id. What waits behind it stays."""
+    async def abort(self, caller: Caller, conversation: Conversation) -> Stopped | None:
+        """Stop the turn that runs; what waits for its end stays. If none runs, stop what is about to be answered:
+        messages on their way, else the first in the queue. Their words are kept, no model is asked.
+        """
         box = self._mailboxes.of(conversation.id)
-        if conversation.running_turn is not None:
-            await self.stop(caller, conversation.running_turn)
-            return conversation.running_turn
-        if box.beginning is not None:
-            box.aborted = True
-        return box.beginning
+        running = box.running or conversation.running_turn
+        if running is not None and await self.stop(caller, running) is TurnStatus.RUNNING:
+            return Stopped(running, began=True)
+        if (beginning := box.stop_beginning()) is not None:
+            return Stopped(beginning, began=False)
+        arrived = box.stop_arrivals()
+        if box.keeper is not None and await self.queue.stop_first(caller, conversation.id):
+            return Stopped(None, began=False)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(READ_SECONDS):
+                for arrival in arrived:
+                    await arrival.read.wait()
+        is_message = any(arrival.is_message or not arrival.ended for arrival in arrived)
+        return Stopped(None, began=False) if is_message else None
 
     async def rest(self, conversation_id: str) -> None:
         """Come back when nobody speaks in a conversation, and what follows its answer is done."""

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from lamella.chat.mailbox import Mailbox
+from lamella.chat.mailbox import Arrival, Mailbox
 from lamella.chat.message import local
 from lamella.chat.turns import Turns
 from lamella.chat.waiting import Group, Order, Sent, Unreadable, Words, groups
@@ -171,8 +171,10 @@ class Keeper:
                 notice_id = group.rows[0].notice_id
                 await self._commands.run(caller, place.conversation_id, group.sent.typed, notice_id, group.ids)
                 return False
-            new = await self._new_turn(caller, group, group.sent)
-            await self._turns.begin(place.box, caller, new, group.ids)
+            arrival = Arrival(is_message=True, turn_id=turn_id_of(group.rows[0]), stopped=group.sent.stopped)
+            with place.box.expecting(arrival):
+                new = await self._new_turn(caller, group, group.sent)
+                await self._turns.begin(place.box, caller, new, arrival, group.ids)
             return True
         except NotWaiting:
             return False

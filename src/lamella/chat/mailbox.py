@@ -13,13 +13,17 @@
 it. `floor` is held from before a turn begins to after it is saved and followed up, and while a command runs that
 touches the context. The keeper is a task that lives while rows wait, and takes first the floor, then the rows. Whoever
 holds the rows takes the floor only when no keeper lives: so nobody waits for the other way round.
-Commands that run at once take neither.
+Commands that run at once take neither; `/abort` takes the rows where nothing but a debounce is left to stop.
+
+A message is an `Arrival` from the moment that its door knows it to be one until its turn has begun or it is stored as a
+row. So at each moment a message is an arrival, a row or the running turn, and an `/abort` finds it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
@@ -28,12 +32,37 @@ from lamella.core.ports import Store
 from lamella.core.records import Caller
 
 
+@dataclass(eq=False, slots=True)
+class Arrival:
+    """A request that brings a message, on its way to a turn. `turn_id` is known once that begins: one does at a time.
+
+    `read` is set when it is known whether it `is_message`, and no command and nothing refused. `stopped`: its turn is
+    stored and stops at once, no model is asked. `ended`: it is on its way no more.
+    """
+
+    is_message: bool = False
+    turn_id: str | None = None
+    stopped: bool = False
+    ended: bool = False
+    read: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def becomes_message(self) -> None:
+        """It was read, and is a message."""
+        self.is_message = True
+        self.read.set()
+
+    def end(self) -> None:
+        """Its turn runs, it waits as a row, it was refused, or it was a command."""
+        self.ended = True
+        self.read.set()
+
+
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class Mailbox:
     """It lives as long as somebody uses it; what waits is in the store.
 
     `beginning` is the id of the turn that begins at the moment, `begins` its task where a message of its own began it.
-    `taking` are the rows that go into it. `aborted` asks it to stop as soon as it has begun. `news` wakes the keeper.
+    `taking` are the rows that go into it. `running` is the turn that runs in this process. `news` wakes the keeper.
     """
 
     rows: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -44,7 +73,33 @@ class Mailbox:
     beginning: str | None = None
     begins: asyncio.Task[None] | None = None
     taking: frozenset[str] = frozenset()
-    aborted: bool = False
+    running: str | None = None
+    arrivals: list[Arrival] = field(default_factory=list)
+
+    @contextmanager
+    def expecting(self, arrival: Arrival) -> Iterator[Arrival]:
+        """A message is on its way until the block ends; of blocks in each other the first that ends ends it."""
+        self.arrivals.append(arrival)
+        try:
+            yield arrival
+        finally:
+            arrival.end()
+            self.arrivals.remove(arrival)
+
+    def stop_beginning(self) -> str | None:
+        """Stop the turn that begins; gives its id, None when none does."""
+        for arrival in self.arrivals:
+            if arrival.turn_id is not None and not arrival.ended:
+                arrival.stopped = True
+                return arrival.turn_id
+        return None
+
+    def stop_arrivals(self) -> tuple[Arrival, ...]:
+        """Stop every message that is on its way: each was sent before the stop. Gives what may be one."""
+        found = tuple(arrival for arrival in self.arrivals if not arrival.ended)
+        for arrival in found:
+            arrival.stopped = True
+        return found
 
 
 class Mailboxes:

@@ -53,8 +53,16 @@ class Queue:
         return tuple(Queued(row, place, begins=row.id in taking) for place, row in enumerate(rows, start=1))
 
     async def behind(self, caller: Caller, conversation_id: str) -> tuple[QueuedMessage, ...]:
-        """What waits behind what begins at this moment, in order."""
-        return tuple(one.row for one in await self.listed(caller, conversation_id) if not one.begins)
+        """What waits behind what begins at this moment, in order; not what was stopped before it began."""
+        rows = await self._store.queued(caller, conversation_id)
+        taking = self._box_of(conversation_id).taking
+        return tuple(
+            row
+            for group in groups(rows)
+            if not (isinstance(group.sent, Words) and group.sent.stopped)
+            for row in group.rows
+            if row.id not in taking
+        )
 
     async def find(self, caller: Caller, conversation_id: str, message_id: str) -> Queued:
         """One message, whether or not it waits."""
@@ -114,6 +122,31 @@ class Queue:
                     payload = payload_of(msgspec.structs.replace(sent, due=now))
                     await self._store.change_queued(caller, row.id, payload=payload)
         box.news.set()
+
+    async def stop_first(self, caller: Caller, conversation_id: str) -> bool:
+        """Stop the messages that would be answered next, while none is: their turn begins now and stops at once.
+
+        Gives whether there were any. What stands behind them stays.
+        """
+        box = self._box_of(conversation_id)
+        async with box.rows:
+            if box.stop_beginning() is not None:
+                return True  # Its turn began while this waited for the rows.
+            first = next(iter(groups(await self._store.queued(caller, conversation_id))), None)
+            if first is None or not isinstance(first.sent, Words):
+                return False
+            await self.stop(first.rows)
+        return True
+
+    async def stop(self, rows: Sequence[QueuedMessage]) -> None:
+        """Have the turn of these messages begin now and stop at once; whoever calls holds the rows of the mailbox."""
+        now = self._clock.now()
+        for row in rows:
+            sent = sent_of(row)
+            if isinstance(sent, Words):
+                payload = payload_of(msgspec.structs.replace(sent, due=now, stopped=True))
+                await self._store.change_queued(Caller(row.sender), row.id, payload=payload)
+            self.woken(Caller(row.sender), row.conversation_id)
 
     async def packets(
         self, caller: Caller, queued: Queued, follow: Callable[[Caller, str], AsyncIterator[Batch]]

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import structlog
 
-from lamella.chat.mailbox import Mailbox
+from lamella.chat.mailbox import Arrival, Mailbox
 from lamella.core.counting import count_tokens
 from lamella.core.errors import LamellaError, NeedsCompaction, ServerStopping
 from lamella.core.records import Caller, NewTurn
@@ -31,7 +31,7 @@ class Turns:
         self.closing = False
         self._journal = journal
         self._sessions = sessions
-        self._beginning: dict[tuple[str, str], Mailbox] = {}
+        self._beginning: dict[tuple[str, str], Arrival] = {}
         """By owner and turn."""
         self._work: set[asyncio.Task[object]] = set()
         engine.compact = self._compact
@@ -53,19 +53,22 @@ class Turns:
         task.add_done_callback(self._work.discard)
         return task
 
-    async def begin(self, box: Mailbox, caller: Caller, new: NewTurn, queued_ids: Sequence[str] = ()) -> None:
+    async def begin(
+        self, box: Mailbox, caller: Caller, new: NewTurn, arrival: Arrival, queued_ids: Sequence[str] = ()
+    ) -> None:
         """Store a turn and let it run; the caller holds the floor, and the turn's task lets go of it.
 
         Raises as `TurnEngine.begin` does; then nothing is stored, and the floor is still the caller's.
         """
-        box.beginning, box.aborted = new.id, False
-        self._beginning[caller.user_id, new.id] = box
+        box.beginning = new.id
+        self._beginning[caller.user_id, new.id] = arrival
         try:
             begun = await self._fitting(caller, new, queued_ids)
         finally:
             box.beginning = box.begins = None
             del self._beginning[caller.user_id, new.id]
-        if box.aborted:
+        box.running = new.id
+        if arrival.stopped:
             self.engine.stops.stop(new.id)
         self.track(self._run(box, begun)).add_done_callback(_logged)
 
@@ -73,9 +76,9 @@ class Turns:
         """Ask a turn of this process to stop, or one of its runs, without a look at the store; also one that is about
         to begin. False where the caller has none of this id here.
         """
-        box = self._beginning.get((caller.user_id, turn_id))
-        if box is not None and run_id is None:
-            box.aborted = True
+        arrival = self._beginning.get((caller.user_id, turn_id))
+        if arrival is not None and run_id is None:
+            arrival.stopped = True
             return True
         if self._journal.owner(turn_id) != caller.user_id:
             return False
@@ -107,7 +110,10 @@ class Turns:
     async def _run(self, box: Mailbox, begun: Begun) -> None:
         """Hops 5 to 12; what follows a turn is called from here. Holding the box keeps it the conversation's."""
         try:
-            finished = await self.engine.run(begun)
+            try:
+                finished = await self.engine.run(begun)
+            finally:
+                box.running = None
             try:
                 await self._sessions.after(finished)
             except LamellaError as error:

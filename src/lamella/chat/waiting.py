@@ -27,7 +27,8 @@ class Words(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="me
 
     `due` is when its debounce has passed. `agent_chosen` says that the message itself named its agent, or none.
     `parent` is what it follows where it named that. `whys` are those of `blocks`; `prompt`, `hints` and
-    `made_from` those of the dynamic context.
+    `made_from` those of the dynamic context. `stopped`: an `/abort` came before its turn, which is stored and stops at
+    once.
     """
 
     due: datetime
@@ -46,6 +47,7 @@ class Words(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="me
     prompt: KnowledgePrompt = KnowledgePrompt.NONE
     hints: tuple[str, ...] = ()
     made_from: tuple[str, ...] = ()
+    stopped: bool = False
 
     @property
     def context(self) -> DynamicContext:
@@ -59,7 +61,7 @@ class Words(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="me
     @property
     def settings(self) -> tuple[object, ...]:
         """What has to be the same of messages that are answered together."""
-        chosen = self.agent_id, self.agent_chosen, self.knowledge_base_ids
+        chosen = self.agent_id, self.agent_chosen, self.knowledge_base_ids, self.stopped
         return (self.models, self.parent, self.layout, self.marker_policy, self.thinking_effort, *chosen)
 
 
@@ -156,7 +158,7 @@ def _with(group: Group, row: QueuedMessage, sent: Sent | Unreadable) -> Group | 
     files = (*before.file_ids, *(id for id in sent.file_ids if id not in before.file_ids))
     if (
         row.sender != last.sender
-        or row.sent_at >= before.due
+        or (row.sent_at >= before.due and not before.stopped)
         or sent.settings != before.settings
         or len(files) > MAX_FILES
     ):

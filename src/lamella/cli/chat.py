@@ -20,6 +20,7 @@ from lamella.cli.doors import open_door
 from lamella.cli.failures import report
 from lamella.cli.logs import configure_logs
 from lamella.cli.main import DataOption, KeyOption, cli
+from lamella.cli.piped import Written, unsent
 from lamella.cli.zones import local_zone
 from lamella.core.effort import effort_named
 from lamella.core.errors import InvalidRequest, LamellaError
@@ -76,9 +77,8 @@ def chat_command(
 ) -> None:
     """Chat in the terminal."""
     configure_logs()
-    piped = "" if sys.stdin.isatty() else sys.stdin.read()
-    message = "\n\n".join(part for part in (text, piped.strip()) if part)
-    if not message and not sys.stdin.isatty():
+    written = Written(text or "", "" if sys.stdin.isatty() else sys.stdin.read().removeprefix("\ufeff"))
+    if written.is_empty and not sys.stdin.isatty():
         raise InvalidRequest("The message is empty.", hint="Give it as an argument or through the pipe.")
     wanted = effort_named(effort, "--effort") if effort is not None else None
     models = tuple(model or ())
@@ -86,7 +86,7 @@ def chat_command(
         raise InvalidRequest(f"{len(models)} models are too many.", hint="Name one to three.", param="--model")
     settings = read_settings(data=data, key=key, model=models[0] if models else None)
     talk = _Talk(settings, conversation, models, json, wanted)
-    sys.exit(asyncio.run(talk.run(message, file or [])))
+    sys.exit(asyncio.run(talk.run(written, file or [])))
 
 
 class _Talk:
@@ -105,13 +105,17 @@ class _Talk:
         self._cautions: set[str] = set()
         self._running: set[str] = set()
         self._stops: set[asyncio.Task[None]] = set()
+        self._unheard: set[object] = set()
         self._streams = 0
         self._taken = False
         """Whether anything was sent that was not refused."""
         self._color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
-    async def run(self, message: str, files: list[Path]) -> int:
+    async def run(self, written: Written, files: list[Path]) -> int:
         async with open_door(self._settings) as door:
+            messages: tuple[str, ...] = () if written.is_empty else (written.whole,)
+            if written.may_be_command:
+                messages = written.in_order(await door.usages(), files=bool(files))
             self._asking = Asking(door, self._say, somebody=sys.stdin.isatty())
             if door.notice:
                 sys.stderr.write(f"{self._dim(door.notice)}\n")
@@ -119,8 +123,8 @@ class _Talk:
             conversation = await door.conversation(self._conversation, self._models[0] if self._models else None)
             self._told, _ = await door.notifications(conversation, None)
             try:
-                if message:
-                    code = await self._once(door, conversation, message, file_ids)
+                if messages:
+                    code = await self._in_order(door, conversation, messages, file_ids)
                 else:
                     code = await self._at_prompt(door, conversation, file_ids)
             except LamellaError:
@@ -139,13 +143,27 @@ class _Talk:
                 await door.forget(conversation)
         return unused
 
-    async def _once(self, door: Door, conversation: str, message: str, file_ids: tuple[str, ...]) -> int:
-        """Answer one message; what a tool asks meanwhile is answered at the keyboard, if there is one."""
+    async def _in_order(
+        self, door: Door, conversation: str, messages: tuple[str, ...], file_ids: tuple[str, ...]
+    ) -> int:
+        """Send one after the other; the files go with the last. After one that failed no more are sent.
+
+        What a tool asks meanwhile is answered at the keyboard, if there is one.
+        """
         keyboard = Keyboard(self._asking) if sys.stdin.isatty() else None
         if keyboard is not None:
             keyboard.open()
         try:
-            return await self._answer(door, conversation, message, file_ids)
+            for sent, message in enumerate(messages, start=1):
+                rest, code = messages[sent:], 1
+                try:
+                    code = await self._answer(door, conversation, message, () if rest else file_ids)
+                finally:
+                    if code and rest:
+                        self._say(unsent(rest))
+                if code:
+                    return code
+            return 0
         finally:
             if keyboard is not None:
                 keyboard.close()
@@ -223,13 +241,15 @@ class _Talk:
         """
         shown, order = _Shown(self._color, len(self._models) > 1, self._cautions), _InOrder()
         models = self._models if len(self._models) > 1 else ()
-        mine = ""
+        mine, sent = "", object()
         self._streams += 1
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._stop_all, door)
+        self._unheard.add(sent)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._stop_all, door, conversation)
         try:
             sending = Sending(text, file_ids, local_zone(), taken is None, self._effort, models)
             async for packet in door.send(conversation, sending):
                 self._taken = True
+                self._unheard.discard(sent)
                 if taken is not None:
                     taken.set()
                 if isinstance(packet, TurnStarted):
@@ -248,6 +268,7 @@ class _Talk:
         finally:
             self._running.discard(mine)
             self._streams -= 1
+            self._unheard.discard(sent)
             if self._streams == 0:
                 asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
         return 1 if shown.failed else 0
@@ -255,9 +276,12 @@ class _Talk:
     def _answering(self, door: Door) -> str:
         return " and ".join(self._models) if len(self._models) > 1 else door.model
 
-    def _stop_all(self, door: Door) -> None:
-        for turn_id in self._running:
-            self._stops.add(asyncio.create_task(door.stop(turn_id)))
+    def _stop_all(self, door: Door, conversation: str) -> None:
+        """Stop what runs, and what was sent and has not been heard of yet."""
+        stops = [door.stop(turn_id) for turn_id in self._running]
+        if not stops and self._unheard:
+            stops = [door.abort(conversation)]
+        self._stops |= {asyncio.ensure_future(stop) for stop in stops}
 
     def _say(self, text: str) -> None:
         sys.stdout.flush()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -71,6 +71,14 @@ class Door(Protocol):
 
     async def notifications(self, conversation_id: str, after: str | None) -> tuple[str | None, list[str]]:
         """The texts of the notifications behind the notice `after`, and the id of the newest notice."""
+        ...
+
+    async def usages(self) -> Mapping[str, str]:
+        """How each command is typed, by its name."""
+        ...
+
+    async def abort(self, conversation_id: str) -> None:
+        """Stop what is answered, or about to be."""
         ...
 
     async def stop(self, turn_id: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -61,8 +61,10 @@ class LocalDoor:
             done = await chat.orders.submit(self._caller, conversation_id, read)
         else:
             patience = Patience(debounce=0 if sending.at_once else None)
-            message = await self._backend.dressed(self._identity, conversation_id, read)
-            done = await chat.submit(self._caller, conversation_id, message, patience)
+            with chat.arriving(conversation_id) as arrival:
+                arrival.becomes_message()
+                message = await self._backend.dressed(self._identity, conversation_id, read)
+                done = await chat.submit(self._caller, conversation_id, message, patience, arrival)
         async for batch in await chat.packets(self._caller, done):
             for _, data in batch:
                 yield decode_packet(data)
@@ -81,6 +83,14 @@ class LocalDoor:
         found = (await self._app.store.notices(self._caller, conversation_id, query)).data
         newest = max((notice.id for notice in found), default=after)
         return newest, [notice.text for notice in found if notice.kind is not NoticeKind.COMMAND]
+
+    async def usages(self) -> Mapping[str, str]:
+        """See `Door`."""
+        return self._app.chat.commands.usages
+
+    async def abort(self, conversation_id: str) -> None:
+        """See `Door`."""
+        await self._app.chat.orders.submit(self._caller, conversation_id, Typed("abort"))
 
     async def stop(self, turn_id: str) -> None:
         """See `Door`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 from lamella.cli.api import Api, Object, refusal
@@ -66,6 +66,15 @@ class RemoteDoor:
         found = (await self._api.get(f"/conversations/{conversation_id}/commands", **query))["data"]
         newest = max((str(notice["id"]) for notice in found), default=after)
         return newest, [str(notice["text"]) for notice in found if notice["object"] == "notification"]
+
+    async def usages(self) -> Mapping[str, str]:
+        """See `Door`."""
+        found = (await self._api.get("/commands"))["data"]
+        return {str(command["name"]): str(command["usage"]) for command in found}
+
+    async def abort(self, conversation_id: str) -> None:
+        """See `Door`."""
+        await self._api.post(f"/conversations/{conversation_id}/commands", {"text": "/abort"})
 
     async def stop(self, turn_id: str) -> None:
         """See `Door`."""

@@ -6,31 +6,28 @@ import re
 from collections.abc import Sequence
 
 from lamella.commands.command import Answer, Asked, Reach
+from lamella.commands.session_lines import choice, listed
 from lamella.core.errors import InvalidRequest
 from lamella.core.figures import short
-from lamella.core.json import Json, JsonObject
+from lamella.core.json import JsonObject
 from lamella.core.recall import SessionHit
 from lamella.core.sessions import Session
-from lamella.search.passages import snippet_of
-from lamella.search.terms import query_terms
+from lamella.search.terms import names_subject
 from lamella.sessions.figures import pruned_text
 from lamella.sessions.sessions import SessionView
 from lamella.sessions.summariser import NotCompacted
 
-SHOWN = 20
-"""Sessions that `/resume` lists: the newest."""
-
 PICKED = 5
 """Sessions that `/resume TEXT` lists."""
 
-COVERED = 0.5
-"""The share of the words, by weight, that the one session holds which is resumed without asking."""
+COVERED = 0.8
+"""The share of the words, by weight, that a session has to hold to be resumed without asking."""
+
+ELSEWHERE = 0.5
+"""The share of the words that any other session may hold then."""
 
 CLEAR = 0.6
-"""What the next session may have of the best one's score for the best to be clear."""
-
-WORDS = 12
-"""Words of a summary in a list."""
+"""What any other session may have of the best one's score then."""
 
 
 class New:
@@ -48,7 +45,9 @@ class New:
         """See `Command`."""
         before = asked.conversation.session_id
         opened = await self._reach.sessions.begin_anew(asked.caller, asked.conversation.id, why=self.usage)
-        text = f"Session {opened.number} begins, with an empty window. To go back: /resume {before}"
+        sessions = await self._reach.store.sessions(asked.caller, asked.conversation.id)
+        number = next(session.number for session in sessions if session.id == before)
+        text = f"Session {opened.number} begins, with an empty window. To go back: /resume {number}"
         return Answer(text, {"session_id": opened.id, "number": opened.number, "before": before})
 
 
@@ -103,11 +102,11 @@ class Prune:
 
 
 class Resume:
-    """`/resume`: the sessions; `/resume ID`: go on from one of them; `/resume TEXT`: from the one that speaks of it."""
+    """`/resume`: the sessions; `/resume 2`: go on from one of them; `/resume TEXT`: from the one that speaks of it."""
 
     name = "resume"
-    usage = "/resume [ID | TEXT]"
-    summary = "list the sessions; with an id or a number, go on from that one; with words, from the one that has them"
+    usage = "/resume [NUMBER | TEXT]"
+    summary = "list the sessions; with a number, go on from that one; with words, from the one that alone has them"
     at_once = False
 
     def __init__(self, reach: Reach) -> None:
@@ -119,7 +118,7 @@ class Resume:
         recall = self._reach.sessions.recall
         words_only = recall.words_only if recall is not None else ""
         if not asked.argument:
-            return _list(view, words_only)
+            return listed(view, self._reach.clock.now(), words_only)
         wanted = _named(view, asked.argument)
         if wanted is None:
             found = await self._found(asked, view)
@@ -153,17 +152,17 @@ class Resume:
                 hint=f"/resume lists them. {words_only}".strip(),
                 param="argument",
             )
-        rest = hits[1].score if len(hits) > 1 else 0.0
-        if hits[0].covers >= COVERED and rest <= CLEAR * hits[0].score:
+        if _is_sure(asked.argument, hits):
             return by_id[hits[0].session_id]
-        return _choice(asked.argument, [(by_id[hit.session_id], hit) for hit in hits], words_only)
+        pairs = [(by_id[hit.session_id], hit) for hit in hits]
+        return choice(asked.argument, pairs, view, self._reach.clock.now(), words_only)
 
 
 class Undo:
     """`/undo`: take the newest compaction back."""
 
     name = "undo"
-    usage = "/undo [ID]"
+    usage = "/undo [NUMBER]"
     summary = "take the newest compaction back; what was said since stays"
     at_once = False
 
@@ -171,14 +170,24 @@ class Undo:
         self._reach = reach
 
     async def run(self, asked: Asked) -> Answer:
-        """See `Command`. The id is that of the session that the compaction ended or began, of this conversation."""
-        session_id = asked.argument or asked.conversation.session_id
+        """See `Command`. The number, or id, is that of the session that the compaction ended or began."""
         view = await self._reach.sessions.view(asked.caller, asked.conversation.id)
-        if session_id not in {session.id for session in view.sessions}:
-            raise _no_session(session_id)
-        opened = await self._reach.sessions.undo(asked.caller, session_id)
+        session = _named(view, asked.argument) if asked.argument else view.current
+        if session is None:
+            raise _no_session(asked.argument)
+        opened = await self._reach.sessions.undo(asked.caller, session.id)
         text = f"The compaction is taken back: session {opened.number} goes on, with all that was said since."
         return Answer(text, {"session_id": opened.id, "number": opened.number, "undone": asked.conversation.session_id})
+
+
+def _is_sure(text: str, hits: Sequence[SessionHit]) -> bool:
+    """Whether a text means the first of these sessions and no other: it names a subject that this one alone holds."""
+    best, *others = hits
+    return (
+        names_subject(text)
+        and best.covers >= COVERED
+        and all(hit.covers <= ELSEWHERE and hit.score <= CLEAR * best.score for hit in others)
+    )
 
 
 def _named(view: SessionView, argument: str) -> Session | None:
@@ -198,60 +207,3 @@ def _no_session(argument: str) -> InvalidRequest:
     return InvalidRequest(
         f"This conversation has no session {argument[:60]}.", hint="/resume lists them.", param="argument"
     )
-
-
-def _choice(query: str, hits: Sequence[tuple[Session, SessionHit]], words_only: str) -> Answer:
-    """The sessions to pick from, each with what of it fits."""
-    terms = query_terms(query)
-    lines: list[str] = [f"These sessions may speak of “{query[:60]}”. To go on from one: /resume with its number."]
-    data: list[Json] = []
-    for session, hit in hits:
-        snippet = ""
-        if hit.best is not None:
-            snippet = snippet_of(hit.best.source.content, terms, hit.best.start, hit.best.end).text
-        elif session.summary is not None:
-            snippet = snippet_of(session.summary, terms).text
-        shown = " ".join(snippet.split())
-        lines.append(f"{session.number} · {session.opened_at:%Y-%m-%d %H:%M} · {shown}")
-        data.append({"id": session.id, "number": session.number, "score": round(hit.score, 4), "snippet": shown})
-    lines += [words_only] if words_only else []
-    return Answer("\n".join(lines), {"sessions": data, "without_meaning": words_only or None})
-
-
-def _list(view: SessionView, words_only: str) -> Answer:
-    shown = view.sessions[-SHOWN:]
-    lines = [_line(session, view) for session in reversed(shown)]
-    if len(shown) < len(view.sessions):
-        lines.append(f"… and {len(view.sessions) - len(shown)} before them.")
-    if len(view.sessions) > 1:
-        lines.append("To go on from one: /resume with its number or its id.")
-        lines += [f"/resume TEXT searches by words. {words_only}"] if words_only else []
-    data: JsonObject = {
-        "sessions": [
-            {"id": session.id, "number": session.number, "messages": view.figures.messages.get(session.id, 0)}
-            for session in view.sessions
-        ]
-    }
-    return Answer("\n".join(lines), data)
-
-
-def _line(session: Session, view: SessionView) -> str:
-    count = view.figures.messages.get(session.id, 0)
-    parts = [
-        f"{session.number}",
-        f"{session.opened_at:%Y-%m-%d %H:%M}",
-        "1 message" if count == 1 else f"{count} messages",
-        session.id,
-    ]
-    if session.id == view.current.id:
-        parts.append("current")
-    if session.summary is not None:
-        parts.append(_beginning(session.summary))
-    return " · ".join(parts)
-
-
-def _beginning(summary: str) -> str:
-    """The first words of a summary, its headings left out."""
-    said = [line.lstrip("-* ") for line in summary.splitlines() if not line.startswith("#")]
-    words = " ".join(said).split()
-    return " ".join(words[:WORDS]) + ("…" if len(words) > WORDS else "")

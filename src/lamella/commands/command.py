@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from lamella.core.clock import Clock
 from lamella.core.json import JsonObject
 from lamella.core.ports import Store
 from lamella.core.records import Caller, Conversation, QueuedMessage
@@ -29,11 +30,21 @@ class Answer:
     data: JsonObject = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """What an `/abort` stopped. `turn_id` is None for a message whose turn has no id yet; `began`: the turn is stored,
+    and a model may have been asked.
+    """
+
+    turn_id: str | None
+    began: bool
+
+
 class Mailboxes(Protocol):
     """What runs and what waits in conversations (`chat`)."""
 
-    async def abort(self, caller: Caller, conversation: Conversation) -> str | None:
-        """Ask the turn that runs, or begins, to stop; gives its id, None when there is none."""
+    async def abort(self, caller: Caller, conversation: Conversation) -> Stopped | None:
+        """Stop the turn that runs, else the messages that are about to be answered; None when there is nothing."""
         ...
 
     async def waiting(self, caller: Caller, conversation_id: str) -> tuple[QueuedMessage, ...]:
@@ -56,6 +67,7 @@ class Reach:
     store: Store
     sessions: Sessions
     mailboxes: Mailboxes
+    clock: Clock
 
 
 class Command(Protocol):

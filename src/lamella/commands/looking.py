@@ -38,7 +38,7 @@ class Status:
         ahead = await self._reach.sessions.outlook(asked.caller, asked.conversation.id)
         lines = [
             f"{now.model} · {_thinking(now)}",
-            f"Session {now.session.number} ({now.session.id}) · {_messages(now.messages)} in the window",
+            f"Session {now.session.number} · {_messages(now.messages)} in the window",
             f"Context {_fill(now)}",
             f"Cache of the last request: {_cache(now)}",
             compaction_line(ahead),

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+import unicodedata
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
 from lamella.core.errors import InvalidRequest
 
-_COMMAND = re.compile(r"/(?P<name>[a-z]+)(?:\s+(?P<argument>.*))?\s*", re.DOTALL | re.IGNORECASE)
+_COMMAND = re.compile(r"/(?P<name>[^\W\d_][\w-]*)(?P<marks>[.,:;!?…]*)(?:\s+(?P<argument>.*))?")
+"""One word after the slash. A path (`/etc/hosts`, `/index.html`), `/3` and `/*` are none."""
+
+_UNSEEN = "\ufeff\u200b\u200e\u200f\u2060"
+"""Marks that are not shown and come along when a text is pasted."""
+
+NEAR = 0.6
+"""How alike a word and the name of a command are, from 0 to 1, for the command to be suggested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,23 +28,57 @@ class Typed:
     argument: str = ""
 
 
-def parse(text: str, known: Collection[str]) -> Typed | str:
-    """The command, or the text to send to the model; `//x` is the text `/x`.
+def parse(text: str, usages: Mapping[str, str]) -> Typed | str:
+    """The command, or the text to send to the model; `//x` is the text `/x`. `usages` says how each command is typed.
 
-    A path such as `/etc/hosts` is no command. Raises `InvalidRequest` for a command that does not exist, with the
+    A message whose first line is a command is nothing else: raises `InvalidRequest` for one with further lines, for
+    words after a command that takes none (`/abort please do not`), and for a command that does not exist, with the
     nearest that does.
     """
-    stripped = text.strip()
+    stripped = text.strip().strip(_UNSEEN).strip()
     if stripped.startswith("//"):
         return text.replace("//", "/", 1)
-    found = _COMMAND.fullmatch(stripped)
+    first, *more = stripped.splitlines() or [""]
+    found = _COMMAND.fullmatch(first)
     if found is None:
         return text
-    name = found["name"].lower()
-    if name in known:
-        return Typed(name, (found["argument"] or "").strip())
-    near = get_close_matches(name, sorted(known), n=1)
-    hint = f"Did you mean /{near[0]}?" if near else "/help lists the commands."
-    raise InvalidRequest(
-        f"There is no command /{name}.", hint=f"{hint} To send it as text, write //{name}.", param="text"
+    name, argument = found["name"].lower(), (found["argument"] or "").strip()
+    if name not in usages or found["marks"]:
+        raise _unknown(f"{found['name']}{found['marks']}", usages)
+    if more:
+        raise InvalidRequest(
+            f"/{name} is a command, and a command is one line: nothing was run, and nothing was sent.",
+            hint=f"Send /{name} by itself and the rest as its own message. To send all of it as text, begin with //.",
+            param="text",
+        )
+    if argument and not takes_argument(usages[name]):
+        raise InvalidRequest(
+            f"/{name} takes no words after it (“{argument[:60]}”): nothing was run.",
+            hint=f"Send /{name} by itself. To send it as text, begin with //.",
+            param="text",
+        )
+    return Typed(name, argument)
+
+
+def takes_argument(usage: str) -> bool:
+    """Whether a command can have words after its name, by how it is typed (`/compact [focus]`)."""
+    return " " in usage
+
+
+def nearest(name: str, names: Collection[str]) -> str | None:
+    """The command that a mistyped one may have meant: `statsu`, `prune-tools`, `résumé`; None if none is near."""
+    plain = unicodedata.normalize("NFKD", name.lower())
+    plain = "".join(letter for letter in plain if not unicodedata.combining(letter))
+    first = re.split(r"[-_]", plain)[0]
+    if first in names:
+        return first
+    found = get_close_matches(plain, sorted(names), n=1, cutoff=NEAR)
+    return found[0] if found else None
+
+
+def _unknown(word: str, usages: Mapping[str, str]) -> InvalidRequest:
+    near = nearest(word.rstrip(".,:;!?…"), usages)
+    hint = f"Did you mean /{near}?" if near else "/help lists the commands."
+    return InvalidRequest(
+        f"There is no command “/{word}”.", hint=f"{hint} To send it as text, write //{word}.", param="text"
     )

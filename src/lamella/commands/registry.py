@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 
-from lamella.commands.abort import Abort
+from lamella.commands.abort import ABORT_NAMES, Abort
 from lamella.commands.changing import Compact, New, Prune, Resume, Undo
 from lamella.commands.command import Asked, Command, Reach
 from lamella.commands.looking import Context, Help, Status, WhyCommand
 from lamella.commands.parse import Typed
 from lamella.commands.queue import Queue
-from lamella.core.clock import Clock
 from lamella.core.errors import TurnInProgress
 from lamella.core.records import Caller, Notice, NoticeKind
 
@@ -18,9 +17,9 @@ from lamella.core.records import Caller, Notice, NoticeKind
 class Commands:
     """The registry: one small class for each command."""
 
-    def __init__(self, reach: Reach, clock: Clock) -> None:
+    def __init__(self, reach: Reach) -> None:
         self._store = reach.store
-        self._clock = clock
+        self._clock = reach.clock
         commands: tuple[Command, ...] = (
             Status(reach),
             Context(reach),
@@ -31,16 +30,16 @@ class Commands:
             Prune(reach),
             Resume(reach),
             Undo(reach),
-            Abort(reach),
+            *(Abort(reach, name) for name in ABORT_NAMES),
             Queue(reach),
             Help(lambda: tuple(self._commands.values())),
         )
         self._commands = {command.name: command for command in commands}
 
     @property
-    def names(self) -> Collection[str]:
-        """What can be typed behind a slash."""
-        return self._commands.keys()
+    def usages(self) -> Mapping[str, str]:
+        """How each command is typed, by its name."""
+        return {command.name: command.usage for command in self._commands.values()}
 
     def all(self) -> tuple[Command, ...]:
         """The commands, in the order in which they are listed."""

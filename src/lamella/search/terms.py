@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from importlib.resources import files
 
 MOST_TERMS = 32
 """Terms of one query: of a longer text the first ones."""
@@ -37,6 +38,32 @@ where which who whom whose why will with would you your
 """
 STOP_WORDS = frozenset(re.findall(r"[a-z]+", _STOP_TEXT))
 """English words that are in every text."""
+
+FUNCTION_WORDS = (
+    frozenset(files("lamella.search").joinpath("function_words.txt").read_text("utf-8").split()) | STOP_WORDS
+)
+"""Words of four letters and more that name no subject, in some languages. Searches weigh such words by how many texts
+hold them; with few texts that says little."""
+
+_LEAST_LETTERS = 4
+"""Letters of a word that may name a subject by itself; a number needs one digit less."""
+
+
+def names_subject(text: str) -> bool:
+    """Whether a text holds a word or a number that can tell one subject from another: `Rembrandt`, `20931`, `预算报告`.
+
+    Not `the`, `und die`, `是的` or `7`.
+    """
+    for match in _TERM.finditer(_normal(text)):
+        run = match.group()
+        if match["dense"] is not None:
+            if len(run) >= _LEAST_LETTERS - 1:
+                return True
+        elif match["word"] is not None and run not in _FUNCTION_TERMS:
+            has_digit = any(letter.isdecimal() for letter in run)
+            if len(run) >= (_LEAST_LETTERS - 1 if has_digit else _LEAST_LETTERS):
+                return True
+    return False
 
 
 def terms_of(text: str) -> list[str]:
@@ -127,3 +154,4 @@ def stem(word: str) -> str:
 
 
 _STOP_TERMS = frozenset(stem(word) for word in STOP_WORDS)
+_FUNCTION_TERMS = frozenset(_normal(word) for word in FUNCTION_WORDS)

@@ -18,6 +18,7 @@ from lamella.commands.parse import Typed
 from lamella.core.errors import InvalidRequest
 from lamella.core.json import encode
 from lamella.core.records import LEAVE, Notice, PageQuery
+from lamella.server.arrivals import TheArrival
 from lamella.server.asked import PREFIX, IdempotencyKey, TheApp, TheBackend, TheCaller, TheIdentity, ThePage
 from lamella.server.outcomes import in_json, wants_json
 from lamella.server.schemas import (
@@ -147,6 +148,7 @@ async def send(
     app: TheApp,
     identity: TheIdentity,
     backend: TheBackend,
+    arrival: TheArrival,
     key: IdempotencyKey = None,
 ) -> Response:
     """Send a message. Answers with the turn's packets, or with `Accept: application/json` with the finished turn.
@@ -155,19 +157,20 @@ async def send(
     with its place in the queue. A command answers with one packet, or as JSON.
     """
     caller = identity.caller
-    for base_id in body.knowledge_base_ids:
-        await app.access.base(caller, base_id)
     asked = replace(message_of(body), key=key)
-    if body.regenerate is not None:
-        read: Message | Typed = await app.chat.again(caller, conversation_id, body.regenerate, asked)
-    else:
-        read = app.chat.read(asked)
+    read: Message | Typed = asked if body.regenerate is not None else app.chat.read(asked)
     done: str | Queued | Notice
     if isinstance(read, Typed):
+        arrival.end()
         done = await app.chat.orders.submit(caller, conversation_id, read, key=key, queue=body.queue)
     else:
+        arrival.becomes_message()
+        for base_id in body.knowledge_base_ids:
+            await app.access.base(caller, base_id)
+        if body.regenerate is not None:
+            read = await app.chat.again(caller, conversation_id, body.regenerate, read)
         message = await backend.dressed(identity, conversation_id, read)
-        done = await app.chat.submit(caller, conversation_id, message, body.patience())
+        done = await app.chat.submit(caller, conversation_id, message, body.patience(), arrival)
     packets = await app.chat.packets(caller, done)
     if not wants_json(request.headers.get("accept", "")):
         return event_stream(packets, request.app.state.silence, 202 if isinstance(done, Queued) else 200)

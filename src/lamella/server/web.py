@@ -32,6 +32,7 @@ from lamella.server import (
     session_routes,
     tool_routes,
 )
+from lamella.server.arrivals import Arrivals
 from lamella.server.entrance import Doorkeeper, Entrance, Identify
 from lamella.server.failures import install
 from lamella.server.file_routes import UPLOAD_PATH
@@ -124,7 +125,8 @@ def create_web(
     async def is_open() -> bool:
         return by_key is not None and by_key.is_local and not await app.accounts.are_set_up()
 
-    return Headers(OriginGuard(api, is_open))
+    # Outside of all that reads something: there requests can overtake each other.
+    return Arrivals(Headers(OriginGuard(api, is_open)), app.chat)
 
 
 def _outside(api: FastAPI) -> None:

@@ -57,6 +57,10 @@ class SessionFigures:
     current_id: str
     messages: Mapping[str, int]
     """Stored messages."""
+    tokens: Mapping[str, int]
+    """Their tokens, by the local count; none for a session in which something of a knowledge base stands."""
+    questions: Mapping[str, str]
+    """How the first question begins."""
     numbers: Mapping[str, Mapping[str, float]]
     """The figures of what opened it; of a compaction `before`, `after`, `summary`, `kept`."""
 
@@ -291,7 +295,7 @@ class Sessions:
         totals = await self._services.store.totals(caller, conversation_id)
         decided = [stored.decision for stored in await self._services.store.decisions(caller, conversation_id)]
         numbers = {d.subject: d.numbers for d in decided if d.kind is DecisionKind.SESSION and d.numbers}
-        return SessionFigures(conversation.session_id, totals.messages, numbers)
+        return SessionFigures(conversation.session_id, totals.messages, totals.tokens, totals.questions, numbers)
 
     async def close(self) -> None:
         """End what runs: a compaction that was not committed has changed nothing, and is taken up again later."""

@@ -73,7 +73,9 @@ LATER_CHANGES = {
     "fault": "Give its step a `fault`.",
 }
 
-_COMMAND = re.compile(r"/(?P<name>status|new|clear|compact|prune|resume|abort|undo|context|why|queue|help)\b")
+_COMMAND = re.compile(
+    r"/(?P<name>status|new|clear|compact|prune|resume|abort|stop|cancel|undo|context|why|queue|help)\b"
+)
 _STEPS = re.compile(r"\.?(steps|tool_calls|files|tools)\[(\d+)\]")
 _WORDS = {"steps": "step", "tool_calls": "call", "files": "file", "tools": "tool"}
 

@@ -65,14 +65,18 @@ class SystemPrompt:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a conversation came to: its cost in US dollars, and its stored messages by session id.
+    """What a conversation came to: its cost in US dollars; by session id its stored messages, their tokens by the local
+    count, and how the first question begins.
 
-    `estimated`: the providers did not say what some of its requests were billed.
+    `estimated`: the providers did not say what some of its requests were billed. Sessions in which something of a
+    knowledge base stands have no tokens here: a reader who lost access must not learn how long it was.
     """
 
     cost: float
     messages: Mapping[str, int]
     estimated: bool = False
+    tokens: Mapping[str, int] = field(default_factory=dict)
+    questions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

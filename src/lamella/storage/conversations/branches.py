@@ -103,7 +103,7 @@ async def _latest(connection: AsyncConnection, caller: Caller, conversation: Con
     return Place(turn_id, await followed_run(connection, caller, conversation, turn_id))
 
 
-def _beginning_of(row: RowMapping) -> str:
+def beginning_of(row: RowMapping) -> str:
     """How a message begins, in one line."""
     parts = parts_of(row["parts"], f"message of {row['id']}")
     text = " ".join("".join(part.text for part in parts if isinstance(part, Text)).split())
@@ -219,7 +219,7 @@ class BranchVerbs(Verbs):
             Branch(
                 id=row["id"],
                 parent=Place(row["parent_id"], row["parent_run_id"]),
-                text=_beginning_of(row),
+                text=beginning_of(row),
                 status=TurnStatus(row["status"]),
                 started_at=datetime.fromisoformat(row["started_at"]),
                 runs=made[row["id"]],

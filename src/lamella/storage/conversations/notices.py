@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import RowMapping, func, insert, select
+from sqlalchemy import RowMapping, case, func, insert, or_, select
 
 from lamella.core.errors import NotFound
 from lamella.core.records import Caller, Notice, NoticeKind, Page, PageQuery, QueueStatus, Totals
 from lamella.storage.columns import HEAD, json_of, json_text, moment_text, word_of
+from lamella.storage.conversations.branches import beginning_of
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.conversations.queue import take_queued
 from lamella.storage.database import Verbs, uninterrupted
@@ -86,7 +87,7 @@ class NoticeVerbs(Verbs):
 
     @uninterrupted
     async def totals(self, caller: Caller, conversation_id: str) -> Totals:
-        """What the conversation cost, and how many messages each of its sessions has."""
+        """What the conversation cost, and what each of its sessions holds."""
         cost = select(func.coalesce(func.sum(requests.c.cost), 0.0)).where(
             requests.c.conversation_id == conversation_id, requests.c.owner == caller.user_id
         )
@@ -95,15 +96,36 @@ class NoticeVerbs(Verbs):
             requests.c.owner == caller.user_id,
             requests.c.usage_estimated.is_(True),
         )
+        of_bases = or_(messages.c.made_from != "[]", messages.c.results.contains("knowledge_base"))
         counts = (
-            select(messages.c.session_id, func.count())
+            select(
+                messages.c.session_id,
+                func.count(),
+                func.sum(messages.c.tokens),
+                func.max(case((of_bases, 1), else_=0)),
+            )
             .join(sessions, sessions.c.id == messages.c.session_id)
             .where(sessions.c.conversation_id == conversation_id, sessions.c.owner == caller.user_id)
             .group_by(messages.c.session_id)
         )
+        first = (
+            select(func.min(messages.c.id))
+            .join(sessions, sessions.c.id == messages.c.session_id)
+            .where(sessions.c.conversation_id == conversation_id, sessions.c.owner == caller.user_id)
+            .where(messages.c.role == "user")
+            .group_by(messages.c.session_id)
+        )
+        asked = select(messages.c.id, messages.c.session_id, messages.c.parts).where(messages.c.id.in_(first))
         async with self._database.reading() as connection:
             await find_conversation(connection, caller, conversation_id)
             spent = (await connection.execute(cost)).scalar_one()
             rows = (await connection.execute(counts)).all()
             estimated = (await connection.execute(guessed.limit(1))).first() is not None
-        return Totals(float(spent), dict(rows), estimated)
+            questions = (await connection.execute(asked)).mappings().all()
+        return Totals(
+            float(spent),
+            {session_id: count for session_id, count, _, _ in rows},
+            estimated,
+            {session_id: tokens for session_id, _, tokens, of_base in rows if not of_base},
+            {row["session_id"]: beginning_of(row) for row in questions},
+        )

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lamella.core.recall import Space
-from lamella.search.ranking import Corpus, Floats, Ints, Ranking, rank
+from lamella.search.ranking import Corpus, Floats, Ints, Postings, Ranking, rank, weight_of
 from lamella.search.vectors import cosines, matrix_of, unpacked
 
 MOST_BYTES = 256_000_000
@@ -121,7 +121,8 @@ class Scope:
             near = cosines(self.vectors, unpacked(vector)).astype(np.float64)
             similar = np.where(near >= space.floor, near, 0.0)[self.order]
         made = rank(corpus, postings, similar, space.weight, space.session_weight)
-        return Ranking(made.scores[place] * self.messages, made.sessions, made.covers, made.words[place])
+        covers = made.covers * _known(postings, len(found), len(self.entries))
+        return Ranking(made.scores[place] * self.messages, made.sessions, covers, made.words[place])
 
     def _places(self, entries: Ints) -> tuple[Ints, Ints]:
         """The places of the entries that are in this scope, each once, and how often it was named."""
@@ -130,6 +131,13 @@ class Scope:
         here = at < len(self.entries)
         here[here] = self.entries[at[here]] == named[here]
         return at[here], times[here]
+
+
+def _known(postings: Postings, asked: int, count: int) -> float:
+    """The share of a query, by the weight of its terms, that any of `count` passages holds; 1 where none is held."""
+    held = sum(weight_of(len(holders), count) for holders, _ in postings)
+    whole = held + (asked - len(postings)) * weight_of(0, count)
+    return held / whole if held else 1.0
 
 
 @dataclass(frozen=True, slots=True)

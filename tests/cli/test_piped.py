@@ -1,0 +1,92 @@
+"""A pipe into `lamella chat`: commands at its beginning run in order, the rest is one message, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lamella.cli.piped import Written
+from lamella.core.errors import InvalidRequest
+
+from .test_chat_commands import LAMELLA, _environment
+
+USAGES = {"status": "/status", "new": "/new", "resume": "/resume [NUMBER | TEXT]", "abort": "/abort"}
+
+
+def piped(data: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [LAMELLA, "chat", "--data", str(data), *arguments]
+    return subprocess.run(command, input=text, capture_output=True, text=True, env=_environment(), timeout=120)
+
+
+def sent(done: subprocess.CompletedProcess[str]) -> list[Any]:
+    """What was said and run, as the packets tell it: names of commands, and the text of turns."""
+    found: list[Any] = []
+    for packet in map(json.loads, done.stdout.splitlines()):
+        if packet["type"] == "command":
+            found.append(f"/{packet['name']} {packet['argument']}".strip())
+        elif packet["type"] == "turn.started":
+            found.append("turn")
+    return found
+
+
+def test_commands_at_the_beginning_run_and_the_rest_is_one_message(tmp_path: Path) -> None:
+    done = piped(tmp_path, "\ufeff/status\n\n/new\r\nHello there,\nwhat is\n/status about?\n", "--json")
+    assert done.returncode == 0, done.stderr
+    assert sent(done) == ["/status", "/new", "turn"]
+    listed = piped(tmp_path, "/status\n", "-c", json.loads(done.stdout.splitlines()[-1])["conversation_id"])
+    assert "2 messages in the window" in listed.stdout, "the rest is one question with its answer"
+
+
+def test_an_argument_that_is_a_command_runs_before_what_is_piped(tmp_path: Path) -> None:
+    done = piped(tmp_path, "What is this?\nAnd that?\n", "--json", "/new")
+    assert (done.returncode, sent(done)) == (0, ["/new", "turn"])
+
+
+def test_a_command_that_fails_keeps_the_rest_from_being_sent_and_says_so(tmp_path: Path) -> None:
+    done = piped(tmp_path, "/status\n/resume 7\nWhat is this?\nAnd that?\n", "--json")
+    assert done.returncode == 2
+    assert sent(done) == ["/status"]
+    assert "Not sent, because what stands before it failed: “What is this?”" in done.stderr
+    assert "no session 7" in done.stderr
+
+
+@pytest.mark.parametrize("first", ["/statsu", "/abort please do not", "/prune-tools"])
+def test_nothing_runs_when_a_line_at_the_beginning_is_no_command(tmp_path: Path, first: str) -> None:
+    done = piped(tmp_path, f"/new\n{first}\nWhat is this?\n", "--json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "To send it as text" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["/status\nWhat is this?", "/abort please do not"])
+def test_an_argument_with_a_command_and_more_is_refused(tmp_path: Path, text: str) -> None:
+    for through in ("", "And that?"):
+        done = piped(tmp_path, through, "--json", text)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "nothing was run" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("written", "messages"),
+    [
+        (Written("", "/usr/bin/env python\nprint(1)\n"), ["/usr/bin/env python\nprint(1)"]),
+        (Written("", "//new\nfoo"), ["//new\nfoo"]),
+        (Written("", "Hello\n/new\n"), ["Hello\n/new"]),
+        (Written("Explain:", "/new\nfoo"), ["Explain:\n\n/new\nfoo"]),
+        (Written("/etc/hosts says:", "/new"), ["/etc/hosts says:\n\n/new"]),
+        (Written("/status", ""), ["/status"]),
+        (Written("", " /status \n  /new\n\n  indented\n rest \n"), ["/status", "/new", "indented\n rest"]),
+        (Written("", "/resume the ships\n\n"), ["/resume the ships"]),
+    ],
+)
+def test_what_an_argument_and_a_pipe_come_to(written: Written, messages: list[str]) -> None:
+    assert list(written.in_order(USAGES, files=False)) == messages
+
+
+def test_files_go_with_a_message_and_not_with_a_command() -> None:
+    assert Written("", "/new\nRead it.").in_order(USAGES, files=True) == ("/new", "Read it.")
+    with pytest.raises(InvalidRequest, match="takes no files"):
+        Written("", "/new\n/status\n").in_order(USAGES, files=True)
