@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from lamella.app.app import LOCAL_OWNER, App
-from lamella.core.errors import InvalidRequest
 from lamella.core.records import Caller, Job, JobStatus
 from lamella.core.tokens import Usage
 from lamella.engine.scripted import Gate, ScriptedModel, saying
@@ -109,21 +108,25 @@ async def test_one_that_ends_again_behind_the_same_turn_keeps_its_summary(tmp_pa
     assert len(model.requests) == 3
 
 
-async def test_one_whose_summary_is_old_is_not_resumed_by_it(tmp_path: Path) -> None:
-    model, gate = ScriptedModel(), Gate()
+async def test_one_whose_summary_is_old_is_resumed_by_the_one_that_is_being_made(tmp_path: Path) -> None:
+    model, gate, later = ScriptedModel(), Gate(), "# Facts\nThe vault is 9933 (msg_2)."
     async with talking(tmp_path, model, turns=2, resume_token_budget="5000") as (app, client, conversation):
         first = await current(app, conversation)
         model.then(saying(SUMMARY))
         await app.sessions.begin_anew(LOCAL_OWNER, conversation, why="/new")
         await summarised(app, first)
         await app.sessions.resume(LOCAL_OWNER, conversation, first, why="/resume")
-        model.then(saying(MUCH, usage=Usage(input=9_000, output=10)), [gate, *saying(SUMMARY)])
+        model.then(saying(MUCH, usage=Usage(input=9_000, output=10)), [gate, *saying(later)])
         await client.send(conversation, "The vault is 9933.")
         await app.sessions.begin_anew(LOCAL_OWNER, conversation, why="/new")
-        with pytest.raises(InvalidRequest, match="has no summary of all of it yet"):
-            await app.sessions.resume(LOCAL_OWNER, conversation, first, why="/resume")
+        resuming = asyncio.create_task(app.sessions.resume(LOCAL_OWNER, conversation, first, why="/resume"))
+        await asyncio.wait_for(gate.reached.wait(), 10)
+        assert not resuming.done()
         gate.opened.set()
-        await ended_job(app, first)
+        assert (await asyncio.wait_for(resuming, 10)).parent_id == first
+        model.then(saying("9933."))
+        await client.send(conversation, "What is the vault?")
+        assert later in texts(model.requests[-1])[0]
 
 
 async def test_one_that_hardly_said_anything_is_its_own_summary(tmp_path: Path) -> None:

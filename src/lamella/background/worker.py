@@ -17,7 +17,7 @@ import structlog
 from lamella.core.clock import Clock
 from lamella.core.errors import LamellaError, LeaseLost
 from lamella.core.ports import Jobs
-from lamella.core.records import Caller, Job, NewJob
+from lamella.core.records import Caller, Job, JobStatus, NewJob
 
 log = structlog.get_logger()
 
@@ -85,6 +85,19 @@ class Worker:
                 return claimed
         self._woken.set()
         return stored
+
+    async def ended(self, job: Job, look: float) -> None:
+        """Come back when a job neither runs nor is about to; looks every `look` seconds if another process does it."""
+        while True:
+            here = [task for task, held in self._doing.items() if held.id == job.id]
+            if here:
+                await asyncio.wait(here)
+            now = await self._jobs.job(job.caller, job.kind, job.subject)
+            if now is None or now.id != job.id or now.status not in (JobStatus.WAITING, JobStatus.RUNNING):
+                return
+            if now.status is JobStatus.WAITING and now.due_at > self._clock.now():
+                return
+            await asyncio.sleep(look)
 
     async def job(self, caller: Caller, kind: str, subject: str) -> Job | None:
         """The newest job of a kind for a subject, as it is now."""

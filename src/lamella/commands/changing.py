@@ -14,6 +14,7 @@ from lamella.core.recall import SessionHit
 from lamella.core.sessions import Session
 from lamella.search.terms import names_subject
 from lamella.sessions.figures import pruned_text
+from lamella.sessions.moves import OVER
 from lamella.sessions.sessions import SessionView
 from lamella.sessions.summariser import NotCompacted
 
@@ -28,6 +29,12 @@ ELSEWHERE = 0.5
 
 CLEAR = 0.6
 """What any other session may have of the best one's score then."""
+
+UNSUMMARISED = (
+    "It is larger than LAMELLA_RESUME_TOKEN_BUDGET, and no summary of it could be made: the next message has it "
+    "summarised, or if that fails its oldest messages are left out of the window and found by search."
+)
+"""What is said of a session that goes on in full because nothing else was possible."""
 
 
 class New:
@@ -131,6 +138,9 @@ class Resume:
         data: JsonObject = {"session_id": opened.id, "number": opened.number, "in_full": opened.id == wanted.id}
         if opened.id == wanted.id:
             text = f"Session {opened.number} goes on, in full. What came after it stays as another branch."
+            told = await self._reach.sessions.figures(asked.caller, asked.conversation.id)
+            if told.numbers.get(opened.id, {}).get(OVER):
+                return Answer(f"{text} {UNSUMMARISED}", {**data, "summary": False})
             return Answer(text, data)
         text = f"Session {wanted.number} is too large to be resumed in full: session {opened.number} begins, with its "
         return Answer(f"{text}summary.", {**data, "summary_of": wanted.id})

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from lamella.background.worker import Worker
@@ -15,6 +18,9 @@ from lamella.engine.setting import taken
 from lamella.sessions.ended import SUMMARISE, summarise_job
 from lamella.sessions.resuming import resumed_size
 from lamella.sessions.settings import SessionSettings
+
+OVER = "over"
+"""The number of a session's decision that says that it goes on though it is larger than the resume budget."""
 
 UNDONE = "undone"
 """The number of a session's decision that says that a compaction was taken back."""
@@ -47,18 +53,24 @@ class Moves:
             self._worker.wake()
             return opened
 
-    async def _summarise(self, caller: Caller, session_id: str, why: str) -> None:
-        """Have a session summarised that ended long ago, without a summary."""
-        ended = await self._services.store.session(caller, session_id)
-        if ended.closed_at is not None and ended.ends_with != ended.begins_after:
-            await self._worker.enqueue(caller, summarise_job(ended, why))
+    async def _summarised(self, caller: Caller, target: Session, why: str) -> Session:
+        """The session with a summary of all that it held, which is made now if there is none; without, if that fails or
+        takes too long."""
+        if target.is_summarised or target.closed_at is None or target.ends_with == target.begins_after:
+            return target
+        wanted = replace(summarise_job(target, why), takes_over=True)
+        job = await self._worker.enqueue(caller, wanted, first=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.patience):
+                await self._worker.ended(job, self._settings.look)
+        return await self._services.store.session(caller, target.id)
 
     async def resume(self, caller: Caller, conversation_id: str, session_id: str, *, why: str) -> Session:
         """`/resume ID`: go on from an earlier session, in full. What came after stays, as another branch.
 
-        One that is larger than the resume budget goes on by its summary, in a new session: that one is given then.
-        Raises `NotFound`, `TurnInProgress`, and `InvalidRequest` for the session that is current, and for one that is
-        too large and has no summary of all of it yet.
+        One that is larger than the resume budget goes on by its summary, in a new session: that one is given then. If
+        it has no summary and none can be made now, it goes on in full all the same, and its decision says so (`OVER`).
+        Raises `NotFound`, `TurnInProgress`, and `InvalidRequest` for the session that is current.
         """
         while True:
             try:
@@ -78,9 +90,14 @@ class Moves:
             raise InvalidRequest("This session is the current one.", hint="Choose another one: /resume lists them.")
         following = await self._after(caller, target)
         size, budget = await resumed_size(self._openings, self._services, caller, target, following)
+        numbers = {"size": float(size)}
         if size > self._settings.resume.in_tokens(budget):
-            return await self._resume_by_summary(caller, conversation, target, size, why)
-        decision = Decision(DecisionKind.SESSION, target.id, target.begins_after or "", caller.user_id, why)
+            target = await self._summarised(caller, target, why)
+            conversation = await self._services.store.conversation(caller, conversation_id)
+            if target.is_summarised:
+                return await self._resume_by_summary(caller, conversation, target, numbers, why)
+            numbers[OVER] = 1
+        decision = Decision(DecisionKind.SESSION, target.id, target.begins_after or "", caller.user_id, why, numbers)
         back = SessionReturn(
             expected=conversation.session_id,
             session_id=target.id,
@@ -94,17 +111,10 @@ class Moves:
         return await self._services.store.return_to_session(caller, back)
 
     async def _resume_by_summary(
-        self, caller: Caller, conversation: Conversation, target: Session, size: int, why: str
+        self, caller: Caller, conversation: Conversation, target: Session, numbers: Mapping[str, float], why: str
     ) -> Session:
         """A new session behind the newest message, with the summary of the one that is too large."""
-        if not target.is_summarised:
-            await self._summarise(caller, target.id, why)
-            raise InvalidRequest(
-                f"Session {target.number} is too large to be resumed in full, and has no summary of all of it yet.",
-                hint="The summary is being made: send the command again in a moment.",
-            )
         session = self._next(target.id, conversation.id, SessionCause.RESUME, conversation.head)
-        numbers = {"size": float(size)}
         boundary = conversation.head or ""
         decision = Decision(DecisionKind.SESSION, session.id, boundary, caller.user_id, why, numbers)
         session = replace(session, inherits=True)

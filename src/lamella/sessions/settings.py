@@ -30,3 +30,5 @@ class SessionSettings:
     compact_when: CompactWhen = "balanced"
     floor: Threshold | None = None
     look: float = 5.0
+    patience: float = 300.0
+    """Seconds that `/resume` waits for a summary that was not made before; after that it does without."""

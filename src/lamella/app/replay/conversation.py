@@ -104,6 +104,8 @@ class ReplayedConversation:
         self.jobs.restarted()
         settings = replay_settings(self._settings, self._trace, self._models.facts(self._model))
         parts = core_settings(settings, LAYOUTS, self.stage.headers, demonstration=False)
+        # A summary that the trace holds back comes after a later entry: a command does not wait for it.
+        parts = replace(parts, sessions=replace(parts.sessions, patience=0.0))
         if self._trace.is_played:
             parts = played_settings(parts)
         second = None
