@@ -6,6 +6,7 @@ with an Origin must come from the same one; and as long as no key is needed, the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
@@ -25,8 +26,16 @@ def host_of(host: str) -> str | None:
         return None
 
 
+FORWARDING = re.compile(
+    rb"forwarded|forwarded-for|via|x-forwarded(-.*)?|x-real-ip|x-original-(forwarded-for|host)|x-client-ip"
+    rb"|x-cluster-client-ip|client-ip|true-client-ip|cf-(connecting-ip(v6)?|ray|visitor)|fastly-client-ip|fly-client-ip"
+    rb"|x-envoy-.*|x-appengine-user-ip|x-azure-(clientip|socketip)|x-proxyuser-ip|tailscale-user-login"
+)
+"""Headers that a proxy adds: whoever asks is not on this machine, whatever the Host says."""
+
+
 class OriginGuard:
-    """Refuses pages of other origins, and while the server `is_open` to who has no key, foreign hosts."""
+    """Refuses pages of other origins; and while the server `is_open` to who has no key, foreign hosts and proxies."""
 
     def __init__(self, app: ASGIApp, is_open: Callable[[], Awaitable[bool]]) -> None:
         self._app = app
@@ -35,15 +44,22 @@ class OriginGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+            forwarding = next((name for name in headers if FORWARDING.fullmatch(name)), None)
             try:
-                await self._check(headers.get(b"host", ""), headers.get(b"origin"))
+                await self._check(headers.get(b"host", ""), headers.get(b"origin"), forwarding)
             except LamellaError as error:
                 await error_answer(error)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
-    async def _check(self, host: str, origin: str | None) -> None:
+    async def _check(self, host: str, origin: str | None, forwarding: bytes | None) -> None:
         """Raises `PermissionDenied`."""
+        if forwarding is not None and await self._is_open():
+            raise PermissionDenied(
+                f"This request came through a proxy (header {forwarding.decode('latin-1')}), and this server needs no "
+                "key yet: everybody who reaches the proxy would have everything.",
+                hint="Turn accounts on first, on this machine: `lamella users setup NAME`. Then send a key.",
+            )
         if host_of(host) not in LOOPBACK and await self._is_open():
             raise PermissionDenied(
                 "This server only answers on this machine.", hint="Use http://127.0.0.1 or localhost."

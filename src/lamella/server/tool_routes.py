@@ -5,11 +5,12 @@ from __future__ import annotations
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
+from lamella.core.access import Role, Scope
 from lamella.core.json import decode_object
 from lamella.core.messages import Attachment
 from lamella.core.prompt import ToolSpec
 from lamella.engine.setting import difference
-from lamella.server.asked import PREFIX, TheApp, TheCaller
+from lamella.server.asked import PREFIX, TheApp, TheCaller, TheIdentity
 from lamella.server.schemas import Json, conversation_json, whole_list_json
 from lamella.tools.mcp.config import ServerConfig
 from lamella.tools.mcp.connection import ServerState
@@ -33,9 +34,15 @@ async def tools(app: TheApp, caller: TheCaller) -> Json:
 
 
 @router.get("/mcp-servers")
-async def mcp_servers(app: TheApp, caller: TheCaller) -> Json:
-    """The MCP servers, how they are, and why a tool of theirs is not offered."""
-    return whole_list_json([_server(config, state) for config, state in app.mcp.states().values()], "name")
+async def mcp_servers(app: TheApp, identity: TheIdentity) -> Json:
+    """The MCP servers, how they are, and why a tool of theirs is not offered.
+
+    What they print, and why they are down, may hold passwords and addresses: `stderr` and `error` are for admins, with
+    a key that may manage; null for others.
+    """
+    trusted = identity.role is Role.ADMIN and Scope.MANAGE in identity.scopes
+    shown = [_server(config, state, trusted=trusted) for config, state in app.mcp.states().values()]
+    return whole_list_json(shown, "name")
 
 
 @router.get("/conversations/{conversation_id}/tools")
@@ -74,17 +81,17 @@ def _tool(spec: ToolSpec) -> Json:
     }
 
 
-def _server(config: ServerConfig, state: ServerState) -> Json:
+def _server(config: ServerConfig, state: ServerState, *, trusted: bool) -> Json:
     return {
         "name": config.name,
         "object": "mcp_server",
         "transport": config.transport,
         "status": state.status,
-        "error": state.error or None,
+        "error": (state.error or None) if trusted else None,
         "tools": [tool.spec.name for tool in state.listing.tools],
         "left_out": [{"name": name, "reason": reason} for name, reason in state.listing.left_out],
         "connected": state.connected,
-        "stderr": state.stderr,
+        "stderr": state.stderr if trusted else None,
     }
 
 

@@ -123,6 +123,15 @@ async def test_tools_of_a_process_are_called_and_its_failures_are_results(
         assert shown["hang"] == (True, "lazy__hang gave no result within 0.5 s and was cut off.")
         assert shown["broken"][1].startswith("There is no tool named broken__thing.")
         assert "a word on stderr" in (await server_of(client))["stderr"]
+        key = (await client.post("/setup", {"name": "Ann"}))["key"]["secret"]
+        admin = {"authorization": f"Bearer {key}"}
+        bob = (await client.post("/users", {"name": "Bob"}, headers=admin))["key"]["secret"]
+        order = {"name": "reader", "scopes": ["read"]}
+        reader = (await client.post("/keys", order, headers=admin))["secret"]
+        for secret, shown_to in ((key, True), (bob, False), (reader, False)):
+            answer = await client.call("GET", "/mcp-servers", headers={"authorization": f"Bearer {secret}"})
+            assert ("a word on stderr" in answer.text) is shown_to
+            assert answer.json()["data"][0]["status"] == "ready"
 
 
 async def test_a_crash_is_a_result_and_the_server_comes_back(tmp_path: Path) -> None:
