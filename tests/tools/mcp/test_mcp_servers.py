@@ -131,7 +131,7 @@ async def test_tools_of_a_process_are_called_and_its_failures_are_results(
         for secret, shown_to in ((key, True), (bob, False), (reader, False)):
             answer = await client.call("GET", "/mcp-servers", headers={"authorization": f"Bearer {secret}"})
             assert ("a word on stderr" in answer.text) is shown_to
-            assert answer.json()["data"][0]["status"] == "ready"
+            assert "ready" in {one["status"] for one in answer.json()["data"]}
 
 
 async def test_a_crash_is_a_result_and_the_server_comes_back(tmp_path: Path) -> None:
