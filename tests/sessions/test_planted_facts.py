@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from lamella.app.app import LOCAL_OWNER, App
+from lamella.core.amounts import Threshold
 from lamella.core.messages import ToolCall
-from lamella.core.prompt import ToolSpec
+from lamella.core.prompt import ToolSpec, WireRequest
 from lamella.engine.scripted import FACTS as FACTS_OF_MODEL
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, calling, saying
+from lamella.engine.scripted import Happening, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, served
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.summariser import NotCompacted
@@ -72,9 +73,11 @@ class Look:
         return passage(int(str(call.arguments["turn"])))
 
 
-def keeping(asked: str) -> str:
-    """The answer of a summariser that keeps what it is shown, and nothing else."""
-    return "# Facts\n" + "\n".join(f"- {found}" for found in dict.fromkeys(FACT.findall(asked)))
+def keeping(request: WireRequest) -> list[Happening]:
+    """The answer of a summariser that obeys: it keeps the facts that it is shown, and repeats no earlier summary."""
+    shown = [json.dumps(block.value, ensure_ascii=False) for block in request.blocks]
+    asked = "\n".join(text for text in shown if "<conversation-summary>" not in text)
+    return saying("# Facts\n" + "\n".join(f"- {found}" for found in dict.fromkeys(FACT.findall(asked))))
 
 
 @asynccontextmanager
@@ -112,13 +115,32 @@ async def test_all_facts_are_found_after_each_of_five_compactions(tmp_path: Path
             await take_turn(client, conversation, model, turn)
             facts += FACT.findall("".join(planted(turn).values()))
             if (turn + 1) % EVERY == 0:
-                model.then_from(lambda request: saying(keeping(json.dumps([b.value for b in request.blocks]))))
+                model.then_from(keeping)
                 assert isinstance(await compact(app, conversation), Compacted)
                 model.then(saying("Yes."))
                 await client.send(conversation, "Which facts do you know?")
                 assert await found(facts, window(model)) == facts
         assert len(facts) == FACTS
         assert len((await client.get(f"/conversations/{conversation}/sessions"))["data"]) == 6
+
+
+@pytest.mark.parametrize("when", ["full", "pays"])
+async def test_all_facts_are_held_over_twenty_compactions(tmp_path: Path, when: str) -> None:
+    """The summaries of all earlier sessions stand in the window, as far as they hold facts."""
+    model = ScriptedModel()
+    threshold = Threshold.of("20000")
+    settings = {"tool_prune_when": "full", "compaction_when": when, "compaction_threshold": threshold}
+    async with talking(tmp_path, model, **settings) as (app, client, conversation):
+        for turn in range(TURNS):
+            await take_turn(client, conversation, model, turn)
+            if (turn + 1) % 3 == 0:
+                model.then_from(keeping)
+                assert isinstance(await compact(app, conversation), Compacted)
+        model.then(saying("Yes."))
+        await client.send(conversation, "Which facts do you know?")
+        names = [fact(number) for number in range(FACTS)]
+        assert await found(names, window(model)) == names
+        assert len(await app.store.sessions(LOCAL_OWNER, conversation)) == 1 + TURNS // 3
 
 
 async def test_what_is_pruned_is_in_the_window_or_given_back_by_recall(tmp_path: Path) -> None:

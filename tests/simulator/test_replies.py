@@ -279,6 +279,10 @@ async def test_keep_facts_reads_only_what_it_is_asked_to_summarise(provider: InP
         "It ends with FACT-30.",
         "The key is FACT-5.",
     ]
+    for line in ("- msg_1 and the one after it: “Is”", "- msg_1 and the 1 after it: “Is”"):
+        grouped = f"{material}<index>\n{line}\n</index>{SENT}"
+        same = await provider.messages({"messages": [*told, user(grouped)]}, reply="r")
+        assert same.json["content"] == answer.json["content"]
     later = [*told, user(INDEX + SENT), {"role": "assistant", "content": "Done."}, user(f"Which?{SENT}")]
     everything = (await provider.messages({"messages": later}, reply="r")).json["content"][0]["text"]
     assert "The gate is FACT-1." in everything

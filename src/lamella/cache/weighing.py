@@ -35,6 +35,33 @@ LEAST_CALLS = 6
 """Calls after which a session shows how it grows; before that nobody knows whether it goes on."""
 
 
+CHAIN_SHARE, CHAIN_TOKENS = 0.15, 8_000
+"""What earlier summaries may hold of a window: this share of the size at which it is compacted, and so many tokens."""
+
+CHAIN_FACTS = 3_000
+"""Tokens that lines of earlier summaries with facts may have in any case where price decides: detail before cents."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainRoom:
+    """What the earlier summaries of a window may hold: up to `whole` tokens they stay whole, above `most` lines are
+    left out."""
+
+    whole: int
+    most: int
+
+
+def chain_room(threshold: int, window: int | None = None, calibration: float = 1.0) -> ChainRoom:
+    """The room of earlier summaries, in local tokens, where windows are compacted at `threshold` tokens, or by price at
+    a `window` of so many."""
+    most = min(CHAIN_TOKENS, int(threshold * CHAIN_SHARE))
+    whole = most
+    if window is not None:
+        whole = min(most, int(window * CHAIN_SHARE))
+        most = min(most, max(CHAIN_FACTS, whole))
+    return ChainRoom(int(whole / calibration), int(most / calibration))
+
+
 def floor_of(when: CompactWhen, budget: int, floor: Threshold | None = None) -> int | None:
     """The size of window below which no price asks for a compaction; None if no price ever does."""
     match when:

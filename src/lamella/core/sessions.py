@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -32,6 +32,18 @@ class SessionCause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Carried:
+    """How the summary of an earlier session stands in the window of a later one: whole, or these of its lines, counted
+    from 0; without a line it is left out. The summary itself is never changed.
+
+    `("sess_1", (2, 5))`: the third and the sixth line.
+    """
+
+    session_id: str
+    lines: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Session:
     """A session. `number` counts those of its conversation from 1; `parent_id` is the one that it continues.
 
@@ -40,7 +52,7 @@ class Session:
     session has no `closed_at`; `ends_with` is the last turn of the path when a session was closed. `summary` is None
     until there is one; it stands for the turns up to `summary_ends_with`, and is never merged. A session that was
     reopened gets another one when it ends again behind another turn. `check` says how the summary compares with what
-    it stands for.
+    it stands for. `carries` are the earlier summaries in its window, decided when it was opened: see `carried_in`.
     """
 
     id: str
@@ -51,6 +63,7 @@ class Session:
     parent_id: str | None = None
     begins_after: str | None = None
     inherits: bool = False
+    carries: tuple[Carried, ...] | None = None
     closed_at: datetime | None = None
     closed_by: SessionCause | None = None
     ends_with: str | None = None
@@ -137,33 +150,70 @@ class SessionReturn:
     then: str | None = None
 
 
-SUMMARY_TOKENS = 8_000
-"""The most that the summaries of earlier sessions hold together, the parent's aside (SPEC X-CHAIN)."""
-
-MOST_SUMMARIES = 8
-"""Summaries of earlier sessions in one window."""
+OLD_TOKENS, OLD_MOST = 8_000, 8
+"""What the earlier summaries of a session hold that was opened before it was recorded which it carries."""
 
 
-def summaries_in_window(sessions: Sequence[Session], current: str, most: int = SUMMARY_TOKENS) -> tuple[Summary, ...]:
-    """The summaries that stand before the session `current`, the oldest first: its ancestors', as far as each inherits.
+def carried_in(sessions: Sequence[Session], current: str) -> tuple[Carried, ...]:
+    """Which earlier summaries stand before the session `current`, the oldest first, and how much of each.
 
-    They are `MOST_SUMMARIES` at most, and `most` bounds their tokens; the nearest are taken first, and the parent's
-    always (SPEC L4, X-CHAIN). Where some are left out, a line in front says so.
+    It is recorded when a session is opened. One that was opened before that has its ancestors' as far as each inherits,
+    the nearest first and its parent's always, within `OLD_TOKENS` and `OLD_MOST`.
     """
-    chain = _ancestors({session.id: session for session in sessions}, current)
-    found: list[Summary] = []
-    room = most
-    for session in chain:
-        if found and (session.summary_tokens > room or len(found) == MOST_SUMMARIES):
-            break
-        found.append(session.as_summary)
+    by_id = {session.id: session for session in sessions}
+    if current in by_id and by_id[current].carries is not None:
+        return by_id[current].carries or ()
+    found: list[Carried] = []
+    room, fits = OLD_TOKENS, True
+    for session in _ancestors(by_id, current):
+        fits = fits and (not found or session.summary_tokens <= room) and len(found) < OLD_MOST
+        found.append(Carried(session.id) if fits else Carried(session.id, ()))
         room -= session.summary_tokens
-    left = chain[len(found) :]
-    if left:
-        which = f"session {left[0].number}" if len(left) == 1 else f"sessions {left[-1].number} to {left[0].number}"
-        text = f"Left out here: the summaries of {which} of this conversation. A search over its sessions finds them."
-        found.append(Summary(f"{current}/earlier", text, count_tokens(text)))
     return tuple(reversed(found))
+
+
+def summaries_in_window(sessions: Sequence[Session], current: str) -> tuple[Summary, ...]:
+    """The summaries that stand before the session `current`, the oldest first (SPEC L4, X-CHAIN).
+
+    If some are shortened or left out, a line in front says so: a search finds them.
+    """
+    by_id = {session.id: session for session in sessions}
+    carried = [(by_id[one.session_id], one) for one in carried_in(sessions, current) if one.session_id in by_id]
+    carried = [(session, one) for session, one in carried if session.summary is not None]
+    shown = [_shown(session, one) for session, one in carried if one.lines != ()]
+    left = [session.number for session, one in carried if one.lines == ()]
+    said = []
+    if any(one.lines for _, one in carried):
+        said.append("Summaries of earlier sessions of this conversation are shortened here.")
+    if left:
+        said.append(f"Left out here: the summaries of {_numbers(left)} of this conversation.")
+    if not said:
+        return tuple(shown)
+    text = " ".join([*said, "A search over its sessions finds them."])
+    return (Summary(f"{current}/earlier", text, count_tokens(text)), *shown)
+
+
+def _shown(session: Session, carried: Carried) -> Summary:
+    """A summary as far as it is carried; one that is not given any more says so."""
+    whole = session.as_summary
+    if carried.lines is None or whole.withheld:
+        return whole
+    lines = whole.text.split("\n")
+    text = "\n".join(lines[index] for index in carried.lines if index < len(lines))
+    return replace(whole, text=text, tokens=count_tokens(text))
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    """`session 3`, or `sessions 1 to 4 and 7`, of rising numbers."""
+    ranges: list[list[int]] = []
+    for number in sorted(numbers):
+        if ranges and ranges[-1][-1] == number - 1:
+            ranges[-1].append(number)
+        else:
+            ranges.append([number])
+    said = [f"{one[0]} to {one[-1]}" if len(one) > 1 else str(one[0]) for one in ranges]
+    listed = " and ".join([", ".join(said[:-1]), said[-1]]) if len(said) > 1 else said[0]
+    return f"session{'s' if len(numbers) > 1 else ''} {listed}"
 
 
 def _ancestors(by_id: Mapping[str, Session], current: str) -> list[Session]:

@@ -34,6 +34,7 @@ def way_to(found: Beginning, caller: Caller, ids: Ids, now: datetime) -> Session
         parent_id=target.id,
         begins_after=target.begins_after,
         inherits=True,
+        carries=target.carries,
     )
     decision = Decision(DecisionKind.SESSION, session.id, boundary, caller.user_id, WHY, {WAY: 1})
     return SessionStep(current, session, WHY, now, decisions=(decision,))

@@ -84,7 +84,10 @@ class LiveWindow:
         opening, run = self._opening, self._opening.run
         layout, tools = opening.setting.layout, opening.setting.conversation.tools
         known = Known(run.model.facts.name, opening.decisions)
-        gone = results(hidden(asked.turns, layout, known, kept_names(tools)))
+        # The boundary of pruning may lie among the turns that stay: it is that of the whole window.
+        behind = hidden((*asked.turns, *asked.kept), layout, known, kept_names(tools))
+        asks = {turn.id for turn in asked.turns}
+        gone = results([one for one in behind if one[0].id in asks])
         empty = asking(opening, asked.turns, "")
         text = instruction(
             asked.turns, asked.wanted, material=text_of(gone), stays=bool(asked.kept), room=usable(empty)

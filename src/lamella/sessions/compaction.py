@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
+from lamella.cache.weighing import chain_room
 from lamella.context.assemble import Assembled
 from lamella.context.choices import usable
 from lamella.core.aside import aside
@@ -26,11 +27,13 @@ from lamella.engine.inputs import Services
 from lamella.engine.opening import Opening, Openings
 from lamella.engine.setting import allowed, taken
 from lamella.sessions.askers import asking
+from lamella.sessions.earlier import carried_on
 from lamella.sessions.figures import Breakdown
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.split import turns_kept
 from lamella.sessions.summariser import SILENT, NotCompacted, Source, Summariser
 from lamella.sessions.summary import longest_in
+from lamella.sessions.summary_check import forms_used
 from lamella.sessions.triggers import Gain, Trigger
 from lamella.sessions.window import as_it_stands, parts_of
 
@@ -234,6 +237,9 @@ class Compactor:
         old, now = plan.opening.found.session, self._services.clock.now()
         calibration, boundary = plan.opening.run.calibration, plan.old[-1].id
         size = int(summary.tokens * calibration)
+        ended = replace(old, summary=summary.text, summary_tokens=summary.tokens, check=summary.check)
+        by_price = plan.before if self._settings.compact_when == "pays" else None
+        room = chain_room(self._settings.compaction.in_tokens(plan.opening.run.budget), by_price, calibration)
         session = Session(
             id=self._services.ids.new("sess"),
             conversation_id=old.conversation_id,
@@ -243,13 +249,13 @@ class Compactor:
             parent_id=old.id,
             begins_after=boundary,
             inherits=True,
+            carries=carried_on(ended, known, room, forms_used(plan.old)),
         )
         made = {"before": plan.before, "summary": size, "kept": plan.kept_tokens}
         numbers = {**asked.numbers, **made}
         decision = Decision(
             DecisionKind.SESSION, session.id, boundary, asked.who, asked.why, numbers, plan.first_segment
         )
-        ended = replace(old, summary=summary.text, summary_tokens=summary.tokens)
         sessions = (*(ended if one.id == old.id else one for one in known), session)
         pinned = plan.opening.found.conversation.tools
         tools = self._services.registry.newest(pinned)

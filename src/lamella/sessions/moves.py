@@ -8,13 +8,15 @@ from contextlib import suppress
 from dataclasses import replace
 
 from lamella.background.worker import Worker
+from lamella.cache.weighing import chain_room
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import InvalidRequest, NotFound, SessionMoved
 from lamella.core.records import Caller, Conversation
-from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep
+from lamella.core.sessions import Carried, Session, SessionCause, SessionReturn, SessionStep
 from lamella.engine.inputs import Services
 from lamella.engine.opening import Openings
 from lamella.engine.setting import taken
+from lamella.sessions.earlier import carried_on
 from lamella.sessions.ended import SUMMARISE, summarise_job
 from lamella.sessions.resuming import resumed_size
 from lamella.sessions.settings import SessionSettings
@@ -95,7 +97,9 @@ class Moves:
             target = await self._summarised(caller, target, why)
             conversation = await self._services.store.conversation(caller, conversation_id)
             if target.is_summarised:
-                return await self._resume_by_summary(caller, conversation, target, numbers, why)
+                known = await self._services.store.sessions(caller, conversation_id)
+                carries = carried_on(target, known, chain_room(self._settings.compaction.in_tokens(budget)))
+                return await self._resume_by_summary(caller, conversation, target, carries, numbers, why)
             numbers[OVER] = 1
         decision = Decision(DecisionKind.SESSION, target.id, target.begins_after or "", caller.user_id, why, numbers)
         back = SessionReturn(
@@ -111,13 +115,19 @@ class Moves:
         return await self._services.store.return_to_session(caller, back)
 
     async def _resume_by_summary(
-        self, caller: Caller, conversation: Conversation, target: Session, numbers: Mapping[str, float], why: str
+        self,
+        caller: Caller,
+        conversation: Conversation,
+        target: Session,
+        carries: tuple[Carried, ...],
+        numbers: Mapping[str, float],
+        why: str,
     ) -> Session:
         """A new session behind the newest message, with the summary of the one that is too large."""
         session = self._next(target.id, conversation.id, SessionCause.RESUME, conversation.head)
         boundary = conversation.head or ""
         decision = Decision(DecisionKind.SESSION, session.id, boundary, caller.user_id, why, numbers)
-        session = replace(session, inherits=True)
+        session = replace(session, inherits=True, carries=carries)
         return await self._services.store.next_session(caller, self._step(caller, conversation, session, decision))
 
     def _step(self, caller: Caller, conversation: Conversation, session: Session, decision: Decision) -> SessionStep:
@@ -193,4 +203,5 @@ class Moves:
             opened_by=cause,
             parent_id=parent,
             begins_after=begins_after,
+            carries=(),
         )

@@ -235,6 +235,13 @@ def forms_of(text: str) -> frozenset[str]:
     return frozenset(form for form, _ in _found(text))
 
 
+def forms_used(turns: Sequence[Turn]) -> frozenset[str]:
+    """The forms of what users said in these turns, and of the arguments of calls."""
+    said = [turn.user.text for turn in turns]
+    said += [call.arguments for turn in turns for step in turn.steps for call in step.calls]
+    return frozenset[str]().union(*map(forms_of, said))
+
+
 def ids_of(text: str) -> frozenset[str]:
     """The ids of messages, turns, steps, calls, sessions and files that a text names."""
     return frozenset(_OUR_ID.findall(text))

@@ -18,6 +18,7 @@ from lamella.core.json import JsonObject
 from lamella.core.messages import Reasoning, StoredPart, Text, ToolCall, ToolResult
 from lamella.core.prompt import ToolSpec
 from lamella.core.records import Pinned, Said, StoredMarker, StoredSegment
+from lamella.core.sessions import Carried
 from lamella.core.tokens import Usage
 from lamella.storage.failures import damaged, unicode_only
 
@@ -65,6 +66,7 @@ ABSENT = NOTES
 DIAGNOSIS = msgspec.json.Decoder(Diagnosis)
 PINNED = msgspec.json.Decoder(Pinned)
 SAID = msgspec.json.Decoder(Said)
+CARRIED = msgspec.json.Decoder(tuple[Carried, ...])
 NAMES = msgspec.json.Decoder(tuple[str, ...])
 HEAD: msgspec.json.Decoder[JsonObject] = msgspec.json.Decoder(dict[str, Any])
 NUMBERS: msgspec.json.Decoder[Mapping[str, float]] = msgspec.json.Decoder(dict[str, float])

@@ -12,7 +12,7 @@ from lamella.core.records import (
     NoticeKind,
     StoredDecision,
 )
-from lamella.core.sessions import Session
+from lamella.core.sessions import Carried, Session
 from lamella.server.schemas.lists import Json
 from lamella.server.schemas.turn_objects import usage_json
 from lamella.sessions.efforts import EffortChoice
@@ -126,6 +126,10 @@ def queued_json(queued: Queued) -> Json:
     }
 
 
+def _carried_json(carried: Carried) -> Json:
+    return {"session_id": carried.session_id, "lines": None if carried.lines is None else list(carried.lines)}
+
+
 def session_json(session: Session, figures: SessionFigures) -> Json:
     """A session; `numbers` are the figures of the compaction that opened it, in tokens.
 
@@ -140,6 +144,7 @@ def session_json(session: Session, figures: SessionFigures) -> Json:
         "parent_id": session.parent_id,
         "begins_after": session.begins_after,
         "inherits": session.inherits,
+        "carries": None if session.carries is None else [_carried_json(one) for one in session.carries],
         "opened_at": session.opened_at.isoformat(),
         "opened_by": session.opened_by.value,
         "closed_at": session.closed_at.isoformat() if session.closed_at else None,

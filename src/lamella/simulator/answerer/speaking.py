@@ -17,8 +17,8 @@ MOST = 40
 """Characters of a sentence, and sentences, of a recap."""
 FACT = re.compile(r"\bFACT-\w")
 INDEX = re.compile(r"<index>(.*?)</index>", re.DOTALL)
-BEGINNING = re.compile(r"^- \S+: “(.*?)…?”$", re.MULTILINE)
-"""A line of the index: the id of a message, and how its text begins."""
+INDEXED = re.compile(r"^- \S+(?P<more> and the (?:one|(?P<after>\d+)) after it)?: “.*”$", re.MULTILINE)
+"""A line of the index: the id of a message, how many come after it that are not listed, and how its text begins."""
 MATERIAL = re.compile(r"<(?:material|conversation)>(.*?)</(?:material|conversation)>", re.DOTALL)
 EARLIER = re.compile(r"<conversation-summary>.*?</conversation-summary>", re.DOTALL)
 
@@ -67,28 +67,30 @@ def facts(conversation: Conversation) -> Iterator[str]:
 def to_summarise(conversation: Conversation) -> list[str]:
     """The texts that a request is about; all of them, unless it ends by asking for a summary.
 
-    Such a request ends with an index of the messages that it is for, one a line with the beginning of its text. Then
-    the summaries of earlier sessions are left out, and so is what follows the last of these messages and its answer; of
-    the request's own words only the material is read.
+    Such a request ends with an index of the messages that it is for, which come first. Then the summaries of earlier
+    sessions are left out, and so is what follows the last of these messages and its answer; of the request's own words
+    only the material is read.
     """
     heard = [piece for piece in conversation.pieces if isinstance(piece, Heard)]
     last = max((place for place, piece in enumerate(heard) if piece.role == "assistant"), default=-1)
     asking = next((place for place in range(last + 1, len(heard)) if INDEX.search(heard[place].text)), None)
     if asking is None:
         return [piece.text for piece in heard]
-    beginnings = BEGINNING.findall("".join(INDEX.findall(heard[asking].text)))
-    before = heard[: _end(heard[:asking], beginnings)]
+    index = "".join(INDEX.findall(heard[asking].text))
+    count = sum(_listed(line) for line in INDEXED.finditer(index))
+    before = heard[: _end(heard[:asking], count)]
     return [*(_without_earlier(piece) for piece in before), *MATERIAL.findall(heard[asking].text)]
 
 
-def _end(heard: Sequence[Heard], beginnings: Sequence[str]) -> int:
-    """Where the question stands that follows the last of those with these beginnings; the end if there is none."""
+def _listed(line: re.Match[str]) -> int:
+    """How many messages a line of the index stands for."""
+    return 1 + (int(line["after"] or 1) if line["more"] else 0)
+
+
+def _end(heard: Sequence[Heard], count: int) -> int:
+    """Where the question stands that follows so many of them; the end if there is none."""
     asked = [place for place, piece in enumerate(heard) if piece.role == "user" and SENT.search(piece.text)]
-    for number, place in enumerate(asked):
-        begins = " ".join(heard[place].text.split()).startswith(beginnings[-1]) if beginnings else False
-        if begins and number + 1 >= len(beginnings):
-            return asked[number + 1] if number + 1 < len(asked) else len(heard)
-    return len(heard)
+    return asked[count] if 0 < count < len(asked) else len(heard)
 
 
 def _without_earlier(piece: Heard) -> str:

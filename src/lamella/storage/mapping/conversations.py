@@ -11,6 +11,7 @@ from lamella.core.records import (
 )
 from lamella.core.sessions import Session, SessionCause
 from lamella.storage.columns import (
+    CARRIED,
     HEAD,
     NAMES,
     SPENT,
@@ -84,6 +85,7 @@ def session_row(owner: str, session: Session) -> Row:
         "parent_id": session.parent_id,
         "begins_after": session.begins_after,
         "inherits": session.inherits,
+        "carries": None if session.carries is None else json_text(session.carries),
         "opened_at": moment_text(session.opened_at),
         "opened_by": session.opened_by.value,
         "closed_at": None if session.closed_at is None else moment_text(session.closed_at),
@@ -110,6 +112,7 @@ def session_of(row: RowMapping) -> Session:
         parent_id=row["parent_id"],
         begins_after=row["begins_after"],
         inherits=row["inherits"],
+        carries=None if row["carries"] is None else json_of(CARRIED, row["carries"], what),
         closed_at=None if row["closed_at"] is None else datetime.fromisoformat(row["closed_at"]),
         closed_by=None if row["closed_by"] is None else word_of(SessionCause, row["closed_by"], what),
         ends_with=row["ends_with"],

@@ -49,6 +49,7 @@ sessions = Table(
     Column("parent_id", String, ForeignKey("sessions.id"), index=True),
     Column("begins_after", String),
     Column("inherits", Boolean, nullable=False),
+    Column("carries", Text),
     Column("opened_at", String, nullable=False),
     Column("opened_by", String, nullable=False),
     Column("closed_at", String),
@@ -65,9 +66,11 @@ sessions = Table(
     Column("made_from", Text, nullable=False, server_default="[]"),
     Index("uq_sessions_conversation_id_number", "conversation_id", "number", unique=True),
 )
-"""`begins_after`, `ends_with` and `summary_ends_with` are turns of the conversation; `usage` is the JSON object of what
-was spent, by purpose; `embedding`, made by `embedding_model`, and `summary_check`, a JSON object, are those of the
-summary, and so is `made_from`, the ids of knowledge bases as those of a message."""
+"""`begins_after`, `ends_with` and `summary_ends_with` are turns of the conversation; `carries` is the JSON array of the
+earlier summaries in its window, each with its lines there or null for all of it, and null for sessions older than this
+column; `usage` is the JSON object of what was spent, by purpose; `embedding`, made by `embedding_model`, and
+`summary_check`, a JSON object, are those of the summary, and so is `made_from`, the ids of knowledge bases as those of
+a message."""
 
 decisions = Table(
     "decisions",
