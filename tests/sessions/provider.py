@@ -26,8 +26,8 @@ def keeping(asked: str) -> str:
 class Provider(ScriptedModel):
     """By its script, while that lasts; then "Yes." to a question, and `summary` of what it is shown to a summariser.
 
-    `factor` is what it counts for a token of ours, in `window`, output left aside. `refused` are the sizes, in its own
-    tokens, of what it found too large.
+    `factor` is what it counts for a token of ours, in `window`, output left aside; a refusal `tells` both, or nothing.
+    `refused` are the sizes, in its own tokens, of what it found too large.
     """
 
     def __init__(
@@ -36,12 +36,15 @@ class Provider(ScriptedModel):
         window: int = 200_000,
         factor: float = 1.0,
         summary: Callable[[str], str] = keeping,
+        *,
+        tells: bool = False,
     ) -> None:
         super().__init__(facts=replace(FACTS, name=name, window=window))
         self.limit = window
         self.refused: list[int] = []
         self._factor = factor
         self._summary = summary
+        self._tells = tells
 
     def size(self, request: WireRequest) -> int:
         """The tokens of a request as it counts them."""
@@ -58,7 +61,10 @@ class Provider(ScriptedModel):
         size = self.size(request)
         if size > self.limit:
             self.refused.append(size)
-            return iter([ProviderContextOverflow(f"prompt is too long: {size} tokens > {self.limit} maximum")])
+            error = ProviderContextOverflow("prompt is too long")
+            if self._tells:
+                error.counted, error.limit = size, self.limit
+            return iter([error])
         said = self._summary("\n".join(shown(request))) if is_order(request) else "Yes."
         return iter(saying(said, usage=Usage(input=size, output=int(len(said) / 4 * self._factor))))
 

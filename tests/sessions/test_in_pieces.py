@@ -97,11 +97,15 @@ async def test_a_lowered_budget_and_a_message_are_enough(tmp_path: Path) -> None
         assert text in "".join(shown(again.requests[-1]))
 
 
-@pytest.mark.parametrize("factor", [1.0, 1.28, 2.5])
+@pytest.mark.parametrize(
+    ("factor", "tells", "most"), [(1.0, False, 0), (1.28, False, 1), (2.5, False, 2), (1.28, True, 1), (2.5, True, 1)]
+)
 @pytest.mark.parametrize("second", [False, True])
-async def test_whatever_the_tokenizer_the_pieces_fit(tmp_path: Path, factor: float, second: bool) -> None:
+async def test_whatever_the_tokenizer_the_pieces_fit(
+    tmp_path: Path, factor: float, tells: bool, most: int, second: bool
+) -> None:
     """A model whose tokens nobody has measured refuses, is asked with less, and loses nothing."""
-    main, strict = Provider("main", 1_000_000), Provider("strict", 40_000, factor)
+    main, strict = Provider("main", 1_000_000), Provider("strict", 40_000, factor, tells=tells)
     settings = {"compaction_model": "strict"} if second else {}
     async with talking(tmp_path, main, strict, sizes=[7_000] * 10 + [100], **settings) as (app, client, conversation):
         if not second:
@@ -109,7 +113,7 @@ async def test_whatever_the_tokenizer_the_pieces_fit(tmp_path: Path, factor: flo
         assert isinstance(await compact(app, conversation), Compacted)
         text, _ = await first_summary(app, conversation)
         assert [fact for fact in facts(range(10)) if fact not in text] == []
-        assert len(strict.refused) <= 2
+        assert len(strict.refused) <= most
         requests = await summary_requests(app, conversation)
         assert [one.step for one in requests] == list(range(len(requests)))
         refused = [one for one in requests if one.error is not None]
@@ -187,3 +191,18 @@ async def test_a_piece_that_fails_changes_nothing_and_what_was_spent_is_told(tmp
         assert await compact(app, conversation) == NotCompacted("the summary could not be made: down", again=True)
         [only] = await app.store.sessions(LOCAL_OWNER, conversation)
         assert (only.summary, only.usage["summary"].output) == (None, 20)
+
+
+async def test_many_short_messages_are_summarised_in_one_request(tmp_path: Path) -> None:
+    """The index of their ids takes a small share of the window, however many they are."""
+    large, small = Provider("large", 1_000_000), Provider("small", 30_000)
+    async with talking(tmp_path, large, small, sizes=[40] * 120, keep_recent_tokens=100) as (app, client, conversation):
+        await client.call("PATCH", f"/conversations/{conversation}", json={"model": "small"})
+        assert isinstance(await compact(app, conversation), Compacted)
+        text, check = await first_summary(app, conversation)
+        assert ("pieces" in check, len(small.summaries)) == (False, 1)
+        asked = shown(small.summaries[0])[-1]
+        index = asked[asked.index("<index>") : asked.index("</index>")]
+        assert count_tokens(index) < 900
+        assert "after it: “" in index
+        assert [fact for fact in facts(range(110)) if fact not in text] == []

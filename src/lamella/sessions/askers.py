@@ -139,24 +139,28 @@ class Reader:
     No thinking is sent to it: thinking goes only to the model that made it.
     """
 
-    def __init__(self, services: Services, opening: Opening, model: ChatModel, budget: int, calibration: float) -> None:
+    def __init__(
+        self, services: Services, opening: Opening, model: ChatModel, budget: int, calibration: float, margin: float
+    ) -> None:
         self._services = services
         self._opening = opening
         self._model = model
         self._budget = budget
         self._calibration = calibration
+        self._margin = margin
 
     @classmethod
     def own(cls, services: Services, opening: Opening) -> Reader:
         """The conversation's own model."""
         run = opening.run
-        return cls(services, opening, run.model, run.budget, run.calibration)
+        budget = min(run.budget, run.limit) if run.limit is not None else run.budget
+        return cls(services, opening, run.model, budget, run.calibration, run.margin)
 
     @classmethod
     def second(cls, services: Services, opening: Opening, opened: OpenModel) -> Reader:
         """Another model."""
         facts = opened.model.facts
-        return cls(services, opening, opened.model, facts.window - _output(facts), facts.token_factor)
+        return cls(services, opening, opened.model, facts.window - _output(facts), facts.token_factor, MARGIN)
 
     @property
     def name(self) -> str:
@@ -166,7 +170,7 @@ class Reader:
     @property
     def room(self) -> int:
         """The local tokens that one message may have."""
-        return int(self._budget / (1 + MARGIN) / self._calibration) - count_tokens(SYSTEM) - FRAMES
+        return int(self._budget / (1 + self._margin) / self._calibration) - count_tokens(SYSTEM) - FRAMES
 
     def cost(self, tokens: int) -> float:
         """About what reading so many local tokens and a summary of them cost, in US dollars."""

@@ -46,7 +46,7 @@ class EndedSessions:
             return None
         if isinstance(made, NotCompacted):
             log.warning("no summary of an ended session", session=closed.id, why=made.why)
-            return Again(made.why) if made.again else None
+            return Again(made.why, retry=made.again, code=made.code)
         if await self._services.store.summarise_session(job.caller, closed, made):
             log.info("summarised", session=closed.id, tokens=made.tokens)
             return None

@@ -75,8 +75,11 @@ log = structlog.get_logger()
 LEAST_ROOM = 500
 """Local tokens of data below which a model is not asked: its window is too small to read a conversation in pieces."""
 
-HALVINGS = 4
-"""How often the pieces are halved that a provider finds too large: a counter may be wrong by a factor of 16."""
+REFUSALS = 4
+"""How often pieces are made smaller that a provider finds too large: a counter may be wrong by a factor of 16."""
+
+SAFE = 0.95
+"""How much of a limit is used that follows from what a provider said of a refused request."""
 
 
 class SecondSource(Protocol):
@@ -165,6 +168,8 @@ class _Making:
     chosen: dict[str, Json] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
     asked: int = 0
+    less: float = 0.5
+    """The share of the last request that was too large that is tried next."""
 
     @property
     def asking(self) -> Asking:
@@ -176,6 +181,7 @@ class _Making:
         self.usage += answer.usage
         self.asked += 1
         if isinstance(answer.error, ProviderContextOverflow):
+            self.less = _less(answer.error)
             return None
         if answer.error is not None:
             return _failed(answer.error)
@@ -230,7 +236,7 @@ class Summariser:
             return await reading.summary()
         made = await _repaired(making, partial(self._ask_live, making, live))
         if made is None:
-            reading.has_at_most(prepared.assembled.report.local // 2)
+            reading.has_at_most(int(prepared.assembled.report.local * making.less))
             return await reading.summary()
         return await reading.bounded(made)
 
@@ -296,7 +302,7 @@ class Reading:
     """A summary of stored rows that are sent as data: in one request if they fit, else in pieces.
 
     The summaries of the pieces are joined, here and nowhere else: summaries of sessions are never merged (SPEC L1).
-    A request that the provider finds too large is made of less: whatever the counter says, a few halvings fit.
+    A request that the provider finds too large is made of less: whatever the counter says, it fits after a few times.
     """
 
     def __init__(self, making: _Making, reader: Reader) -> None:
@@ -305,7 +311,7 @@ class Reading:
         orders = data_instruction(making.wanted, 99, 99), condense_instruction(making.wanted)
         self._order = max(count_tokens(order) for order in orders)
         self._room = reader.room - self._order
-        self._halvings = 0
+        self._refusals = 0
 
     @property
     def has_room(self) -> bool:
@@ -313,7 +319,7 @@ class Reading:
         return self._room >= LEAST_ROOM
 
     def has_at_most(self, tokens: int) -> None:
-        """Ask with so many local tokens at most: the provider found twice as many too large."""
+        """Ask with so many local tokens at most: the provider found more too large."""
         self._room = min(self._room, tokens - self._order)
 
     async def summary(self) -> _Made | NotCompacted:
@@ -368,9 +374,10 @@ class Reading:
         enough.
         """
         size = await asyncio.to_thread(lambda: sum(piece.tokens for piece in groups[0]))
-        self._room = (min(self._room, size) + self._order) // 2 - self._order
-        self._halvings += 1
-        if self._halvings > HALVINGS or not self.has_room:
+        less = min(self._making.less, 0.5) if self._refusals else self._making.less
+        self._room = int((min(self._room, size) + self._order) * less) - self._order
+        self._refusals += 1
+        if self._refusals > REFUSALS or not self.has_room:
             return None
         return await asyncio.to_thread(packed, [piece for group in groups for piece in group], self._room)
 
@@ -417,6 +424,12 @@ class Reading:
 
 def _failed(error: LamellaError) -> NotCompacted:
     return NotCompacted(f"the summary could not be made: {error.message}", again=True, hint=WAY_OUT)
+
+
+def _less(refusal: ProviderContextOverflow) -> float:
+    """The share of a refused request that may fit: by what the provider said of it, else half."""
+    counted, limit = refusal.counted, refusal.limit
+    return max(limit / counted * SAFE, 0.25) if counted and limit and limit < counted else 0.5
 
 
 def _pieces(source: Source) -> tuple[Piece, ...]:
