@@ -2,6 +2,7 @@
 
     python bench/recall.py FILE [--tune N]     a file in LoCoMo's format: sessions, turns, questions with evidence ids
     python bench/recall.py --speed 10000       search over so many messages, made up of words of our own
+    python bench/recall.py --everywhere 200000 search over all conversations of an owner who has so many passages
 
 Every turn of the file is a message of a conversation on a real store, every session one of ours; the index is filled
 and asked through the same `Recall` as in the server. Found by turn: the share of a question's evidence among the first
@@ -31,12 +32,13 @@ from lamella.core.clock import SystemClock
 from lamella.core.ids import RandomIds
 from lamella.core.messages import Step, StopReason, Text, TurnStatus
 from lamella.core.recall import Found
-from lamella.core.records import Caller, Conversation, NewRun, NewTurn, RunEnd, TurnEnd
+from lamella.core.records import Caller, Conversation, NewRun, NewTurn, PageQuery, RunEnd, TurnEnd
 from lamella.core.sessions import Session, SessionCause, SessionStep
 from lamella.sessions.recall.recall import Recall
 from lamella.settings import read_settings
 from lamella.storage.recall.store import SqlRecallIndex
 from lamella.storage.store import SqlStore, open_store
+from many_passages import fill
 from tables import arguments, emit, middle, milliseconds, show
 
 OWNER = Caller("user_bench")
@@ -288,13 +290,80 @@ async def speed(count: int) -> dict[str, float]:
     return {"messages": count, "indexed": times[0], "first": times[1], "later": middle(times[2:])}
 
 
+QUESTIONS = (
+    "How does an iterator end?",
+    "the difference between a module and a package",
+    "metaclass",
+    "what happens when a coroutine is cancelled",
+    "augmented assignment of a tuple item",
+)
+
+
+async def everywhere(count: int, folder: Path) -> dict[str, float]:
+    """Seconds of searches over all conversations with `count` passages, the first in a process that has read nothing,
+    and the longest that another reader of the database waited meanwhile. A folder that is filled is used again."""
+    clock = SystemClock()
+    ids = RandomIds(clock)
+    async with await open_store(folder / "bench.db", ids) as store:
+        embedder = embedder_of(read_settings())
+        if not (await store.conversations(OWNER, PageQuery(1))).data:
+            await fill(store, OWNER, embedder, ids, count)
+        newest = (await store.conversations(OWNER, PageQuery(1))).data[0].id
+        recall = Recall(store, SqlRecallIndex(store.database), embedder, store, clock)
+        waits: list[float] = []
+        looking = asyncio.create_task(_look(store, newest, waits))
+        times = []
+        for question in (QUESTIONS[0], *QUESTIONS):
+            began, used = time.perf_counter(), time.process_time()
+            found = await recall.search(OWNER, question)
+            times.append(time.perf_counter() - began)
+            assert found.hits, question
+            if len(times) == 1:
+                first_cpu, longest = time.process_time() - used, max(waits, default=0.0)
+        looking.cancel()
+        await recall.close()
+    later = {"later": middle(times[1:]), "wait": longest}
+    return {"passages": count, "first": times[0], "first_cpu": first_cpu, **later}
+
+
+async def _look(store: SqlStore, conversation: str, waits: list[float]) -> None:
+    """Read something small again and again, and note how long that takes."""
+    while True:
+        began = time.perf_counter()
+        await store.conversation(OWNER, conversation)
+        waits.append(time.perf_counter() - began)
+        await asyncio.sleep(0.02)
+
+
+def show_everywhere(found: dict[str, float], *, as_json: bool) -> None:
+    """Print what `everywhere` measured."""
+    if as_json:
+        emit(found)
+        return
+    times = [f"{found['first']:.2f} s", f"{found['first_cpu']:.2f} s"]
+    times += [milliseconds(found["later"]), milliseconds(found["wait"])]
+    show(
+        [
+            ["passages", "first search", "its CPU", "later ones (median)", "longest wait"],
+            [str(found["passages"]), *times],
+        ]
+    )
+
+
 def main() -> None:
     """Measure and print."""
     parser = arguments((__doc__ or "").partition("\n")[0])
     parser.add_argument("file", nargs="?", type=Path, help="a file in LoCoMo's format")
     parser.add_argument("--tune", type=int, default=0, help="how many conversations the rule was tuned on")
     parser.add_argument("--speed", type=int, help="search over so many messages")
+    parser.add_argument("--everywhere", type=int, help="search over all conversations with so many passages")
+    parser.add_argument("--folder", type=Path, help="where --everywhere keeps its database, to use it again")
     given = parser.parse_args()
+    if given.everywhere:
+        with TemporaryDirectory() as folder:
+            found = asyncio.run(everywhere(given.everywhere, given.folder or Path(folder)))
+        show_everywhere(found, as_json=given.json)
+        return
     if given.speed:
         found = asyncio.run(speed(given.speed))
         if given.json:

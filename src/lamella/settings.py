@@ -24,7 +24,11 @@ from lamella.core.amounts import Threshold, tokens_written
 from lamella.core.effort import CHOICES, OFF, effort_named
 from lamella.core.errors import ConfigurationError, InvalidRequest
 
-PREFIX = "LAMELLA_"
+PREFIX, OLD_PREFIX = "LAMELLA_", "LIS_"
+
+OLD_NAMES = {f"ANTHROPIC_{name}": f"{PREFIX}{name}" for name in ("CACHE_TTL", "CACHE_ENABLED", "THINKING_EFFORT")}
+"""Variables of the system that layout `lis` follows, and what they are called here; those behind `OLD_PREFIX` keep the
+rest of their names (SPEC L15)."""
 
 
 def default_data_folder() -> Path:
@@ -335,11 +339,27 @@ def unknown_variables() -> Mapping[str, str | None]:
     """Variables with our prefix that are no setting, so that a misspelt one is not passed over; each with the setting
     that is nearest, None where none is.
     """
-    known = [variable_of(name, field) for name, field in Settings.model_fields.items()]
-    by_name = {variable.removeprefix(PREFIX): variable for variable in known}
+    known = _variables()
     given = sorted(name for name in map(str.upper, environment()) if name.startswith(PREFIX) and name not in known)
-    nearest = {name: get_close_matches(name.removeprefix(PREFIX), by_name, n=1) for name in given}
-    return {name: by_name[found[0]] if found else None for name, found in nearest.items()}
+    return {name: _nearest(name.removeprefix(PREFIX)) for name in given}
+
+
+def old_variables() -> Mapping[str, str | None]:
+    """Variables that are left over from another system and not read, each with its name here, None if it has none."""
+    given = sorted(map(str.upper, environment()))
+    renamed: dict[str, str | None] = {name: OLD_NAMES[name] for name in given if name in OLD_NAMES}
+    return renamed | {name: _nearest(name.removeprefix(OLD_PREFIX)) for name in given if name.startswith(OLD_PREFIX)}
+
+
+def _variables() -> list[str]:
+    return [variable_of(name, field) for name, field in Settings.model_fields.items()]
+
+
+def _nearest(name: str) -> str | None:
+    """The variable whose name, without our prefix, is this one or nearest to it."""
+    by_name = {variable.removeprefix(PREFIX): variable for variable in _variables()}
+    found = get_close_matches(name, by_name, n=1)
+    return by_name[found[0]] if found else None
 
 
 def read_settings(**overrides: object) -> Settings:

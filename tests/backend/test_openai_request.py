@@ -36,8 +36,8 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "agent_id": MAYBE | st.just(LEAVE),
     "thinking_effort": MAYBE,
     "knowledge_base_ids": TEXTS,
-    "kb_meta_prompt": MAYBE | st.text(max_size=1_500),
-    "dynamic_context": TEXTS,
+    "kb_meta_prompt": MAYBE | st.text(max_size=1_500) | TEXT.map(lambda text: text * 300),
+    "dynamic_context": st.none() | TEXTS,
     "metadata": st.dictionaries(KEYS, st.text(max_size=VALUE_LENGTH), max_size=5),
     "extra_fields": st.dictionaries(TEXT.filter(lambda name: name not in {*OWN, "models"}), JSON, max_size=3),
     "body_fields": st.dictionaries(TEXT.filter(lambda name: name not in NATIVE), JSON, max_size=3),
@@ -52,12 +52,7 @@ def test_every_field_is_drawn() -> None:
 @given(st.fixed_dictionaries({"text": TEXT}, optional={k: v for k, v in FIELDS.items() if k != "text"}))
 def test_a_request_comes_back_as_it_was_and_its_metadata_is_what_the_api_takes(drawn: dict[str, Any]) -> None:
     request = ExecutionRequest(**drawn)
-    try:
-        body = to_openai(request)
-    except InvalidRequest as error:
-        if "values of metadata" not in error.message:
-            raise
-        return
+    body = to_openai(request)
     metadata = body.get("metadata", {})
     assert isinstance(metadata, dict)
     assert len(metadata) <= PAIRS
@@ -67,24 +62,54 @@ def test_a_request_comes_back_as_it_was_and_its_metadata_is_what_the_api_takes(d
     assert to_openai(from_openai(sent)) == sent
 
 
-def test_what_the_metadata_cannot_hold_is_told_and_not_cut() -> None:
+def test_what_the_metadata_cannot_hold_is_a_field_of_the_body_and_not_cut() -> None:
     most = ExecutionRequest(text="Hi", kb_meta_prompt="x" * (PAIRS * VALUE_LENGTH - len('{"kb_meta_prompt":""}')))
+    assert set(to_openai(most)) == {"input", "metadata"}
     assert from_openai(to_openai(most)) == most
     for request in (
-        ExecutionRequest(text="Hi", kb_meta_prompt=f"{most.kb_meta_prompt}x"),
+        ExecutionRequest(text="Hi", kb_meta_prompt=f"{most.kb_meta_prompt}x", models=("a", "b", "c")),
         ExecutionRequest(text="Hi", kb_meta_prompt=most.kb_meta_prompt, metadata={"mine": "1"}),
+        ExecutionRequest(text="Hi", dynamic_context=("Wer fragt: Jürgen. " * 5_000, "役割：管理者。" * 2_000)),
+        ExecutionRequest(text="Hi", layout="onyx", metadata={f"mine.{number}": "1" for number in range(15)}),
     ):
-        with pytest.raises(InvalidRequest, match="values of metadata"):
-            to_openai(request)
+        sent = decode_object(encode(to_openai(request)))
+        assert from_openai(sent) == request
+        assert to_openai(from_openai(sent)) == sent
+
+
+def test_a_pair_that_is_missing_is_told_with_the_way() -> None:
+    """The caller's own pairs leave no room for the one that says where our fields are."""
+    with pytest.raises(InvalidRequest) as caught:
+        to_openai(ExecutionRequest(text="Hi", layout="onyx", metadata={f"mine.{n}": "1" for n in range(16)}))
+    assert caught.value.param == "metadata"
+    assert "15 pairs at most" in str(caught.value.hint)
+
+
+def test_a_field_that_was_dropped_on_the_way_is_told() -> None:
+    body = to_openai(ExecutionRequest(text="Hi", dynamic_context=("The user may read only. " * 1_000,)))
+    del body["lamella"]
+    with pytest.raises(InvalidRequest, match="dropped on the way") as caught:
+        from_openai(body)
+    assert caught.value.param == "lamella"
+
+
+@pytest.mark.parametrize("own", ['{"dynamic_context":null}', '{"dynamic_context":[]}'])
+def test_null_is_no_dynamic_context(own: str) -> None:
+    plain = ExecutionRequest(text="Hi")
+    assert from_openai({"input": "Hi", "metadata": {"lamella.0": own}}) == plain
+    assert from_openai({"input": "Hi", "lamella": decode_object(own)}) == plain
+    assert ExecutionRequest(text="Hi", dynamic_context=None) == plain
 
 
 @pytest.mark.parametrize(
     ("changed", "param"),
     [
         ({"metadata": {"lamella.0": "1"}}, "metadata"),
+        ({"metadata": {"lamella.body": "1"}}, "metadata"),
         ({"metadata": {"k" * 65: "1"}}, "metadata"),
         ({"metadata": {"k": "1" * 513}}, "metadata"),
         ({"body_fields": {"input": "Other"}}, "body_fields.input"),
+        ({"body_fields": {"lamella": {}}}, "body_fields.lamella"),
         ({"extra_fields": {"layout": "onyx"}}, "extra_fields.layout"),
     ],
 )
@@ -111,6 +136,8 @@ def test_names_that_are_taken_are_refused(changed: dict[str, Any], param: str) -
         ({"input": "a", "metadata": {"lamella.0": '{"layout":5}'}}, "metadata.lamella.0.layout"),
         ({"input": "a", "metadata": {"lamella.0": '{"dynamic_context":"x"}'}}, "metadata.lamella.0.dynamic_context"),
         ({"input": "a", "metadata": {"lamella.0": '{"timezone":null}'}}, "metadata.lamella.0.timezone"),
+        ({"input": "a", "lamella": ["x"]}, "lamella"),
+        ({"input": "a", "lamella": {}, "metadata": {"lamella.0": "{}"}}, "lamella"),
     ],
 )
 def test_a_body_that_is_not_one_message_is_refused_with_its_place(body: dict[str, Any], param: str) -> None:

@@ -180,3 +180,49 @@ async def test_what_a_closing_worker_holds_is_due_at_once(tmp_path: Path) -> Non
         assert (await doing.next()).attempts == 2
         await ended(store, JobStatus.FINISHED)
         await second.close()
+
+
+async def test_a_clock_that_is_set_back_keeps_no_job_waiting(tmp_path: Path) -> None:
+    """Of a retry that is due in half a minute nobody knows any more how long it has waited: it is done at once."""
+    clock, doing = VirtualClock(NOON), Doing(Again("not yet"), None)
+    async with await open_store(tmp_path / "a.db") as store:
+        worker = Worker(store, clock, {"look": doing})
+        worker.start()
+        await worker.enqueue(ANN, job(clock))
+        await doing.next()
+        waiting = await ended(store, JobStatus.WAITING)
+        assert waiting.due_at == NOON + timedelta(seconds=BACKOFF_SECONDS[0])
+        clock.put_back(7_200)
+        worker.wake()
+        assert (await doing.next()).id == waiting.id
+        await ended(store, JobStatus.FINISHED)
+        await worker.close()
+
+
+async def test_nor_does_one_that_was_set_back_before_the_start(tmp_path: Path) -> None:
+    doing = Doing(None)
+    async with await open_store(tmp_path / "a.db") as store:
+        soon = NewJob("look", "conv_1", "to see", NOON + timedelta(minutes=5))
+        await store.enqueue(ANN, soon, NOON)
+        worker = Worker(store, VirtualClock(NOON - timedelta(days=1)), {"look": doing})
+        worker.start()
+        assert (await doing.next()).subject == "conv_1"
+        await ended(store, JobStatus.FINISHED)
+        await worker.close()
+
+
+async def test_what_is_due_later_waits_by_a_clock_that_goes_on(tmp_path: Path) -> None:
+    clock, doing = VirtualClock(NOON), Doing(None)
+    async with await open_store(tmp_path / "a.db") as store:
+        worker = Worker(store, clock, {"look": doing})
+        worker.start()
+        await worker.enqueue(ANN, NewJob("look", "conv_1", "to see", NOON + timedelta(minutes=5)))
+        clock.advance(299)
+        worker.wake()
+        await asyncio.sleep(0.1)
+        assert doing.seen.empty()
+        clock.advance(1)
+        worker.wake()
+        await doing.next()
+        await ended(store, JobStatus.FINISHED)
+        await worker.close()

@@ -137,6 +137,29 @@ async def test_what_is_set_and_does_nothing_is_said_at_the_start(
     assert (not_asked["log_level"], not_asked["answers"]) == ("warning", "lamella-demo")
 
 
+async def test_names_of_before_are_said_at_the_start_with_those_of_today(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By name alone: a key that is left over is nobody's to read in the log."""
+    kept = (
+        *("KEEP_RECENT_TOKENS", "TOOL_PRUNE_THRESHOLD", "TOOL_KEEP_THRESHOLD", "COMPACTION_THRESHOLD"),
+        *("COMPACTION_NOTIFY", "TOOL_SUMMARIZATION_POLICY", "RESUME_TOKEN_BUDGET", "COMPACTION_PROVIDER"),
+        *("COMPACTION_API_KEY", "COMPACTION_MODEL"),
+    )
+    vendors = ("CACHE_TTL", "CACHE_ENABLED", "THINKING_EFFORT")
+    wanted: dict[str, str | None] = {f"LIS_{name}": f"LAMELLA_{name}" for name in kept}
+    wanted |= {f"ANTHROPIC_{name}": f"LAMELLA_{name}" for name in vendors}
+    wanted |= {"LIS_DEBOUNCE": "LAMELLA_DEBOUNCE_MS", "LIS_QQQ": None}
+    for name in wanted:
+        monkeypatch.setenv(name, "secret")
+    with structlog.testing.capture_logs() as lines:
+        async with open_app(read_settings(data=tmp_path)):
+            pass
+    told = {line["variable"]: line["now"] for line in lines if "is not read" in line["event"]}
+    assert told == wanted
+    assert "secret" not in str(lines)
+
+
 def test_the_defaults_are_those_of_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = read_settings()
     assert (settings.keep_recent_tokens, PRUNE_THRESHOLD, settings.tool_keep_threshold) == (4_000, 8_000, 2_000)

@@ -45,3 +45,13 @@ def test_counted_ids_are_the_same_in_every_run() -> None:
             "req_000003",
         ]
     )
+
+
+def test_a_later_process_makes_later_ids_also_by_a_clock_that_was_set_back() -> None:
+    clock = VirtualClock(START)
+    before = [RandomIds(clock).new("turn"), "user_local", "step_000007", "odd"]
+    clock.put_back(7_200)
+    later = RandomIds(clock)
+    later.follow(*before)
+    made = [later.new("turn") for _ in range(3)]
+    assert [before[0], *made] == sorted({before[0], *made})

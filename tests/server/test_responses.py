@@ -11,6 +11,7 @@ import pytest
 from lamella.app.app import App
 from lamella.backend.backend import Backend
 from lamella.backend.blocks import Blocks
+from lamella.backend.openai_request import to_openai
 from lamella.core import deltas
 from lamella.core.errors import ProviderRefusedRequest
 from lamella.core.execution import ExecutionRequest
@@ -86,6 +87,9 @@ async def test_a_failed_answer_is_an_error_that_is_not_sent_again(
         ({"previous_response_id": "no"}, "previous_response_id"),
         ({"metadata": {"lamella.0": '{"mood":"good"}'}}, "mood"),
         ({"metadata": {"lamella.0": '{"models":["a","b"]}'}}, "models"),
+        ({"extra_body": {"lamella": {"models": ["a", "b"]}}}, "models"),
+        ({"extra_body": {"lamella": {"mood": "good"}}}, "mood"),
+        ({"metadata": {"lamella.body": "1"}}, "lamella"),
         ({"input": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}, "input"),
     ],
 )
@@ -124,3 +128,39 @@ async def test_a_slash_is_text_at_this_door_and_reaches_the_model_whole(
     assert (answer.output_text, turn.text) == ("I see.", text)
     for request in model.requests:
         assert any(str(block.value.get("text")).startswith(f"{text}\n\n") for block in request.blocks)
+
+
+async def test_own_fields_of_any_size_reach_the_model(client: Client, model: ScriptedModel) -> None:
+    """The metadata of the API holds 8 kB; what is more travels beside it, whole."""
+    told = "The user may see the accounts of the harbour. " * 1_000
+    request = ExecutionRequest(text="Hi", dynamic_context=(told,), metadata={"ticket": "7"})
+    model.then(saying("Hello."))
+    answer = await client.http.post("/v1/responses", json=to_openai(request))
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["metadata"] == {"ticket": "7"}
+    sent = [str(block.value.get("text", "")) for block in model.requests[0].blocks]
+    assert any(told.strip() in text for text in sent)
+
+
+async def test_several_models_are_refused_with_the_way(client: Client, model: ScriptedModel) -> None:
+    body = to_openai(ExecutionRequest(text="Hi", models=("a", "b")))
+    answer = await client.http.post("/v1/responses", json=body)
+    assert answer.status_code == 400
+    assert "/api/v1/conversations/{conversation_id}/turns, as `models`" in answer.json()["error"]["hint"]
+
+
+async def test_null_is_no_dynamic_context(client: Client, model: ScriptedModel) -> None:
+    """By either door, as if it was left out: the same bytes reach the provider."""
+    bodies: list[dict[str, Any]] = [{}, {"dynamic_context": None}, {"dynamic_context": []}]
+    for fields in bodies:
+        model.then(saying("Hello."))
+        await client.send(await client.conversation(), "Hi", **fields)
+    for own in ({}, {"metadata": {"lamella.0": '{"dynamic_context":null}'}}, {"lamella": {"dynamic_context": None}}):
+        model.then(saying("Hello."))
+        answer = await client.http.post("/v1/responses", json={"input": "Hi", **own})
+        assert answer.status_code == 200, answer.text
+    sent = [[block.value for block in request.blocks] for request in model.requests]
+    assert all("dynamic" not in str(one) for one in sent)
+    assert len({str([value.get("text") for value in one[:-1]]) for one in sent}) == 1
+    preview = {"conversation_id": await client.conversation(), "text": "Hi", "dynamic_context": None}
+    assert (await client.post("/context/preview", preview))["letters"] == "S U1"

@@ -117,3 +117,16 @@ async def test_in_layout_lis_nothing_waits_for_the_end_of_a_cache(tmp_path: Path
     async with opened(tmp_path, model, clock) as (app, client):
         conversation = await looked(client, model, "lis")
         assert await timer(app, conversation) is None
+
+
+async def test_after_a_clock_was_set_back_nobody_waits_for_a_cache_that_is_not_known(tmp_path: Path) -> None:
+    """The gauge says that it has ended, and what is done then is done."""
+    model, clock = ScriptedModel(), VirtualClock(NOON)
+    async with opened(tmp_path, model, clock) as (app, client):
+        conversation = await looked(client, model)
+        await rung(app, conversation, JobStatus.WAITING, after=NOON)
+        clock.put_back(7_200)
+        gauge = (await client.get(f"/conversations/{conversation}/context"))["cache"]
+        assert gauge["ends_at"] <= clock.now().isoformat()
+        await rung(app, conversation, JobStatus.FINISHED, after=NOON)
+        assert len(await prunings(app, conversation)) == 1

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,8 +23,11 @@ from lamella.core.records import Caller
 from lamella.search.lexical import LexicalEmbedder
 from lamella.search.terms import query_terms, terms_of
 from lamella.storage import SqlStore, open_store
+from lamella.storage.connection import QuickConnection
+from lamella.storage.database import Database
 from lamella.storage.recall.passages import add_passages
 from lamella.storage.recall.store import SqlRecallIndex
+from lamella.storage.sqlite import sqlite_engine, sqlite_url
 from measures import loop_pauses
 
 from .conftest import Backing, SqliteBacking
@@ -281,6 +285,49 @@ async def test_a_search_of_much_keeps_nobody_waiting(store: SqlStore, index: Sql
         assert found.hits[0].source.id == "msg_conv_1_1"
         # Alone on a machine some milliseconds: reading and ranking all of them on the loop takes far longer.
         assert max(pauses) < 0.03
+
+
+def traced(seen: list[str]) -> Callable[[str, float], QuickConnection]:
+    """Connections that note every statement that they run, with its values."""
+
+    def opened(path: str, timeout: float) -> sqlite3.Connection:
+        connection = sqlite3.connect(path, timeout=timeout, isolation_level=None)
+        connection.set_trace_callback(seen.append)
+        return connection
+
+    def connector(path: str, timeout: float) -> QuickConnection:
+        made = QuickConnection(lambda: opened(path, timeout), iter_chunk_size=64)
+        made._thread.daemon = True
+        return made
+
+    return connector
+
+
+async def test_a_search_everywhere_sorts_nothing_and_holds_no_connection(store: SqlStore, backing: Backing) -> None:
+    """Pages are read in the order of an index, each in a transaction of its own."""
+    await store.create_conversation(ANN, conversation())
+    await say(store, SqlRecallIndex(store.database), 1, "ships and harbours")
+    one = passage("msg_conv_1_1", "ships and tides")
+    async with store.database.writing() as connection:
+        many = [replace(one, start=at, end=at + 9) for at in range(1_000, 4_500)]
+        await add_passages(connection, ANN, "conv_1", many, SPACE.model)
+    assert isinstance(backing, SqliteBacking)
+    url, seen = sqlite_url(backing.path), list[str]()
+    reader = sqlite_engine(url, writes=False, connector=traced(seen))
+    database = Database(reader, sqlite_engine(url, writes=True), one_writer=True)
+    for of in (None, "conv_1"):
+        seen.clear()
+        index = SqlRecallIndex(database)
+        query = RecallQuery(query_terms("ships"), SPACE, LEXICAL.vectors(["ships"])[0], of)
+        assert (await index.search(ANN, query)).hits
+        pages = [at for at, sql in enumerate(seen) if "FROM recall_entries" in sql and "LIMIT" in sql]
+        assert len(pages) == 4
+        for page, following in pairwise(pages):
+            assert "ROLLBACK" in seen[page:following]
+        with sqlite3.connect(backing.path) as looking:
+            plans = [str(looking.execute(f"EXPLAIN QUERY PLAN {seen[page]}").fetchall()) for page in pages]
+        assert not any("TEMP B-TREE" in plan for plan in plans), plans
+    await database.close()
 
 
 async def test_vectors_that_come_later_are_compared(store: SqlStore, index: SqlRecallIndex) -> None:

@@ -44,7 +44,7 @@ from lamella.knowledge.intake import Intake
 from lamella.llm.model_table import ModelTable
 from lamella.sessions.recall.recall import Recall
 from lamella.sessions.sessions import Sessions
-from lamella.settings import Settings, environment, unknown_variables
+from lamella.settings import Settings, environment, old_variables, unknown_variables
 from lamella.storage.cached import SqlCacheEntries
 from lamella.storage.folder import FolderFileStore
 from lamella.storage.lock import FolderLock
@@ -125,8 +125,10 @@ async def open_app(
     async with AsyncExitStack() as stack:
         stack.enter_context(_locked_folder(settings.data))
         clock = clock or SystemClock()
-        store = await stack.enter_async_context(await open_store(database_path(settings.data), ids))
-        ids = ids or RandomIds(clock)
+        own = RandomIds(clock)
+        store = await stack.enter_async_context(await open_store(database_path(settings.data), ids or own))
+        own.follow(*await store.newest_ids())
+        ids = ids or own
         await store.release(clock.now())  # the folder is locked: who held these jobs has ended
         table = ModelTable.read(settings.models)
         models = models or Providers(settings, table)
@@ -227,6 +229,9 @@ def _check_settings(models: Models, settings: Settings) -> None:
     """
     for variable, nearest in unknown_variables().items():
         log.warning("this variable is no setting", variable=variable, nearest=nearest)
+    for variable, now in old_variables().items():
+        why = "it has another name now" if now is not None else "there is no such setting"
+        log.warning(f"this variable is not read: {why}", variable=variable, now=now)
     if models.is_demonstration and settings.model not in (None, models.default):
         log.warning("no provider is configured: this model is not asked", model=settings.model, answers=models.default)
     _warn_of(models.facts(models.default))

@@ -131,7 +131,7 @@ class BaseDescriptions:
         self._quiet = timedelta(seconds=quiet)
         self._worker = Worker(jobs, clock, {DESCRIBE: self._describe})
         self._looking: set[asyncio.Task[None]] = set()
-        self._due = clock.now()
+        self._due = clock.monotonic()
 
     def start(self) -> None:
         """Begin to work, with what an ended process left."""
@@ -151,7 +151,7 @@ class BaseDescriptions:
         due = self._clock.now() + self._quiet
         job = NewJob(DESCRIBE, shelf.id, "its documents changed", due, follows=True, takes_over=True)
         await self._worker.enqueue(Caller(shelf.owner), job)
-        self._due = due
+        self._due = self._clock.monotonic() + self._quiet.total_seconds()
         if not self._looking:
             task = asyncio.create_task(self._look_later())
             self._looking.add(task)
@@ -159,7 +159,7 @@ class BaseDescriptions:
 
     async def _look_later(self) -> None:
         """Wake the worker when the newest job is due."""
-        while (left := (self._due - self._clock.now()).total_seconds()) > 0:
+        while (left := self._due - self._clock.monotonic()) > 0:
             await self._clock.sleep(left)
         self._worker.wake()
 

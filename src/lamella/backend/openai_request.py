@@ -2,8 +2,9 @@
 
 The message is `input`, the first model `model`, the conversation `conversation`. All other fields are one JSON object,
 cut into values of at most 512 characters under the keys `lamella.0`, `lamella.1` … of `metadata`, beside the caller's
-own pairs: the API takes 16 pairs with keys of at most 64 characters. What does not fit is an error that says so;
-nothing is shortened.
+own pairs: the API takes 16 pairs with keys of at most 64 characters. An object that does not fit is the field `lamella`
+of the body, and the pair `lamella.body` says that it is there: a body whose field was dropped on the way is refused.
+Nothing is shortened.
 
 https://platform.openai.com/docs/api-reference/responses/create (metadata, input, conversation)
 """
@@ -24,10 +25,13 @@ from lamella.core.json import Json, JsonObject, decode_object, encode_text
 PAIRS, KEY_LENGTH, VALUE_LENGTH = 16, 64, 512
 """What the API takes as metadata: pairs, and characters."""
 
-PREFIX = "lamella."
+PREFIX, BESIDE = "lamella.", "lamella"
+IN_BODY = f"{PREFIX}body"
+"""The pair that says that our object is the field `BESIDE` of the body."""
+
 _PIECE = re.compile(r"lamella\.(0|[1-9][0-9]*)", re.ASCII)
 
-NATIVE = frozenset({"input", "model", "conversation", "metadata"})
+NATIVE = frozenset({"input", "model", "conversation", "metadata", BESIDE})
 """Fields of the body that an `ExecutionRequest` has fields of its own for."""
 
 _APART = frozenset({"text", "conversation_id", "file_ids", "models", "metadata", "extra_fields", "body_fields"})
@@ -54,15 +58,18 @@ def to_openai(request: ExecutionRequest) -> dict[str, Json]:
             hint="Set those.",
             param=f"body_fields.{taken[0]}",
         )
-    metadata = _metadata(request)
+    own = _own(request)
+    metadata, fits = _metadata(request, own)
     if metadata:
         body["metadata"] = metadata
+    if not fits:
+        body[BESIDE] = own
     return body | dict(request.body_fields)
 
 
 def from_openai(body: JsonObject) -> ExecutionRequest:
     """The request of a body. Raises `InvalidRequest` for a body that is not one message, with its place."""
-    given, own = _split(body.get("metadata"))
+    given, own = _split(body.get("metadata"), body.get(BESIDE))
     extra = {name: value for name, value in own.items() if name not in OWN and name != "models"}
     text, file_ids = _message(body.get("input"))
     return ExecutionRequest(
@@ -84,10 +91,10 @@ def _input(request: ExecutionRequest) -> Json:
     return [{"type": "message", "role": "user", "content": [*content, {"type": "input_text", "text": request.text}]}]
 
 
-def _metadata(request: ExecutionRequest) -> dict[str, Json]:
-    """The caller's pairs, and what travels of our own."""
+def _metadata(request: ExecutionRequest, own: Mapping[str, Json]) -> tuple[dict[str, Json], bool]:
+    """The caller's pairs with what travels of our own, and whether all of that is in them."""
     for key, value in request.metadata.items():
-        if _PIECE.fullmatch(key):
+        if _is_ours(key):
             raise InvalidRequest(f"The key “{key}” is used by Lamella.", hint="Take another.", param="metadata")
         if len(key) > KEY_LENGTH or len(value) > VALUE_LENGTH:
             raise InvalidRequest(
@@ -96,18 +103,23 @@ def _metadata(request: ExecutionRequest) -> dict[str, Json]:
                 hint="Shorten it.",
                 param="metadata",
             )
-    own = _own(request)
     text = encode_text(own) if own else ""
     pieces = [text[start : start + VALUE_LENGTH] for start in range(0, len(text), VALUE_LENGTH)]
-    if len(request.metadata) + len(pieces) > PAIRS:
+    free = PAIRS - len(request.metadata)
+    if len(pieces) <= free:
+        return {**request.metadata, **{f"{PREFIX}{number}": piece for number, piece in enumerate(pieces)}}, True
+    if free < 1:
         raise InvalidRequest(
-            f"The request needs {len(pieces)} values of metadata beside {len(request.metadata)} of its caller; the API "
-            f"takes {PAIRS}.",
-            hint="Send a shorter kb_meta_prompt or dynamic_context, or leave kb_meta_prompt to the server; in process "
-            "there is no such limit.",
+            f"The caller's metadata has {len(request.metadata)} pairs; the API takes {PAIRS}, and the request's own "
+            "fields need one.",
+            hint=f"Send {PAIRS - 1} pairs at most; in process there is no such limit.",
             param="metadata",
         )
-    return {**request.metadata, **{f"{PREFIX}{number}": piece for number, piece in enumerate(pieces)}}
+    return {**request.metadata, IN_BODY: "1"}, False
+
+
+def _is_ours(key: str) -> bool:
+    return key == IN_BODY or _PIECE.fullmatch(key) is not None
 
 
 def _own(request: ExecutionRequest) -> dict[str, Json]:
@@ -116,19 +128,20 @@ def _own(request: ExecutionRequest) -> dict[str, Json]:
         raise InvalidRequest(f"“{known[0]}” is a field of its own.", hint="Set that.", param=f"extra_fields.{known[0]}")
     values = {name: getattr(request, name) for name, one in OWN.items() if getattr(request, name) != one.default}
     # `models` travels where `model` alone does not say it.
-    rest = {"models": request.models} if len(request.models) > 1 else {}
+    rest: dict[str, Json] = {"models": list(request.models)} if len(request.models) > 1 else {}
     return {**rest, **{name: list(v) if name in _TUPLES else v for name, v in values.items()}, **request.extra_fields}
 
 
-def _split(metadata: Json) -> tuple[dict[str, str], Mapping[str, Json]]:
-    """The caller's pairs, and the object that our pieces make."""
-    if metadata is None:
-        return {}, {}
+def _split(metadata: Json, beside: Json) -> tuple[dict[str, str], Mapping[str, Json]]:
+    """The caller's pairs, and our object: the field `BESIDE` of the body, or what our pieces make."""
+    metadata = {} if metadata is None else metadata
     if not isinstance(metadata, Mapping) or not all(isinstance(value, str) for value in metadata.values()):
         raise InvalidRequest("Metadata is an object of texts.", hint="Send texts alone.", param="metadata")
     pairs = {key: str(value) for key, value in metadata.items()}
     pieces = {int(found[1]): pairs[key] for key in pairs if (found := _PIECE.fullmatch(key))}
-    given = {key: value for key, value in pairs.items() if not _PIECE.fullmatch(key)}
+    given = {key: value for key, value in pairs.items() if not _is_ours(key)}
+    if beside is not None or IN_BODY in pairs:
+        return given, _beside(beside, has_pieces=bool(pieces))
     if not pieces:
         return given, {}
     missing = next((number for number in range(len(pieces)) if number not in pieces), None)
@@ -148,10 +161,28 @@ def _split(metadata: Json) -> tuple[dict[str, str], Mapping[str, Json]]:
         ) from None
 
 
+def _beside(value: Json, *, has_pieces: bool) -> Mapping[str, Json]:
+    """Our object as a field of the body."""
+    if value is None:
+        raise InvalidRequest(
+            f"The field “{BESIDE}” is missing, though the metadata says that it was sent: it was dropped on the way.",
+            hint=f"Send the request to this server directly, or less in it: {PAIRS * VALUE_LENGTH} characters fit into "
+            "the metadata.",
+            param=BESIDE,
+        )
+    if not isinstance(value, Mapping) or has_pieces:
+        raise InvalidRequest(
+            f"“{BESIDE}” is one JSON object, and stands in place of the pieces in the metadata.",
+            hint="Send one of them.",
+            param=BESIDE,
+        )
+    return value
+
+
 def _own_value(name: str, value: Json) -> Any:
     """A field as an `ExecutionRequest` has it; raises `InvalidRequest` for another type."""
     if name in _TUPLES:
-        return _texts(value, f"metadata.{PREFIX}0.{name}")
+        return () if value is None else _texts(value, f"metadata.{PREFIX}0.{name}")
     if isinstance(value, str) or (value is None and name in _NULLABLE):
         return value
     raise InvalidRequest(f"“{name}” is a text.", hint="Send a text.", param=f"metadata.{PREFIX}0.{name}")

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -70,6 +70,7 @@ class Worker:
         self._woken = asyncio.Event()
         self._doing: dict[asyncio.Task[None], Job] = {}  # by task: a job whose lease ran out may be here twice
         self._loop: asyncio.Task[None] | None = None
+        self._seen: datetime | None = None
 
     async def enqueue(self, caller: Caller, job: NewJob, *, first: bool = False) -> Job:
         """Store a job and look for it at once. One that waits or runs for the same subject is the one that is given.
@@ -127,12 +128,22 @@ class Worker:
         while True:
             self._woken.clear()
             try:
+                await self._look_at_clock()
                 await self._take_all()
             except LamellaError as error:
                 log.error("no job can be claimed", error=error.message)
             with suppress(TimeoutError):
                 async with asyncio.timeout(IDLE_SECONDS):
                     await self._woken.wait()
+
+    async def _look_at_clock(self) -> None:
+        """Let nothing wait for a time that a clock which was set back reaches only much later."""
+        now, before = self._clock.now(), self._seen
+        self._seen = now
+        if before is None or now < before:
+            stranded = await self._jobs.clock_set_back(now)
+            if stranded:
+                log.warning("the clock was set back: what waited is done now", jobs=stranded)
 
     async def _take_all(self) -> None:
         while free := self._free():

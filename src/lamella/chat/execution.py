@@ -26,7 +26,7 @@ def message_of(request: ExecutionRequest, key: str | None = None) -> Message:
         timezone=request.timezone,
         models=request.models,
         key=key,
-        dynamic=request.dynamic_context,
+        dynamic=request.dynamic_context or (),
         blocks=(DynamicBlock(told, "from the request's kb_meta_prompt"),) if told else (),
         choices=Choices(
             request.layout,

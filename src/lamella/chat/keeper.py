@@ -124,7 +124,7 @@ class Keeper:
         first = await self._first(place)
         if first is None:
             return True
-        wait = (first.due - self._services.clock.now()).total_seconds()
+        wait = first.waits(self._services.clock.now())
         if wait > 0:
             await self._pause(place.box.news, wait)
             return False
@@ -133,7 +133,7 @@ class Keeper:
         try:
             async with place.box.rows:
                 first = await self._first(place)
-                if first is None or first.due > self._services.clock.now() or self._turns.closing:
+                if first is None or first.waits(self._services.clock.now()) > 0 or self._turns.closing:
                     return False
                 place.box.taking = frozenset(first.ids)
             begun = await self._do(place, first, failures)

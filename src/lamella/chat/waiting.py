@@ -113,6 +113,13 @@ class Group:
     sent: Sent | Unreadable
     due: datetime
 
+    def waits(self, now: datetime) -> float:
+        """For how many seconds it is not due. A clock that was set back says nothing of how long it has waited: what
+        was sent later than now is due."""
+        if self.rows[-1].sent_at > now:
+            return 0.0
+        return max((self.due - now).total_seconds(), 0.0)
+
     @property
     def ids(self) -> tuple[str, ...]:
         """The ids of its rows."""

@@ -61,9 +61,11 @@ class VirtualClock:
         await woken
 
     def put_back(self, seconds: float) -> None:
-        """Show an earlier time, as a machine whose clock is corrected; what slept goes on sleeping."""
+        """Show an earlier time, as a machine whose clock is corrected; what sleeps wakes no later for it."""
+        back = timedelta(seconds=seconds)
         self._gone += seconds
-        self._now -= timedelta(seconds=seconds)
+        self._now -= back
+        self._sleepers = [(at - back, woken) for at, woken in self._sleepers]
 
     def set(self, moment: datetime) -> None:
         """Go to `moment` (never back) and wake who slept until then."""

@@ -22,7 +22,7 @@ class ExecutionRequest:
     for this turn. `timezone` is an IANA name.
 
     `kb_meta_prompt` is the block about knowledge bases as it is to be sent: "" for none, None lets the server's backend
-    build it. `dynamic_context` are the caller's own blocks.
+    build it. `dynamic_context` are the caller's own blocks; None is none, as everywhere.
 
     `metadata` are pairs of the caller's, which no model reads. `extra_fields` are fields that this version does not
     know, and `body_fields` what an OpenAI request says beside the message: both are kept, so that a request comes back
@@ -41,7 +41,12 @@ class ExecutionRequest:
     thinking_effort: str | None = None
     knowledge_base_ids: tuple[str, ...] = ()
     kb_meta_prompt: str | None = None
-    dynamic_context: tuple[str, ...] = ()
+    dynamic_context: tuple[str, ...] | None = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
     extra_fields: JsonObject = field(default_factory=dict)
     body_fields: JsonObject = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Two requests that say the same are equal."""
+        if self.dynamic_context is None:
+            object.__setattr__(self, "dynamic_context", ())

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from lamella.core.clock import Clock
 
-_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_ALPHABET, _LENGTH = "0123456789abcdefghjkmnpqrstvwxyz", 26
 
 
 class Ids(Protocol):
@@ -39,7 +39,14 @@ class RandomIds:
         if number <= self._last:
             number = self._last + 1
         self._last = number
-        return f"{prefix}_{_base32(number, 26)}"
+        return f"{prefix}_{_base32(number, _LENGTH)}"
+
+    def follow(self, *ids: str) -> None:
+        """From now on give ids that sort after these of an earlier process, also if the clock was set back since."""
+        for id in ids:
+            name = id.rpartition("_")[2]
+            if len(name) == _LENGTH and not set(name) - set(_ALPHABET):
+                self._last = max(self._last, sum(_ALPHABET.index(c) << 5 * n for n, c in enumerate(reversed(name))))
 
 
 class CountingIds:

@@ -16,6 +16,7 @@ from lamella.cache.expiry import Act, Move, after_it_ended, before_it_ends, ends
 from lamella.cache.returns import Rhythm, rhythm_between
 from lamella.cache.weighing import Economy, floor_of
 from lamella.core.aside import aside
+from lamella.core.caching import SKEW
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.json import JsonObject
 from lamella.core.messages import TurnStatus
@@ -119,12 +120,12 @@ class Idle:
         """The timer of a conversation rings: do what is due now, or set it again."""
         try:
             opening = await self._openings.standing(job.caller, job.subject)
-            silence = await self._silence(job.caller, opening)
+            now = self._services.clock.now()
+            silence = await self._silence(job.caller, opening, now)
         except (NotFound, InvalidRequest):
             return None  # it was deleted, or its model is not served any more
         if silence is None:
             return None
-        now = self._services.clock.now()
         if now < silence.ends - MARGIN:
             return Again("the cache was used since", after=(silence.ends - MARGIN - now).total_seconds())
         if now < silence.ends:
@@ -177,8 +178,11 @@ class Idle:
             return f"it has {weighed.input} tokens, and up to {floor} nothing is compacted by itself"
         return ""
 
-    async def _silence(self, caller: Caller, opening: Opening) -> Silence | None:
-        """The conversation as it is stored; None where a turn runs, or nothing is cached or known of its window."""
+    async def _silence(self, caller: Caller, opening: Opening, now: datetime) -> Silence | None:
+        """The conversation as it is stored; None where a turn runs, or nothing is cached or known of its window.
+
+        If the clock was set back since its last request, nobody knows what is cached: that counts as ended.
+        """
         conversation_id = opening.found.conversation.id
         path = opening.found.path
         if path and path[-1].status is TurnStatus.RUNNING:
@@ -187,13 +191,17 @@ class Idle:
         facts = opening.run.model.facts
         if newest is None or newest.model != facts.name:
             return None
-        ends = ends_at(newest.at, newest.markers, facts)
-        return await aside(len(path), _silence, opening, newest.at, ends, self._elsewhere) if ends is not None else None
+        since, ends = newest.at, ends_at(newest.at, newest.markers, facts)
+        if ends is None:
+            return None
+        if since - now > SKEW:
+            since = ends = now
+        return await aside(len(path), _silence, opening, since, ends, self._elsewhere)
 
     async def next(self, caller: Caller, opening: Opening) -> Next:
         """What is due next if nobody says anything. Raises `NotFound`."""
         now = self._services.clock.now()
-        silence = await self._silence(caller, opening)
+        silence = await self._silence(caller, opening, now)
         if silence is None:
             return Next(now, None, Act.NOTHING, None, "nothing of it is cached")
         move = self._before(silence) if now < silence.ends else self._after(silence, now)

@@ -52,7 +52,7 @@ async def enqueue_job(connection: AsyncConnection, caller: Caller, id: str, job:
         await connection.execute(update(jobs).where(this, runs).values(again=True))
     if job.takes_over:
         waits = jobs.c.status == JobStatus.WAITING.value
-        asked = {name: row[name] for name in ("payload", "cause", "due_at", "attempts")}
+        asked = {name: row[name] for name in ("payload", "cause", "due_at", "asked_at", "attempts")}
         await connection.execute(update(jobs).where(this, waits).values(**asked))
 
 
@@ -121,6 +121,7 @@ class JobVerbs(Verbs):
                 .values(
                     status=JobStatus.RUNNING.value,
                     due_at=_lease_end(now, lease_seconds),
+                    asked_at=moment,
                     token=jobs.c.token + 1,
                     attempts=jobs.c.attempts + 1,
                     again=False,
@@ -128,6 +129,15 @@ class JobVerbs(Verbs):
                 .returning(*jobs.c)
             )
             return job_of((await connection.execute(leased)).mappings().one())
+
+    @uninterrupted
+    async def clock_set_back(self, now: datetime) -> int:
+        """See `Jobs.clock_set_back`."""
+        moment = moment_text(now)
+        waits = jobs.c.status == JobStatus.WAITING.value
+        stranded = update(jobs).where(waits, jobs.c.asked_at > moment, jobs.c.due_at > moment)
+        async with self._database.writing() as connection:
+            return (await connection.execute(stranded.values(due_at=moment, asked_at=moment))).rowcount
 
     @uninterrupted
     async def next_due(self, kinds: Sequence[str]) -> datetime | None:
@@ -144,7 +154,7 @@ class JobVerbs(Verbs):
         Only for a process that is alone on this database: whoever held it has ended.
         """
         held = jobs.c.status == JobStatus.RUNNING.value
-        waits = {"status": JobStatus.WAITING.value, "due_at": moment_text(now)}
+        waits = {"status": JobStatus.WAITING.value, "due_at": moment_text(now), "asked_at": moment_text(now)}
         async with self._database.writing() as connection:
             return (await connection.execute(update(jobs).where(held).values(**waits))).rowcount
 
@@ -166,7 +176,7 @@ class JobVerbs(Verbs):
         if retry_at is None:
             values = _ended(JobStatus.FAILED, at)
         else:
-            values = {"status": JobStatus.WAITING.value, "due_at": moment_text(retry_at)}
+            values = {"status": JobStatus.WAITING.value, "due_at": moment_text(retry_at), "asked_at": moment_text(at)}
         await self._change(job, {**values, "error": error_text(error)})
 
     async def _change(self, job: Job, values: Mapping[str, Any]) -> None:
@@ -183,6 +193,7 @@ def _ended(status: JobStatus, at: datetime) -> dict[str, Any]:
         "status": case((jobs.c.again, JobStatus.WAITING.value), else_=status.value),
         "ended_at": case((jobs.c.again, None), else_=moment_text(at)),
         "due_at": case((jobs.c.again, moment_text(at)), else_=jobs.c.due_at),
+        "asked_at": moment_text(at),
         "attempts": case((jobs.c.again, 0), else_=jobs.c.attempts),
     }
 

@@ -53,6 +53,10 @@ class StagedJobs:
             self._doing.add(job.id)
         return job
 
+    async def clock_set_back(self, now: datetime) -> int:
+        """See `Jobs`."""
+        return await self._inner.clock_set_back(now)
+
     async def next_due(self, kinds: Sequence[str]) -> datetime | None:
         """See `Jobs`."""
         return await self._inner.next_due(kinds)

@@ -47,6 +47,14 @@ class Jobs(Protocol):
         """
         ...
 
+    async def clock_set_back(self, now: datetime) -> int:
+        """Make due what began to wait later than now, and give how much that was.
+
+        The clock was set back since, so nobody knows how long it has waited. What runs is left to its worker, whose
+        next sign of life corrects its lease.
+        """
+        ...
+
     async def next_due(self, kinds: Sequence[str]) -> datetime | None:
         """When the next job can be claimed, by its own time or because its lease has ended."""
         ...

@@ -66,7 +66,7 @@ def asked_of(request: ExecutionRequest) -> Asked:
     if len(request.models) > 1:
         raise InvalidRequest(
             "A response is one model's.",
-            hint="Name one, or send the message to /api/v1/conversations/{conversation_id}/turns.",
+            hint="Name one; several answer by POST /api/v1/conversations/{conversation_id}/turns, as `models`.",
             param="models",
         )
     chosen = replace(request, thinking_effort=request.thinking_effort or effort)

@@ -61,7 +61,7 @@ class MessageBody(Body):
     text: str
     file_ids: list[Id] = Field(default_factory=list)
     timezone: Annotated[str, StringConstraints(max_length=80)] = "UTC"
-    dynamic_context: Annotated[list[str], Field(max_length=20)] = Field(default_factory=list)
+    dynamic_context: Annotated[list[str], Field(max_length=20)] | None = None
     layout: Id | None = None
     marker_policy: Id | None = None
     agent_id: Id | None = None
@@ -136,7 +136,7 @@ def message_of(body: NewTurnBody | PreviewBody) -> Message:
         timezone=body.timezone,
         models=tuple(models or ()),
         parent_message_id=body.parent_message_id if _names_parent(body) else LEAVE,
-        dynamic=tuple(body.dynamic_context),
+        dynamic=tuple(body.dynamic_context or ()),
         choices=Choices(
             body.layout,
             body.marker_policy,

@@ -51,7 +51,18 @@ from lamella.storage.mapping import (
     user_message_row,
 )
 from lamella.storage.pages import page
-from lamella.storage.tables import attachments, conversations, messages, requests, runs, turns
+from lamella.storage.tables import (
+    attachments,
+    conversations,
+    decisions,
+    messages,
+    notices,
+    queued_messages,
+    requests,
+    runs,
+    sessions,
+    turns,
+)
 
 _TITLE_LENGTH = 60
 
@@ -311,6 +322,14 @@ class TurnVerbs(Verbs):
                     updated_at=moment_text(end.finished_at),
                 )
             )
+
+    @uninterrupted
+    async def newest_ids(self) -> tuple[str, ...]:
+        """The newest id of each table whose rows are read in the order of their ids."""
+        tables = (conversations, sessions, turns, runs, messages, requests, decisions, notices, queued_messages)
+        async with self._database.reading() as connection:
+            found = [(await connection.execute(select(func.max(table.c.id)))).scalar_one() for table in tables]
+        return tuple(id for id in found if id is not None)
 
     @uninterrupted
     async def unfinished_turns(self) -> tuple[UnfinishedTurn, ...]:

@@ -38,6 +38,7 @@ def job_row(owner: str, job_id: str, job: NewJob, at: datetime) -> Row:
         "attempts": 0,
         "token": 0,
         "due_at": moment_text(job.not_before),
+        "asked_at": moment_text(at),
         "created_at": moment_text(at),
     }
 

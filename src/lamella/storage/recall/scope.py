@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,16 +21,6 @@ _OVERHEAD = 64
 """Bytes of a passage beside its vector, about."""
 
 
-class Row(NamedTuple):
-    """One passage, as it is read: `vector` None where it has none of this space."""
-
-    entry: int
-    session_id: str
-    length: int
-    is_message: bool
-    vector: bytes | None
-
-
 @dataclass(frozen=True, slots=True)
 class Part:
     """Some passages as they were read; `waiting` is the first that has no vector."""
@@ -44,15 +34,16 @@ class Part:
 
 
 def part_of(rows: Sequence[Sequence[Any]], dimension: int) -> Part:
-    """The passages of some rows."""
-    read = [Row(*row) for row in rows]
+    """The passages of some rows, at least one: entry, session, terms, whether it is a message, and its vector, None
+    where it has none of this space."""
+    entries, sessions, lengths, messages, vectors = zip(*rows, strict=True)
     return Part(
-        entries=np.array([row.entry for row in read], np.int64),
-        sessions=[row.session_id for row in read],
-        lengths=np.array([row.length for row in read], np.float64),
-        messages=np.array([row.is_message for row in read], np.bool_),
-        vectors=matrix_of([row.vector for row in read], dimension),
-        waiting=next((row.entry for row in read if row.vector is None), None),
+        entries=np.array(entries, np.int64),
+        sessions=sessions,
+        lengths=np.array(lengths, np.float64),
+        messages=np.array(messages, np.bool_),
+        vectors=matrix_of(vectors, dimension),
+        waiting=next((entry for entry, vector in zip(entries, vectors, strict=True) if vector is None), None),
     )
 
 

@@ -20,9 +20,10 @@ from sqlalchemy import (
     or_,
     select,
     text,
+    type_coerce,
     update,
 )
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.types import NullType
 
 from lamella.core.ports import RecallIndex
 from lamella.core.recall import (
@@ -185,10 +186,8 @@ class SqlRecallIndex:
     async def search(self, caller: Caller, query: RecallQuery) -> Found:
         """What of the caller's fits the query best."""
         dimension = len(query.vector) // 2 if query.vector is not None else 0
+        scope = await self._scope(caller, query, dimension)
         async with self._database.reading() as connection:
-            if query.conversation_id is not None:
-                await find_conversation(connection, caller, query.conversation_id)
-            scope = await self._scope(connection, caller, query, dimension)
             terms = [tagged(caller.user_id, term) for term in query.terms]
             found = [(await connection.execute(_POSTINGS, {"term": term})).scalar_one() or "" for term in terms]
         chosen = await asyncio.to_thread(choose, scope, found, query.vector, query.space, query.limit, _SESSIONS_SHOWN)
@@ -213,16 +212,37 @@ class SqlRecallIndex:
             ),
         )
 
-    async def _scope(self, connection: AsyncConnection, caller: Caller, query: RecallQuery, dimension: int) -> Scope:
-        """What is kept, with what was added since; read anew when something else changed."""
+    async def _scope(self, caller: Caller, query: RecallQuery, dimension: int) -> Scope:
+        """What is kept, with what was added since; read anew when something else changed.
+
+        What changes while it is read makes what is kept stale: the next search reads anew.
+        """
         key = (caller.user_id, query.conversation_id, query.space.model, dimension)
-        kept = self._scopes.find(key, await recall_version(connection, caller))
-        parts = await _read(connection, caller, query, kept.last, dimension)
+        async with self._database.reading() as connection:
+            if query.conversation_id is not None:
+                await find_conversation(connection, caller, query.conversation_id)
+            kept = self._scopes.find(key, await recall_version(connection, caller))
+        parts = await self._read(caller, query, kept.last, dimension)
         if not parts:
             return kept
         scope, stays = await asyncio.to_thread(grown, kept, parts)
         self._scopes.keep(key, stays)
         return scope
+
+    async def _read(self, caller: Caller, query: RecallQuery, after: int, dimension: int) -> list[Part]:
+        """The passages after entry `after`, page by page; no connection is held between pages.
+
+        A page becomes arrays beside the event loop, while the next one is read.
+        """
+        found: list[asyncio.Task[Part]] = []
+        while True:
+            async with self._database.reading() as connection:
+                rows = (await connection.execute(_rows(caller, query, after, with_vectors=dimension > 0))).all()
+            if rows:
+                found.append(asyncio.create_task(asyncio.to_thread(part_of, rows, dimension)))
+                after = rows[-1][0]
+            if len(rows) < _ROWS_AT_ONCE:
+                return await asyncio.gather(*found)
 
     @uninterrupted
     async def source(self, caller: Caller, conversation_id: str | None, reference: str) -> Source:
@@ -231,27 +251,13 @@ class SqlRecallIndex:
             return await find_source(connection, caller, conversation_id, reference)
 
 
-async def _read(
-    connection: AsyncConnection, caller: Caller, query: RecallQuery, after: int, dimension: int
-) -> list[Part]:
-    """The passages behind entry `after`, some at a time: whatever else waits goes on in between."""
-    found: list[Part] = []
-    while True:
-        rows = (await connection.execute(_rows(caller, query, after, with_vectors=dimension > 0))).all()
-        if rows:
-            found.append(await asyncio.to_thread(part_of, rows, dimension))
-            after = rows[-1][0]
-        if len(rows) < _ROWS_AT_ONCE:
-            return found
-
-
 def _mine(caller: Caller, conversation_id: str | None) -> ColumnElement[bool]:
     owned = recall_entries.c.owner == caller.user_id
     return owned if conversation_id is None else and_(owned, recall_entries.c.conversation_id == conversation_id)
 
 
 def _rows(caller: Caller, query: RecallQuery, after: int, *, with_vectors: bool) -> Select[Any]:
-    """The first passages behind entry `after`, as `Row` has them."""
+    """The first passages after entry `after`, as `part_of` takes them: unconverted, since there are many."""
     of_space = and_(recall_vectors.c.entry_id == recall_entries.c.id, recall_vectors.c.model == query.space.model)
     summary = recall_entries.c.speaker == Speaker.SUMMARY.value
     made = (
@@ -259,8 +265,8 @@ def _rows(caller: Caller, query: RecallQuery, after: int, *, with_vectors: bool)
             recall_entries.c.id,
             func.coalesce(messages.c.session_id, recall_entries.c.source_id),
             recall_entries.c.length,
-            ~summary,
-            recall_vectors.c.data if with_vectors else text("NULL"),
+            type_coerce(~summary, NullType()),
+            type_coerce(recall_vectors.c.data, NullType()) if with_vectors else text("NULL"),
         )
         .select_from(recall_entries)
         .outerjoin(messages, messages.c.id == recall_entries.c.source_id)

@@ -22,6 +22,7 @@ recall_entries = Table(
     Column("length", Integer, nullable=False),
     Index("uq_recall_entries_source_id_call_id_start", "source_id", "call_id", "start", unique=True),
     Index("ix_recall_entries_owner_conversation_id_id", "owner", "conversation_id", "id"),
+    Index("ix_recall_entries_owner_id", "owner", "id"),
     Index("ix_recall_entries_conversation_id_call_id", "conversation_id", "call_id"),
     sqlite_autoincrement=True,
 )

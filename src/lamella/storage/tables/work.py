@@ -30,6 +30,7 @@ jobs = Table(
     Column("attempts", Integer, nullable=False),
     Column("token", Integer, nullable=False),
     Column("due_at", String, nullable=False),
+    Column("asked_at", String, nullable=False, server_default=""),
     Column("created_at", String, nullable=False),
     Column("ended_at", String),
     Column("error", Text),
@@ -38,4 +39,5 @@ jobs = Table(
     Index("ix_jobs_kind_status_due_at", "kind", "status", "due_at"),
 )
 """One job of a kind for a subject: the newest. `due_at` is when it may be claimed: its time to begin, or the end of the
-lease of the worker that runs it. `again`: it was asked for while it ran, and is due once more when it has ended."""
+lease of the worker that runs it; `asked_at` is when that was said. `again`: it was asked for while it ran, and is due
+once more when it has ended."""
