@@ -14,6 +14,7 @@ import pytest
 
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.core import deltas
+from lamella.core.decisions import DecisionKind
 from lamella.core.messages import StopReason
 from lamella.core.tokens import Usage
 from lamella.engine.scripted import FACTS, Gate, ScriptedModel, ScriptedModels, saying
@@ -296,9 +297,12 @@ async def test_resume_by_a_number_that_was_said(tmp_path: Path) -> None:
         assert answer.json()["data"]["number"] == 1
 
 
-async def test_compact_answers_at_once_and_tells_when_it_is_done(tmp_path: Path) -> None:
+@pytest.mark.parametrize("layout", ["lamella", "lis"])
+async def test_compact_answers_at_once_and_tells_when_it_is_done(tmp_path: Path, layout: str) -> None:
+    """One plain line with the session that has the summary; layout `lis` tells it as its seed does (SPEC L16)."""
     model, gate = ScriptedModel(), Gate()
     async with opened(tmp_path, model, context_budget=20_000) as (app, client, conversation):
+        await client.call("PATCH", f"/conversations/{conversation}", json={"layout": layout})
         await talk(client, conversation, model)
         model.then([gate, *saying(SUMMARY)])
         started = await command(client, conversation, "/compact the ships")
@@ -312,19 +316,18 @@ async def test_compact_answers_at_once_and_tells_when_it_is_done(tmp_path: Path)
         told = (await listed(client, conversation))[-1]
         assert (told["object"], told["name"]) == ("notification", "compacted")
         lines = told["text"].splitlines()
-        assert lines[0].startswith("⚙️ Compacted (")
-        assert [line.split(":")[0] for line in lines[1:]] == [
-            "  🔧 System",
-            "  📝 Summary",
-            "  💬 Kept context",
-            "  🛠️ Tools",
-            "  📊 Total",
-        ]
+        if layout == "lis":
+            assert lines[0].startswith("⚙️ Compacted (")
+            parts = ["🔧 System", "📝 Summary", "💬 Kept context", "🛠️ Tools", "📊 Total"]
+            assert [line.split(":")[0].strip() for line in lines[1:]] == parts
+        else:
+            assert re.fullmatch(r"Compacted \(\S+ → \S+ tokens\)\. Summary: session 1\.", told["text"])
         assert told["data"]["total"] < told["data"]["before"]
         assert told["data"]["summary"] > 0
         listing = (await command(client, conversation, "/resume"))["answer"]
         assert "The ship is the Aurora [msg_1]" in listing
         first, second = (await client.get(f"/conversations/{conversation}/sessions?order=asc"))["data"]
+        assert (told["data"]["summary_of"], told["data"]["session_id"]) == (first["id"], second["id"])
         assert (first["summary"], first["why"], second["current"]) == (SUMMARY, "/compact the ships", True)
         assert second["numbers"]["after"] < second["numbers"]["before"] == told["data"]["before"]
         assert second["numbers"]["after"] == told["data"]["total"], "the divider and the notification say one figure"
@@ -409,13 +412,20 @@ async def test_prune_says_what_it_freed(tmp_path: Path) -> None:
         assert [one["name"] for one in await listed(client, conversation)] == ["prune", "prune"]
 
 
-async def test_a_pruning_after_a_turn_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("layout", ["lamella", "lis"])
+async def test_a_pruning_after_a_turn_is_told_in_layout_lis_alone(tmp_path: Path, layout: str) -> None:
     model = ScriptedModel()
     settings = {"tool_prune_threshold": 100, "tool_keep_threshold": 0}
-    async with opened(tmp_path, model, **settings) as (_, client, conversation):
+    async with opened(tmp_path, model, **settings) as (app, client, conversation):
+        await client.call("PATCH", f"/conversations/{conversation}", json={"layout": layout})
         await reading(client, conversation, model)
         model.then(saying("Yes."))
         await client.send(conversation, "Go on?")
+        decided = [stored.decision.kind for stored in await app.store.decisions(LOCAL_OWNER, conversation)]
+        assert DecisionKind.PRUNE in decided
+        if layout == "lamella":
+            assert await listed(client, conversation) == []
+            return
         told = (await listed(client, conversation))[0]
         assert (told["object"], told["name"]) == ("notification", "pruned")
         assert told["text"].startswith("🔧 Tool outputs pruned (")

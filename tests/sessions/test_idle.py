@@ -40,10 +40,15 @@ async def opened(folder: Path, model: ScriptedModel, clock: VirtualClock) -> Asy
 
 
 async def looked(client: Client, model: ScriptedModel, layout: str = "lamella") -> str:
-    """A conversation with one turn that called a tool, and said so much behind it that pruning at once pays nothing."""
+    """A conversation with one turn that called a tool four times, and two that said so much that pruning at once does
+    not pay."""
     conversation = await client.conversation(layout=layout)
-    model.then(calling(ToolCall("c1", "look", "{}")), saying(MUCH, usage=Usage(input=4_000, output=900)))
+    calls = [ToolCall(f"c{number}", "look", "{}") for number in range(4)]
+    model.then(calling(*calls), saying(MUCH, usage=Usage(input=8_000, output=900)))
     await client.send(conversation, "Go")
+    for input in (9_500, 11_000):
+        model.then(saying(MUCH, usage=Usage(input=input, output=900)))
+        await client.send(conversation, "Go on")
     return conversation
 
 
@@ -106,7 +111,7 @@ async def test_a_message_sets_the_timer_again(tmp_path: Path) -> None:
     async with opened(tmp_path, model, clock) as (app, client):
         conversation = await looked(client, model)
         clock.set(NOON + timedelta(minutes=3))
-        model.then(saying("Yes.", usage=Usage(input=5_000, output=3)))
+        model.then(saying("Yes.", usage=Usage(input=12_500, output=3)))
         await client.send(conversation, "And?")
         again = await rung(app, conversation, JobStatus.WAITING, after=NOON + LIFE)
         assert again.due_at == NOON + timedelta(minutes=8) - MARGIN

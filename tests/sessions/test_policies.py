@@ -61,7 +61,7 @@ def passages(model: ScriptedModel, index: int = -1) -> dict[str, int]:
     """How many whole passages of each tool a request shows, its last message apart."""
     *blocks, _ = model.requests[index].blocks
     text = json.dumps([block.value for block in blocks])
-    return {name: text.count(f"Passage of {name}.") for name in ("keeping", "usual")}
+    return {name: text.count(f"Passage of {name}. {MUCH}") for name in ("keeping", "usual")}
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,7 @@ async def test_a_summary_that_lacks_an_instruction_is_asked_for_once_more_and_th
         found = await session_check(app, client, conversation)
         assert (found["asked"], found["kept_literally"], found["missing"]) == (2, ["Always answer in German."], [])
         (notice,) = (await client.get(f"/conversations/{conversation}/commands"))["data"]
-        assert "🔎 Check: 0 of 1 found, 1 kept literally" in notice["text"]
+        assert (notice["data"]["check"]["found"], notice["data"]["check"]["items"]) == (0, 1)
 
 
 async def test_a_second_try_that_is_no_summary_leaves_the_first(tmp_path: Path) -> None:

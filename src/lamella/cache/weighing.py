@@ -99,11 +99,9 @@ class Economy:
         """The length of window at which compacting costs least."""
         return best_length(self.growth, self.compaction(window, keep), self.rates)
 
-    def prospect(
-        self, window: int, keep: int, *, since_pruning: int, read_again: float, cold: bool = False
-    ) -> Prospect:
-        """What is ahead of a window of so many tokens, `since_pruning` calls after its last pruning."""
-        room = self.best(window, keep) - window
+    def prospect(self, room: float, *, since_pruning: int, read_again: float, cold: bool = False) -> Prospect:
+        """What is ahead of a window that grows by `room` tokens before it is compacted, `since_pruning` calls after its
+        last pruning."""
         calls = min(expected_calls(self.calls, self.growth, room), calls_until_next_pruning(since_pruning))
         return Prospect(self.rates, calls, cold, read_again)
 

@@ -259,7 +259,8 @@ def _turns(
     path = (*context.history, context.turn)
     pruned, emptied = pruned_steps(path, choices.boundary), pruned_steps(path, choices.emptied)
     readable = is_readable(context, layout)
-    view = View(choices.listed, pruned, choices.cuts, kept_names(context.tools), emptied, readable)
+    extracted = choices.extracted if layout.keeps_extracts else frozenset()
+    view = View(choices.listed, pruned, choices.cuts, kept_names(context.tools), emptied, readable, extracted)
     rendered: list[RenderedTurn] = []
     standing = start
     for index, turn in enumerate(context.history):

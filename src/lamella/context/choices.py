@@ -19,6 +19,8 @@ INCLUDED = "included"
 LISTED = "listed"
 ALL = "all"
 """The number of a prune decision that leaves no result, whatever its tool says."""
+EXTRACTS = "extracts"
+"""The number of a prune decision whose stubs keep extracts: by which version of the rules (`context/extracts.py`)."""
 
 
 def subject_of(id: str, model: str) -> str:
@@ -40,7 +42,8 @@ class Choices:
 
     `listed` are the keys of the documents and of the project's pictures that are not included, those that nobody
     decided about among them; `undecided` says whether there are any. `boundary` is the last step whose results are
-    stubs, `emptied` the last one where even those are that their tools keep.
+    stubs, `emptied` the last one where even those are that their tools keep. `extracted` are the steps whose stubs keep
+    extracts.
     """
 
     listed: frozenset[str]
@@ -48,6 +51,7 @@ class Choices:
     boundary: str | None
     undecided: bool
     emptied: str | None = None
+    extracted: frozenset[str] = frozenset()
 
 
 def choices_of(context: ContextInput, *, project_is_fixed: bool) -> Choices:
@@ -67,7 +71,8 @@ def choices_of(context: ContextInput, *, project_is_fixed: bool) -> Choices:
         else:
             listed |= {key_of(file) for file in held}
     path = (*context.history, context.turn)
-    return Choices(frozenset(listed), known.cuts, known.boundary(path), undecided, known.emptied(path))
+    boundary, emptied, extracted = known.boundary(path), known.emptied(path), known.extracted(path)
+    return Choices(frozenset(listed), known.cuts, boundary, undecided, emptied, extracted)
 
 
 def documents_of(context: ContextInput, *, project: bool = True) -> list[Attachment]:
@@ -92,8 +97,10 @@ class Known:
     def __init__(self, model: str, decisions: Sequence[Decision]) -> None:
         self._model = model
         self._outcomes = {(d.kind, d.subject): d.outcome for d in decisions}
-        self._prunes = [d.outcome for d in decisions if d.kind is DecisionKind.PRUNE]
-        self._emptied = [d.outcome for d in decisions if d.kind is DecisionKind.PRUNE and d.numbers.get(ALL)]
+        prunes = [d for d in decisions if d.kind is DecisionKind.PRUNE]
+        self._prunes = [d.outcome for d in prunes]
+        self._emptied = [d.outcome for d in prunes if d.numbers.get(ALL)]
+        self._extracting = [(d.outcome, bool(d.numbers.get(EXTRACTS))) for d in prunes]
         left = [d for d in decisions if d.kind is DecisionKind.LEFT_OUT and d.subject == model]
         self._left_out = left[-1] if left else None
         self.cuts = frozenset(_cuts(model, self._outcomes)) if self._outcomes else frozenset()
@@ -125,6 +132,20 @@ class Known:
     def emptied(self, turns: Sequence[Turn]) -> str | None:
         """The step of these turns up to which results are stubs even where their tools keep them."""
         return _newest(self._emptied, turns)
+
+    def extracted(self, turns: Sequence[Turn]) -> frozenset[str]:
+        """The steps of these turns whose stubs keep extracts: the decision that first made them stubs says so."""
+        if not any(keeps for _, keeps in self._extracting):
+            return frozenset()
+        ids = [step.id for turn in turns for step in turn.steps]
+        places = {id: place for place, id in enumerate(ids, start=1)}
+        found: set[str] = set()
+        done = 0
+        for boundary, keeps in self._extracting:
+            end = max(done, places.get(boundary, 0))
+            found |= set(ids[done:end]) if keeps else set()
+            done = end
+        return frozenset(found)
 
 
 @dataclass(frozen=True, slots=True)

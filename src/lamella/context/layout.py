@@ -83,6 +83,10 @@ class Layout:
     """Whether the last permitted step is sent without the tool list, whatever that costs in cache (SPEC O11)."""
     names_ids: bool = False
     """Whether what is left out of a result names the id by which the model can read it again, where it has the tool."""
+    keeps_extracts: bool = False
+    """Whether a stub keeps a little of its result, where it was not made for want of room."""
+    tells: bool = False
+    """Whether users are told of each pruning, and of a compaction with its breakdown (SPEC L16)."""
     seed_markers: tuple[SeedMarker, ...] = ()
     markers: str = "seed"
     """The marker policy of conversations that name none."""

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from lamella.context.documents import key_of
 from lamella.context.layout import Layout, OldResults, Slot
-from lamella.context.results import Cut, cut_results, notices_of, stubs_of
+from lamella.context.results import NO_EXTRACTS, Cut, cut_results, extracts_of, notices_of, stubs_of
 from lamella.context.segments import (
     Place,
     dynamic_segment,
@@ -44,8 +44,9 @@ class Standing:
 class View:
     """How a request looks at the path: files only listed, steps whose results are stubs, results that are cut.
 
-    Of the steps that are `pruned`, those of the tools `kept` are shown still, unless the step is `emptied` too.
-    `readable`: what is left out of a result can be read again, and says by which id.
+    Of the steps that are `pruned`, those of the tools `kept` are shown still, unless the step is `emptied` too; the
+    stubs of those that are `extracted` keep extracts. `readable`: what is left out of a result can be read again, and
+    says by which id.
     """
 
     listed: frozenset[str] = frozenset()
@@ -54,6 +55,7 @@ class View:
     kept: frozenset[str] = frozenset()
     emptied: frozenset[str] = frozenset()
     readable: bool = False
+    extracted: frozenset[str] = frozenset()
 
     def of(self, turn: Turn) -> View:
         """What of the view concerns one turn."""
@@ -64,7 +66,8 @@ class View:
         pruned = self.pruned & steps
         cuts = frozenset(self._cuts(turn)) if self.cuts else self.cuts
         kept = self.kept if pruned else frozenset()
-        return View(self.listed & files, pruned, cuts, kept, self.emptied & steps, self.readable)
+        emptied, extracted = self.emptied & steps, self.extracted & pruned
+        return View(self.listed & files, pruned, cuts, kept, emptied, self.readable, extracted)
 
     def _cuts(self, turn: Turn) -> Iterator[Cut]:
         calls = {result.call_id for step in turn.steps for result in step.results}
@@ -204,7 +207,8 @@ class Renderer:
             before = out.standing
             reminder = self._kept_reminder(turn, index, out) if keeps_reminders else None
             standing = before.behind(reminder) if reminder is not None else before
-            made = self._step(slot, step, number, standing, out)
+            extracts = extracts_of(turn, step) if step.id in out.view.extracted else NO_EXTRACTS
+            made = self._step(slot, step, number, standing, out, extracts)
             if made is None:
                 continue
             if reminder is not None:
@@ -213,11 +217,13 @@ class Renderer:
             if keeps_reminders:
                 out.standing = replace(out.standing, reminder=step.reminder)
 
-    def _step(self, slot: Slot, step: Step, number: int, standing: Standing, out: _Out) -> Segment | None:
+    def _step(
+        self, slot: Slot, step: Step, number: int, standing: Standing, out: _Out, extracts: Mapping[str, str]
+    ) -> Segment | None:
         over = out.zone is Zone.HISTORY
         with_thinking = self._thinking_of(step, standing)
         cuts = out.view.cuts_of(step)
-        instead = self._instead(step, out.view, cuts, over=over)
+        instead = self._instead(step, out.view, cuts, extracts, over=over)
         cut = cut_results(step, cuts, readable=out.view.readable) if cuts and instead is None else None
         lifetime = slot.lifetime if step.calls and not over else Lifetime.SESSION
         place = Place(out.zone, lifetime)
@@ -233,7 +239,9 @@ class Renderer:
             out.note(step.id, f"its thinking is left out: {why}")
         return made
 
-    def _instead(self, step: Step, view: View, cuts: Sequence[Cut], *, over: bool) -> tuple[ToolResult, ...] | None:
+    def _instead(
+        self, step: Step, view: View, cuts: Sequence[Cut], extracts: Mapping[str, str], *, over: bool
+    ) -> tuple[ToolResult, ...] | None:
         """What is shown instead of a step's results; None where they are shown.
 
         A layout that keeps all results has stubs only where nothing else fitted.
@@ -247,7 +255,7 @@ class Renderer:
                 kept = view.kept if step.id not in view.emptied else frozenset()
                 if all(call.name in kept for call in step.calls):
                     return None
-                return stubs_of(step, kept, cuts, readable=view.readable)
+                return stubs_of(step, kept, cuts, readable=view.readable, extracts=extracts)
             case _:
                 assert_never(self.layout.old_results)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
+from lamella.context.extracts import extract
 from lamella.core.counting import count_tokens
 from lamella.core.json import decode_object, encode_text
-from lamella.core.messages import Step, ToolCall, ToolResult
+from lamella.core.messages import Step, ToolCall, ToolResult, Turn
 from lamella.core.prompt import ToolSpec
 
 INTERRUPTED = "This call was interrupted; it has no result."
@@ -19,6 +21,8 @@ EXPANDED = "expanded_queries"
 
 READ_MESSAGE = "read_message"
 """The tool that gives a result whole again, by the id of its call."""
+
+NO_EXTRACTS: Mapping[str, str] = MappingProxyType({})
 
 LEAST_CUT = 64
 """Tokens that a cut result keeps even where there is no room: less would say nothing."""
@@ -96,32 +100,47 @@ def can_be_read(tools: Iterable[ToolSpec]) -> bool:
     return any(tool.name == READ_MESSAGE for tool in tools)
 
 
+def extracts_of(turn: Turn, step: Step) -> Mapping[str, str]:
+    """What the stubs of a step's results keep of them, by call: nothing where a digest stands."""
+    later = turn.steps[turn.steps.index(step) + 1 :]
+    before = "\n".join([turn.user.text, *(call.arguments for call in step.calls)])
+    after = "\n".join(text for one in later for text in (one.text, *(call.arguments for call in one.calls)))
+    results = (result for result in step.results if not result.digest)
+    return {result.call_id: extract(result.content, before, after) for result in results}
+
+
 def stubs_of(
-    step: Step, kept: Collection[str] = (), cuts: Iterable[Cut] = (), *, readable: bool = False
+    step: Step,
+    kept: Collection[str] = (),
+    cuts: Iterable[Cut] = (),
+    *,
+    readable: bool = False,
+    extracts: Mapping[str, str] = NO_EXTRACTS,
 ) -> tuple[ToolResult, ...]:
     """Each result as its digest, or as the bare name of its function; call id, name and arguments stay (SPEC L8).
 
     Those of the tools `kept` are shown, cut where they are. Where the model can read them again (`readable`) a stub
-    names the id to do it by, and a result that is no longer than that stays.
+    names the id to do it by, and with `extracts` it keeps that of its result: `search [read_message ID], in part: …`. A
+    result that is no longer than such a stub stays.
     """
     stubs = _instead(step, None)
-    if readable:
+    if readable or extracts:
         given = {result.call_id: result for result in step.results}
-        stubs = tuple(_readable(stub, given.get(stub.call_id)) for stub in stubs)
+        stubs = tuple(_told(stub, given.get(stub.call_id), extracts, readable=readable) for stub in stubs)
     if not kept:
         return stubs
     shown = cut_results(step, cuts, readable=readable)
     return tuple(one if one.name in kept else stub for one, stub in zip(shown, stubs, strict=True))
 
 
-def _readable(stub: ToolResult, given: ToolResult | None) -> ToolResult:
-    """What was read by the tool itself is named by its call already."""
-    if given is None or stub.name == READ_MESSAGE:
+def _told(stub: ToolResult, given: ToolResult | None, extracts: Mapping[str, str], *, readable: bool) -> ToolResult:
+    """A stub that says more than its name. What was read by `read_message` is named by its call already."""
+    kept = extracts.get(stub.call_id, "")
+    named = f" [{READ_MESSAGE} {stub.call_id}]" if readable and stub.name != READ_MESSAGE else ""
+    if given is None or not (named or kept):
         return stub
-    named = f"{stub.content} [{READ_MESSAGE} {stub.call_id}]"
-    if count_tokens(given.content) <= count_tokens(named):
-        return given
-    return replace(stub, content=named)
+    text = f"{stub.content}{named}{f', in part: {kept}' if kept else ''}"
+    return given if count_tokens(given.content) <= count_tokens(text) else replace(stub, content=text)
 
 
 def notices_of(step: Step) -> tuple[ToolResult, ...]:

@@ -50,8 +50,13 @@ def breakdown(segments: Sequence[Segment], turns: Sequence[Turn], calibration: f
     return Breakdown(**{name: int(tokens * calibration) for name, tokens in sums.items()})
 
 
+def compacted_line(before: int, after: int, number: int) -> str:
+    """The notification of a compaction that ended session `number`, which keeps its summary."""
+    return f"Compacted ({short(before)} → {short(after)} tokens). Summary: session {number}."
+
+
 def compacted_text(before: int, parts: Breakdown, budget: int) -> str:
-    """The notification of a compaction."""
+    """The notification of a compaction with its breakdown (SPEC L16)."""
     tools = f"{short(parts.tools)} tokens ({short(parts.definitions)} defs + {short(parts.calls)} calls)"
     return "\n".join(
         [

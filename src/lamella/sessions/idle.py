@@ -17,6 +17,7 @@ from lamella.cache.returns import Rhythm, rhythm_between
 from lamella.cache.weighing import Economy, floor_of
 from lamella.core.aside import aside
 from lamella.core.caching import SKEW
+from lamella.core.decisions import Decision
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.json import JsonObject
 from lamella.core.messages import TurnStatus
@@ -27,7 +28,6 @@ from lamella.engine.opening import Opening, Openings
 from lamella.engine.turn import Finished
 from lamella.sessions.compaction import ENGINE, Asked
 from lamella.sessions.compactions import Compactions
-from lamella.sessions.pruning import Pruning
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.upkeep import Weighed, prunable
 from lamella.sessions.why import newest_request
@@ -38,8 +38,8 @@ MARGIN = timedelta(seconds=45)
 """How long before the end a compaction is asked for: a worker looks for due work every 20 seconds, and the request of
 the summary must have begun."""
 
-Prune = Callable[[Caller, Pruning], Awaitable[None]]
-"""Records a pruning and tells of it."""
+Record = Callable[[Caller, str, Decision], Awaitable[None]]
+"""Records a decision about a conversation."""
 
 Prices = Callable[[ModelFacts], Elsewhere | None]
 """What a summary by another model costs beside one by this; None where no other makes any."""
@@ -91,7 +91,7 @@ class Idle:
         settings: SessionSettings,
         worker: Worker,
         compactions: Compactions,
-        record: Prune,
+        record: Record,
         elsewhere: Prices,
     ) -> None:
         self._openings = openings
@@ -147,7 +147,7 @@ class Idle:
             return
         pruning = silence.weighed.pruning(self._settings, silence.economy, who=ENGINE, cold=True)
         if pruning is not None:
-            await self._record(job.caller, pruning)
+            await self._record(job.caller, job.subject, pruning.decision)
 
     def _ask(self, job: Job, move: Move) -> None:
         asked = Asked(job.caller, job.subject, ENGINE, move.why, if_it_pays=True, numbers=move.numbers)
@@ -163,7 +163,7 @@ class Idle:
         weighed, economy, keep = silence.weighed, silence.economy, self._settings.keep_recent
         if kept := self._kept_for(weighed):
             return Move(Act.NOTHING, kept)
-        prospect = weighed.prospect(economy, keep)
+        prospect = weighed.prospect(economy, self._settings)
         return judge(economy.compaction(weighed.input, keep), prospect, silence.rhythm, silent)
 
     def _kept_for(self, weighed: Weighed) -> str:

@@ -11,8 +11,9 @@ from lamella.core.json import JsonObject
 from lamella.core.records import Caller, Notice, NoticeKind, PageQuery
 from lamella.engine.inputs import Services
 from lamella.engine.opening import Openings
+from lamella.engine.setting import layout_named
 from lamella.sessions.compaction import Compacted
-from lamella.sessions.figures import Breakdown, check_text, compacted_text, pruned_text
+from lamella.sessions.figures import Breakdown, check_text, compacted_line, compacted_text, pruned_text
 from lamella.sessions.pruning import Pruning
 from lamella.sessions.summariser import SILENT, NotCompacted
 from lamella.sessions.window import standing
@@ -45,13 +46,21 @@ class Notifications:
         if not (self._on or asked_for):
             return
         try:
-            lines = [compacted_text(done.before, done.after, done.budget), check_text(done.check)]
-            text = "\n".join(line for line in lines if line)
-            shown: JsonObject = {"session_id": done.session.id, "before": done.before, "check": done.check}
-            data: JsonObject = {**shown, **parts_data(done.after)}
+            ended = await self._services.store.session(caller, str(done.session.parent_id))
+            text = compacted_line(done.before, done.after.total, ended.number)
+            if await self._breaks_down(caller, conversation_id):
+                lines = [compacted_text(done.before, done.after, done.budget), check_text(done.check)]
+                text = "\n".join(line for line in lines if line)
+            of: JsonObject = {"session_id": done.session.id, "summary_of": ended.id}
+            data: JsonObject = {**of, "before": done.before, "check": done.check, **parts_data(done.after)}
             await self._store(caller, conversation_id, NoticeKind.COMPACTED, text, data)
         except LamellaError as error:
             log.error("a compaction could not be told", conversation_id=conversation_id, error=error.message)
+
+    async def _breaks_down(self, caller: Caller, conversation_id: str) -> bool:
+        """Whether the conversation's layout tells as its seed does."""
+        conversation = await self._services.store.conversation(caller, conversation_id)
+        return layout_named(conversation.layout, self._openings.layouts).tells
 
     async def not_compacted(self, caller: Caller, conversation_id: str, done: NotCompacted, *, asked_for: bool) -> None:
         """A compaction did not come about; who did not ask is told each reason once until one works out again."""

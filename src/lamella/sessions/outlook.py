@@ -11,7 +11,6 @@ from lamella.core.json import JsonObject
 from lamella.engine.opening import Opening
 from lamella.sessions.idle import Next, next_json
 from lamella.sessions.settings import SessionSettings
-from lamella.sessions.triggers import trigger_of
 from lamella.sessions.upkeep import Weighed
 from lamella.sessions.window import parts_of
 
@@ -31,8 +30,7 @@ def outlook_of(opening: Opening, due: Next, settings: SessionSettings, elsewhere
     weighed = Weighed.standing(opening)
     if not weighed.input:  # another session began since the last bill, or there is none
         weighed = replace(weighed, input=parts_of(opening, due.now).total)
-    fill = weighed.fill(settings.compact_when, weighed.economy(elsewhere))
-    return Outlook(due, settings.compact_when, trigger_of(settings).next(fill))
+    return Outlook(due, settings.compact_when, weighed.next(settings, weighed.economy(elsewhere)))
 
 
 def outlook_json(ahead: Outlook) -> JsonObject:

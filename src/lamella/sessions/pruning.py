@@ -5,15 +5,16 @@ SPEC L8, X-ECON. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from lamella.cache.economics import Prospect, prune_calls
-from lamella.context.choices import ALL
+from lamella.context.choices import ALL, EXTRACTS
+from lamella.context.extracts import VERSION
 from lamella.context.render import pruned_steps
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.messages import Step
+from lamella.core.messages import Step, Turn
 from lamella.sessions.sizes import ShownWindow
 
 PrunePolicy = Literal["auto", "keep_all", "keep_none"]
@@ -23,15 +24,24 @@ PruneWhen = Literal["full", "pays"]
 """When results are pruned that nobody asked for."""
 
 THRESHOLD = 8_000
-"""Tokens of results that start a pruning where it waits for a threshold and none is set (SPEC L8)."""
+"""Tokens of results that start a pruning if it waits for a threshold and none is set (SPEC L8)."""
+
+NEWEST_TURNS = 2
+"""Turns whose results no price takes: the next question is mostly about them."""
+
+LEAST_AT_ONCE = 4_000
+"""Tokens that a pruning by price takes out at least."""
+
+MARGIN = 1.5
+"""How many times its cost a pruning by price is expected to save."""
 
 
 @dataclass(frozen=True, slots=True)
 class PruneSettings:
     """Tokens of results behind the boundary that start a pruning, and of the newest that stay; and the policy.
 
-    `threshold` None: `THRESHOLD` where pruning waits for one, none where it goes by price. `when`: at the threshold
-    alone, or already when it pays.
+    `threshold` None: `THRESHOLD` if pruning waits for one, none if it goes by price. `when`: at the threshold alone, or
+    already when it pays, which never takes the results of the newest turns.
     `auto`: results of tools that ask for it stay until a compaction. `keep_all`: all of them do, as long as they can.
     `keep_none`: none stays when its turn has ended (SPEC L9).
     """
@@ -65,7 +75,7 @@ def prune(
     full: str = "",
     prospect: Prospect | None = None,
 ) -> Pruning | None:
-    """Move the boundary behind the results that are older than the newest `keep` tokens; None where it does not pay.
+    """Move the boundary past the results that are older than the newest `keep` tokens; None if nothing calls for it.
 
     Only whole steps are pruned, so that parallel calls stay together; a result that is cut counts as what is shown of
     it. `asked` for, it is done below the threshold too; `full` says why nothing can be kept any longer. `prospect` says
@@ -75,79 +85,89 @@ def prune(
         return None
     emptying = bool(full) or settings.policy == "keep_none"
     found = _found(window, keep=0 if emptying else settings.keep, emptying=emptying)
-    if found is None:
-        return None
-    why = full or ("asked for" if asked else "")
     threshold = 0 if emptying else settings.threshold
     if threshold is None and prospect is None:
         threshold = THRESHOLD
-    if threshold is not None and found.total > threshold:
+    numbers: Mapping[str, float] = {}
+    why = full or ("asked for" if asked else "")
+    if found is not None and threshold is not None and found.total > threshold:
         why = full or f"the results of tools have {found.total} tokens, more than {threshold}"
-    numbers = found.numbers
     if not why and prospect is not None:
-        why, more = _paying(window, found, prospect)
-        numbers |= more
-    if not why:
+        found = _found(window, keep=settings.keep, newest=NEWEST_TURNS)
+        why, numbers = _paying(window, found, prospect) if found is not None else ("", {})
+    if not why or found is None:
         return None
-    decision = Decision(
-        DecisionKind.PRUNE,
-        window.conversation_id,
-        found.steps[-1].id,
-        who,
-        why,
-        {**numbers, ALL: 1} if emptying else numbers,
-        first_changed=found.steps[0].id,
-    )
-    return Pruning(decision, found.total, found.after)
+    return _pruning(window, found, who, why, numbers, emptying=emptying)
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What can be pruned: `total` and `after` are the tokens of the results behind the old boundary."""
+    """What can be pruned: the steps, each with its turn, and the tokens of the results after the old boundary, of
+    which the `newest` stay. `after` is what is left of them at most, stubs included."""
 
-    steps: Sequence[Step]
+    steps: Sequence[tuple[Turn, Step]]
     total: int
+    newest: int
     after: int
 
-    @property
-    def numbers(self) -> dict[str, float]:
-        return {"before": self.total, "after": self.after, "results": len(self.steps)}
 
-
-def _found(window: ShownWindow, *, keep: int, emptying: bool) -> _Found | None:
-    """All but the newest `keep` tokens of results; None where stubs would be no shorter."""
-    steps = _open_steps(window, emptying=emptying)
+def _pruning(
+    window: ShownWindow, found: _Found, who: str, why: str, numbers: Mapping[str, float], *, emptying: bool
+) -> Pruning | None:
+    """The pruning with its exact figures; None if the stubs would be no shorter than the results."""
     kept = () if emptying else window.kept
-    sizes = [int(window.results(step, kept) * window.calibration) for step in steps]
-    old, newest = len(steps), 0
-    while old and newest + sizes[old - 1] <= keep:
-        newest += sizes[old - 1]
+    extracting = window.extracting and not emptying
+    stubs = sum(window.stubs(turn, step, kept, extracting=extracting) for turn, step in found.steps)
+    after = found.newest + int(stubs * window.calibration)
+    if after >= found.total:
+        return None
+    counted = {"before": found.total, "after": after, "results": len(found.steps), **numbers}
+    counted |= {ALL: 1} if emptying else {}
+    counted |= {EXTRACTS: VERSION} if extracting else {}
+    (_, first), (_, last) = found.steps[0], found.steps[-1]
+    kind, subject = DecisionKind.PRUNE, window.conversation_id
+    decision = Decision(kind, subject, last.id, who, why, counted, first_changed=first.id)
+    return Pruning(decision, found.total, after)
+
+
+def _found(window: ShownWindow, *, keep: int, emptying: bool = False, newest: int = 0) -> _Found | None:
+    """All but the newest `keep` tokens of results, and but those of the `newest` turns; None if nothing is left."""
+    kept = () if emptying else window.kept
+    steps = _open_steps(window, emptying=emptying)
+    sizes = [int(window.results(step, kept) * window.calibration) for _, step in steps]
+    safe = {turn.id for turn in window.turns[max(0, len(window.turns) - newest) :]}
+    old = sum(turn.id not in safe for turn, _ in steps)
+    stays = sum(sizes[old:])
+    while old and stays + sizes[old - 1] <= keep:
         old -= 1
-    pruned = steps[:old]
-    after = newest + int(sum(window.stubs(step, kept) for step in pruned) * window.calibration)
-    return _Found(pruned, sum(sizes), after) if pruned and after < sum(sizes) else None
+        stays += sizes[old]
+    if not old:
+        return None
+    extracting = window.extracting and not emptying
+    most = sum(window.longest_stubs(step, kept, extracting=extracting) for _, step in steps[:old])
+    return _Found(steps[:old], sum(sizes), stays, stays + int(most * window.calibration))
 
 
 def _paying(window: ShownWindow, found: _Found, prospect: Prospect) -> tuple[str, dict[str, float]]:
-    """Why it pays, "" where it does not, with what that is reckoned from (PROVIDERS 5.5, 5.6)."""
+    """Why it pays, "" if it does not, with what that is reckoned from (PROVIDERS 5.5, 5.6)."""
     removed = found.total - found.after
-    surviving = max(0, window.behind(found.steps[0]) - removed)
-    calls = 0.0 if prospect.cold else prune_calls(removed, surviving, prospect.rates, prospect.again)
+    surviving = max(0, window.behind(found.steps[0][1]) - removed)
+    calls = 0.0 if prospect.cold else MARGIN * prune_calls(removed, surviving, prospect.rates, prospect.again)
     numbers = {"removed": removed, "surviving": surviving, "pays_after": calls, "expected": prospect.calls}
     numbers["again"] = prospect.again
+    if removed < LEAST_AT_ONCE or calls > prospect.calls:
+        return "", numbers
     if prospect.cold:
         return f"the cache has ended, so {removed} tokens of results go without anything being written anew", numbers
-    if calls > prospect.calls:
-        return "", numbers
     return (
-        f"{removed} tokens of results go and {surviving} behind them are written anew: at reads of "
-        f"{prospect.rates.read:g} of the price of input that is repaid after {calls:.1f} calls, and "
+        f"{removed} tokens of results go and {surviving} after them are written anew: at reads of "
+        f"{prospect.rates.read:g} of the price of input {MARGIN:g} times of that is saved after {calls:.1f} calls, and "
         f"{prospect.calls:.1f} are expected until the next time"
     ), numbers
 
 
-def _open_steps(window: ShownWindow, *, emptying: bool) -> list[Step]:
-    """The steps that show results which a pruning may take."""
+def _open_steps(window: ShownWindow, *, emptying: bool) -> list[tuple[Turn, Step]]:
+    """The steps that show results which a pruning may take, each with its turn."""
     turns = tuple(window.turns)
     behind = pruned_steps(turns, window.known.boundary(turns))
     if emptying:
@@ -159,5 +179,5 @@ def _open_steps(window: ShownWindow, *, emptying: bool) -> list[Step]:
             if step.id in emptied or (step.id in behind and not any(r.name in window.kept for r in step.results))
         )
     kept: Collection[str] = () if emptying else window.kept
-    steps = (step for turn in turns for step in turn.steps if step.id not in behind)
-    return [step for step in steps if any(result.name not in kept for result in step.results)]
+    steps = ((turn, step) for turn in turns for step in turn.steps if step.id not in behind)
+    return [(turn, step) for turn, step in steps if any(result.name not in kept for result in step.results)]

@@ -104,7 +104,7 @@ class Sessions:
         )
         handlers[COMPACT] = self._compactions.do
         self._elsewhere = partial(elsewhere, second)
-        self._idle = Idle(openings, services, settings, self._worker, self._compactions, self._pruned, self._elsewhere)
+        self._idle = Idle(openings, services, settings, self._worker, self._compactions, self._record, self._elsewhere)
         handlers[IDLE] = self._idle.ring
         self._moves = Moves(openings, services, self._worker, settings)
 
@@ -134,9 +134,12 @@ class Sessions:
         bill = await self._services.store.last_bill(caller, conversation_id, finished.model)
         weighed = Weighed.after(finished, layout, await self._openings.facts(finished.model), bill)
         economy = await self._economy(weighed)
-        pruning = weighed.pruning(self.settings, economy, who=ENGINE) or self._emptying(weighed, finished)
+        pruning = await aside(len(finished.turns), weighed.pruning, self.settings, economy, who=ENGINE)
+        pruning = pruning or self._emptying(weighed, finished)
         if pruning is not None:
-            await self._pruned(caller, pruning)
+            await self._record(caller, conversation_id, pruning.decision)
+            if layout.tells or self.settings.pruning.policy == "keep_all":
+                await self._notifications.pruned(caller, conversation_id, pruning)
             weighed = weighed.without(pruning)
             economy = await self._economy(weighed)
         due = self._trigger.due(weighed.fill(self.settings.compact_when, economy))
@@ -147,12 +150,6 @@ class Sessions:
 
     async def _economy(self, weighed: Weighed) -> Economy | None:
         return await aside(len(weighed.shown.turns), weighed.economy, self._elsewhere(weighed.model))
-
-    async def _pruned(self, caller: Caller, pruning: Pruning) -> None:
-        """Record a pruning that nobody asked for, and tell of it."""
-        conversation_id = pruning.decision.subject
-        await self._record(caller, conversation_id, pruning.decision)
-        await self._notifications.pruned(caller, conversation_id, pruning)
 
     async def _title(self, finished: Finished) -> None:
         """Have a title written once; a conversation keeps its first words when that did not work out."""

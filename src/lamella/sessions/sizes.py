@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lamella.cache.economics import chance_of_reading
 from lamella.context.choices import Known
+from lamella.context.extracts import MOST
 from lamella.context.render import pruned_steps
-from lamella.context.results import READ_MESSAGE, cut_results, stubs_of
+from lamella.context.results import NO_EXTRACTS, READ_MESSAGE, cut_results, extracts_of, stubs_of
 from lamella.context.segments import MESSAGE_TOKENS, said_tokens
 from lamella.core.counting import count_tokens
 from lamella.core.messages import Step, ToolResult, Turn
+
+EXTRACT = MOST + 4
+"""Local tokens that an extract adds to a stub at most."""
 
 QUESTION_TOKENS = MESSAGE_TOKENS + 24
 """What a question costs beside its text: its frame and its time."""
@@ -28,19 +32,29 @@ class ShownWindow:
     kept: Collection[str] = ()
     readable: bool = False
     """Whether stubs name the id by which the model can read a result again."""
+    extracting: bool = False
+    """Whether the stubs of a pruning made now keep extracts."""
 
     def results(self, step: Step, kept: Collection[str]) -> int:
         """Local tokens of a step's results as they are shown whole or cut, without those of the tools `kept`."""
         return _counted(cut_results(step, self.known.cuts, readable=self.readable), kept)
 
-    def stubs(self, step: Step, kept: Collection[str]) -> int:
+    def stubs(self, turn: Turn, step: Step, kept: Collection[str], *, extracting: bool) -> int:
         """Local tokens of the stubs of a step's results, without those of the tools `kept`."""
-        return _counted(stubs_of(step, readable=self.readable), kept)
+        extracts = extracts_of(turn, step) if extracting else NO_EXTRACTS
+        return _counted(stubs_of(step, readable=self.readable, extracts=extracts), kept)
+
+    def longest_stubs(self, step: Step, kept: Collection[str], *, extracting: bool) -> int:
+        """Local tokens that they have at most: nothing is read for that."""
+        most = _counted(stubs_of(step, readable=self.readable), kept)
+        if extracting:
+            most += sum(EXTRACT for result in step.results if result.name not in kept)
+        return min(most, self.results(step, kept))
 
     def history(self) -> int:
         """Tokens of all turns, as the provider counts them."""
-        turns, stubbed = tuple(self.turns), self._stubbed()
-        local = sum(_head(turn) + sum(self._shown(step, stubbed) for step in turn.steps) for turn in turns)
+        stubbed = self._stubbed()
+        local = sum(_head(turn) + sum(self._shown(turn, step, stubbed) for step in turn.steps) for turn in self.turns)
         return int(local * self.calibration)
 
     def behind(self, first: Step) -> int:
@@ -53,7 +67,7 @@ class ShownWindow:
                 if step.id == first.id:
                     found, local = True, self.results(step, ())
                 elif found:
-                    local += self._shown(step, stubbed)
+                    local += self._shown(turn, step, stubbed)
         return int(local * self.calibration)
 
     def hidden(self) -> int:
@@ -75,14 +89,18 @@ class ShownWindow:
         read = sum(call.name == READ_MESSAGE for step in steps for call in step.calls)
         return chance_of_reading(read, sum(len(step.results) for step in steps if step.id in stubbed))
 
-    def _stubbed(self) -> frozenset[str]:
+    def _stubbed(self) -> Mapping[str, bool]:
+        """The steps whose results are stubs, and whether those keep extracts."""
         turns = tuple(self.turns)
-        return pruned_steps(turns, self.known.boundary(turns))
+        extracted = self.known.extracted(turns) if self.extracting else frozenset()
+        return {id: id in extracted for id in pruned_steps(turns, self.known.boundary(turns))}
 
-    def _shown(self, step: Step, stubbed: Collection[str]) -> int:
+    def _shown(self, turn: Turn, step: Step, stubbed: Mapping[str, bool]) -> int:
         """A step as it stands in the window; results of tools that keep them are counted as stubs with the others."""
         if step.results and (step.id in stubbed or self.known.cuts):
-            results = self.stubs(step, ()) if step.id in stubbed else self.results(step, ())
+            results = self.results(step, ())
+            if step.id in stubbed:
+                results = self.stubs(turn, step, (), extracting=stubbed[step.id])
             return MESSAGE_TOKENS + said_tokens(step) + results
         return MESSAGE_TOKENS + step.tokens
 

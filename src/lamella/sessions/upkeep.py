@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lamella.cache.economics import Elsewhere, Prospect, Rates
-from lamella.cache.weighing import EXPECTED_SUMMARY, INSTRUCTION, CompactWhen, Economy
+from lamella.cache.weighing import EXPECTED_SUMMARY, INSTRUCTION, CompactWhen, Economy, NextCompaction
 from lamella.context.choices import Known
 from lamella.context.layout import Layout, OldResults
 from lamella.context.results import can_be_read, kept_names
@@ -25,7 +25,7 @@ from lamella.sessions.moves import UNDONE
 from lamella.sessions.pruning import PruneSettings, Pruning, prune
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.sizes import ShownWindow
-from lamella.sessions.triggers import Fill
+from lamella.sessions.triggers import Fill, trigger_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +96,19 @@ class Weighed:
         if not self.prunes:
             return None
         pays = economy is not None and self.by_price(settings.pruning.when)
-        prospect = self.prospect(economy, settings.keep_recent, cold=cold) if economy and pays else None
+        prospect = self.prospect(economy, settings, cold=cold) if economy and pays else None
         return prune(self.shown, settings.pruning, who=who, prospect=prospect)
 
-    def prospect(self, economy: Economy, keep: int, *, cold: bool = False) -> Prospect:
+    def next(self, settings: SessionSettings, economy: Economy | None) -> NextCompaction | None:
+        """At which size this window is compacted by itself; None if never."""
+        return trigger_of(settings).next(self.fill(settings.compact_when, economy))
+
+    def prospect(self, economy: Economy, settings: SessionSettings, *, cold: bool = False) -> Prospect:
         """What is ahead of this window."""
-        shown = self.shown
+        due, shown = self.next(settings, economy), self.shown
+        room = (due.at if due is not None else self.budget) - self.input
         since, again = shown.since_pruning, shown.read_again
-        return economy.prospect(self.input, keep, since_pruning=since, read_again=again, cold=cold)
+        return economy.prospect(room, since_pruning=since, read_again=again, cold=cold)
 
     def economy(self, elsewhere: Elsewhere | None = None) -> Economy | None:
         """What calls cost and what a summary would come to, made by another model where there is one; None before the
@@ -151,4 +156,4 @@ def _shown(
     id: str, turns: Sequence[Turn], known: Known, calibration: float, tools: Sequence[ToolSpec], layout: Layout
 ) -> ShownWindow:
     readable = layout.names_ids and can_be_read(tools)
-    return ShownWindow(id, turns, known, calibration, kept_names(tools), readable)
+    return ShownWindow(id, turns, known, calibration, kept_names(tools), readable, layout.keeps_extracts)

@@ -1,7 +1,9 @@
 import type { Session, Told, Turn } from '../api.ts'
 import { type Beside as Standing, keptBy } from '../commands.ts'
 import { tokens } from '../format.ts'
+import { usePanels } from '../panels.ts'
 import styles from './Beside.module.css'
+import controls from './controls.module.css'
 import { Summary } from './Summary.tsx'
 import { UndoCompaction } from './UndoCompaction.tsx'
 
@@ -64,12 +66,21 @@ function Divider({ session, before, kept }: { session: Session; before: Session 
 }
 
 function ToldItem({ told }: { told: Told }) {
+  const panels = usePanels()
   const typed = told.object === 'command' ? `/${told.name} ${told.argument}`.trim() : null
   return (
     <aside className={styles.told} aria-label={typed ?? 'Notification'} data-testid="told">
       {typed && <p className={styles.typed} dir="auto">{typed}</p>}
       <p className={styles.text} dir="auto">
         {told.object === 'command' ? told.answer : told.text}
+        {told.name === 'compacted' && typeof told.data.summary_of === 'string' && (
+          <>
+            {' '}
+            <button type="button" className={controls.link} onClick={() => panels.show({ kind: 'sessions' })} data-testid="told-summary">
+              Show the summary
+            </button>
+          </>
+        )}
       </p>
     </aside>
   )

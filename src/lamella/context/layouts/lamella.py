@@ -22,6 +22,7 @@ LAMELLA = Layout(
     ),
     old_results=OldResults.STUB,
     names_ids=True,
+    keeps_extracts=True,
     markers="planner",
     late_dynamic=Slot(Kind.DYNAMIC, Zone.TRAILING, Lifetime.STEP),
 )

@@ -23,4 +23,5 @@ LIS = Layout(
     old_results=OldResults.STUB,
     seed_markers=(SeedMarker.SYSTEM, SeedMarker.SUMMARY, SeedMarker.PRUNE, SeedMarker.TAIL),
     waits_for_thresholds=True,
+    tells=True,
 )
