@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from lamella.core.json import JsonObject, decode_object, encode
+from lamella.core.json import JsonObject, decode_arguments, encode
 from lamella.core.messages import AnswerPart, Reasoning, Text, ToolCall
 from lamella.core.tokens import Usage
 from lamella.llm.responses_wire import ReasoningSeal
@@ -109,7 +109,7 @@ def reply_of(said: tuple[AnswerPart, ...]) -> Reply:
         text="".join(part.text for part in said if isinstance(part, Text)),
         reasoning=" ".join(thoughts) if thoughts else None,
         tool_calls=tuple(
-            ScriptedCall(part.name, part.id, decode_object(part.arguments))
+            ScriptedCall(part.name, part.id, decode_arguments(part.arguments))
             for part in said
             if isinstance(part, ToolCall)
         ),

@@ -79,7 +79,9 @@ ODD_TEXTS = (
 CALL_IDS = ("call_1", "call:1", "call 1", "CALL_1", "call_1_", "functions.search:0", "1", "Aufruf-Ä", "x" * 70)
 SEARCHES = ("search", "read_file")
 TOOL_NAMES = ("search", "read_file", "functions.search", "web/suche ä", "n" * 90)
-ARGUMENTS = ("{}", '{"query":"red"}', '{"z":1,"a":{"y":[1.5,null,true],"b":"ü\\n"}}', '{"b": 2, "a": 1}')
+TWICE = '"{\\"query\\":\\"red\\"}"'
+"""Arguments that a model encoded twice: a string that holds an object."""
+ARGUMENTS = ("{}", TWICE, '{"query":"red"}', '{"z":1,"a":{"y":[1.5,null,true],"b":"ü\\n"}}', '{"b": 2, "a": 1}')
 QUERIES: tuple[tuple[str, ...], ...] = ((), (), ("red", "rouge"), ("红色",))
 DIGESTS = ("", "", "It was red.")
 OFFSETS = (0, 60, -210, 345, -720, 840)

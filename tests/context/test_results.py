@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,9 +11,11 @@ from lamella.context.layouts import LAYOUTS
 from lamella.context.results import INTERRUPTED, NO_LONGER_THERE
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.json import decode_object
-from lamella.core.messages import StopReason
+from lamella.core.messages import StopReason, ToolCall
 
+from .plans import TWICE
 from .windows import answer, call, calls, made, request, result, results, turn
+from .wires import WIRES, blocks_of, body
 
 EXPANDED = call("step_1", result("c1", "Much text.", queries=("x", "the letter x", "字母 x")), result("c2", "More."))
 DIGESTED = call("step_1", result("c1", "Much text.", digest="It was about x."), result("c2", "More."))
@@ -32,6 +35,28 @@ def test_a_call_shows_every_query_from_the_request_that_holds_its_result_for_eve
     assert len(shown) == 1
     assert decode_object(shown.pop()) == {"query": "x", "expanded_queries": ["x", "the letter x", "字母 x"]}
     assert {calls(made(asked, layout))["c2"] for asked in path} == {'{"query":"x"}'}
+
+
+def test_arguments_that_were_encoded_twice_are_kept_where_the_wire_has_a_text() -> None:
+    """As the model sent them to the servers whose field is a text; as the object that it meant where it is one."""
+    step = call("step_1", result("c1", "Red."))
+    step = replace(step, parts=(ToolCall("c1", "search", TWICE),))
+    window, later = made(request(turn(1, step))), made(request(turn(1, step, answer("step_2")), turn(2)))
+    assert calls(window) == calls(later) == {"c1": TWICE}
+    for wire in WIRES:
+        sent, again = ([block.data for block in blocks_of(one, wire)] for one in (window, later))
+        assert again[: len(sent)] == sent
+    shown: Any = [body(window, wire) for wire in WIRES]
+    [used] = [part for message in shown[0]["messages"] for part in message["content"] if part["type"] == "tool_use"]
+    [asked] = [one["tool_calls"][0]["function"] for one in shown[1]["messages"] if "tool_calls" in one]
+    [item] = [one for one in shown[2]["input"] if one["type"] == "function_call"]
+    assert (used["input"], asked["arguments"], item["arguments"]) == ({"query": "red"}, TWICE, TWICE)
+
+
+def test_every_query_is_shown_of_a_call_that_was_encoded_twice() -> None:
+    step = replace(EXPANDED, parts=(ToolCall("c1", "search", TWICE), EXPANDED.parts[1]))
+    shown = calls(made(request(turn(1, step))))["c1"]
+    assert decode_object(shown) == {"query": "red", "expanded_queries": ["x", "the letter x", "字母 x"]}
 
 
 def test_a_digest_stands_in_place_of_a_stub_and_never_before() -> None:

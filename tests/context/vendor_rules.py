@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 from typing import Any
 
-from lamella.core.json import decode_object
+from lamella.core.json import decode_arguments
 
 Json = dict[str, Any]
 CLAUDE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
@@ -74,7 +74,7 @@ def check_openai(sent: Json) -> None:
         assert said(message["content"]) or calls
         for call in calls:
             assert GPT_NAME.fullmatch(call["function"]["name"])
-            decode_object(call["function"]["arguments"])
+            decode_arguments(call["function"]["arguments"])
             waiting.append(call["id"])
         ids += waiting if message["role"] == "assistant" else []
     assert waiting == []
@@ -102,7 +102,7 @@ def check_responses(sent: Json) -> None:
         match item["type"]:
             case "function_call":
                 assert GPT_NAME.fullmatch(item["name"])
-                decode_object(item["arguments"])
+                decode_arguments(item["arguments"])
                 waiting.append(item["call_id"])
                 ids.append(item["call_id"])
             case "function_call_output":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -17,9 +18,10 @@ from measures import MOST_GROWTH, growth
 
 MARKS = ["[1]", "[2,3]", "[", "]", "1", "23", ",", "`", "``", "```", "````", "~~~", "~", "(", ")", ":", "\\", "a"]
 MATHS = ["$", "$$", "$5", "$x", "\\(", "\\)", "\\[", "\\]", "\\$", "\\\\", "_"]
-LINKS = ["](x)", "[[1]](u)", "【1】", "【", "é", "🦎"]
+LINKS = ["](x)", "[[1]](u)", "【1】", "【", "é", "🦎", "][1]"]
+FORMS = ["[1-3]", "-", "–", "［1］", "［", "］", "【1†", "†", "，", "[1, 99]", "１", "~"]
 SPACES = [" ", "\n", "\n\n", "\n \t\n", "    ", "\t", "```py\n", "\n```\n", "\n~~~\n", "\n[1]: u", "\f"]
-TOKENS = st.sampled_from(MARKS + MATHS + LINKS + SPACES)
+TOKENS = st.sampled_from(MARKS + MATHS + LINKS + FORMS + SPACES)
 TEXTS = st.one_of(st.lists(TOKENS, max_size=40).map("".join), st.text(max_size=60))
 
 
@@ -54,9 +56,14 @@ def test_what_is_found_is_there(text: str) -> None:
     end = 0
     for hit in scan(text):
         assert end <= hit.start < hit.end <= len(text)
-        assert text[hit.start] in "[【"
-        assert text[hit.end - 1] in "]】"
-        assert hit.documents == tuple(int(number) for number in text[hit.start + 1 : hit.end - 1].split(","))
+        assert text[hit.start] + text[hit.end - 1] in ("[]", "【】", "［］")
+        assert hit.items
+        place = hit.start
+        for item in hit.items:
+            assert place < item.start < item.end < hit.end
+            written = re.findall(r"\d+", text[item.start : item.end])
+            assert (int(written[0]), int(written[-1])) == (item.first, item.last)
+            place = item.end
         assert text[: hit.start].endswith(hit.before)
         end = hit.end
 
@@ -65,12 +72,17 @@ def test_what_is_found_is_there(text: str) -> None:
 def test_what_was_long_ago_makes_no_difference(text: str, lines: int) -> None:
     """Lines are forgotten on the way, and places are still those in the whole text."""
     before = "word " * 300 + "\n\n" + "A line.\n\n" * (lines * 400)
-    moved = [(hit.start - len(before), hit.end - len(before), hit.documents) for hit in scan(before + text)]
+    moved = [shifted(hit, len(before)) for hit in scan(before + text)]
     scanner = CitationScanner()
     pieces = [before[start : start + 7] for start in range(0, len(before), 7)]
     found = [hit for piece in (*pieces, *text) for hit in scanner.feed(piece)] + list(scanner.end())
-    assert [(hit.start - len(before), hit.end - len(before), hit.documents) for hit in found] == moved
-    assert [hit.documents for hit in scan(text)] == [documents for _, _, documents in moved]
+    assert [shifted(hit, len(before)) for hit in found] == moved
+    assert [shifted(hit, 0) for hit in scan(text)] == moved
+
+
+def shifted(hit: Found, by: int) -> tuple[int, int, tuple[tuple[int, ...], ...]]:
+    items = tuple((item.start - by, item.end - by, item.first, item.last) for item in hit.items)
+    return hit.start - by, hit.end - by, items
 
 
 @given(TEXTS)
@@ -108,7 +120,16 @@ def test_nothing_is_found_in_a_fence(text: str) -> None:
         ("```one line [1]``` [2]", ["[2]"]),
         ("~~gone [1]~~", ["[1]"]),
         ("\\[1] and \\[1\\]", []),
-        ("arr[0] = x[i] [a] [] [,] [1,] [-1] [1.5] [1-3]", ["[0]"]),
+        ("arr[0] = x[i] [a] [] [,] [1,] [-1] [1.5] [1-] [1--2]", ["[0]"]),
+        ("True [1-3], [2–4], [1, 3-5] and [ 7 - 9 ].", ["[1-3]", "[2–4]", "[1, 3-5]", "[ 7 - 9 ]"]),
+        ("正しい［1］、［１，２］と［1～3］。", ["［1］", "［１，２］", "［1～3］"]),
+        ("So it is【1†source】【12†L3-L9】 and [3†page 4].", ["【1†source】", "【12†L3-L9】", "[3†page 4]"]),
+        ("No【4:0†source】, no 【†1】, no 【1†a\nb】, no ［1] and no [1］.", []),
+        ("`［1］` $x［2］$ [1-3](u) [[1-3]](u) \\[1-3] \\(a【1†b】\\)", []),
+        ("```\n【1†source】 [1-3]\n```", []),
+        ("See [the manual][1] and [1][2].", ["[1]", "[2]"]),
+        ("\\[sic\\][1], x[i][2] and [[3]].", ["[1]", "[3]"]),
+        ("[" + "1," * 150 + "1]", []),
         ("[123456]", []),
         ("[\n1\n]", ["[\n1\n]"]),
         ("x [1", []),
@@ -157,7 +178,7 @@ MARKED = msgspec.json.decode(Path(__file__).with_name("maths.json").read_bytes()
 
 @pytest.mark.parametrize("case", MARKED, ids=lambda case: case.text[:24])
 def test_maths_holds_no_citations_and_money_no_maths(case: Marked) -> None:
-    assert sorted(number for hit in scan(case.text) for number in hit.documents) == case.cited
+    assert sorted(item.first for hit in scan(case.text) for item in hit.items) == case.cited
 
 
 LONG = {
@@ -180,6 +201,12 @@ LONG = {
     "lone dollars": "$a " * 10_000,
     "many dollars": "$$ $ " * 6_000,
     "backslashes": "\\" * 30_001,
+    "daggers": "[1†" * 10_000,
+    "dagger words": "【1†" + "a b " * 8_000,
+    "full width": "［１，" * 10_000,
+    "ranges": "[1-" * 10_000,
+    "dashes": "[" + "1-" * 15_000,
+    "links": "[a][1]" * 5_000,
     "open maths": "\\(" + "\\a$" * 10_000,
     "paragraphs of maths": "\\[\n \n" * 8_000,
 }
@@ -215,12 +242,56 @@ async def test_a_citation_names_its_document_once_and_opens_its_passage() -> Non
     assert (unread.document, unread.passage_start) == (7, None)
 
 
+async def cited_in(text: str, *documents: int) -> list[tuple[int, str]]:
+    """What of a text is replaced, by the document that is cited there; the same for every way it arrives."""
+    found = []
+    for pieces in ([text], list(text)):
+        watch = CitationWatch([attachment(number) for number in documents])
+        packets = [packet for piece in pieces for packet in await watch.text(0, piece)]
+        packets += [packet for _, packet in await watch.end()]
+        found.append([(p.document, text[p.start : p.end]) for p in packets if isinstance(p, CitationPacket)])
+    assert found[0] == found[1]
+    return found[0]
+
+
 @pytest.mark.anyio
-@pytest.mark.parametrize("text", ["[2]", "[1, 2]", "arr[0]", "[9, 1]"])
+@pytest.mark.parametrize(
+    "text", ["[2]", "arr[0]", "【2†source】", "[9-11]", "[1-2]", "[0-9]", "[3-1]", "[2, 1-9]", "[0, 1, 3]", "[1, 4, 9]"]
+)
 async def test_a_number_without_a_document_is_left_alone(text: str) -> None:
-    watch = CitationWatch([attachment(1)])
-    assert await watch.text(0, f"True {text}.") == []
-    assert await watch.end() == []
+    assert await cited_in(f"True {text}.", 1, 3) == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("text", "cited"),
+    [
+        ("[1, 99]", [(1, "1")]),
+        ("[99,1]", [(1, "1")]),
+        ("[1, 99, 3]", [(1, "1"), (3, "3")]),
+        ("[1-3]", [(1, "[1-3]"), (2, "[1-3]"), (3, "[1-3]")]),
+        ("[2 – 4, 7]", [(2, "[2 – 4, 7]"), (3, "[2 – 4, 7]"), (7, "[2 – 4, 7]")]),
+        ("[2-2, 99]", [(2, "2-2")]),
+        ("[1-3, 99]", [(1, "1-3"), (2, "1-3"), (3, "1-3")]),
+        ("[1, 1-99]", [(1, "1")]),
+        ("［１、2］", [(1, "［１、2］"), (2, "［１、2］")]),
+        ("【3†source】", [(3, "【3†source】")]),
+        ("[1, 1]", [(1, "[1, 1]")]),
+    ],
+)
+async def test_what_is_known_of_a_list_is_cited_and_the_rest_stays_text(
+    text: str, cited: list[tuple[int, str]]
+) -> None:
+    if "4" in text:
+        assert await cited_in(f"True {text}.", 1, 2, 3, 4, 7) == [*cited[:2], (4, text), *cited[2:]]
+    else:
+        assert await cited_in(f"True {text}.", 1, 2, 3, 7) == cited
+
+
+@pytest.mark.anyio
+async def test_a_range_costs_what_is_there_and_two_figures_are_none() -> None:
+    assert await cited_in("[1-101]", *range(1, 300)) == [(number, "[1-101]") for number in range(1, 102)]
+    assert await cited_in("[1-250]", *range(1, 300)) == []
 
 
 @pytest.mark.anyio

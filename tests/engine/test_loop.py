@@ -156,6 +156,32 @@ async def test_the_last_step_is_told_and_its_calls_are_not_run(tmp_path: Path) -
         assert tools == {3}
 
 
+@pytest.mark.parametrize("times", [1, 2])
+async def test_arguments_that_were_encoded_twice_are_read_and_kept(tmp_path: Path, times: int) -> None:
+    """The tool runs; what the model sent is stored and shown as it was, the same in every later request."""
+    written = '{"ms": 1}'
+    for _ in range(times):
+        written = json.dumps(written)
+    model = ScriptedModel([calling(ToolCall("c1", "wait", written)), saying("Done."), saying("Yes.")])
+    async with talking(tmp_path, model) as (app, client, conversation):
+        packets = await client.send(conversation, "Go")
+        assert [(p["content"], p["is_error"]) for p in of(packets, "tool.result")] == [("result of c1", False)]
+        await client.send(conversation, "Sure?")
+        [call] = (await app.store.turn(LOCAL_OWNER, packets[0]["turn_id"])).steps[0].calls
+        assert call.arguments == written
+    sent = [[block.data for block in request.blocks if b"tool_use" in block.data] for request in model.requests]
+    assert sent[1] == sent[2] != []
+    assert b'"input":{"ms":1}' in sent[1][0]
+
+
+async def test_a_string_that_holds_no_object_is_still_refused(tmp_path: Path) -> None:
+    model = ScriptedModel([calling(ToolCall("c1", "wait", '"[1]"')), saying("Done.")])
+    async with talking(tmp_path, model) as (_, client, conversation):
+        packets = await client.send(conversation, "Go")
+    [result] = of(packets, "tool.result")
+    assert (result["is_error"], "not a JSON object" in result["content"]) == (True, True)
+
+
 HITS = '{"documents": [{"document": 1, "title": "Ships", "url": "https://ships.example/", "contents": "Ships are…"}]}'
 PASSAGE = '{"documents": [{"document": 1, "title": "Notes", "contents": "See https://ships.example/ for more."}]}'
 

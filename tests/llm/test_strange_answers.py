@@ -220,6 +220,55 @@ async def test_an_answer_with_the_fewest_fields(vendor: str) -> None:
     assert [seal.redacted for seal in heard.of(deltas.ReasoningSealed)] == sealed[vendor]
 
 
+def choice(**delta: Any) -> Json:
+    return {"id": "x", "choices": [{"index": 0, "delta": delta}]}
+
+
+async def test_thinking_after_a_text_keeps_its_place() -> None:
+    """Chat Completions has no blocks: one ends where another kind begins. Pieces of calls may come in turn."""
+
+    def call(index: int, **fields: Any) -> Json:
+        return choice(tool_calls=[{"index": index, **fields}])
+
+    heard = await hear(
+        "openai",
+        stream_of(
+            "openai",
+            [
+                choice(reasoning_content="Hm"),
+                choice(reasoning_content=", yes."),
+                choice(content="I look"),
+                choice(content=" it up."),
+                choice(reasoning_content="Two at once."),
+                choice(content="Now."),
+                call(0, id="a", function={"name": "one"}),
+                call(1, id="b", function={"name": "two"}),
+                call(0, function={"arguments": '{"x":'}),
+                call(1, function={"arguments": "{}"}),
+                call(0, function={"arguments": "1}"}),
+                {"id": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},
+            ],
+        ),
+    )
+    assert heard.error is None
+    blocks: dict[int, str] = {}
+    for delta in heard.deltas:
+        if isinstance(delta, deltas.ReasoningDelta | deltas.TextDelta):
+            kind = "text" if isinstance(delta, deltas.TextDelta) else "thinking"
+            blocks[delta.block] = (blocks.get(delta.block) or f"{kind}: ") + delta.text
+        elif isinstance(delta, deltas.ToolCallOpened):
+            blocks[delta.block] = f"call: {delta.name}"
+    assert blocks == {
+        0: "thinking: Hm, yes.",
+        1: "text: I look it up.",
+        2: "thinking: Two at once.",
+        3: "text: Now.",
+        4: "call: one",
+        5: "call: two",
+    }
+    assert heard.arguments() == {4: '{"x":1}', 5: "{}"}
+
+
 async def test_items_that_come_only_whole_are_heard() -> None:
     """Servers that speak Responses may leave the pieces out."""
     items: list[Json] = [

@@ -57,6 +57,26 @@ async def _path_of_first(path: Path) -> None:
         await store.path(ANN, "conv_1")
 
 
+async def test_no_word_of_the_database_or_of_a_library_is_told(database: SqliteBacking) -> None:
+    async with await open_store(database.path) as store:
+        await store.create_conversation(ANN, conversation())
+        with pytest.raises(StoreFailed) as twice:
+            await store.create_conversation(ANN, conversation())
+        await store.add_file(ANN, file(), "text")
+    other = sqlite3.connect(database.path)
+    other.execute("UPDATE file_texts SET data = x'ff'")
+    other.commit()
+    other.close()
+    async with await open_store(database.path) as store:
+        with pytest.raises(StoreFailed) as unread:
+            await store.file_text(ANN, file().id)
+    assert (twice.value.message, unread.value.message) == (
+        "What was to be stored contradicts what is stored.",
+        f"A stored row is damaged: the text of {file().id}.",
+    )
+    assert str(twice.value.hint) == "Nothing was changed. The server's log has the cause."
+
+
 async def test_a_full_disk(database: SqliteBacking) -> None:
     async with _limited(database.path, "PRAGMA max_page_count = 60") as store:
         await store.create_conversation(ANN, conversation())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from lamella.core.json import Json, encode_text
-from lamella.tools.arguments import MAX_FIELDS, check_arguments, wrong_schema
+from lamella.tools.arguments import MAX_FIELDS, check_arguments, fitted, wrong_schema
 
 SCHEMA = encode_text(
     {
@@ -52,6 +52,32 @@ Accepted:
 - mode (optional): enum ["read","write"]\
 """
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ({"path": "a", "lines": "[1, 2]"}, {"path": "a", "lines": [1, 2]}),
+        ({"path": "[1]"}, {"path": "[1]"}),
+        ({"path": "a", "lines": [1]}, {"path": "a", "lines": [1]}),
+    ],
+)
+def test_a_list_that_was_encoded_twice_is_read(given: dict[str, Json], read: dict[str, Json]) -> None:
+    """Only where the schema asks for one; a text that looks like one stays a text."""
+    assert fitted(SCHEMA, given) == (read, "")
+
+
+@pytest.mark.parametrize("lines", ["[1, 0]", "1, 2", "[1", '{"a": 1}', "2"])
+def test_what_fits_neither_way_is_told_as_it_was_written(lines: str) -> None:
+    given: dict[str, Json] = {"path": "a", "lines": lines}
+    assert fitted(SCHEMA, given) == (given, check_arguments(SCHEMA, given))
+    assert 'not of type "array"' in check_arguments(SCHEMA, given)
+
+
+def test_an_object_or_nothing_is_read_too() -> None:
+    filters = {"anyOf": [{"type": "object"}, {"type": "null"}]}
+    schema = encode_text({"type": "object", "properties": {"filters": filters}})
+    assert fitted(schema, {"filters": '{"year": 2025}'}) == ({"filters": {"year": 2025}}, "")
 
 
 def test_an_answer_stays_short() -> None:

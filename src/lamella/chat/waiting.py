@@ -91,7 +91,7 @@ def sent_of(row: QueuedMessage) -> Sent:
     try:
         sent: Sent = msgspec.convert(row.payload, Words | Order)
     except msgspec.ValidationError as error:
-        raise StoreFailed(f"The queued message {row.id} can't be read: {error}.") from None
+        raise StoreFailed(f"The queued message {row.id} can't be read.", hint="Send it again.") from error
     return sent
 
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from lamella.context.extracts import extract
 from lamella.core.counting import count_tokens
-from lamella.core.json import decode_object, encode_text
+from lamella.core.json import decode_arguments, encode_text
 from lamella.core.messages import Step, ToolCall, ToolResult, Turn
 from lamella.core.prompt import ToolSpec
 
@@ -164,5 +164,5 @@ def expanded(call: ToolCall, step: Step) -> ToolCall:
     queries = next((result.queries for result in step.results if result.call_id == call.id), ())
     if not queries:
         return call
-    arguments = decode_object(call.arguments) | {EXPANDED: list(queries)}
+    arguments = decode_arguments(call.arguments) | {EXPANDED: list(queries)}
     return replace(call, arguments=encode_text(arguments))

@@ -48,6 +48,23 @@ def decode_object(data: bytes | str) -> dict[str, Json]:
     return value
 
 
+WRAPPINGS = 3
+"""How often a call's arguments may be encoded in a string of their own."""
+
+
+def decode_arguments(text: str) -> dict[str, Json]:
+    """The arguments of a call: a JSON object. Some models encode it twice, as a string that holds the object.
+
+    Raises `msgspec.DecodeError` for anything else.
+    """
+    for _ in range(WRAPPINGS):
+        value = decode(text) if text.lstrip().startswith('"') else None
+        if not isinstance(value, str):
+            break
+        text = value
+    return decode_object(text)
+
+
 def digest(*pieces: bytes) -> str:
     """A 128-bit fingerprint, in hex, of byte pieces whose borders count."""
     state = blake2b(digest_size=16)

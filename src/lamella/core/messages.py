@@ -40,7 +40,8 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call as the model wrote it. `arguments` is the JSON text of an object, in the model's own key order."""
+    """A call as the model wrote it. `arguments` is the JSON text of an object, in the model's own key order, or of a
+    string that holds one: some models encode it twice (`core.json.decode_arguments`)."""
 
     id: str
     name: str

@@ -165,6 +165,8 @@ class SourcePacket(Packet, frozen=True, kw_only=True, tag="source"):
 class CitationPacket(Packet, frozen=True, kw_only=True, tag="citation"):
     """`[n]` in text block `block_index`: characters `start` to `end` (UTF-16 is not used: code points) cite `document`.
 
+    Of a list such as `[1, 99]` in which not every number is a document, only the digits that are one are in the range.
+
     `passage_start` and `passage_end` are code-point offsets into the document's text, where a passage was found.
     """
 

@@ -1,4 +1,7 @@
-"""Finds `[n]` and `【n】` in a text that arrives in pieces, the same for all pieces; changes no character (SPEC O7)."""
+"""Finds citations in a text that arrives in pieces, the same for all pieces; changes no character (SPEC O7).
+
+A citation is a list of numbers and ranges in brackets: `[1]`, `[1, 3]`, `[1-3]`; also `【1】`, `【1†source】`, `［1］`.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,16 @@ from unicodedata import category
 
 from lamella.engine.passages import LONGEST_STATEMENT
 
-_OPENING = re.compile(r"[\[【`~$\\]")
-_PLAIN = re.compile(r"\[(\d{1,5}(?:, ?\d{1,5})*)\](?=[^\](:])")
-"""The citation that nearly all are, with what follows it."""
-_CANDIDATE = re.compile(r"[\[【][\s\d,]{0,200}[\]】]?")
-_LIST = r"\s*\d{1,5}(?:\s*,\s*\d{1,5})*\s*"
-_NUMBERS = re.compile(rf"\[{_LIST}\]|【{_LIST}】")
-"""Some models write the brackets that they were trained to cite with."""
+_OPENING = re.compile(r"[\[【［`~$\\]")
+_PLAIN = re.compile(r"\[\d{1,5}(?:, ?\d{1,5}){0,27}\](?=[^\](:])")
+"""The citation that nearly all are, with what follows it; never longer than a candidate."""
+_COMMA, _DASH = ",，、", "‐‑‒–—−~～〜－-"
+_NO_BRACKET = r"[^\[\]【】［］\n]"
+_CANDIDATE = re.compile(rf"[\[【［][\s\d{_COMMA}{_DASH}]{{0,200}}(?:†{_NO_BRACKET}{{0,200}})?[\]】］]?")
+_ITEM = re.compile(rf"(\d{{1,5}})(?:\s*[{_DASH}]\s*(\d{{1,5}}))?")
+_LIST = rf"\s*{_ITEM.pattern}(?:\s*[{_COMMA}]\s*{_ITEM.pattern})*\s*|\s*\d{{1,5}}\s*†{_NO_BRACKET}*"
+_NUMBERS = re.compile(rf"\[(?:{_LIST})\]|【(?:{_LIST})】|［(?:{_LIST})］")
+"""Some models write the brackets that they were trained to cite with, and a name after the number."""
 _RUN = re.compile(r"`+|~+|\$+")
 _RUN_OR_BLANK_LINE = re.compile(r"`+|\n[ \t]*\n")
 _MATHS = re.compile(r"\\[^\n]|\$+|\n[ \t]*\n")
@@ -34,19 +40,28 @@ KEPT = 4 * LONGEST_STATEMENT
 """Characters that may lie behind before lines are forgotten."""
 
 
-class Found(NamedTuple):
-    """Characters `start` to `end` of a text cite `documents` for what stands `before` them."""
+class Item(NamedTuple):
+    """A number of a citation, or a range of them, at characters `start` to `end` of the text."""
 
     start: int
     end: int
-    documents: tuple[int, ...]
+    first: int
+    last: int
+
+
+class Found(NamedTuple):
+    """Characters `start` to `end` of a text cite the documents of `items` for what stands `before` them."""
+
+    start: int
+    end: int
+    items: tuple[Item, ...]
     before: str
 
 
 class CitationScanner:
     """Scans one text block as it arrives. What can't be decided yet waits for more of the text.
 
-    Code spans and fences, maths (`$…$`, `$$…$$`, `\\(…\\)`, `\\[…\\]`), the text of links (`[1](…)`, `[[1]](…)`) and
+    Code spans and fences, maths (`$…$`, `$$…$$`, `\\(…\\)`, `\\[…\\]`), links (`[1](…)`, `[[1]](…)`, `[text][1]`) and
     definitions (`[1]: …`) hold no citations. As in CommonMark, backticks that nothing closes before the paragraph ends
     are just backticks; so are the marks of maths. A dollar before an amount begins none, unless a formula follows.
     """
@@ -68,6 +83,8 @@ class CitationScanner:
         """Up to where that run was followed while nothing else had come."""
         self._unclosed: dict[str, int] = {}
         """By the mark that closes maths, up to where none is."""
+        self._cited = 0
+        """Where in the whole text the last citation ends: another one may follow it directly."""
 
     def feed(self, piece: str) -> Iterator[Found]:
         """The citations that `piece` completes."""
@@ -92,17 +109,17 @@ class CitationScanner:
         while (opening := _OPENING.search(text, self._at)) is not None:
             self._at = start = opening.start()
             mark = opening.group()
-            if mark == "[" and (plain := plain_at(text, start)) and text[start - 1 : start] != "\\":
-                yield self._found(start, plain.end(), plain.group(1))
+            if mark == "[" and (plain := plain_at(text, start)) and text[start - 1 : start] not in ("\\", "]"):
+                yield self._found(start, plain.end())
                 behind = plain.end()
-            elif mark in "[【":
+            elif mark in "[【［":
                 candidate = _CANDIDATE.match(text, start)
                 assert candidate is not None
                 behind = candidate.end()
                 if not final and text[behind : behind + 2] in ("", "]"):
                     return
                 if self._is_citation(candidate):
-                    yield self._found(start, behind, candidate.group()[1:-1])
+                    yield self._found(start, behind)
                 else:
                     behind = start + 1
             else:
@@ -132,17 +149,31 @@ class CitationScanner:
             case _:
                 return self._behind_code(final=final)
 
-    def _found(self, start: int, end: int, numbers: str) -> Found:
+    def _found(self, start: int, end: int) -> Found:
+        """The citation at these characters of `_text`; what stands after a dagger is no number."""
         before = self._text[max(0, start - LONGEST_STATEMENT) : start]
-        return Found(self._dropped + start, self._dropped + end, tuple(map(int, numbers.split(","))), before)
+        dagger = self._text.find("†", start, end)
+        items = _ITEM.finditer(self._text, start + 1, dagger if dagger >= 0 else end)
+        self._cited = self._dropped + end
+        return Found(self._dropped + start, self._cited, tuple(self._item(match) for match in items), before)
+
+    def _item(self, match: re.Match[str]) -> Item:
+        first = int(match.group(1))
+        last = int(match.group(2)) if match.group(2) is not None else first
+        return Item(self._dropped + match.start(), self._dropped + match.end(), first, last)
 
     def _is_citation(self, match: re.Match[str]) -> bool:
         text, start, end = self._text, match.start(), match.end()
         if not _NUMBERS.fullmatch(match.group()) or text.endswith("\\", 0, start):
             return False
         is_link = text.startswith("(", end) or (text.endswith("[", 0, start) and text.startswith("](", end))
+        is_link = is_link or (text.endswith("]", 0, start) and not self._follows_one(start))
         is_definition = text.startswith(":", end) and self._begins_line(start)
         return not is_link and not is_definition
+
+    def _follows_one(self, at: int) -> bool:
+        """Whether the bracket before `at` closes another citation, or no link because it is escaped."""
+        return self._cited == self._dropped + at or self._text.endswith("\\]", 0, at)
 
     def _begins_line(self, at: int) -> bool:
         text = self._text

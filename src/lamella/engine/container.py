@@ -10,7 +10,7 @@ import msgspec
 from lamella.core import deltas
 from lamella.core.deltas import Delta
 from lamella.core.diagnosis import Diagnosis
-from lamella.core.json import decode_object
+from lamella.core.json import decode_arguments
 from lamella.core.messages import AnswerPart, Reasoning, Step, StopReason, Text, ToolCall, ToolResult
 from lamella.core.records import RequestEnd
 from lamella.core.tokens import TokenCounter, Usage
@@ -164,7 +164,7 @@ class OpenStep:
 
     def _arguments(self, call_id: str, text: str) -> str | None:
         try:
-            decode_object(text)
+            decode_arguments(text)
         except msgspec.DecodeError:
             if self.stop_reason is None:
                 return None

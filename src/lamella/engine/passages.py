@@ -16,7 +16,7 @@ from lamella.knowledge.words import WORD, words_of
 _CLOSING = r"\"”'’»)」』"
 _SENTENCE_END = re.compile(rf"(?<=[.!?…])[\s{_CLOSING}]+|(?<=[.!?…][{_CLOSING}])\s+|(?<=[。！？])[\s{_CLOSING}]*|\n+")
 _TEXT_SENTENCE_END = re.compile(rf"[.!?…][{_CLOSING}]*\s+|[。！？][\s{_CLOSING}]*|\n\s*\n|\f|\Z")
-_CITATIONS = re.compile(r"(?:\s*\[[\d\s,]+\])+\s*$")
+_CITATIONS = re.compile(r"(?:\s*[\[【［][\d\s,，、‐-—−~～〜－-]+(?:†[^\[\]【】［］\n]*)?[\]】］])+\s*$")
 _EDGES = " \t\n\"“”'’«»「」『』*_>-–—#.,;:!?…。！？"
 LONGEST_STATEMENT = 600
 LONG_TEXT = 200

@@ -19,10 +19,10 @@ from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wire
 from lamella.core.tokens import Usage
 from lamella.llm.anthropic_wire import CLEAR_AT, blocks_of, body_of
 from lamella.llm.diagnosing import ANTHROPIC_FIELD, of_anthropic
-from lamella.llm.failures import broken, in_stream, of_status, timed_out, unreachable
+from lamella.llm.failures import in_stream, of_status, said_in, timed_out
 from lamella.llm.fields import count_of, index_of, name_of, part, plain
 from lamella.llm.http_client import http_client
-from lamella.llm.streaming import Vendor, streamed
+from lamella.llm.streaming import Exchange, Vendor, lost, plain_errors, streamed
 from lamella.llm.wiring import wire_segments
 
 PROVIDER = "Anthropic"
@@ -131,11 +131,9 @@ class AnthropicModel:
         body: Any = self.body(request)
         for name in ("max_tokens", "stream", ANTHROPIC_FIELD):
             body.pop(name, None)
-        try:
+        with plain_errors(VENDOR, str(self._client.base_url), Exchange()):
             counted = await self._client.messages.count_tokens(**body, extra_headers=_betas(request))
-        except anthropic.AnthropicError as error:
-            raise failure_of(error, str(self._client.base_url), began=False) from error
-        return counted.input_tokens
+            return index_of(counted.input_tokens)
 
     async def close(self) -> None:
         """See `ChatModel.close`."""
@@ -147,18 +145,13 @@ def failure_of(error: anthropic.AnthropicError, base_url: str, *, began: bool) -
     match error:
         case anthropic.APITimeoutError():
             return timed_out(PROVIDER)
-        case anthropic.APIConnectionError():
-            cause = str(error.__cause__ or error)
-            return broken(PROVIDER, cause) if began else unreachable(PROVIDER, base_url, cause)
         case anthropic.APIStatusError() if not began:
-            said = ": ".join(_error_body(error.body, error.message))
             retry_after = error.response.headers.get("retry-after")
-            return of_status(PROVIDER, error.status_code, said, KEY_VARIABLE, retry_after)
-        case anthropic.APIError():
-            type, message = _error_body(error.body, error.message)
-            return in_stream(PROVIDER, type, message)
+            return of_status(PROVIDER, error.status_code, error.body, KEY_VARIABLE, retry_after)
+        case anthropic.APIStatusError():
+            return in_stream(PROVIDER, *said_in(error.body))
         case _:
-            return broken(PROVIDER, str(error))
+            return lost(PROVIDER, base_url, error, began=began)
 
 
 def _events(response: Any) -> AsyncIterator[Any]:
@@ -190,21 +183,12 @@ def _is_late_system(block: WireBlock) -> bool:
     return block.level == "messages" and block.role == "system"
 
 
-def _error_body(body: object, message: str) -> tuple[str, str]:
-    """Type and message of the provider's error object; the SDK's own message when the body is something else."""
-    inner = body.get("error") if isinstance(body, dict) else None
-    if isinstance(inner, dict):
-        return str(inner.get("type", "error")), str(inner.get("message", message))
-    return "error", message
-
-
 def _error_said(data: str) -> tuple[str, str]:
     """Type and message of an `error` event."""
     try:
-        body = json.loads(data)
-    except ValueError:
-        body = None
-    return _error_body(body, data or "no reason was given")
+        return said_in(json.loads(data))
+    except (ValueError, RecursionError):
+        return "", ""
 
 
 def _dropped(reported: object) -> Iterator[Delta]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import httpx2
 import openai
 from openai.types import CreateEmbeddingResponse
 
 from lamella.core.errors import ProviderError, ProviderRefusedRequest
 from lamella.core.recall import Embedded
 from lamella.core.tokens import Usage
-from lamella.llm.failures import MALFORMED, broken, of_status, timed_out, unreachable
+from lamella.llm.failures import MALFORMED, of_status, timed_out
 from lamella.llm.http_client import http_client
+from lamella.llm.streaming import Exchange, Vendor, lost, plain_errors
 from lamella.search.vectors import packed
 
 PROVIDER = "The embeddings server"
@@ -47,7 +47,8 @@ class OpenAIEmbeddings:
                 usage += Usage(input=max(int(answer.usage.prompt_tokens), 0) if answer.usage else 0)
             except MALFORMED as error:
                 raise ProviderRefusedRequest(
-                    f"{PROVIDER} gave no usable vectors: {error}", hint="Check LAMELLA_EMBEDDING_MODEL."
+                    f"{PROVIDER} gave no usable vectors for {len(batch)} texts.",
+                    hint="Check LAMELLA_EMBEDDING_MODEL.",
                 ) from error
         if len({len(vector) for vector in vectors}) > 1:
             raise ProviderRefusedRequest(
@@ -60,26 +61,22 @@ class OpenAIEmbeddings:
         await self._client.close()
 
     async def _ask(self, batch: list[str]) -> CreateEmbeddingResponse:
-        try:
+        with plain_errors(VENDOR, str(self._client.base_url), Exchange()):
             return await self._client.embeddings.create(model=self._model, input=batch, encoding_format="float")
-        except openai.OpenAIError as error:
-            raise self._failure(error) from error
-        except httpx2.TimeoutException as error:
-            raise timed_out(PROVIDER) from error
-        except (httpx2.HTTPError, *MALFORMED) as error:
-            raise broken(PROVIDER, str(error) or type(error).__name__) from error
 
-    def _failure(self, error: openai.OpenAIError) -> ProviderError:
-        match error:
-            case openai.APITimeoutError():
-                return timed_out(PROVIDER)
-            case openai.APIConnectionError():
-                return unreachable(PROVIDER, str(self._client.base_url), str(error.__cause__ or error))
-            case openai.APIStatusError():
-                retry_after = error.response.headers.get("retry-after")
-                return of_status(PROVIDER, error.status_code, error.message, KEY_VARIABLE, retry_after)
-            case _:
-                return broken(PROVIDER, str(error))
+
+def _failure(error: openai.OpenAIError, base_url: str, *, began: bool) -> ProviderError:
+    match error:
+        case openai.APITimeoutError():
+            return timed_out(PROVIDER)
+        case openai.APIStatusError():
+            retry_after = error.response.headers.get("retry-after")
+            return of_status(PROVIDER, error.status_code, error.body, KEY_VARIABLE, retry_after)
+        case _:
+            return lost(PROVIDER, base_url, error, began=began)
+
+
+VENDOR = Vendor(PROVIDER, "x-request-id", openai.OpenAIError, _failure)
 
 
 def _vectors(answer: CreateEmbeddingResponse, count: int) -> list[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from lamella.core.errors import (
     ProviderContextOverflow,
@@ -40,16 +41,17 @@ MALFORMED = (AttributeError, LookupError, TypeError, ValueError, RecursionError)
 """What reading an answer raises that is not as documented: the SDKs build their events without checking them."""
 
 
-def of_status(provider: str, status: int, message: str, key_variable: str, retry_after: str | None) -> ProviderError:
-    """The error of an HTTP answer. `key_variable` is the setting that holds the key."""
-    error = _of_status(provider, status, message, key_variable, retry_after)
+def of_status(provider: str, status: int, body: object, key_variable: str, retry_after: str | None) -> ProviderError:
+    """The error of an HTTP answer with this body. `key_variable` is the setting that holds the key."""
+    error = _of_status(provider, status, body, key_variable, retry_after)
     if retry_after is not None and _is_number(retry_after):
         error.retry_after = float(retry_after)
     return error
 
 
-def _of_status(provider: str, status: int, message: str, key_variable: str, retry_after: str | None) -> ProviderError:
-    said = f"{provider} answered {status}: {_short(message)}"
+def _of_status(provider: str, status: int, body: object, key_variable: str, retry_after: str | None) -> ProviderError:
+    message = ": ".join(part for part in said_in(body) if part)
+    said = f"{provider} answered {status}{f': {_short(message)}' if message else _silent(body)}"
     wait = f"Try again in {retry_after} s." if _is_number(retry_after) else "Try again in a moment."
     no_credit = ProviderRefusedKey(said, hint=f"Check the billing of the account behind {key_variable}.")
     match status:
@@ -71,10 +73,38 @@ def _of_status(provider: str, status: int, message: str, key_variable: str, retr
             return ProviderOverloaded(said, hint=wait)
         case _ if status >= 500:
             return ProviderUnreachable(said, hint=wait)
+        case _ if status < 400:
+            return ProviderRefusedRequest(said, hint="Check the base URL: what answers there is not the provider.")
         case _ if _overflows(message):
             return _overflow(said, message)
         case _:
             return ProviderRefusedRequest(said, hint="The request's map and raw body show what was sent.")
+
+
+_PAGE = re.compile(r"\s*<(?:!doctype|html|head|body|\?xml)\b", re.IGNORECASE)
+
+
+def said_in(body: object) -> tuple[str, str]:
+    """The name and the text that a provider gives an error in its body; "" for what is not there.
+
+    What a proxy wrote instead is repeated where it is plain text, and not where it is a web page.
+    """
+    error = body.get("error") if isinstance(body, Mapping) else None
+    match error if isinstance(error, Mapping) else body:
+        case {"message": str(text), "code": str(name)} | {"message": str(text), "type": str(name)}:
+            return name, text
+        case {"message": str(text)}:
+            return "", text
+        case {"error": str(text)} | {"detail": str(text)} | str(text):
+            return "", "" if _PAGE.match(text) else text
+        case _:
+            return "", ""
+
+
+def _silent(body: object) -> str:
+    """What to say where a body says nothing."""
+    is_page = isinstance(body, str) and _PAGE.match(body)
+    return " with a web page: something else answers there, such as a proxy." if is_page else " and did not say why."
 
 
 def _overflows(message: str) -> bool:
@@ -122,9 +152,9 @@ def _is_number(text: str | None) -> bool:
 
 
 def unreachable(provider: str, base_url: str, cause: str) -> ProviderError:
-    """No connection."""
+    """No connection; `cause` is a half sentence (`causes.cause_of`)."""
     return ProviderUnreachable(
-        f"{provider} can't be reached at {base_url}: {cause}", hint="Check the network and the base URL."
+        f"{provider} can't be reached at {base_url}: {cause}.", hint="Check the network and the base URL."
     )
 
 
@@ -134,13 +164,14 @@ def timed_out(provider: str) -> ProviderError:
 
 
 def broken(provider: str, cause: str) -> ProviderError:
-    """The stream ended or made no sense in the middle of an answer."""
-    return ProviderStreamBroken(f"{provider} broke off in the middle of the answer: {_short(cause)}", hint=_KEPT)
+    """The stream ended or made no sense in the middle of an answer; `cause` is a half sentence."""
+    return ProviderStreamBroken(f"{provider} broke off in the middle of the answer: {cause}.", hint=_KEPT)
 
 
 def in_stream(provider: str, type: str, message: str) -> ProviderError:
     """An `error` event after the provider had accepted the request; OpenAI's `code` says more than its type."""
-    said = f"{provider} failed in the middle of the answer: {type}: {_short(message)}"
+    named = ": ".join(part for part in (type, _short(message)) if part)
+    said = f"{provider} failed in the middle of the answer{f': {named}' if named else ' and did not say why.'}"
     if _overflows(f"{type} {message}"):
         return _overflow(said, message)
     if type == "overloaded_error":

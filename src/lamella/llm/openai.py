@@ -98,7 +98,8 @@ class OpenAIModel:
 
 
 class _Chunks:
-    """The provider's chunks as deltas. Block 0 is reasoning, block 1 text, calls follow from 2.
+    """The provider's chunks as deltas. A block ends where another kind begins: thinking, text and thinking again are
+    three, in the order in which they came.
 
     Look-alikes of OpenAI leave out most fields; a chunk that can't be read raises one of `MALFORMED`.
     """
@@ -106,7 +107,11 @@ class _Chunks:
     def __init__(self) -> None:
         self.ended = False
         self._refused = False
-        self._calls: set[int] = set()
+        self._calls: dict[int, int] = {}
+        """The blocks of the calls, by the numbers that the provider gives them: their pieces may come in turn."""
+        self._blocks = 0
+        self._kind = ""
+        """What the last block is of."""
 
     def of(self, chunk: ChatCompletionChunk) -> Iterator[Delta]:
         for choice in (chunk.choices or ())[:1]:
@@ -127,20 +132,30 @@ class _Chunks:
     def _choice(self, delta: Any) -> Iterator[Delta]:
         reasoning = getattr(delta, "reasoning_content", None)
         if isinstance(reasoning, str) and reasoning:
-            yield deltas.ReasoningDelta(0, plain(reasoning))
+            yield deltas.ReasoningDelta(self._block("reasoning"), plain(reasoning))
         if delta.content:
-            yield deltas.TextDelta(1, plain(delta.content))
+            yield deltas.TextDelta(self._block("text"), plain(delta.content))
         if delta.refusal:
             self._refused = True
-            yield deltas.TextDelta(1, plain(delta.refusal))
+            yield deltas.TextDelta(self._block("text"), plain(delta.refusal))
         for call in delta.tool_calls or ():
-            block = 2 + index_of(call.index)
-            if block not in self._calls:
-                self._calls.add(block)
-                name = call.function.name if call.function else None
-                yield deltas.ToolCallOpened(block, plain(call.id or f"call_{call.index}"), plain(name or ""))
-            if call.function and call.function.arguments:
-                yield deltas.ToolArgsDelta(block, plain(call.function.arguments))
+            yield from self._call(call)
+
+    def _call(self, call: Any) -> Iterator[Delta]:
+        number = index_of(call.index)
+        if number not in self._calls:
+            self._calls[number] = self._block(f"call {number}")
+            name = call.function.name if call.function else None
+            id = plain(call.id or f"call_{number}")
+            yield deltas.ToolCallOpened(self._calls[number], id, plain(name or ""))
+        if call.function and call.function.arguments:
+            yield deltas.ToolArgsDelta(self._calls[number], plain(call.function.arguments))
+
+    def _block(self, kind: str) -> int:
+        """The number of the block that goes on, or of a new one."""
+        if kind != self._kind:
+            self._kind, self._blocks = kind, self._blocks + 1
+        return self._blocks - 1
 
 
 def usage_of(reported: CompletionUsage) -> Usage:

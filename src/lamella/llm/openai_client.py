@@ -10,9 +10,9 @@ from lamella.core.errors import ProviderError
 from lamella.core.json import Json, encode_text
 from lamella.core.models import ModelFacts, Thinking
 from lamella.core.prompt import Level
-from lamella.llm.failures import broken, in_stream, of_status, timed_out, unreachable
+from lamella.llm.failures import in_stream, of_status, said_in, timed_out
 from lamella.llm.http_client import http_client
-from lamella.llm.streaming import Vendor
+from lamella.llm.streaming import Vendor, lost
 
 PROVIDER = "OpenAI"
 KEY_VARIABLE = "OPENAI_API_KEY"
@@ -31,17 +31,13 @@ def failure_of(error: openai.OpenAIError, base_url: str, *, began: bool) -> Prov
     match error:
         case openai.APITimeoutError():
             return timed_out(PROVIDER)
-        case openai.APIConnectionError():
-            cause = str(error.__cause__ or error)
-            return broken(PROVIDER, cause) if began else unreachable(PROVIDER, base_url, cause)
         case openai.APIStatusError() if not began:
-            message = f"{error.code}: {error.message}" if error.code else error.message
             retry_after = error.response.headers.get("retry-after")
-            return of_status(PROVIDER, error.status_code, message, KEY_VARIABLE, retry_after)
-        case openai.APIError():
-            return in_stream(PROVIDER, str(error.code or error.type or "error"), error.message)
+            return of_status(PROVIDER, error.status_code, error.body, KEY_VARIABLE, retry_after)
+        case openai.APIError() if error.body is not None:
+            return in_stream(PROVIDER, *said_in(error.body))
         case _:
-            return broken(PROVIDER, str(error))
+            return lost(PROVIDER, base_url, error, began=began)
 
 
 VENDOR = Vendor(PROVIDER, "x-request-id", openai.OpenAIError, failure_of)

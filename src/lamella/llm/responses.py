@@ -18,10 +18,10 @@ from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wire
 from lamella.core.tokens import Usage
 from lamella.llm.diagnosing import OPENAI_FIELD, of_openai
 from lamella.llm.failures import in_stream
-from lamella.llm.fields import counter, index_of, name_of, part, plain
-from lamella.llm.openai_client import FILTERED, PROVIDER, VENDOR, client_of, effort_salts, failure_of
+from lamella.llm.fields import counter, index_of, name_of, part, plain, word
+from lamella.llm.openai_client import FILTERED, PROVIDER, VENDOR, client_of, effort_salts
 from lamella.llm.responses_wire import BETWEEN_SUMMARIES, ReasoningSeal, blocks_of, body_of
-from lamella.llm.streaming import streamed
+from lamella.llm.streaming import Exchange, plain_errors, streamed
 from lamella.llm.wiring import wire_segments
 
 COUNTED = ("model", "input", "tools", "tool_choice", "reasoning")
@@ -93,15 +93,17 @@ class ResponsesModel:
     async def count(self, request: WireRequest) -> int:
         """See `ChatModel.count`."""
         body: Any = {name: value for name, value in self.body(request).items() if name in COUNTED}
-        try:
+        with plain_errors(VENDOR, str(self._client.base_url), Exchange()):
             counted = await self._client.responses.input_tokens.count(**body)
-        except openai.OpenAIError as error:
-            raise failure_of(error, str(self._client.base_url), began=False) from error
-        return counted.input_tokens
+            return index_of(counted.input_tokens)
 
     async def close(self) -> None:
         """See `ChatModel.close`."""
         await self._client.close()
+
+
+def _text(value: object) -> str:
+    return plain(value) if isinstance(value, str) else ""
 
 
 def _compared_with(request: WireRequest) -> str | None:
@@ -147,7 +149,7 @@ class _Events:
             case "response.completed" | "response.incomplete" | "response.failed":
                 yield from self._ended(event)
             case "error":
-                raise in_stream(PROVIDER, str(event.code or "error"), str(event.message))
+                raise in_stream(PROVIDER, word(event.code), _text(event.message))
             case _:
                 pass
 
@@ -205,7 +207,7 @@ class _Events:
             yield deltas.UsageReported(usage_of(response.usage))
         if event.type == "response.failed":
             error = response.error
-            raise in_stream(PROVIDER, str(getattr(error, "code", "error")), str(getattr(error, "message", "no reason")))
+            raise in_stream(PROVIDER, word(getattr(error, "code", "")), _text(getattr(error, "message", "")))
         self.ended = True
         yield self._closed(event)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,7 +12,8 @@ import httpx2
 from lamella.core import deltas
 from lamella.core.deltas import Delta
 from lamella.core.errors import ProviderError
-from lamella.llm.failures import MALFORMED, broken, timed_out
+from lamella.llm.causes import cause_of
+from lamella.llm.failures import MALFORMED, broken, timed_out, unreachable
 
 
 class EventReader(Protocol):
@@ -44,23 +45,47 @@ class Vendor:
     """Reads the events of a response; None: the SDK's objects of them."""
 
 
+@dataclass(slots=True)
+class Exchange:
+    """Whether the provider has accepted a request, and whether an event of its answer came."""
+
+    began: bool = False
+    heard: bool = False
+
+
+@contextmanager
+def plain_errors(vendor: Vendor, base_url: str, exchange: Exchange) -> Iterator[None]:
+    """The one border where what an SDK or its HTTP client raises becomes a `ProviderError`, whatever it was."""
+    try:
+        yield
+    except vendor.error as error:
+        raise vendor.failure(error, base_url, began=exchange.began) from error
+    except httpx2.TimeoutException as error:
+        raise timed_out(vendor.name) from error
+    except (httpx2.HTTPError, *MALFORMED) as error:
+        raise lost(vendor.name, base_url, error, began=exchange.began) from error
+
+
+def lost(provider: str, base_url: str, error: Exception, *, began: bool) -> ProviderError:
+    """A connection that failed, or an answer that made no sense."""
+    cause = cause_of(error, began=began)
+    is_answer = isinstance(error, (httpx2.DecodingError, *MALFORMED))
+    return broken(provider, cause) if began or is_answer else unreachable(provider, base_url, cause)
+
+
 async def streamed(
     vendor: Vendor, base_url: str, opening: AbstractAsyncContextManager[Any], reader: EventReader
 ) -> AsyncIterator[Delta]:
     """The deltas of one request, `Opened` first; raises `ProviderError`."""
-    began = False
-    try:
+    exchange = Exchange()
+    with plain_errors(vendor, base_url, exchange):
         async with opening as response:
-            began = True
+            exchange.began = True
             yield deltas.Opened(response.headers.get(vendor.request_id), response.http_request.content)
             async for event in vendor.events(response) if vendor.events else await response.parse():
                 for delta in reader.of(event):
+                    exchange.heard = True
                     yield delta
-    except vendor.error as error:
-        raise vendor.failure(error, base_url, began=began) from error
-    except httpx2.TimeoutException as error:
-        raise timed_out(vendor.name) from error
-    except (httpx2.HTTPError, *MALFORMED) as error:
-        raise broken(vendor.name, str(error) or type(error).__name__) from error
     if not reader.ended:
-        raise broken(vendor.name, "the stream ended before the message did")
+        ended = "the stream ended before the message did"
+        raise broken(vendor.name, ended if exchange.heard else "what it sent is no answer of a model")

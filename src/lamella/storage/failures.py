@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import structlog
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from lamella.core.errors import InvalidRequest, StoreFailed
 
+log = structlog.get_logger()
+
 _RESTORE = "Restore the data folder from a backup."
+_FAILED = "The database failed."
 
 _EXPLANATIONS = (
     ("database or disk is full", "The disk is full: nothing was stored.", "Free some space, then try again."),
@@ -31,16 +35,19 @@ def failure(error: SQLAlchemyError) -> StoreFailed:
     if isinstance(error, PoolTimeout):
         return StoreFailed("The database is too busy.", hint="Try again in a moment.")
     cause = str(getattr(error, "orig", None) or type(error).__name__).split("\n", 1)[0]
-    if isinstance(error, IntegrityError):
-        return StoreFailed(f"The rows do not fit what is stored: {cause}.")
-    for symptom, message, hint in _EXPLANATIONS:
+    for symptom, message, hint in _EXPLANATIONS if not isinstance(error, IntegrityError) else ():
         if symptom in cause.lower():
             return StoreFailed(message, hint=hint)
-    return StoreFailed(f"The database failed: {cause}.")
+    log.error("the database failed", cause=cause)
+    said = "What was to be stored contradicts what is stored." if isinstance(error, IntegrityError) else _FAILED
+    return StoreFailed(said, hint="Nothing was changed. The server's log has the cause.")
 
 
 def damaged(what: str, detail: object) -> StoreFailed:
-    """A row that can be read but makes no sense."""
+    """A row that can be read but makes no sense. What Python or a library says of it is in the log."""
+    if isinstance(detail, Exception):
+        log.error("a stored row is damaged", what=what, error=type(detail).__name__)
+        return StoreFailed(f"A stored row is damaged: {what}.", hint=_RESTORE)
     return StoreFailed(f"A stored row is damaged: {what} ({detail}).", hint=_RESTORE)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 import jsonschema_rs
 import msgspec
 
-from lamella.core.json import Json, JsonObject, decode_object
+from lamella.core.json import Json, JsonObject, decode, decode_object
 
 MAX_PROBLEMS = 6
 """Problems that one answer names."""
@@ -54,6 +54,43 @@ def check_arguments(schema: str, arguments: Mapping[str, Json]) -> str:
     if len(found) > MAX_PROBLEMS:
         lines.append("- and more")
     return "\n".join([*lines, _accepted(parsed)])
+
+
+def fitted(schema: str, arguments: JsonObject) -> tuple[JsonObject, str]:
+    """The arguments as a tool takes them, and what is wrong with them, or "".
+
+    Where they fit no other way, the text of an object or a list that a model encoded twice is read as what it holds.
+    """
+    wrong = check_arguments(schema, arguments)
+    if not wrong:
+        return arguments, ""
+    properties = decode_object(schema).get("properties")
+    known = properties if isinstance(properties, dict) else {}
+    read = {name: _read(value, known.get(name)) for name, value in arguments.items()}
+    return (read, "") if read != arguments and not check_arguments(schema, read) else (arguments, wrong)
+
+
+def _read(value: Json, property: Json) -> Json:
+    """What a text holds, where the schema asks for an object or a list; else the value as it is."""
+    types = set(_types(property))
+    if not isinstance(value, str) or "string" in types or not types & {"object", "array"}:
+        return value
+    try:
+        found = decode(value)
+    except (msgspec.DecodeError, RecursionError):
+        return value
+    return found if isinstance(found, dict | list) else value
+
+
+def _types(property: Json) -> Iterator[Json]:
+    """The types that a property may have, also where it is one of several."""
+    if isinstance(property, dict):
+        wanted = property.get("type")
+        yield from wanted if isinstance(wanted, list) else [wanted]
+        for name in ("anyOf", "oneOf"):
+            choices = property.get(name)
+            for choice in choices if isinstance(choices, list) else ():
+                yield from _types(choice)
 
 
 def _validator(schema: JsonObject) -> jsonschema_rs.Validator:

@@ -9,9 +9,9 @@ import msgspec
 import structlog
 
 from lamella.core.errors import LamellaError, ToolFailed
-from lamella.core.json import decode_object
+from lamella.core.json import JsonObject, decode_arguments
 from lamella.core.messages import ToolCall, ToolResult
-from lamella.tools.arguments import check_arguments
+from lamella.tools.arguments import fitted
 from lamella.tools.keeping import keep_rest
 from lamella.tools.tool import Invocation, Registry, Tool, ToolOutput, ToolScope, needs_approval
 
@@ -89,8 +89,10 @@ class ToolRunner:
             raise ToolFailed(self._no_tool(call.name))
         if malformed is not None:
             raise ToolFailed(f"The arguments are not a JSON object: {malformed[:200]}")
-        arguments = decode_object(call.arguments)
-        wrong = check_arguments(tool.spec.input_schema, arguments) if self._registry.checks_arguments else ""
+        arguments: JsonObject = decode_arguments(call.arguments)
+        wrong = ""
+        if self._registry.checks_arguments:
+            arguments, wrong = fitted(tool.spec.input_schema, arguments)
         if wrong:
             raise ToolFailed(f"The arguments do not fit {call.name}, which did not run.\n{wrong}")
         return tool, Invocation(call.id, arguments)

@@ -94,7 +94,8 @@ function Card({ block, state, seconds }: { block: ToolBlock; state: CallState; s
 
 function parsed(args: string): unknown {
   try {
-    return JSON.parse(args)
+    const value: unknown = JSON.parse(args)
+    return typeof value === 'string' ? parsed(value) : value // some models encode them twice
   } catch {
     return undefined // still on its way, or not JSON
   }

@@ -68,7 +68,7 @@ class _plain_errors:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, MCPError):
             gone = error.error.code == types.CONNECTION_CLOSED
-            raise (ServerGone if gone else ServerRefused)(str(error)[:2_000]) from None
+            raise (ServerGone("it ended the connection") if gone else ServerRefused(str(error)[:2_000])) from None
         if isinstance(error, ValidationError):
             raise ServerRefused("it sent something that is no MCP message") from None
 

@@ -14,6 +14,7 @@ import structlog
 
 from lamella.core.errors import ToolFailed
 from lamella.core.json import Json
+from lamella.llm.causes import cause_of
 from lamella.tools.mcp.config import ServerConfig
 from lamella.tools.mcp.listing import Listing, listing_of
 
@@ -259,4 +260,6 @@ def _reason(error: BaseException) -> str:
         return f"it did not connect within {START_SECONDS:g} s"
     if isinstance(error, FileNotFoundError):
         return f"there is no program {error.filename}"
-    return str(error)[:500] or type(error).__name__
+    if isinstance(error, (ServerGone, ServerRefused)):
+        return str(error)[:500]
+    return cause_of(error, began=False)

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import httpcore2
 
 from lamella.core.errors import ToolFailed
+from lamella.llm.causes import cause_of
 from lamella.tools.web.addresses import AddressPolicy, Place
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -150,7 +151,7 @@ class Fetcher:
         except httpcore2.TimeoutException:
             raise ToolFailed(f"{place.host} was silent for {silence:g} s.") from None
         except (httpcore2.NetworkError, httpcore2.ProtocolError, ssl.SSLError, OSError) as error:
-            raise ToolFailed(f"{place.host} can't be reached: {str(error)[:200] or type(error).__name__}.") from None
+            raise ToolFailed(f"{place.host} can't be reached: {cause_of(error, began=False)}.") from None
 
     async def _resolve(self, place: Place) -> Sequence[str]:
         try:
