@@ -13,7 +13,8 @@ from lamella.cache.ledger import Ledger
 from lamella.cache.plan import Facts, MarkerPolicy, plan
 from lamella.cache.plan import Plan as MarkerPlan
 from lamella.context.assemble import Assembled, assemble
-from lamella.context.choices import Known, shortened
+from lamella.context.choices import EXTRACTS, Known, shortened
+from lamella.context.extracts import VERSION
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
 from lamella.context.render import pruned_steps
@@ -235,7 +236,8 @@ class _Growing:
         return changes(setting, pinned, self._decisions, "user", ())
 
     def _pruned(self) -> tuple[Decision, ...]:
-        """The boundary moves to the last step; named is the first step whose results become stubs by that."""
+        """The boundary moves to the last step; named is the first step whose results become stubs by that. Every other
+        time the stubs keep extracts."""
         steps = [step for turn in self._history for step in turn.steps]
         boundaries = [decision.outcome for decision in self._decisions if decision.kind is DecisionKind.PRUNE]
         ids = [step.id for step in steps]
@@ -243,7 +245,9 @@ class _Growing:
         edited = [step.id for step in steps[start:] if step.results]
         if not edited:
             return ()
-        return (Decision(DecisionKind.PRUNE, "conv", steps[-1].id, "engine", "it pays", first_changed=edited[0]),)
+        numbers = {EXTRACTS: VERSION} if len(boundaries) % 2 == 0 else {}
+        kind, last = DecisionKind.PRUNE, steps[-1].id
+        return (Decision(kind, "conv", last, "engine", "it pays", numbers, first_changed=edited[0]),)
 
 
 def _made(id: str, sent: Sent, planned: PlannedStep, parts: tuple[AnswerPart, ...]) -> Step:

@@ -14,8 +14,10 @@ from typing import Any
 from lamella.cache.ledger import Ledger
 from lamella.cache.plan import MAX_MARKERS, MarkerPolicy, note_billed, note_written
 from lamella.context.assemble import Assembled
+from lamella.context.choices import EXTRACTS
+from lamella.context.extracts import VERSION
 from lamella.context.input import ContextInput
-from lamella.context.results import notices_of, stubs_of
+from lamella.context.results import extracts_of, notices_of, stubs_of
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.messages import Image, Part, Reasoning, Step, ToolCall, ToolResult, Turn
 from lamella.core.prompt import Kind, Lifetime, Segment, WireBlock, Zone
@@ -181,7 +183,8 @@ def law_4(conversation: Grown) -> None:
 
 def pruned(conversation: Grown, sent: Sent, boundary: str) -> Assembled:
     """The same request with everything decided, and a boundary after the step of this id."""
-    decision = Decision(DecisionKind.PRUNE, "conv", boundary, "engine", "it pays")
+    numbers = {EXTRACTS: VERSION} if len(boundary) % 2 else {}
+    decision = Decision(DecisionKind.PRUNE, "conv", boundary, "engine", "it pays", numbers)
     known = replace(sent.context, decisions=(*sent.decisions, decision), budget=10_000_000)
     return conversation.code.assemble(known, sent.layout, None)
 
@@ -190,6 +193,10 @@ def expect_only_stubs(sent: Sent, higher: Assembled, behind: Sequence[Step]) -> 
     """What changed are results of the steps `behind` the boundary, into stubs, and thinking from there on."""
     stubs = {result for step in behind for result in (*stubs_of(step), *notices_of(step))}
     stubs |= {result for step in behind for result in stubs_of(step, readable=True)}
+    for turn in sent.context.history:
+        for step in turn.steps:
+            for readable in (False, True):
+                stubs |= set(stubs_of(step, readable=readable, extracts=extracts_of(turn, step)))
     ids = {step.id for step in behind}
     old, new = parts_of(sent.assembled), parts_of(higher)
     for before, after in zip(said(old), said(new), strict=True):
