@@ -45,6 +45,7 @@ NO_PRUNING: dict[str, int | str] = {"tool_prune_threshold": 10_000_000, "tool_pr
 BY_HAND: dict[str, int | str] = {"compaction_threshold": "100%", "compaction_when": "full"}
 NEVER: dict[str, int | str] = {**BY_HAND, **NO_PRUNING}
 PAYS: dict[str, int | str] = {"compaction_when": "pays"}
+AT_20K: dict[str, int | str] = {"compaction_when": "full", "compaction_threshold": 20_000}
 NEWEST_TURN: dict[str, int | str] = {"keep_recent_tokens": 1}
 """What keeps the newest turn and no other."""
 
@@ -54,21 +55,21 @@ SEARCHED = "pays, pruned, one search"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One way to pay for a conversation: the settings, and what a run may cost at most where somebody aims at it."""
+    """One way to pay for a conversation: the settings, and what it may cost at most, as a share of append-only."""
 
     settings: Mapping[str, int | str]
     aim: float | None = None
-    aim_with_output: float | None = None
 
 
 RUNS: Mapping[str, Run] = {
     "append-only": Run(NEVER),
     TEN: Run({**NEVER, **NEWEST_TURN}),
-    "pays, newest turn kept": Run({**PAYS, **NO_PRUNING, **NEWEST_TURN}, 205, 215),
-    "pays, 4,000 kept": Run({**PAYS, **NO_PRUNING}, 230),
-    "threshold of 20k": Run({**NO_PRUNING, "compaction_when": "full", "compaction_threshold": 20_000}, 230),
-    SEARCHED: Run({**PAYS, "tool_prune_when": "pays"}, 195),
-    "pruning alone": Run({**BY_HAND, "tool_prune_when": "pays"}, 285),
+    "pays, newest turn kept": Run({**PAYS, **NO_PRUNING, **NEWEST_TURN}, 205 / 515),
+    "pays, 4,000 kept": Run({**PAYS, **NO_PRUNING}, 230 / 515),
+    "threshold of 20k, newest turn kept": Run({**AT_20K, **NO_PRUNING, **NEWEST_TURN}, 230 / 515),
+    "threshold of 20k, 4,000 kept": Run({**AT_20K, **NO_PRUNING}),
+    SEARCHED: Run({**PAYS, "tool_prune_when": "pays"}, 195 / 515),
+    "pruning alone": Run({**BY_HAND, "tool_prune_when": "pays"}, 285 / 515),
     "as shipped": Run({}),
 }
 
@@ -188,12 +189,14 @@ async def measure_airline(options: Namespace, ground: ReplayGround) -> list[Bill
 def rows(bills: Sequence[Bill]) -> list[list[str]]:
     """A line for each run."""
     counted = ["requests", "summaries", "again", "prunings"]
-    made = [["text", "run", *counted, "input", "with output", "ratio", "last", "facts"]]
+    made = [["text", "run", *counted, "input", "with output", "ratio", "aim", "last", "facts"]]
     whole = {one.text: one.input for one in bills if one.run == "append-only"}
     for one in bills:
         counts = [str(n) for n in (one.requests, one.summaries, one.asked_again, one.prunings)]
         ratio = f"{one.input / whole[one.text]:.3f}" if one.text in whole else ""
-        costs = [f"{one.input:.0f}", f"{one.with_output:.0f}", ratio, f"{one.last:,}"]
+        aim = RUNS[one.run].aim if one.of else None
+        aimed = f"{aim:.3f}" if aim is not None else ""
+        costs = [f"{one.input:.0f}", f"{one.with_output:.0f}", ratio, aimed, f"{one.last:,}"]
         made.append([one.text, one.run, *counts, *costs, f"{one.facts} of {one.of}" if one.of else ""])
     return made
 

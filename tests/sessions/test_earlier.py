@@ -106,7 +106,8 @@ def test_the_room_is_a_share_of_the_size_at_which_a_window_is_compacted() -> Non
     assert chain_room(20_000) == ChainRoom(3_000, 3_000)
     assert chain_room(800_000) == ChainRoom(8_000, 8_000)
     assert chain_room(800_000, window=10_000) == ChainRoom(1_500, 3_000)
-    assert chain_room(20_000, calibration=1.5) == ChainRoom(2_000, 2_000)
+    assert chain_room(20_000).in_local(1.5) == ChainRoom(2_000, 2_000)
+    assert chain_room(20_000).at_most(500) == ChainRoom(500, 500)
 
 
 lines = st.lists(

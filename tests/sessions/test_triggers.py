@@ -39,7 +39,7 @@ def test_it_is_due_past_the_threshold_and_not_after_it_was_taken_back() -> None:
     assert trigger.due(Fill(9_000, 10_000, undone=True)) is None
 
 
-ECONOMY = Economy(Rates(0.05, 1.25, 5), static=6_000, growth=1_220, calls=40)
+ECONOMY = Economy(Rates(0.05, 1.25, 5), static=6_000, growth=1_220, calls=40, summary=3_000)
 
 
 def test_a_price_says_when_a_summary_pays_and_the_threshold_still_guards() -> None:
@@ -97,7 +97,7 @@ def test_a_conversation_that_has_only_begun_is_not_expected_to_go_on() -> None:
     assert trigger.due(Fill(90_000, 200_000, economy=replace(ECONOMY, calls=3))) is None
     free = replace(ECONOMY, rates=Rates(0, 1, 0))
     assert trigger.due(Fill(90_000, 200_000, economy=free)) is None
-    nobody_needs_it = SILENT, "only 3000 tokens are old enough to be summarised"
+    nobody_needs_it = SILENT, "a compaction frees about 2250 of 53000 tokens, less than a quarter"
     assert trigger.vain(Gain(50_000, 3_000), 200_000) == nobody_needs_it
     full = trigger.vain(Gain(149_000, 3_000), 200_000)
     assert full is not None, "past the threshold it is told"
@@ -110,6 +110,23 @@ def test_it_is_in_vain_where_it_would_be_due_again_at_once() -> None:
     assert trigger.vain(Gain(fixed=3_000, old=5_000), 10_000) is None
     fixed, little = trigger.vain(Gain(8_001, 5_000), 10_000), trigger.vain(Gain(7_000, 1_000), 10_000)
     assert (fixed and fixed[0], little and little[0]) == ("fixed", "little")
+
+
+def test_a_quarter_of_the_threshold_has_to_go_and_earlier_summaries_are_shortened_for_it() -> None:
+    """From 20.8k to 16.8k is no success: the next one would be due a few calls later."""
+    trigger = Trigger(Threshold(tokens=20_000))
+    vain = trigger.vain(Gain(fixed=11_800, old=5_000, kept=4_000), 200_000)
+    assert vain == (
+        "little",
+        "a compaction frees about 4000 of 20800 tokens, less than a quarter of the threshold of 20000: 11800 stand in "
+        "every window, and 4000 are kept as the newest",
+    )
+    assert trigger.vain(Gain(fixed=10_800, old=6_200, kept=4_000), 200_000) is None
+    assert trigger.vain(Gain(fixed=9_800, old=5_000, kept=4_000, earlier=2_000), 200_000) is None
+    by_price = Trigger(Threshold(tokens=150_000), 4_000, "pays")
+    assert by_price.vain(Gain(fixed=2_000, old=4_000, kept=4_000), 200_000) is None
+    little = by_price.vain(Gain(fixed=4_000, old=3_000, kept=4_000), 200_000)
+    assert little == (SILENT, "a compaction frees about 2250 of 11000 tokens, less than a quarter")
 
 
 async def told(client: Client, conversation: str) -> list[Object]:

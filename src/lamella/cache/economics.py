@@ -83,8 +83,9 @@ class Elsewhere:
 @dataclass(frozen=True, slots=True)
 class Compaction:
     """What a compaction would come to: `static` stands before the history and stays, `history` is all behind it, of
-    which `kept` stay word for word; `summary` are its tokens, `question` those of the instruction. A model `elsewhere`
-    reads what goes, and none of it from the cache."""
+    which `carried` are earlier summaries that stay where they are, in the cache, and `kept` stay word for word;
+    `summary` are its tokens, `question` those of the instruction. A model `elsewhere` reads what goes, and none of it
+    from the cache."""
 
     static: int
     history: int
@@ -92,11 +93,17 @@ class Compaction:
     summary: int
     question: int = 300
     elsewhere: Elsewhere | None = None
+    carried: int = 0
+
+    @property
+    def left(self) -> int:
+        """The window after it."""
+        return self.static + self.carried + self.summary + self.kept
 
     @property
     def freed(self) -> int:
         """How much shorter the window is."""
-        return self.history - self.summary - self.kept
+        return self.static + self.history - self.left
 
     def now(self, rates: Rates) -> float:
         """What making the summary costs on the prefix that is cached."""
@@ -107,7 +114,7 @@ class Compaction:
         here = read * (self.static + self.history) + self.question + rates.output * self.summary
         if self.elsewhere is None:
             return here
-        goes = self.history - self.kept + self.question
+        goes = self.history - self.carried - self.kept + self.question
         there = self.elsewhere.read * goes + self.elsewhere.output * self.summary
         return there if self.elsewhere.always else min(here, there)
 
@@ -120,8 +127,7 @@ class Compaction:
 
     def when_cold(self, rates: Rates) -> float:
         """What it costs more than the next call would anyway, once the cache has ended; below 0 it saves (5.5)."""
-        whole, left = self.static + self.history, self.static + self.summary + self.kept
-        return self._made(rates, 1.0) + rates.write * (left - whole)
+        return self._made(rates, 1.0) - rates.write * self.freed
 
     def cold_worth(self, rates: Rates, calls: float) -> float:
         """How likely somebody must be to return for a summary to pay that is made after the cache has ended, where so
@@ -154,13 +160,13 @@ def chance_of_reading(read: int, pruned: int) -> float:
 def best_length(growth: float, compaction: Compaction, rates: Rates) -> float:
     """The length of window at which compacting costs least, where each call adds `growth` tokens (5.7).
 
-    Of `compaction` the static part, the kept and the summary count: what a window has right after one.
+    Of `compaction` what a window has right after one counts.
     """
-    after = compaction.static + compaction.summary + compaction.kept
+    after = compaction.left
     if not rates.read or growth <= 0:
         return inf
-    left = compaction.summary + compaction.kept
-    once = replace(compaction, history=left).now(rates) + (rates.write - rates.read) * left
+    written = compaction.summary + compaction.kept
+    once = replace(compaction, history=after - compaction.static).now(rates) + (rates.write - rates.read) * written
     return after + growth * sqrt(2 * once / (rates.read * growth))
 
 

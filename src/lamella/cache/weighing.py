@@ -6,7 +6,7 @@ size that people were shown. Sizes are in tokens of the provider, costs in the p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf
 from typing import Literal
@@ -22,14 +22,14 @@ price at any size (SPEC X-ECON)."""
 FLOOR_SHARE, FLOOR_TOKENS = 0.4, 100_000
 """The floor, unless one is set: this share of the budget, and no more than so many tokens."""
 
-EXPECTED_SUMMARY = 3_000
+EXPECTED_SUMMARY = 1_000
 """Tokens of a summary, before there is one."""
 
 INSTRUCTION = 300
 """Tokens of the instruction to summarise."""
 
-SHRINKS_TO = 0.25
-"""What is expected to be left of what is summarised."""
+LEAST_GAIN = 0.25
+"""The share of the size at which it is due that a compaction frees at least: else the next one is due soon again."""
 
 LEAST_CALLS = 6
 """Calls after which a session shows how it grows; before that nobody knows whether it goes on."""
@@ -37,6 +37,9 @@ LEAST_CALLS = 6
 
 CHAIN_SHARE, CHAIN_TOKENS = 0.15, 8_000
 """What earlier summaries may hold of a window: this share of the size at which it is compacted, and so many tokens."""
+
+LEAST_CARRIED = 0.25
+"""The share of earlier summaries that stays in any case when a compaction would free too little."""
 
 CHAIN_FACTS = 3_000
 """Tokens that lines of earlier summaries with facts may have in any case where price decides: detail before cents."""
@@ -50,16 +53,38 @@ class ChainRoom:
     whole: int
     most: int
 
+    def at_most(self, tokens: int) -> ChainRoom:
+        """No more than this."""
+        return ChainRoom(min(self.whole, tokens), min(self.most, tokens))
 
-def chain_room(threshold: int, window: int | None = None, calibration: float = 1.0) -> ChainRoom:
-    """The room of earlier summaries, in local tokens, where windows are compacted at `threshold` tokens, or by price at
-    a `window` of so many."""
+    def in_local(self, calibration: float) -> ChainRoom:
+        """The same in local tokens."""
+        return ChainRoom(int(self.whole / calibration), int(self.most / calibration))
+
+
+def chain_room(threshold: int, window: int | None = None) -> ChainRoom:
+    """The room of earlier summaries if windows are compacted at `threshold` tokens, or by price at a `window` of so
+    many."""
     most = min(CHAIN_TOKENS, int(threshold * CHAIN_SHARE))
     whole = most
     if window is not None:
         whole = min(most, int(window * CHAIN_SHARE))
         most = min(most, max(CHAIN_FACTS, whole))
-    return ChainRoom(int(whole / calibration), int(most / calibration))
+    return ChainRoom(whole, most)
+
+
+def turns_kept(sizes: Sequence[int], keep: int, huge: int) -> int:
+    """How many of the newest turns stay as they are, from the tokens of each turn, oldest first.
+
+    As many as fit into `keep` tokens; the newest stays in any case unless it has more than `huge`.
+    """
+    kept, room = 0, keep
+    for size in reversed(sizes):
+        if size > room and not (kept == 0 and size <= huge):
+            break
+        kept += 1
+        room -= size
+    return kept
 
 
 def floor_of(when: CompactWhen, budget: int, floor: Threshold | None = None) -> int | None:
@@ -79,7 +104,8 @@ def floor_of(when: CompactWhen, budget: int, floor: Threshold | None = None) -> 
 class Economy:
     """What a summary would cost and save: the model's rates, what stands in every window, what a call adds, how many
     calls have been made in this session, and how long a summary is expected to be. `question` is what is asked of a
-    summariser: with pruned results, which it reads whole. Another model may make it `elsewhere`.
+    summariser: with pruned results, which it reads whole. Another model may make it `elsewhere`. `earlier` are the
+    tokens of earlier summaries, `turns` those of each turn, the oldest first.
     """
 
     rates: Rates
@@ -89,11 +115,22 @@ class Economy:
     summary: int = EXPECTED_SUMMARY
     question: int = INSTRUCTION
     elsewhere: Elsewhere | None = None
+    earlier: int = 0
+    turns: tuple[int, ...] = ()
+
+    def kept(self, keep: int) -> int:
+        """Tokens of the turns that a compaction now leaves as they are, of which `keep` are to be kept."""
+        if not self.turns:
+            return keep
+        count = turns_kept(self.turns, keep, self.turns[-1])
+        return sum(self.turns[len(self.turns) - count :])
 
     def compaction(self, window: int, keep: int) -> Compaction:
         """What compacting a window of so many tokens would come to."""
-        history = max(0, window - self.static)
-        return Compaction(self.static, history, keep, self.summary, self.question, self.elsewhere)
+        history, kept = max(0, window - self.static), self.kept(keep)
+        return Compaction(
+            self.static, history, kept, self.summary, self.question, self.elsewhere, min(self.earlier, history)
+        )
 
     def best(self, window: int, keep: int) -> float:
         """The length of window at which compacting costs least."""
@@ -108,13 +145,12 @@ class Economy:
     def pays_at(self, window: int, keep: int, most: int) -> float:
         """The size at which a summary pays, for a window that goes on growing as it did; infinite if not before `most`.
 
-        It has the length that costs least, there is enough that is old, and as many calls were made as it takes to pay:
-        a conversation is expected to go on as long as it has.
+        It has the length that costs least, `LEAST_GAIN` of it goes, and as many calls were made as it takes to pay: a
+        conversation is expected to go on as long as it has.
         """
         if self.growth <= 0:
             return inf
-        enough = self.static + keep + EXPECTED_SUMMARY / (1 - SHRINKS_TO)
-        least = max(self.best(window, keep), enough)
+        least = max(self.best(window, keep), self.compaction(window, keep).left / (1 - LEAST_GAIN))
         if least >= most:
             return inf
         if self._is_known(window, window, keep):

@@ -14,6 +14,7 @@ import structlog
 from lamella.cache.expiry import ends_at
 from lamella.context.layout import Layout
 from lamella.context.layouts import LAYOUTS
+from lamella.core.agents import Summary
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import StoreFailed
 from lamella.core.messages import Attachment, StopReason, Turn, TurnStatus
@@ -71,7 +72,7 @@ class Finished:
 
     Where several models answered it is about the run that is followed. `input` is what its last answered request was
     billed as input, in tokens of the provider; 0 when none was. `cached_until` is when what its last request cached
-    ends; None where nothing was.
+    ends; None where nothing was. `summaries` are the earlier ones in its window.
     """
 
     caller: Caller
@@ -83,6 +84,7 @@ class Finished:
     budget: int
     calibration: float
     cached_until: datetime | None = None
+    summaries: tuple[Summary, ...] = ()
 
 
 CompactConversation = Callable[[Caller, str, str], Awaitable[bool]]
@@ -372,6 +374,7 @@ def _finished(begun: Begun, preferred: str | None) -> Finished:
         budget=run.input.budget,
         calibration=run.calibration or run.input.calibration,
         cached_until=_cached_until(run) if billed else None,
+        summaries=turn.summaries,
     )
 
 

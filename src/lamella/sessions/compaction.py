@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from lamella.cache.weighing import chain_room
+from lamella.cache.weighing import LEAST_CARRIED, LEAST_GAIN, ChainRoom, chain_room, turns_kept
 from lamella.context.assemble import Assembled
 from lamella.context.choices import usable
 from lamella.core.aside import aside
@@ -30,7 +30,7 @@ from lamella.sessions.askers import asking
 from lamella.sessions.earlier import carried_on
 from lamella.sessions.figures import Breakdown
 from lamella.sessions.settings import SessionSettings
-from lamella.sessions.split import turns_kept
+from lamella.sessions.sizes import summaries_tokens
 from lamella.sessions.summariser import SILENT, NotCompacted, Source, Summariser
 from lamella.sessions.summary import longest_in
 from lamella.sessions.summary_check import forms_used
@@ -122,9 +122,15 @@ class _Plan:
         return int((self.whole.report.local - asked) * self.opening.run.calibration)
 
     @property
+    def earlier(self) -> int:
+        """The tokens of the earlier summaries."""
+        return summaries_tokens(self.opening.found.summaries, self.opening.run.calibration)
+
+    @property
     def gain(self) -> Gain:
         """What summarising it comes to."""
-        return Gain(self.before - self.old_tokens - self.kept_tokens, self.old_tokens, self.kept_tokens)
+        fixed = self.before - self.earlier - self.old_tokens - self.kept_tokens
+        return Gain(fixed, self.old_tokens, self.kept_tokens, self.earlier)
 
     def left(self, sessions: Sequence[Session], decision: StoredDecision, tools: tuple[ToolSpec, ...]) -> Opening:
         """Where the conversation stands in the last of `sessions`, which `decision` opens, with these tools."""
@@ -230,6 +236,15 @@ class Compactor:
         cut = len(turns) - kept
         return _Plan(opening, whole, turns[:cut], turns[cut:], sizes)
 
+    def _room(self, plan: _Plan, summary: int) -> ChainRoom:
+        """What earlier summaries may hold after this compaction: less if it would free too little with all of them."""
+        threshold = self._settings.compaction.in_tokens(plan.opening.run.budget)
+        room = chain_room(threshold, plan.before if self._settings.compact_when == "pays" else None)
+        lacks = LEAST_GAIN * min(threshold, plan.before) - (plan.old_tokens - summary)
+        if lacks > 0:
+            room = room.at_most(max(int(plan.earlier * LEAST_CARRIED), int(plan.earlier - lacks)) + summary)
+        return room.in_local(plan.opening.run.calibration)
+
     def _step(
         self, plan: _Plan, summary: SessionSummary, asked: Asked, known: Sequence[Session]
     ) -> tuple[SessionStep, Compacted]:
@@ -238,8 +253,6 @@ class Compactor:
         calibration, boundary = plan.opening.run.calibration, plan.old[-1].id
         size = int(summary.tokens * calibration)
         ended = replace(old, summary=summary.text, summary_tokens=summary.tokens, check=summary.check)
-        by_price = plan.before if self._settings.compact_when == "pays" else None
-        room = chain_room(self._settings.compaction.in_tokens(plan.opening.run.budget), by_price, calibration)
         session = Session(
             id=self._services.ids.new("sess"),
             conversation_id=old.conversation_id,
@@ -249,7 +262,7 @@ class Compactor:
             parent_id=old.id,
             begins_after=boundary,
             inherits=True,
-            carries=carried_on(ended, known, room, forms_used(plan.old)),
+            carries=carried_on(ended, known, self._room(plan, size), forms_used(plan.old)),
         )
         made = {"before": plan.before, "summary": size, "kept": plan.kept_tokens}
         numbers = {**asked.numbers, **made}

@@ -11,6 +11,7 @@ from lamella.context.extracts import MOST
 from lamella.context.render import pruned_steps
 from lamella.context.results import NO_EXTRACTS, READ_MESSAGE, cut_results, extracts_of, stubs_of
 from lamella.context.segments import MESSAGE_TOKENS, said_tokens
+from lamella.core.agents import Summary
 from lamella.core.counting import count_tokens
 from lamella.core.messages import Step, ToolResult, Turn
 
@@ -51,11 +52,11 @@ class ShownWindow:
             most += sum(EXTRACT for result in step.results if result.name not in kept)
         return min(most, self.results(step, kept))
 
-    def history(self) -> int:
-        """Tokens of all turns, as the provider counts them."""
+    def sizes(self) -> tuple[int, ...]:
+        """Tokens of each turn, the oldest first, as the provider counts them."""
         stubbed = self._stubbed()
-        local = sum(_head(turn) + sum(self._shown(turn, step, stubbed) for step in turn.steps) for turn in self.turns)
-        return int(local * self.calibration)
+        local = (_head(turn) + sum(self._shown(turn, step, stubbed) for step in turn.steps) for turn in self.turns)
+        return tuple(int(tokens * self.calibration) for tokens in local)
 
     def behind(self, first: Step) -> int:
         """Tokens from the results of `first` to the end of the window, as they are shown now."""
@@ -103,6 +104,11 @@ class ShownWindow:
                 results = self.stubs(turn, step, (), extracting=stubbed[step.id])
             return MESSAGE_TOKENS + said_tokens(step) + results
         return MESSAGE_TOKENS + step.tokens
+
+
+def summaries_tokens(summaries: Iterable[Summary], calibration: float) -> int:
+    """Tokens of summaries in a window, as the provider counts them."""
+    return int(sum(summary.tokens + 2 * MESSAGE_TOKENS for summary in summaries) * calibration)
 
 
 def _head(turn: Turn) -> int:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from lamella.cache.weighing import (
     EXPECTED_SUMMARY,
-    SHRINKS_TO,
+    LEAST_CARRIED,
+    LEAST_GAIN,
     CompactWhen,
     Economy,
     NextCompaction,
@@ -17,9 +18,6 @@ from lamella.cache.weighing import (
 from lamella.core.amounts import Threshold
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import SILENT
-
-LEAST_GAIN = 0.1
-"""The share of the threshold that a compaction after a turn frees at least: else the next turn asks again."""
 
 FIXED = "fixed"
 """The code of a compaction that can't help: what stands in every window is past the threshold alone."""
@@ -50,11 +48,23 @@ class Fill:
 @dataclass(frozen=True, slots=True)
 class Gain:
     """What a compaction would come to: `fixed` stands in the window whatever is summarised, `old` is summarised, `kept`
-    is not."""
+    is not; `earlier` are the earlier summaries, which can be shortened."""
 
     fixed: int
     old: int
     kept: int = 0
+    earlier: int = 0
+
+    @property
+    def window(self) -> int:
+        """The window now."""
+        return self.fixed + self.earlier + self.old + self.kept
+
+    @property
+    def freed(self) -> int:
+        """About how much shorter the window gets at most."""
+        summary = min(EXPECTED_SUMMARY, self.old // 4)
+        return self.old - summary + int(self.earlier * (1 - LEAST_CARRIED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,19 +108,21 @@ class Trigger:
         By price, a summary that nothing needs is left out without a word.
         """
         most = self.threshold.in_tokens(budget)
-        if self.when != "full":
-            if gain.old * (1 - SHRINKS_TO) >= EXPECTED_SUMMARY:
-                return None
-            if gain.fixed + gain.old + gain.kept <= most:
-                return SILENT, f"only {gain.old} tokens are old enough to be summarised"
-        if gain.fixed > most:
+        needed = gain.window > most
+        if needed and gain.fixed > most:
             return FIXED, (
-                f"what stands in every window (system prompt, tools, agent, project, summaries) has {gain.fixed} "
-                f"tokens, more than the threshold of {most}: take some of it out, or raise the threshold"
+                f"what stands in every window (system prompt, tools, agent, project) has {gain.fixed} tokens, more "
+                f"than the threshold of {most}: take some of it out, or raise the threshold"
             )
-        if gain.old * (1 - SHRINKS_TO) < most * LEAST_GAIN:
-            return "little", f"only {gain.old} tokens are old enough to be summarised"
-        return None
+        if gain.freed >= LEAST_GAIN * (most if needed else gain.window):
+            return None
+        frees = f"a compaction frees about {max(0, gain.freed)} of {gain.window} tokens"
+        if self.when != "full" and not needed:
+            return SILENT, f"{frees}, less than a quarter"
+        return "little", (
+            f"{frees}, less than a quarter of the threshold of {most}: {gain.fixed} stand in every window, and "
+            f"{gain.kept} are kept as the newest"
+        )
 
 
 def trigger_of(settings: SessionSettings) -> Trigger:

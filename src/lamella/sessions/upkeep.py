@@ -24,14 +24,14 @@ from lamella.engine.turn import Finished
 from lamella.sessions.moves import UNDONE
 from lamella.sessions.pruning import PruneSettings, Pruning, prune
 from lamella.sessions.settings import SessionSettings
-from lamella.sessions.sizes import ShownWindow
+from lamella.sessions.sizes import ShownWindow, summaries_tokens
 from lamella.sessions.triggers import Fill, trigger_of
 
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
     """A window between two turns, for a model of `budget`. `input` is what its last answered request was billed as
-    input, less what was pruned since; 0 when none was."""
+    input, less what was pruned since; 0 when none was. `earlier` are the tokens of the earlier summaries in it."""
 
     shown: ShownWindow
     layout: Layout
@@ -39,6 +39,7 @@ class Weighed:
     decisions: Sequence[Decision]
     input: int
     budget: int
+    earlier: int = 0
 
     @classmethod
     def after(cls, finished: Finished, layout: Layout, model: ModelFacts, bill: LastBill | None) -> Weighed:
@@ -48,7 +49,8 @@ class Weighed:
         if bill is not None and bill.local_tokens and input:
             calibration, input = billed_factor(bill.usage.input, bill.local_tokens, model), bill.usage.input
         shown = _shown(conversation.id, finished.turns, known, calibration, conversation.tools, layout)
-        return cls(shown, layout, model, finished.decisions, input, finished.budget)
+        earlier = summaries_tokens(finished.summaries, calibration)
+        return cls(shown, layout, model, finished.decisions, input, finished.budget, earlier)
 
     @classmethod
     def standing(cls, opening: Opening) -> Weighed:
@@ -59,7 +61,8 @@ class Weighed:
         conversation = setting.conversation
         shown = _shown(conversation.id, turns, known, run.calibration, conversation.tools, setting.layout)
         billed = _standing_input(found) if found.last_bill is not None and found.last_bill.followed else 0
-        return cls(shown, setting.layout, run.model.facts, opening.decisions, billed, run.budget)
+        earlier = summaries_tokens(found.summaries, run.calibration)
+        return cls(shown, setting.layout, run.model.facts, opening.decisions, billed, run.budget, earlier)
 
     def without(self, pruning: Pruning) -> Weighed:
         """The window once this was pruned."""
@@ -116,15 +119,19 @@ class Weighed:
         steps = sum(len(turn.steps) for turn in self.shown.turns)
         if not steps or not self.input:
             return None
-        history = min(self.shown.history(), self.input)
+        turns = self.shown.sizes()
+        said = min(sum(turns), self.input)
+        earlier = min(self.earlier, self.input - said)
         return Economy(
             rates=Rates.of(self.model),
-            static=self.input - history,
-            growth=history / steps,
+            static=self.input - said - earlier,
+            growth=said / steps,
             calls=steps,
             summary=self._summary(),
             question=INSTRUCTION + self.shown.hidden(),
             elsewhere=elsewhere,
+            earlier=earlier,
+            turns=turns,
         )
 
     def _summary(self) -> int:
