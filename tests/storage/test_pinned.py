@@ -10,7 +10,7 @@ from lamella.core.records import Footing, Pinned, PinnedProject, Place
 from lamella.storage import SqlStore
 
 from .conftest import Backing
-from .examples import ANN, SEARCH, agent, conversation, minutes, new_turn, turn_end
+from .examples import ANN, SEARCH, agent, conversation, minutes, new_request, new_turn, record, turn_end
 
 pytestmark = pytest.mark.anyio
 
@@ -33,12 +33,20 @@ async def _turns(store: SqlStore, *around: Pinned | None) -> None:
 async def test_what_stood_around_turns_is_kept_where_it_changes(store: SqlStore) -> None:
     edited = replace(WHOLE, agent=replace(agent(), prompt="Edit less.", revision=2))
     await _turns(store, PLAIN, PLAIN, WHOLE, edited, edited, PLAIN, None)
-    assert list((await store.pinned(ANN, "conv_1")).items()) == [
-        ("turn_1", PLAIN),
-        ("turn_3", WHOLE),
-        ("turn_4", edited),
-        ("turn_6", PLAIN),
-    ]
+    assert await store.pinned(ANN, "conv_1") == (
+        (minutes(1), PLAIN),
+        (minutes(3), WHOLE),
+        (minutes(4), edited),
+        (minutes(6), PLAIN),
+    )
+
+
+async def test_a_request_beside_the_turns_keeps_what_stood_around_it(store: SqlStore) -> None:
+    await _turns(store, PLAIN)
+    for number, pinned in enumerate((PLAIN, WHOLE, WHOLE, None), 2):
+        asked = replace(record(f"req_{number}"), purpose="summary", run_id=None, at=minutes(number))
+        await store.record_request(ANN, replace(new_request(asked), pinned=pinned))
+    assert await store.pinned(ANN, "conv_1") == ((minutes(1), PLAIN), (minutes(3), WHOLE))
 
 
 async def test_it_goes_with_its_conversation(store: SqlStore, backing: Backing) -> None:

@@ -114,6 +114,7 @@ BY_ID: dict[str, Call] = {
     "notices": lambda store, caller: store.notices(caller, "conv_1", PageQuery()),
     "totals": lambda store, caller: store.totals(caller, "conv_1"),
     "path": lambda store, caller: store.path(caller, "conv_1"),
+    "found_documents": lambda store, caller: store.found_documents(caller, "conv_1"),
     "pinned": lambda store, caller: store.pinned(caller, "conv_1"),
     "place_of": lambda store, caller: store.place_of(caller, "conv_1", "msg_turn_1"),
     "turn_of_run": lambda store, caller: store.turn_of_run(caller, "run_turn_1"),

@@ -17,7 +17,7 @@ from lamella.core.dynamic import KnowledgePrompt
 from lamella.core.effort import OFF, SUBJECT, effort_named, effort_of, tokens_of
 from lamella.core.errors import InvalidRequest
 from lamella.core.prompt import Kind, ToolSpec
-from lamella.core.records import LEAVE, Choices, Conversation, Surroundings
+from lamella.core.records import LEAVE, Choices, Conversation, Pinned, PinnedProject, Surroundings
 
 OFFERED = "offered tools"
 """The subject of decisions about what is offered beside the list that a conversation has."""
@@ -95,6 +95,15 @@ def _policy(conversation: Conversation, layout: Layout, layouts: Mapping[str, La
     """The conversation's marker policy; where it is that of its layout, it goes with the layout."""
     own, policy = layouts.get(conversation.layout), conversation.marker_policy
     return layout.markers if own is not None and own.markers == policy else policy
+
+
+def pinned_of(conversation: Conversation, around: Surroundings) -> Pinned:
+    """What stands around a conversation, to be kept as it is now; `conversation` is as it is stored."""
+    project, kept = around.project, None
+    if project is not None:
+        files = tuple(file.file_id for file in project.files)
+        kept = PinnedProject(project.id, project.name, project.instructions, project.revision, files)
+    return Pinned(conversation.system_prompt, conversation.tools, around.agent, kept)
 
 
 def allowed(tools: tuple[ToolSpec, ...], agent: Agent | None) -> tuple[ToolSpec, ...]:

@@ -25,8 +25,6 @@ from lamella.core.records import (
     Conversation,
     Footing,
     NewTurn,
-    Pinned,
-    PinnedProject,
     Place,
     RunEnd,
     TurnEnd,
@@ -43,7 +41,7 @@ from lamella.engine.knowledge_prompt import completed
 from lamella.engine.opening import EngineSettings, ModelSource, Opening, OpeningQuery, Openings
 from lamella.engine.preview import Preview, preview
 from lamella.engine.runs import Acting, Course, Run, run_models
-from lamella.engine.setting import TurnSetting
+from lamella.engine.setting import TurnSetting, pinned_of
 from lamella.engine.stops import Stops
 from lamella.engine.ways import way_to
 
@@ -146,7 +144,9 @@ class TurnEngine:
         now, found = self._services.clock.now(), opening.found
         way = way_to(found, caller, self._services.ids, now)
         decided = (*way.decisions, *opening.begun) if way is not None else opening.begun
-        footing = Footing(found.conversation.place, found.place, way, decided, _pinned(found.conversation, setting))
+        footing = Footing(
+            found.conversation.place, found.place, way, decided, pinned_of(found.conversation, setting.around)
+        )
         self._journal.open(caller.user_id, new.id)
         self.stops.open(new.id)
         try:
@@ -334,15 +334,6 @@ class TurnEngine:
 
     def _emit(self, turn: TurnInput, packet: Packet) -> None:
         self._journal.append(turn.turn.id, packet)
-
-
-def _pinned(conversation: Conversation, setting: TurnSetting) -> Pinned:
-    """What stands around a turn, to be kept as it is now."""
-    project, kept = setting.around.project, None
-    if project is not None:
-        files = tuple(file.file_id for file in project.files)
-        kept = PinnedProject(project.id, project.name, project.instructions, project.revision, files)
-    return Pinned(conversation.system_prompt, conversation.tools, setting.around.agent, kept)
 
 
 def _session_of(footing: Footing, conversation: Conversation) -> str:

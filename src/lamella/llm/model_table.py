@@ -217,3 +217,14 @@ def _over(base: _Row, row: _Row) -> _Row:
     if "markers" in row and "lives" not in row and row["markers"] != base.get("markers"):
         made["lives"] = {"anthropic": ["5m", "1h"], "openai": ["30m"]}.get(str(row["markers"]), ["5m"])
     return made
+
+
+def row_of(facts: ModelFacts) -> dict[str, object]:
+    """The row of a model's facts, in the form of a deployment's own file."""
+    rules = _shipped().image_rules
+    row: dict[str, object] = msgspec.to_builtins(facts)
+    for name in ("protocol", "known"):
+        del row[name]
+    row["images"] = next((name for name, rule in rules.items() if rule == facts.images), None)
+    row["responses"] = facts.protocol is WireProtocol.RESPONSES
+    return row

@@ -12,6 +12,7 @@ from lamella.app.conversations import Asking, NewConversation
 from lamella.app.demonstration import NOTICE
 from lamella.app.request_body import stored_body
 from lamella.app.request_map import map_request
+from lamella.app.trace.writer import written
 from lamella.chat import Message, Queued
 from lamella.commands.looking import why_data
 from lamella.commands.parse import Typed
@@ -116,6 +117,12 @@ async def patch_conversation(conversation_id: str, body: ConversationPatch, app:
 async def efforts(conversation_id: str, app: TheApp, caller: TheCaller) -> Json:
     """The thinking efforts to choose from: what the model is asked of each, and what a change to it costs now."""
     return whole_list_json([effort_json(one) for one in await app.sessions.efforts(caller, conversation_id)], "name")
+
+
+@router.get("/conversations/{conversation_id}/export")
+async def export(conversation_id: str, app: TheApp, caller: TheCaller) -> Response:
+    """The conversation as a trace (docs/traces.md), as far as the caller may read it."""
+    return Response(encode(written(await app.exporter.export(caller, conversation_id))), media_type="application/json")
 
 
 @router.delete("/conversations/{conversation_id}", status_code=204)

@@ -24,6 +24,7 @@ from lamella.core.tokens import Usage
 from lamella.engine.inputs import Services
 from lamella.engine.opening import Opening, OpenModel
 from lamella.engine.request import Identity, Prepared, drafted, new_request, prepare, side_prompt, side_request
+from lamella.engine.setting import pinned_of
 from lamella.engine.side import SideAnswer, ask
 from lamella.sessions.material import framed, hidden, results, text_of
 from lamella.sessions.summary import LONGEST, MAX_OUTPUT, SYSTEM, Wanted, instruction
@@ -111,7 +112,8 @@ class LiveWindow:
         run, services = self._opening.run, self._services
         identity = _identity(services, self._opening, asked.turns[-1], asked.number)
         stored = await asyncio.to_thread(new_request, prepared, identity, self._opening.setting.policy, None)
-        await services.store.record_request(caller, stored)
+        pinned = pinned_of(self._opening.found.conversation, self._opening.setting.around)
+        await services.store.record_request(caller, replace(stored, pinned=pinned))
         note_written(prepared.plan, services.ledger, prepared.facts)
         headers = run.headers("summary", asked.number)
         answer = await heard(services.clock, run.model, prepared.request, headers)

@@ -14,7 +14,7 @@ from lamella.storage.failures import plain_errors
 from lamella.storage.fresh import is_new, make
 from lamella.storage.sqlite import check_references, sqlite_engine, sqlite_url
 
-HEAD = "0034"
+HEAD = "0035"
 """The newest revision in `migrations/versions`, as text so that asking for it does not load Alembic."""
 
 

@@ -11,13 +11,20 @@ from lamella.app.replay.stage import Acting, Ask, Script, SentBody, Stage
 from lamella.app.trace.parts import TraceAnswer, TraceError, TracePart, TraceSent, TraceStep, TraceStop, TraceTool
 from lamella.core import deltas, errors
 from lamella.core.deltas import Delta
-from lamella.core.errors import ProviderError, ProviderRefusedRequest, ProviderStreamBroken, ToolFailed
+from lamella.core.errors import (
+    ProviderContextOverflow,
+    ProviderError,
+    ProviderRefusedRequest,
+    ProviderStreamBroken,
+    ToolFailed,
+)
 from lamella.core.json import encode
 from lamella.core.messages import StopReason
 from lamella.core.ports import ChatModel
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, ToolSpec, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
 from lamella.core.ttl import Ttl
+from lamella.llm.failures import figures_of
 from lamella.tools.tool import Invocation, ToolKind, ToolOutput, ToolScope
 
 ROUNDS = 20
@@ -61,10 +68,13 @@ class StagedModel:
             await self._stage.hold(script.number)
 
     async def count(self, request: WireRequest) -> int:
-        """See `ChatModel`. What was not counted then is not counted now: the estimate was good enough."""
-        if self._stage.plays:
+        """See `ChatModel`. Of a request that was made before, what its provider counted; else what was thought then."""
+        if not self._stage.plays:
+            return await self._inner.count(request)
+        known = self._stage.counted(self.facts.name)
+        if known is None:
             raise ProviderRefusedRequest("The trace has no count of this request.")
-        return await self._inner.count(request)
+        return known
 
     async def close(self) -> None:
         """See `ChatModel`."""
@@ -178,6 +188,8 @@ def error_of(error: TraceError) -> ProviderError:
     if not (isinstance(kind, type) and issubclass(kind, ProviderError)):
         kind = ProviderStreamBroken
     made: ProviderError = kind(error.message, hint=error.hint, param=error.param)
+    if isinstance(made, ProviderContextOverflow):
+        made.counted, made.limit = figures_of(error.message)
     return made
 
 
@@ -244,7 +256,8 @@ class StagedTool:
                     await acting.answered.wait()
             for _ in range(ROUNDS):
                 await asyncio.sleep(0)
-            assert acting.stop is not None
+            if acting.stop is None:
+                raise ToolFailed("It was interrupted.")
             await self._stage.stopped(acting.stop)
         self._stage.clock.advance(recorded.ms / 1000)
         acting.open_calls -= 1

@@ -43,9 +43,12 @@ class StagedJobs:
         busy: Sequence[tuple[str, str]] = (),
         only: str | None = None,
     ) -> Job | None:
-        """See `Jobs`. While a summary is held back no lease ends: its worker would renew it."""
+        """See `Jobs`. While a summary is held back no lease ends: its worker would renew it.
+
+        What a message or a running turn waits for (`only`) is done whenever it is.
+        """
         job = None
-        if self.open and not self._stage.held:
+        if only is not None or (self.open and not self._stage.held):
             job = await self._inner.claim(kinds, now, lease_seconds, busy, only)
         if job is None:
             self._looked.set()

@@ -83,6 +83,8 @@ class Acting:
     place: int = 0
     step: int = 0
     seconds: float = 0.0
+    counts: dict[int, list[int]] = field(default_factory=dict)
+    """What is left of the counts of each request."""
     open_calls: int = 0
     answered: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when every call of the step that was answered then has been answered."""
@@ -151,6 +153,16 @@ class Stage:
     def _calls(self, acting: Acting) -> Sequence[TraceCall]:
         steps = acting.run.steps
         return steps[acting.step].calls if acting.step < len(steps) else ()
+
+    def counted(self, model: str) -> int | None:
+        """What the provider counted of the next request of a recorded run, or what it was thought to have."""
+        acting = self._acting[self.run_of(model)]
+        if acting.place >= len(acting.asks):
+            return None
+        sent, counts = acting.asks[acting.place].sent, acting.counts
+        if acting.place not in counts:
+            counts[acting.place] = list(sent.counted)
+        return counts[acting.place].pop(0) if counts[acting.place] else sent.estimate or None
 
     def digest(self, run: int, number: int) -> TraceAnswer:
         """What a recorded run was answered when it asked for its digest of this number."""

@@ -87,7 +87,7 @@ def _answer_at(given: str | TraceAnswer | list[str | TraceAnswer], index: int) -
     return TraceAnswer(said) if isinstance(said, str) else said
 
 
-class TraceExported(Part):
+class TraceExported(Part, omit_defaults=False):
     """Where a trace comes from that was carried away from a server: when, by which version, with what people and models
     wrote or without (`content`), and what of the conversation is not in it.
     """

@@ -103,15 +103,17 @@ class TraceError(Part):
 class TraceSent(Part):
     """What is known of a request that was made, by which a replay plays it again and is compared with it.
 
-    `letters`, `bytes` and `digest` are those of its body, `blocks` how many of the window's blocks were marked for the
-    cache: `markers`. `usage` is its bill, `answer` the provider's own name of what came, `error` what it ended with, if
-    it did. `model` is the one that answered in the place of its run's.
+    `letters`, `bytes` and `digest` are those of its body, `markers` its cache markers. `estimate` is how many tokens it
+    was thought to have, `counted` what its provider counted before, `usage` its bill, `answer` the provider's own name
+    of what came, `error` what it ended with, if it did. `model` answered in the place of its run's.
     """
 
     letters: str = ""
     bytes: Count = 0
     digest: str = ""
     markers: list[TraceMarker] = []
+    estimate: Count = 0
+    counted: list[Count] = []
     usage: TraceUsage | None = None
     answer: str | None = None
     error: TraceError | None = None

@@ -73,7 +73,7 @@ LATER_CHANGES = {
     "fault": "Give its step a `fault`.",
 }
 
-_COMMAND = re.compile(
+COMMAND = re.compile(
     r"/(?P<name>status|new|clear|compact|prune|resume|abort|stop|cancel|undo|context|why|queue|help)\b"
 )
 _STEPS = re.compile(r"\.?(steps|tool_calls|files|tools)\[(\d+)\]")
@@ -121,7 +121,7 @@ def parse_trace(data: bytes) -> Trace:
         elif "do" in item:
             unused |= _unused(item)
             entries.append(_change(item, position))
-        elif isinstance(item.get("user"), str) and _COMMAND.match(item["user"]):
+        elif isinstance(item.get("user"), str) and COMMAND.match(item["user"]):
             entries.append(_converted(item, TraceCommand, f"entry {position} of `turns` ({item['user'].split()[0]})"))
         else:
             number += 1

@@ -57,6 +57,10 @@ class FileRows(Protocol):
         """
         ...
 
+    async def found_documents(self, caller: Caller, conversation_id: str) -> tuple[tuple[datetime, Attachment], ...]:
+        """What tools brought into a conversation, with the texts and the moments, by number."""
+        ...
+
     async def document(self, caller: Caller, document_id: str) -> Attachment:
         """A document that a tool brought into a conversation, with its text."""
         ...

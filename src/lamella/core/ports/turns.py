@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -69,9 +69,9 @@ class TurnStore(Protocol):
         """
         ...
 
-    async def pinned(self, caller: Caller, conversation_id: str) -> Mapping[str, Pinned]:
-        """What stood around the turns of a conversation, by the id of the first turn that it stood around: until the
-        next of these. Turns of before this was kept are not in it.
+    async def pinned(self, caller: Caller, conversation_id: str) -> tuple[tuple[datetime, Pinned], ...]:
+        """What stood around the turns of a conversation and the requests for its summaries from which moment on, the
+        oldest first. What was before this was kept is not in it.
         """
         ...
 

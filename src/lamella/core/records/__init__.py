@@ -6,6 +6,7 @@ from lamella.core.records.conversations import Conversation, ConversationChange,
 from lamella.core.records.jobs import Job, JobStatus, NewJob
 from lamella.core.records.library import File, FileStatus, FoundDocument, ProjectContent, StoredAgent, StoredProject
 from lamella.core.records.notices import Notice, NoticeKind
+from lamella.core.records.pinned import Pinned, PinnedProject
 from lamella.core.records.places import Place
 from lamella.core.records.queue import QueuedMessage, QueueStatus
 from lamella.core.records.requests import (
@@ -29,8 +30,6 @@ from lamella.core.records.turns import (
     Leave,
     NewRun,
     NewTurn,
-    Pinned,
-    PinnedProject,
     RunEnd,
     RunRecord,
     TurnEnd,

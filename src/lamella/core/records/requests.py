@@ -11,6 +11,7 @@ from lamella.core.diagnosis import Diagnosis
 from lamella.core.effort import OFF
 from lamella.core.json import JsonObject
 from lamella.core.prompt import Level
+from lamella.core.records.pinned import Pinned
 from lamella.core.tokens import Usage
 
 
@@ -141,7 +142,8 @@ class NewRequest:
     """A request to store before it is sent.
 
     `record.segments` is whole; `base` is an earlier request of the conversation whose first `shared` segments are the
-    same (zones apart), so that only the difference needs storing. `blocks` are those that may be new.
+    same (zones apart), so that only the difference needs storing. `blocks` are those that may be new. `pinned` is what
+    stands around it, of one beside the turns.
     """
 
     record: RequestRecord
@@ -149,6 +151,7 @@ class NewRequest:
     shared: int
     blocks: Sequence[StoredBlock]
     decisions: Sequence[Decision] = ()
+    pinned: Pinned | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
-from lamella.core.agents import Agent
 from lamella.core.decisions import Decision
 from lamella.core.dynamic import DynamicContext
 from lamella.core.messages import Attachment, Step, Text, TurnStatus, UserMessage
-from lamella.core.prompt import ToolSpec
 from lamella.core.records.callers import Caller
+from lamella.core.records.pinned import Pinned
 from lamella.core.records.places import Place
 from lamella.core.records.requests import RequestEnd
 from lamella.core.sessions import SessionReturn, SessionStep
@@ -46,30 +45,6 @@ class NewRun:
 
     id: str
     model: str
-
-
-@dataclass(frozen=True, slots=True)
-class PinnedProject:
-    """A project as it stood around a turn; its files by their ids."""
-
-    id: str
-    name: str
-    instructions: str
-    revision: int
-    file_ids: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Pinned:
-    """What stood around a turn, as it was then: it can be edited and removed, and the turn was answered with this.
-
-    `tools` are all that the conversation has, whatever its agent may use.
-    """
-
-    system: str
-    tools: tuple[ToolSpec, ...] = ()
-    agent: Agent | None = None
-    project: PinnedProject | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,33 +1,42 @@
-"""What stood around turns: stored where it is not what it was at the turn before."""
+"""What stood around a conversation: stored where it is not what it was the time before."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lamella.core.json import digest
-from lamella.core.records import Caller, NewTurn, Pinned
+from lamella.core.records import Caller, Pinned
 from lamella.storage.columns import PINNED, json_of, json_text, moment_text
 from lamella.storage.tables import pinned
 
 
-async def pin(connection: AsyncConnection, caller: Caller, turn: NewTurn, what: Pinned, at: datetime) -> None:
-    """Store what stands around a turn, unless the same stood around the turn that began before it."""
+@dataclass(frozen=True, slots=True)
+class PinnedTo:
+    """What it is pinned to: a turn that begins, or a request beside the turns."""
+
+    id: str
+    conversation_id: str
+    at: datetime
+
+
+async def pin(connection: AsyncConnection, caller: Caller, to: PinnedTo, what: Pinned) -> None:
+    """Store what stands around a conversation, unless the same did the last time that it was stored."""
     data = json_text(what)
     row = {
-        "turn_id": turn.id,
+        "id": to.id,
         "owner": caller.user_id,
-        "conversation_id": turn.conversation_id,
-        "at": moment_text(at),
+        "conversation_id": to.conversation_id,
+        "at": moment_text(to.at),
         "digest": digest(data.encode()),
         "data": data,
     }
     newest = (
         select(pinned.c.digest)
-        .where(pinned.c.conversation_id == turn.conversation_id, pinned.c.owner == caller.user_id)
+        .where(pinned.c.conversation_id == to.conversation_id, pinned.c.owner == caller.user_id)
         .order_by(pinned.c.at.desc())
         .limit(1)
     )
@@ -35,12 +44,15 @@ async def pin(connection: AsyncConnection, caller: Caller, turn: NewTurn, what: 
         await connection.execute(insert(pinned).values(**row))
 
 
-async def find_pinned(connection: AsyncConnection, caller: Caller, conversation_id: str) -> Mapping[str, Pinned]:
-    """By the first turn of each, in the order in which they began."""
+async def find_pinned(
+    connection: AsyncConnection, caller: Caller, conversation_id: str
+) -> tuple[tuple[datetime, Pinned], ...]:
+    """What stood around a conversation from which moment on, the oldest first."""
     query = (
-        select(pinned.c.turn_id, pinned.c.data)
+        select(pinned.c.at, pinned.c.data)
         .where(pinned.c.conversation_id == conversation_id, pinned.c.owner == caller.user_id)
         .order_by(pinned.c.at)
     )
     rows = (await connection.execute(query)).all()
-    return {turn_id: json_of(PINNED, data, f"what stood around turn {turn_id}") for turn_id, data in rows}
+    what = f"what stood around {conversation_id}"
+    return tuple((datetime.fromisoformat(at), json_of(PINNED, data, what)) for at, data in rows)

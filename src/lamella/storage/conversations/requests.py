@@ -26,6 +26,7 @@ from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.conversations.decided import Moment, decide
 from lamella.storage.conversations.lines import line_of
 from lamella.storage.conversations.paths import find_turn
+from lamella.storage.conversations.pinned import PinnedTo, pin
 from lamella.storage.database import Verbs, insert_missing, uninterrupted
 from lamella.storage.failures import damaged
 from lamella.storage.mapping import (
@@ -164,6 +165,9 @@ class RequestVerbs(Verbs):
             await insert_missing(connection, blocks, new_blocks)
             moment = Moment(record.conversation_id, record.at, record.turn_id, record.run_id)
             await decide(connection, self._ids, caller, moment, request.decisions)
+            if request.pinned is not None:
+                to = PinnedTo(record.id, record.conversation_id, record.at)
+                await pin(connection, caller, to, request.pinned)
 
     @uninterrupted
     async def end_request(self, caller: Caller, end: RequestEnd) -> None:

@@ -36,7 +36,7 @@ from lamella.storage.conversations.conversations import find_conversation, turn_
 from lamella.storage.conversations.decided import Moment, decide
 from lamella.storage.conversations.numbers import numbers_of, store_numbers
 from lamella.storage.conversations.paths import find_path, find_records, find_turn
-from lamella.storage.conversations.pinned import find_pinned, pin
+from lamella.storage.conversations.pinned import PinnedTo, find_pinned, pin
 from lamella.storage.conversations.queue import take_queued
 from lamella.storage.conversations.sessions import move_to_session, spend
 from lamella.storage.database import Verbs, uninterrupted
@@ -199,7 +199,7 @@ class TurnVerbs(Verbs):
             attached = await _attach(connection, caller, turn, wanted)
             await take_queued(connection, caller, conversation.id, queued_ids, turn.id)
             if footing.pinned is not None:
-                await pin(connection, caller, turn, footing.pinned, at)
+                await pin(connection, caller, PinnedTo(turn.id, conversation.id, at), footing.pinned)
         sent_at = fixed_offset(turn.sent_at)
         return Turn(turn.id, replace(turn, sent_at=sent_at).message(attached))
 
@@ -228,8 +228,8 @@ class TurnVerbs(Verbs):
         )
 
     @uninterrupted
-    async def pinned(self, caller: Caller, conversation_id: str) -> Mapping[str, Pinned]:
-        """What stood around the turns of a conversation, by the first turn that it stood around."""
+    async def pinned(self, caller: Caller, conversation_id: str) -> tuple[tuple[datetime, Pinned], ...]:
+        """What stood around a conversation from which moment on, the oldest first."""
         async with self._database.reading() as connection:
             await find_conversation(connection, caller, conversation_id)
             return await find_pinned(connection, caller, conversation_id)

@@ -91,6 +91,19 @@ class DocumentVerbs(Verbs):
             return _of(stored, found.text)
 
     @uninterrupted
+    async def found_documents(self, caller: Caller, conversation_id: str) -> tuple[tuple[datetime, Attachment], ...]:
+        """What tools brought into a conversation, with the texts and the moments, by number."""
+        query = (
+            select(found_documents)
+            .where(found_documents.c.conversation_id == conversation_id, found_documents.c.owner == caller.user_id)
+            .order_by(found_documents.c.document)
+        )
+        async with self._database.reading() as connection:
+            await find_conversation(connection, caller, conversation_id)
+            rows = (await connection.execute(query)).mappings().all()
+        return tuple((datetime.fromisoformat(row["created_at"]), _of(row, _text(row))) for row in rows)
+
+    @uninterrupted
     async def document(self, caller: Caller, document_id: str) -> Attachment:
         """A document that a tool brought into a conversation, with its text."""
         query = select(found_documents).where(
@@ -100,10 +113,14 @@ class DocumentVerbs(Verbs):
             row = (await connection.execute(query)).mappings().first()
         if row is None:
             raise NotFound(f"There is no document {document_id}.", param="document_id")
-        try:
-            return _of(row, bytes(row["data"]).decode())
-        except UnicodeDecodeError as error:
-            raise damaged(f"the text of {document_id}", error) from error
+        return _of(row, _text(row))
+
+
+def _text(row: RowMapping) -> str:
+    try:
+        return bytes(row["data"]).decode()
+    except UnicodeDecodeError as error:
+        raise damaged(f"the text of {row['id']}", error) from error
 
 
 async def _take_number(connection: AsyncConnection, caller: Caller, conversation_id: str) -> int:

@@ -84,7 +84,7 @@ list. `session_id` is the message's label (SPEC L2); the window is read from the
 pinned = Table(
     "pinned",
     metadata,
-    Column("turn_id", String, ForeignKey("turns.id", ondelete="CASCADE"), primary_key=True),
+    row_id(),
     owner(),
     part_of("conversation_id", "conversations.id", index=False),
     Column("at", String, nullable=False),
@@ -92,7 +92,8 @@ pinned = Table(
     Column("data", Text, nullable=False),
     Index("ix_pinned_conversation_id_at", "conversation_id", "at"),
 )
-"""What stood around a turn and those after it, to the next row: `data` is a JSON object, `digest` its fingerprint."""
+"""What stood around a conversation from a moment on, to the next row: `id` is the turn that began then, or the request
+beside the turns that was made. `data` is a JSON object, `digest` its fingerprint."""
 
 document_numbers = Table(
     "document_numbers",

@@ -1,0 +1,219 @@
+"""What happened can be carried away: the replay of an export sends the same bodies, byte for byte."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from io import BytesIO
+from typing import Any
+
+import pytest
+from PIL import Image as Pillow
+
+from lamella.app.app import App
+from lamella.server.testing import Client, Object
+
+from .asking import patched
+from .carrying import CHINESE, GREEK, RUSSIAN, WORDS, assert_the_same, carried, carrier, rested
+
+pytestmark = pytest.mark.anyio
+
+Opened = tuple[App, Client]
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def opened(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Opened]:
+    async with carrier(tmp_path_factory.mktemp("data"), keep_recent_tokens=200, titles=False) as found:
+        yield found
+
+
+@pytest.fixture
+def client(opened: Opened) -> Client:
+    return opened[1]
+
+
+MODELS = ["claude-sonnet-5-5", "claude-haiku-4-5", "gpt-6.1-terra", "gpt-5.5"]
+
+
+@pytest.mark.parametrize("model", MODELS)
+async def test_files_tools_and_languages(client: Client, model: str) -> None:
+    conversation = await client.conversation(model=model)
+    notes = await client.upload("Übersicht 概要.txt", (CHINESE * 20 + RUSSIAN).encode())
+    broken = await client.upload("broken.pdf", b"%PDF-1.4 nothing")
+    await client.send(conversation, "What is in it? 😀", file_ids=[notes["id"], broken["id"]], timezone="Asia/Tokyo")
+    for text in ("look at both", "read the page", "condensed, please", "kept", "opened", "failing", "said"):
+        await client.send(conversation, f"{text}: {GREEK}", dynamic_context=[f"User: Ann. {CHINESE}"])
+    await client.send(conversation, "Once more", file_ids=[notes["id"]])
+    assert_the_same(await carried(client, conversation))
+
+
+@pytest.mark.parametrize("layout", ["lamella", "lis", "onyx", "wegent"])
+async def test_every_layout(client: Client, layout: str) -> None:
+    conversation = await client.conversation(layout=layout)
+    for number in range(3):
+        await client.send(conversation, "look at both, read the page", dynamic_context=[f"The user is Ann, {number}."])
+    assert_the_same(await carried(client, conversation))
+
+
+@pytest.mark.parametrize("word", ["overload", "broken", "empty", "limited", "refused", "cut off"])
+@pytest.mark.parametrize("model", ["claude-sonnet-5-5", "gpt-6.1-terra"])
+async def test_answers_that_fail_or_are_not_whole(client: Client, word: str, model: str) -> None:
+    conversation = await client.conversation(model=model)
+    for text in ("Hello", word, f"look at both, {word}", "And now?"):
+        await client.send(conversation, text)
+    found = await carried(client, conversation)
+    assert_the_same(found)
+    assert found.raw["exported"]["not_carried"] == []
+
+
+async def stopped(client: Client, conversation: str, text: str, packet: str, count: int, **fields: Any) -> None:
+    """Send a message and stop its turn after so many packets of a type."""
+    async with client.sending(conversation, text, **fields) as events:
+        async for event in events:
+            count -= event.type == packet
+            if count == 0:
+                await client.post(f"/turns/{event.packet['turn_id']}/stop")
+                count -= 1
+
+
+@pytest.mark.parametrize(
+    ("text", "packet", "count"),
+    [
+        ("slowly", "text.delta", 3),
+        ("waiting", "tool.result", 1),
+        ("waiting", "tool.call", 2),
+        ("slowly", "turn.started", 1),
+    ],
+)
+async def test_stopped_answers(client: Client, text: str, packet: str, count: int) -> None:
+    conversation = await client.conversation()
+    await client.send(conversation, "Hello")
+    await stopped(client, conversation, text, packet, count)
+    await client.send(conversation, "Go on")
+    assert_the_same(await carried(client, conversation))
+
+
+async def test_messages_that_waited(client: Client) -> None:
+    conversation = await client.conversation()
+    async with client.sending(conversation, "slowly") as events:
+        [await anext(events) for _ in range(4)]
+        waits = [
+            client.send(conversation, text, debounce_ms=0) for text in ("One of them", "look at both", "And the last")
+        ]
+        asked = asyncio.gather(*waits)
+        async for _ in events:
+            pass
+        await asked
+    assert_the_same(await carried(client, conversation))
+
+
+async def test_edits_repeats_and_ways_back(client: Client) -> None:
+    conversation = await client.conversation()
+    first = await client.send(conversation, "look at both")
+    second = await client.send(conversation, "read the page")
+    await client.send(conversation, "And?")
+    turn = await client.get(f"/turns/{second[0]['turn_id']}")
+    begun = await client.get(f"/turns/{first[0]['turn_id']}")
+    await client.send(conversation, "said instead", parent_message_id=begun["runs"][0]["id"])
+    await client.send(conversation, "", regenerate=turn["id"])
+    await client.send(conversation, "From the beginning", parent_message_id=None)
+    await client.post(f"/turns/{turn['id']}/prefer", {"run_id": turn["runs"][0]["id"], "latest": True})
+    await client.send(conversation, "On from there")
+    assert_the_same(await carried(client, conversation))
+
+
+async def test_several_models_with_a_preferred_one(client: Client) -> None:
+    conversation = await client.conversation()
+    both = ["claude-sonnet-5-5", "claude-haiku-4-5", "gpt-6.1-terra"]
+    packets = await client.send(conversation, "look at both", models=both)
+    turn = await client.get(f"/turns/{packets[0]['turn_id']}")
+    await client.send(conversation, "acting", models=both[:2])
+    await client.post(f"/turns/{turn['id']}/prefer", {"run_id": turn["runs"][1]["id"]})
+    await client.send(conversation, "And you?")
+    async with client.sending(conversation, "slowly", models=both[:2]) as events:
+        runs: list[Object] = []
+        async for event in events:
+            runs += [event.packet] if event.type == "run.started" else []
+            if event.type == "text.delta" and runs and event.packet["model_index"] == 0:
+                await client.post(f"/runs/{runs.pop(0)['run_id']}/stop")
+                runs.clear()
+    await client.send(conversation, "So?")
+    assert_the_same(await carried(client, conversation))
+
+
+async def test_agents_projects_prompts_and_settings_that_change(client: Client) -> None:
+    plan = await client.upload("plan.md", (WORDS * 9).encode())
+    other = await client.upload("other.md", (CHINESE * 9).encode())
+    agent = await client.post("/agents", {"name": "Editor", "prompt": "You edit. 编辑", "reminder": "Be kind."})
+    whole = await client.post("/agents", {"name": "All", "prompt": "Only this.", "replaces_system": True})
+    few = await client.post("/agents", {"name": "Few", "prompt": "", "tools": ["look"], "reminder": "Look first."})
+    project = await client.post("/projects", {"name": "Mill", "instructions": "Be exact.", "file_ids": [plan["id"]]})
+    conversation = await client.conversation(agent_id=agent["id"])
+    prompt = await client.post("/system-prompts", {"text": "You know mills."})
+    where = f"/conversations/{conversation}"
+    await client.send(conversation, "look at both")
+    await patched(client, f"/agents/{agent['id']}", prompt="You edit less.")
+    await client.send(conversation, "And now?")
+    await patched(client, where, project_id=project["id"], agent_id=None)
+    await client.send(conversation, "read the page")
+    await patched(client, f"/projects/{project['id']}", file_ids=[other["id"], plan["id"]], instructions="Be brief.")
+    await client.send(conversation, "said", agent_id=whole["id"])
+    await patched(client, where, system_prompt_version=prompt["version"], layout="onyx", thinking_effort="high")
+    await client.send(conversation, "both of them")
+    await patched(client, where, model="claude-haiku-4-5", project_id=None, layout="lamella", agent_id=few["id"])
+    await client.send(conversation, "failing", file_ids=[plan["id"]], thinking_effort="off", marker_policy="auto_tail")
+    await client.call("DELETE", f"/agents/{few['id']}")
+    await client.send(conversation, "At last")
+    found = await carried(client, conversation)
+    assert_the_same(found)
+    assert {type(entry).__name__ for entry in found.trace.entries} == {
+        *("TraceTurn", "AgentChange", "ProjectChange", "SystemChange"),
+    }
+
+
+def picture(colour: tuple[int, int, int], form: str) -> bytes:
+    target = BytesIO()
+    Pillow.new("RGB", (40, 30), colour).save(target, form)
+    return target.getvalue()
+
+
+async def test_pictures(client: Client) -> None:
+    red = await client.upload("rot 红.png", picture((255, 0, 0), "PNG"))
+    blue = await client.upload("blue.jpg", picture((0, 0, 255), "JPEG"))
+    project = await client.post("/projects", {"name": "Colours", "file_ids": [blue["id"]]})
+    conversation = await client.conversation(project_id=project["id"])
+    await client.send(conversation, "Which is red?", file_ids=[red["id"]])
+    await client.send(conversation, "Compare them", file_ids=[blue["id"], red["id"]], models=["gpt-6.1-terra"])
+    assert_the_same(await carried(client, conversation))
+
+
+@pytest.mark.parametrize("layout", ["lamella", "lis"])
+async def test_sessions_compacted_begun_anew_and_resumed(client: Client, layout: str) -> None:
+    conversation = await client.conversation(layout=layout)
+    where = f"/conversations/{conversation}"
+    for number in range(4):
+        await client.send(conversation, f"look at both, number {number}: {WORDS * 4}")
+    await client.post(f"{where}/compact", {"focus": "the northern mill"})
+    await rested(client, conversation)
+    await client.send(conversation, "Which mill?")
+    await client.send(conversation, "read the page. " + CHINESE * 30)
+    await client.post(f"{where}/prune")
+    await client.send(conversation, "said")
+    sessions = (await client.get(f"{where}/sessions"))["data"]
+    await client.post(f"{where}/new")
+    await client.send(conversation, "Something else: " + RUSSIAN * 20)
+    await rested(client, conversation)
+    await client.post(f"/sessions/{sorted(sessions, key=lambda one: one['number'])[0]['id']}/resume", {})
+    await client.send(conversation, "Back again")
+    await client.post(f"{where}/commands", {"text": "/status"})
+    await client.send(conversation, "And on")
+    found = await carried(client, conversation)
+    assert_the_same(found)
+    told = [one.cause for one in found.report.happenings if one.kind == "session"]
+    assert told == ["/compact the northern mill", "/new", "/resume 1"]
+    assert any("Σ" in letters for letters in found.letters)
