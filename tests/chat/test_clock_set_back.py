@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 
 from lamella.core.clock import VirtualClock
+from lamella.core.errors import ProviderRefusedRequest
+from lamella.core.records import ProviderLimit
+from lamella.core.tokens import Usage
 from lamella.engine.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, served
 from lamella.settings import read_settings
@@ -74,3 +77,27 @@ async def test_it_is_after_a_restart_too_and_what_is_made_then_comes_after_it(tm
         assert [one["name"] for one in told] == ["help", "status"]
         newer = await client.conversation()
         assert [one["id"] for one in (await client.get("/conversations"))["data"]] == [newer, conversation]
+
+
+async def test_a_limit_of_a_provider_is_kept_to_no_longer(tmp_path: Path) -> None:
+    """It was learned an hour before it ends; by the clock of now it would be believed for three."""
+    model, clock = ScriptedModel(), VirtualClock(NOON)
+    settings = read_settings(data=tmp_path, debounce_ms=0, context_budget=20_000, keep_recent_tokens=100, titles=False)
+    async with served(settings, models=ScriptedModels(model), clock=clock) as (app, client):
+        conversation = await client.conversation()
+        long = " ".join(f"word{number}" for number in range(600))
+        for number in range(2):
+            model.then(saying(f"Answer {number}.", usage=Usage(input=1_250 * (number + 1), output=5)))
+            await client.send(conversation, f"Question {number}? {long}")
+        limit = ProviderLimit("scripted", "scripted", 900, NOON + timedelta(hours=1))
+        await app.store.keep_provider_limit(limit)
+
+        async def has_all(text: str) -> bool:
+            """Whether the first question still stands in what is sent with this message."""
+            model.then([ProviderRefusedRequest("no summary")], saying("Yes."), saying("Yes."))
+            await client.send(conversation, text)
+            return b"Question 0?" in b"".join(block.data for block in model.requests[-1].blocks)
+
+        assert not await has_all("hi")
+        clock.put_back(2 * HOUR)
+        assert await has_all("And now?")

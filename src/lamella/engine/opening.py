@@ -26,7 +26,7 @@ from lamella.engine.dynamic_form import FormChoice, FormRule, Terms, chosen_form
 from lamella.engine.grants import grant_changes
 from lamella.engine.inputs import Reopened, RunInput, Services, TurnInput
 from lamella.engine.knowledge_prompt import chosen_prompt, completed
-from lamella.engine.refusals import bounded
+from lamella.engine.refusals import BELIEVED, bounded
 from lamella.engine.reminders import ReminderView, merged
 from lamella.engine.request import Line, tool_choice_is_free
 from lamella.engine.setting import TurnSetting, changes, effort_before, lost_id, offered, setting_of, with_agent
@@ -243,10 +243,11 @@ class Openings:
         )
 
     async def _limit(self, opened: OpenModel) -> int | None:
-        """The most tokens that a model takes, as its refusals taught."""
+        """The most tokens that a model takes, as its refusals taught. One that is believed for longer than any was taught
+        before the clock was set back: nobody knows how old it is."""
         now = self._services.clock.now()
         limit = await self._services.store.provider_limit(opened.account, opened.model.facts.name, now)
-        return limit.tokens if limit is not None else None
+        return limit.tokens if limit is not None and limit.until - now <= BELIEVED else None
 
     def _back_again(self, facts: ModelFacts, found: Beginning, limit: int | None) -> tuple[Decision, ...]:
         budget = self._settings.budget(facts)
