@@ -243,8 +243,8 @@ class Openings:
         )
 
     async def _limit(self, opened: OpenModel) -> int | None:
-        """The most tokens that a model takes, as its refusals taught. One that is believed for longer than any was taught
-        before the clock was set back: nobody knows how old it is."""
+        """The most tokens that a model takes, as its refusals taught. One that is believed for longer than any was
+        taught before the clock was set back: nobody knows how old it is."""
         now = self._services.clock.now()
         limit = await self._services.store.provider_limit(opened.account, opened.model.facts.name, now)
         return limit.tokens if limit is not None and limit.until - now <= BELIEVED else None
