@@ -99,6 +99,10 @@ class Settings(BaseSettings):
             raise ValueError("it is no address beginning with http:// or https://")
         return value
 
+    connections: int = Field(2_000, ge=1, description="How many connections the server holds at once.")
+    connections_per_address: int = Field(
+        500, ge=1, description="How many of them one address may hold; behind a proxy all come from the proxy's."
+    )
     data: Path = Field(default_factory=default_data_folder, description="The data folder: database and uploads.")
     model: str | None = Field(None, description="The model that answers; default: by the key that is set.")
     models: Path | None = Field(

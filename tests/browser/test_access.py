@@ -37,7 +37,7 @@ def secret_of(made: dict[str, object]) -> str:
 
 
 def test_a_key_lets_in_and_a_base_is_shared_with_its_levels(house: Server, browser: Browser) -> None:
-    ann = secret_of(posted(house, "/setup", {"name": "Ann"}))
+    ann = secret_of(posted(house, "/setup", {"name": "Ann", "token": (house.data / "first-run.token").read_text()}))
     posted(house, "/users", {"name": "Bob"}, ann)
     posted(house, "/groups", {"name": "Staff"}, ann)
     with browser.new_context() as context:

@@ -25,7 +25,7 @@ from lamella.core.clock import SystemClock
 from lamella.core.ids import CountingIds
 from lamella.core.json import Json, encode_text
 from lamella.engine.scripted import ScriptedModel, ScriptedModels
-from lamella.server.testing import Client, serving
+from lamella.server.testing import Client, entrance_of, serving
 from lamella.server.testing import client as connected
 from lamella.server.web import create_web
 from lamella.settings import read_settings
@@ -110,10 +110,10 @@ async def told(
     async with AsyncExitStack() as stack:
         opening = open_app(given, models=ScriptedModels(model, second), clock=StandingClock(), ids=CountingIds())
         app = await stack.enter_async_context(opening)
-        web = create_web(app, blocks=None if blocks is None else Blocks([blocks(app)]))
+        web = create_web(app, entrance_of(app), blocks=None if blocks is None else Blocks([blocks(app)]))
         address = await stack.enter_async_context(serving(web))
         first = await stack.enter_async_context(connected(address))
-        key = (await first.post("/setup", {"name": "Ann"}))["key"]["secret"]
+        key = await first.set_up()
         ann = await stack.enter_async_context(connected(address, authorization=f"Bearer {key}"))
         user = await ann.post("/users", {"name": "Bob"})
         secret = user["key"]["secret"]

@@ -17,7 +17,7 @@ from lamella.app.app import App, open_app
 from lamella.core.clock import VirtualClock
 from lamella.engine.scripted import ScriptedModel, ScriptedModels
 from lamella.server.entrance import COOKIE, Entrance
-from lamella.server.testing import Client, serving
+from lamella.server.testing import FIRST_RUN_TOKEN, Client, serving
 from lamella.server.testing import client as connected
 from lamella.server.web import create_web
 from lamella.settings import read_settings
@@ -25,8 +25,6 @@ from lamella.settings import read_settings
 from .test_bad_input import refused
 
 pytestmark = pytest.mark.anyio
-
-TOKEN = "printed-once"
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ async def empty(folder: Path, **entrance: Any) -> AsyncIterator[tuple[App, Virtu
     clock = VirtualClock(datetime(2026, 3, 1, 12, tzinfo=UTC))
     settings = read_settings(data=folder)
     async with open_app(settings, models=ScriptedModels(ScriptedModel()), clock=clock) as app:
-        web = create_web(app, Entrance(app.accounts, **entrance))
+        web = create_web(app, Entrance(app.accounts, first_run_token=FIRST_RUN_TOKEN, **entrance))
         async with serving(web) as address:
             yield app, clock, address
 
@@ -61,7 +59,7 @@ async def empty(folder: Path, **entrance: Any) -> AsyncIterator[tuple[App, Virtu
 @pytest.fixture
 async def house(tmp_path: Path, anyio_backend: str) -> AsyncIterator[House]:
     async with empty(tmp_path) as (app, clock, address), connected(address) as first:
-        admin = (await first.post("/setup", {"name": "Ann"}))["key"]["secret"]
+        admin = await first.set_up()
         async with connected(address, authorization=f"Bearer {admin}") as ann:
             member = (await ann.post("/users", {"name": "Bob"}))["key"]["secret"]
         yield House(app, clock, address, admin, member)
@@ -78,7 +76,7 @@ async def test_without_accounts_this_machine_needs_no_key(tmp_path: Path) -> Non
             "object": "login",
             "set_up": False,
             "key_needed": False,
-            "token_needed": False,
+            "token_needed": True,
         }
         me = await somebody.get("/me")
         assert (me["id"], me["role"], me["accounts"], me["key_id"]) == ("user_local", "admin", False, None)
@@ -91,11 +89,18 @@ async def test_without_accounts_this_machine_needs_no_key(tmp_path: Path) -> Non
 async def test_setting_up_closes_the_server_and_keeps_what_is_there(tmp_path: Path) -> None:
     async with empty(tmp_path) as (_, _, address), connected(address) as somebody:
         conversation = await somebody.conversation()
-        made = await somebody.post("/setup", {"name": " Ann "})
+        for wrong in ({}, {"token": ""}, {"token": "guessed"}):
+            body = {"name": "Eve", **wrong}
+            refused(await somebody.call("POST", "/setup", json=body), 401, "authentication_error", "token")
+        made = await somebody.post("/setup", {"name": " Ann ", "token": FIRST_RUN_TOKEN})
         assert (made["id"], made["name"], made["role"]) == ("user_local", "Ann", "admin")
         error = refused(await somebody.call("GET", "/conversations"), 401, "authentication_error")
         assert "Bearer" in error["hint"]
-        refused(await somebody.call("POST", "/setup", json={"name": "Eve"}), 403, "permission_denied")
+        refused(
+            await somebody.call("POST", "/setup", json={"name": "Eve", "token": FIRST_RUN_TOKEN}),
+            403,
+            "permission_denied",
+        )
         assert (await somebody.get("/login"))["key_needed"] is True
         async with connected(address, authorization=f"Bearer {made['key']['secret']}") as ann:
             assert [one["id"] for one in (await ann.get("/conversations"))["data"]] == [conversation]
@@ -107,7 +112,7 @@ async def test_setting_up_closes_the_server_and_keeps_what_is_there(tmp_path: Pa
 
 async def test_where_others_reach_it_only_the_first_run_token_opens_it(tmp_path: Path) -> None:
     async with (
-        empty(tmp_path, is_local=False, first_run_token=TOKEN) as (_, _, address),
+        empty(tmp_path, is_local=False) as (_, _, address),
         connected(address, host="chat.example") as somebody,
     ):
         assert (await somebody.get("/login"))["token_needed"] is True
@@ -116,9 +121,13 @@ async def test_where_others_reach_it_only_the_first_run_token_opens_it(tmp_path:
             assert "first-run token" in error["hint"]
         for body in ({"name": "Eve"}, {"name": "Eve", "token": "guessed"}):
             error = refused(await somebody.call("POST", "/setup", json=body), 401, "authentication_error", "token")
-            assert TOKEN not in str(error)
-        made = await somebody.post("/setup", {"name": "Ann", "token": TOKEN})
-        refused(await somebody.call("POST", "/setup", json={"name": "Eve", "token": TOKEN}), 403, "permission_denied")
+            assert FIRST_RUN_TOKEN not in str(error)
+        made = await somebody.post("/setup", {"name": "Ann", "token": FIRST_RUN_TOKEN})
+        refused(
+            await somebody.call("POST", "/setup", json={"name": "Eve", "token": FIRST_RUN_TOKEN}),
+            403,
+            "permission_denied",
+        )
         answer = await somebody.call("GET", "/me", headers={"authorization": f"Bearer {made['key']['secret']}"})
         assert answer.json()["name"] == "Ann"
 

@@ -13,7 +13,7 @@ from lamella.app.app import LOCAL_OWNER, App, open_app
 from lamella.core.json import encode_text
 from lamella.core.records import Caller
 from lamella.engine.scripted import ScriptedModels
-from lamella.server.testing import Client, serving
+from lamella.server.testing import FIRST_RUN_TOKEN, Client, entrance_of, serving
 from lamella.server.testing import client as connected
 from lamella.server.web import create_web
 from lamella.settings import read_settings
@@ -111,7 +111,7 @@ def expected(method: str, path: str) -> tuple[int, ...]:
 
 BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/login"): {"key": "lam_no"},
-    ("POST", "/setup"): {"name": "Ann"},
+    ("POST", "/setup"): {"name": "Ann", "token": FIRST_RUN_TOKEN},
     ("POST", "/v1/responses"): {"input": "What is the secret?", "conversation": "{conversation}"},
     ("POST", "/users"): {"name": "Another"},
     ("POST", "/groups"): {"name": "Another"},
@@ -142,10 +142,10 @@ async def _user(admin: Client, name: str) -> tuple[str, str]:
 async def town(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Town]:
     async with (
         open_app(read_settings(data=tmp_path), models=ScriptedModels(model_of_the_town())) as app,
-        serving(create_web(app)) as address,
+        serving(create_web(app, entrance_of(app))) as address,
         connected(address) as nobody,
     ):
-        root = (await nobody.post("/setup", {"name": "Root"}))["key"]["secret"]
+        root = await nobody.set_up("Root")
         async with connected(address, authorization=f"Bearer {root}") as admin:
             users = {role: await _user(admin, role) for role in ("member", "restricted", "full", "owner")}
             keys = {role: {"authorization": f"Bearer {key}"} for role, (_, key) in users.items()}

@@ -26,6 +26,9 @@ from lamella.settings import Settings
 ADDRESS_FILE = "server.url"
 """In the data folder: where the server is that holds it."""
 
+TOKEN_FILE = "first-run.token"
+"""Beside it, for nobody else to read, until accounts are set up: whoever can open the folder has all that is in it."""
+
 Object = dict[str, Any]
 
 _KINDS = (
@@ -118,14 +121,27 @@ async def open_api(settings: Settings, *, as_nobody: bool = False) -> AsyncItera
 
 
 @asynccontextmanager
-async def announced(data: Path, url: str) -> AsyncIterator[None]:
-    """Leave the server's address in the data folder while it runs."""
-    address = data / ADDRESS_FILE
+async def announced(data: Path, url: str, token: str | None = None) -> AsyncIterator[None]:
+    """Leave the server's address, and its first-run token, in the data folder while it runs."""
+    address, secret = data / ADDRESS_FILE, data / TOKEN_FILE
     try:
+        secret.unlink(missing_ok=True)
+        if token is not None:
+            secret.touch(mode=0o600)
+            secret.write_text(token)
         address.write_text(url)
     except OSError as error:
-        raise ConfigurationError(f"{address} can't be written: {error.strerror}.") from error
+        raise ConfigurationError(f"{error.filename} can't be written: {error.strerror}.") from error
     try:
         yield
     finally:
         address.unlink(missing_ok=True)
+        secret.unlink(missing_ok=True)
+
+
+def first_run_token(data: Path) -> str | None:
+    """The token that the server of this data folder left there, if it did."""
+    try:
+        return (data / TOKEN_FILE).read_text()
+    except OSError:
+        return None

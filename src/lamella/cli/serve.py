@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import secrets
+import resource
 import signal
 import socket
 import sys
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Annotated
 
+import structlog
 import typer
 import uvicorn
 from uvicorn.loops.auto import auto_loop_factory
@@ -23,14 +24,18 @@ from lamella.cli.api import announced
 from lamella.cli.logs import configure_logs
 from lamella.cli.main import DataOption, ModelOption, cli
 from lamella.core.errors import ConfigurationError, LamellaError
+from lamella.server.connections import Limits, bounded
 from lamella.server.entrance import Entrance
 from lamella.server.guard import LOOPBACK
 from lamella.server.web import create_web
 from lamella.settings import Settings, read_settings
 
+log = structlog.get_logger()
+
 PORT = 8377
 
-_SET_UP = "          lamella users setup NAME --token TOKEN"
+FILES_BESIDE = 256
+"""Files that a server has open beside its connections: database, uploads, providers, tools."""
 
 
 @cli.command("serve")
@@ -55,16 +60,19 @@ async def _serve(host: str, port: int, settings: Settings) -> None:
     shown = f"http://[{host}]:" if ":" in host else f"http://{host}:"
     url = f"{shown}{listener.getsockname()[1]}"
     blocks = registered_blocks(settings)
-    async with open_app(settings) as app, announced(settings.data, _here(url)):
-        entrance = await _entrance(app, host)
+    async with open_app(settings) as app, AsyncExitStack() as stack:
+        entrance = Entrance(app.accounts, is_local=host in LOOPBACK)
+        token = None if await app.accounts.are_set_up() else entrance.first_run_token
+        await stack.enter_async_context(announced(settings.data, _here(url), token))
         config = uvicorn.Config(
             create_web(app, entrance, blocks=blocks),
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=2,
             lifespan="off",
+            http=bounded(_limits(settings)),
         )
-        _announce(app, url, entrance)
+        _announce(app, url, token, entrance.is_local)
         settling = asyncio.create_task(_settle(app))
         try:
             await _Server(config, app).serve(sockets=[listener])
@@ -72,12 +80,17 @@ async def _serve(host: str, port: int, settings: Settings) -> None:
             settling.cancel()
 
 
-async def _entrance(app: App, host: str) -> Entrance:
-    """Who gets in. Where others reach the address nobody does without a key, and at first only by first-run token."""
-    if host in LOOPBACK:
-        return Entrance(app.accounts)
-    set_up = await app.accounts.are_set_up()
-    return Entrance(app.accounts, is_local=False, first_run_token=None if set_up else secrets.token_hex(16))
+def _limits(settings: Settings) -> Limits:
+    """How many connections fit beside the files of this process, of which it may open as many as it is let."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = settings.connections + FILES_BESIDE
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        log.warning("fewer connections than set: the system lets this process open no more files", files=soft)
+        wanted = soft
+    return Limits(max(1, wanted - FILES_BESIDE), settings.connections_per_address)
 
 
 def _here(url: str) -> str:
@@ -122,15 +135,18 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _announce(app: App, url: str, entrance: Entrance) -> None:
+def _announce(app: App, url: str, token: str | None, is_local: bool) -> None:
     sys.stdout.write(f"Lamella   {url}\n")
     sys.stdout.write(f"data      {app.settings.data}\n")
     sys.stdout.write(f"model     {app.models.default}\n")
     if app.models.is_demonstration:
         sys.stdout.write(f"          {NOTICE}\n")
-    if entrance.first_run_token is not None:
-        sys.stdout.write(f"set-up    nobody gets in yet; make the first admin on the page, or with\n{_SET_UP}\n")
-        sys.stdout.write(f"token     {entrance.first_run_token}\n")
-    if not entrance.is_local:
+    if token is not None:
+        until = "no key is needed on this machine" if is_local else "nobody gets in"
+        where = "" if is_local else "on the page, or "
+        sys.stdout.write(f"accounts  {until} until the first admin is made, {where}with\n")
+        sys.stdout.write("          lamella users setup NAME\n")
+        sys.stdout.write(f"token     {token}\n")
+    if not is_local:
         sys.stdout.write("          keys travel as they are: put TLS in front of this address\n")
     sys.stdout.flush()

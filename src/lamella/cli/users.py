@@ -6,10 +6,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from lamella.cli.api import Api, Object
+from lamella.cli.api import Api, Object, first_run_token
 from lamella.cli.asking import Asking, JsonOption, id_of, show, whole
 from lamella.cli.keys import new_key
 from lamella.cli.main import DataOption, KeyOption, cli
+from lamella.settings import read_settings
 
 users = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Who may ask.")
 cli.add_typer(users, name="users")
@@ -21,13 +22,15 @@ UserArgument = Annotated[str, typer.Argument(metavar="USER", help="The name or t
 def setup_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Your name: you become the first admin.")],
     token: Annotated[
-        str | None, typer.Option(help="The first-run token, where the server runs at an address that others reach.")
+        str | None,
+        typer.Option(help="The token that the server printed when it started; left out, it is read from the folder."),
     ] = None,
     data: DataOption = None,
     json: JsonOption = False,
 ) -> None:
     """Turn accounts on: from now on everybody needs a key, and yours is printed once."""
-    body: Object = {"name": name} | ({"token": token} if token else {})
+    found = token or first_run_token(read_settings(data=data).data)
+    body: Object = {"name": name} | ({"token": found} if found else {})
 
     async def ask(api: Api) -> Object:
         return await api.post("/setup", body)

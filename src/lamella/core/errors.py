@@ -33,6 +33,7 @@ LamellaError
 ├── LeaseLost                   a worker came late: somebody else has its job
 ├── StoreFailed                 the database or the file folder failed
 ├── ServerStopping              overloaded; the process is on its way out and takes nothing new
+├── TooManyConnections          overloaded; every place is taken by somebody who is being answered
 └── ConfigurationError          a setting is missing or wrong; nothing was started
 """
 
@@ -254,6 +255,12 @@ class StoreFailed(LamellaError):
 
 class ServerStopping(LamellaError):
     """The process is ending; nothing was begun."""
+
+    code = "overloaded"
+
+
+class TooManyConnections(LamellaError):
+    """Every connection that the server holds is being answered, and there is no place for another."""
 
     code = "overloaded"
 

@@ -36,7 +36,7 @@ LevelName = Literal["full", "restricted", "none"]
 
 
 class SetUpBody(Body):
-    """`POST /api/v1/setup`: the first admin's name, and the first-run token where one is needed."""
+    """`POST /api/v1/setup`: the first admin's name, and the first-run token that the server printed."""
 
     name: Name
     token: Secret | None = None

@@ -28,13 +28,14 @@ TheEntrance = Annotated[Entrance, Depends(_entrance)]
 
 @router.get("/login")
 async def what_it_takes(entrance: TheEntrance) -> Json:
-    """What it takes to get in: whether accounts are set up, whether a key is needed, or the first-run token first."""
+    """What it takes to get in: whether accounts are set up, whether a key is needed, and whether setting them up takes
+    the first-run token."""
     set_up = await entrance.accounts.are_set_up()
     return {
         "object": "login",
         "set_up": set_up,
         "key_needed": set_up or not entrance.is_local,
-        "token_needed": not set_up and not entrance.is_local,
+        "token_needed": not set_up and not entrance.holds_folder,
     }
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hmac
 import re
+import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -39,14 +40,15 @@ Identify = Callable[[Request], Awaitable[Identity]]
 @dataclass(frozen=True, slots=True)
 class Entrance:
     """Who gets in. Before accounts are set up, everybody on this machine is their one user, where it `is_local`;
-    elsewhere nobody gets in but by `first_run_token`, which sets them up. A terminal that `holds_folder`, with no
-    server between, has all that is there: it needs no key, and with one it is the user whose key it is.
+    elsewhere nobody gets in. They are set up by `first_run_token` alone, on this machine too: a proxy on it may speak
+    for strangers. A terminal that `holds_folder`, with no server between, has all that is there: it needs no token and
+    no key, and with a key it is the user whose key it is.
     """
 
     accounts: Accounts
     is_local: bool = True
     holds_folder: bool = False
-    first_run_token: str | None = field(default=None, repr=False)
+    first_run_token: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
 
     async def identify(self, request: Request) -> Identity:
         """Who asks: by key, or as the user of this machine; raises `AuthenticationFailed`."""
@@ -70,13 +72,13 @@ class Entrance:
 
     def check_token(self, token: str) -> None:
         """Raises `AuthenticationFailed` unless this is the first-run token, where one is needed."""
-        if self.is_local:
+        if self.holds_folder or hmac.compare_digest(token.encode(), self.first_run_token.encode()):
             return
-        expected = self.first_run_token
-        if expected is None or not hmac.compare_digest(token.encode(), expected.encode()):
-            raise AuthenticationFailed(
-                "This is not the first-run token.", hint="The server printed it when it started.", param="token"
-            )
+        raise AuthenticationFailed(
+            "This is not the first-run token." if token else "Setting accounts up takes the first-run token.",
+            hint="The server printed it when it started; `lamella users setup NAME` beside its data folder finds it.",
+            param="token",
+        )
 
 
 def credential(request: Request) -> str | None:

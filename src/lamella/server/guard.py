@@ -44,19 +44,22 @@ class OriginGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-            forwarding = next((name for name in headers if FORWARDING.fullmatch(name)), None)
+            proxied = next((f"header {name.decode('latin-1')}" for name in headers if FORWARDING.fullmatch(name)), None)
+            if proxied is None and scope["http_version"] == "1.0":
+                # nginx adds no header unless it is told to, and names this machine as the host, but asks by HTTP/1.0.
+                proxied = "HTTP/1.0"
             try:
-                await self._check(headers.get(b"host", ""), headers.get(b"origin"), forwarding)
+                await self._check(headers.get(b"host", ""), headers.get(b"origin"), proxied)
             except LamellaError as error:
                 await error_answer(error)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
-    async def _check(self, host: str, origin: str | None, forwarding: bytes | None) -> None:
+    async def _check(self, host: str, origin: str | None, proxied: str | None) -> None:
         """Raises `PermissionDenied`."""
-        if forwarding is not None and await self._is_open():
+        if proxied is not None and await self._is_open():
             raise PermissionDenied(
-                f"This request came through a proxy (header {forwarding.decode('latin-1')}), and this server needs no "
+                f"This request came through a proxy ({proxied}), and this server needs no "
                 "key yet: everybody who reaches the proxy would have everything.",
                 hint="Turn accounts on first, on this machine: `lamella users setup NAME`. Then send a key.",
             )

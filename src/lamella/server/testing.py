@@ -16,11 +16,16 @@ from starlette.types import ASGIApp
 from lamella.app.app import App, open_app
 from lamella.backend.blocks import Blocks
 from lamella.core.json import Json, decode_object
+from lamella.server.connections import DEFAULT, Limits, bounded
+from lamella.server.entrance import Entrance
 from lamella.server.sse import SILENCE_SECONDS
 from lamella.server.web import create_web
 from lamella.settings import Settings
 
 Object = dict[str, Any]
+
+FIRST_RUN_TOKEN = "printed-once"
+"""The token of the servers that tests start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +42,14 @@ class Event:
 
 
 @asynccontextmanager
-async def serving(web: ASGIApp) -> AsyncIterator[str]:
-    """Serve an application on a free port of this machine; gives its address."""
+async def serving(web: ASGIApp, limits: Limits = DEFAULT) -> AsyncIterator[str]:
+    """Serve an application on a free port of this machine, as `lamella serve` does; gives its address."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
     listener.listen()
-    config = uvicorn.Config(web, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1)
+    config = uvicorn.Config(
+        web, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1, http=bounded(limits)
+    )
     server = _QuickServer(config)
     running = asyncio.create_task(server.serve(sockets=[listener]))
     try:
@@ -127,6 +134,11 @@ class Client:
         async with self.following(turn_id, after) as events:
             return [event.packet async for event in events if event.n is not None]
 
+    async def set_up(self, name: str = "Ann") -> str:
+        """Turn accounts on; the key of the first admin."""
+        made = await self.post("/setup", {"name": name, "token": FIRST_RUN_TOKEN})
+        return str(made["key"]["secret"])
+
     async def upload(self, name: str, data: bytes) -> Object:
         """Upload a file."""
         return _object(await self.call("POST", "/files", files={"file": (name, data)}))
@@ -140,6 +152,11 @@ async def client(address: str, **headers: str) -> AsyncIterator[Client]:
         yield Client(http)
 
 
+def entrance_of(app: App) -> Entrance:
+    """The entrance of this machine, with the token of tests."""
+    return Entrance(app.accounts, first_run_token=FIRST_RUN_TOKEN)
+
+
 @asynccontextmanager
 async def served(
     settings: Settings,
@@ -151,7 +168,7 @@ async def served(
     """An app with its server, and a client of it; `parts` are what `open_app` takes beside the settings."""
     async with (
         open_app(settings, **parts) as app,
-        serving(create_web(app, silence=silence, blocks=blocks)) as address,
+        serving(create_web(app, entrance_of(app), silence=silence, blocks=blocks)) as address,
         client(address) as speaking,
     ):
         yield app, speaking

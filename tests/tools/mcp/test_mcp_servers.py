@@ -123,7 +123,7 @@ async def test_tools_of_a_process_are_called_and_its_failures_are_results(
         assert shown["hang"] == (True, "lazy__hang gave no result within 0.5 s and was cut off.")
         assert shown["broken"][1].startswith("There is no tool named broken__thing.")
         assert "a word on stderr" in (await server_of(client))["stderr"]
-        key = (await client.post("/setup", {"name": "Ann"}))["key"]["secret"]
+        key = await client.set_up()
         admin = {"authorization": f"Bearer {key}"}
         bob = (await client.post("/users", {"name": "Bob"}, headers=admin))["key"]["secret"]
         order = {"name": "reader", "scopes": ["read"]}
