@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,17 +19,8 @@ from lamella.core.records import LEAVE, ConversationChange
 from lamella.core.sessions import Session, SessionCause
 from lamella.settings import read_settings
 
-from .provider import OUTPUT, Manners, Picky, Providers
+from .provider import OUTPUT, Manners, Picky, Pile, Providers, text_of
 
-PIECES = {
-    "english": "The harbour master wrote down every ship that came in, its cargo, its crew and its port of call. ",
-    "chinese": "昨天下午，城市图书馆公布了新的开放时间：周末也从上午九点开到晚上八点，读者可以在网上预订座位。",
-    "capitals": "WARNING CONTAINER QZXW EXCEEDS LIMIT KJHGF AND WAS MOVED TO STORAGE AREA NORTH. ",
-    "hindi": "कल दोपहर शहर के पुस्तकालय ने नए समय की घोषणा की और सप्ताहांत में भी खुला रहेगा। ",
-    "log": "2026-11-02T10:11:12.345Z host-17 req=9f31c2ab status=503 ms=2231 /api/v2/items/88213?x=a%20b\n",
-    "json": '{"id": "b7e1-44f0", "values": [12.25, 88.1, -3], "ok": true, "path": "/srv/data/x_17.bin"}, ',
-    "russian": "Вчера днём городская библиотека объявила о новых часах работы: и в выходные она открыта. ",
-}
 KEPT: dict[str, Any] = {"compaction_when": "full", "compaction_threshold": "100%", "keep_recent_tokens": 1_000}
 REFUSALS = (
     "",
@@ -68,43 +59,77 @@ class Tally:
     summaries: int = 0
 
 
-STORIES: tuple[tuple[int, int, Sequence[str], bool], ...] = (
-    (3, 40, ("english",), False),
-    (5, 3_000, ("english", "json"), False),
-    (4, 6_000, ("chinese",), False),
-    (60, 12, ("english", "russian"), False),
-    (6, 2_500, ("capitals", "log"), False),
-    (2, 40_000, ("english",), False),
-    (5, 4_000, ("hindi", "chinese"), False),
-    (12, 1_500, ("log", "json", "english"), True),
-    (1, 90_000, ("log",), False),
-    (8, 2_000, ("russian", "capitals"), True),
+@dataclass(frozen=True, slots=True)
+class Story:
+    """A conversation to store: its turns, characters of each message, kinds of text, and whether it was compacted
+    halfway. A turn may call a tool some times before it answers, and may bring a file, each of so many characters."""
+
+    turns: int
+    size: int
+    kinds: Sequence[str]
+    compacted: bool = False
+    calls: int = 0
+    result: int = 0
+    file: int = 0
+
+
+STORIES = (
+    Story(3, 40, ("english",)),
+    Story(5, 3_000, ("english", "json")),
+    Story(4, 6_000, ("chinese",)),
+    Story(60, 12, ("english", "russian")),
+    Story(6, 2_500, ("capitals", "log")),
+    Story(2, 40_000, ("english",)),
+    Story(5, 4_000, ("hindi", "chinese")),
+    Story(12, 1_500, ("log", "json", "english"), compacted=True),
+    Story(1, 90_000, ("log",)),
+    Story(8, 2_000, ("russian", "capitals"), compacted=True),
+    Story(4, 200, ("english",), calls=3, result=5_000),
+    Story(2, 100, ("chinese",), calls=12, result=9_000),
+    Story(3, 300, ("english", "hindi"), file=30_000),
+    Story(6, 400, ("log", "english"), compacted=True, calls=2, result=4_000, file=2_000),
 )
-"""Turns, characters of a message and of an answer, kinds of text, and whether it was compacted in the middle."""
 
 
 async def store_stories(folder: Path) -> list[str]:
     """Store every story with the generous model; the ids of the conversations."""
     ids = []
     models = Providers()
-    async with open_app(read_settings(data=folder, **KEPT), models=models) as app:
-        for turns, size, kinds, compacted in STORIES:
+    async with opened(folder, models) as app:
+        for story in STORIES:
             conversation = (await app.conversations.create(LOCAL_OWNER, NewConversation())).id
-            for number in range(turns):
-                text = PIECES[kinds[number % len(kinds)]]
-                asked = f"{number}. " + (text * (size // len(text) + 1))[:size]
-                await _answered(app, conversation, asked, "generous")
-                if compacted and number == turns // 2:
+            for number in range(story.turns):
+                models.generous.calls = story.calls
+                kind = story.kinds[number % len(story.kinds)]
+                models.generous.arguments = f'{{"kind":"{kind}","size":{story.result}}}'
+                files = [await _uploaded(app, f"{number}.txt", text_of(kind, story.file))] if story.file else []
+                asked = f"{number}. {text_of(kind, story.size)}"
+                await _answered(app, conversation, asked, "generous", files=files)
+                if story.compacted and number == story.turns // 2:
                     await app.sessions.compact(LOCAL_OWNER, conversation, who="user", why="asked for")
             ids.append(conversation)
     return ids
 
 
+def opened(folder: Path, models: Providers) -> AbstractAsyncContextManager[App]:
+    """The app over a data folder, with the tool of the stories."""
+    return open_app(read_settings(data=folder, **KEPT), models=models, more_tools=(Pile(),))
+
+
+async def _uploaded(app: App, name: str, text: str) -> str:
+    """The id of a file of the local user's."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield text.encode()
+
+    return (await app.intake.receive(LOCAL_OWNER, name, pieces(), None)).id
+
+
 async def _answered(
-    app: App, conversation: str, text: str, model: str, parent: str | None = None
+    app: App, conversation: str, text: str, model: str, parent: str | None = None, files: Sequence[str] = ()
 ) -> Sequence[JsonObject]:
     """The packets of an answer to a message after `parent`, None for the newest turn."""
-    message = Message(text, models=(model,), parent_message_id=LEAVE if parent is None else parent)
+    message = Message(text, tuple(files), models=(model,), parent_message_id=LEAVE if parent is None else parent)
     turn = await app.chat.send(LOCAL_OWNER, conversation, message)
     packets = [decode_object(packet) async for batch in app.chat.stream(LOCAL_OWNER, turn) for _, packet in batch]
     await app.chat.rest(conversation)
@@ -137,7 +162,7 @@ async def run(template: Path, ids: Sequence[str], some: Sequence[Case], tally: T
     broken = []
     models = Providers()
     async with AsyncExitStack() as stack:
-        app = await stack.enter_async_context(open_app(read_settings(data=work, **KEPT), models=models))
+        app = await stack.enter_async_context(opened(work, models))
         for case in some:
             model = models.make(f"case-{case.seed}", case.manners)
             why = await _judged(app, ids[case.conversation], case, model, tally)
@@ -195,6 +220,6 @@ async def judged(folder: Path, some: Sequence[Case]) -> tuple[list[Broken], Tall
 
 async def smallest_window(folder: Path) -> int:
     """The local tokens of a window with nothing but what stands in each, and "hi"."""
-    async with open_app(read_settings(data=folder, **KEPT), models=Providers()) as app:
+    async with opened(folder, Providers()) as app:
         conversation = (await app.conversations.create(LOCAL_OWNER, NewConversation())).id
         return (await app.chat.preview(LOCAL_OWNER, conversation, Message("hi"))).record.local_tokens

@@ -9,16 +9,44 @@ from dataclasses import dataclass, replace
 from lamella.core import deltas
 from lamella.core.counting import count_tokens
 from lamella.core.errors import ProviderContextOverflow, ProviderRefusedRequest, ProviderUnreachable
-from lamella.core.messages import StopReason
+from lamella.core.messages import StopReason, ToolCall
 from lamella.core.models import ModelFacts
-from lamella.core.prompt import WireRequest
+from lamella.core.prompt import ToolSpec, WireRequest
 from lamella.core.tokens import Usage
 from lamella.engine.opening import OpenModel
-from lamella.engine.scripted import FACTS, Happening, ScriptedModel, ScriptedModels
+from lamella.engine.scripted import FACTS, Happening, ScriptedModel, ScriptedModels, calling
 from lamella.llm.failures import of_status
+from lamella.tools.tool import Invocation, ToolKind, ToolOutput, ToolScope
 
 OUTPUT = 500
+PIECES = {
+    "english": "The harbour master wrote down every ship that came in, its cargo, its crew and its port of call. ",
+    "chinese": "昨天下午，城市图书馆公布了新的开放时间：周末也从上午九点开到晚上八点，读者可以在网上预订座位。",
+    "capitals": "WARNING CONTAINER QZXW EXCEEDS LIMIT KJHGF AND WAS MOVED TO STORAGE AREA NORTH. ",
+    "hindi": "कल दोपहर शहर के पुस्तकालय ने नए समय की घोषणा की और सप्ताहांत में भी खुला रहेगा। ",
+    "log": "2026-11-02T10:11:12.345Z host-17 req=9f31c2ab status=503 ms=2231 /api/v2/items/88213?x=a%20b\n",
+    "json": '{"id": "b7e1-44f0", "values": [12.25, 88.1, -3], "ok": true, "path": "/srv/data/x_17.bin"}, ',
+    "russian": "Вчера днём городская библиотека объявила о новых часах работы: и в выходные она открыта. ",
+}
 SUMMARISES = re.compile(rb"Summarise this conversation now|You summarise conversations|summar\w+ of its parts", re.I)
+
+
+def text_of(kind: str, size: int) -> str:
+    """So many characters of one kind."""
+    piece = PIECES[kind]
+    return (piece * (size // len(piece) + 1))[:size]
+
+
+class Pile:
+    """A tool whose results are as long as one asks for."""
+
+    spec = ToolSpec("pile", "Gives a text.", '{"type":"object","properties":{"kind":{},"size":{}}}')
+    kind = ToolKind.OTHER
+    timeout = 5.0
+
+    async def run(self, scope: ToolScope, call: Invocation) -> ToolOutput:
+        """See `Tool`."""
+        return ToolOutput(text_of(str(call.arguments["kind"]), int(str(call.arguments["size"]))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +68,9 @@ class Picky(ScriptedModel):
         facts = replace(FACTS, name=name, window=manners.window, max_output=OUTPUT)
         super().__init__((), facts, counting=self.tokens if manners.counts else None)
         self.manners = manners
+        self.calls = 0
+        """How many more calls it makes before it answers."""
+        self.arguments = ""
         self.refused = 0
         self.summaries = 0
 
@@ -64,6 +95,9 @@ class Picky(ScriptedModel):
             return self._summary(size)
         if self.manners.refuses and not self.refused:
             return [self._too_long(self.manners.refuses.format(size=size, less=int(size * 0.7)))]
+        if self.calls:
+            self.calls -= 1
+            return calling(ToolCall(f"c{self.calls}", "pile", self.arguments))
         return _said("Hello.", size)
 
     def _too_long(self, said: str) -> ProviderContextOverflow:
