@@ -17,7 +17,7 @@ router = APIRouter(prefix=PREFIX)
 
 
 async def _entrance(request: Request) -> Entrance:
-    entrance: Entrance | None = request.app.state.entrance
+    entrance: Entrance | None = request.state.entrance
     if entrance is None:
         raise NotFound("This deployment knows its users by other means than keys.")
     return entrance

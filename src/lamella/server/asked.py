@@ -18,7 +18,7 @@ PREFIX = "/api/v1"
 
 
 async def _app(request: Request) -> App:
-    app: App = request.app.state.lamella
+    app: App = request.state.lamella
     return app
 
 
@@ -42,7 +42,7 @@ async def _page(parameters: Annotated[PageParameters, Query()]) -> PageQuery:
 
 
 async def _backend(request: Request) -> Backend:
-    backend: Backend = request.app.state.backend
+    backend: Backend = request.state.backend
     return backend
 
 

@@ -111,21 +111,21 @@ def is_closed(method: str, path: str) -> bool:
 
 
 class Doorkeeper:
-    """Lets in who is known, before anything of a request is read."""
+    """Lets in who is known, before anything of a request is read; the server's `identify` is in the request's state."""
 
-    def __init__(self, app: ASGIApp, identify: Identify) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._identify = identify
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and is_closed(scope["method"], scope["path"]):
             try:
-                identity = await self._identify(Request(scope))
+                identify: Identify = scope["state"]["identify"]
+                identity = await identify(Request(scope))
                 check_scope(identity, needed(scope["method"], scope["path"]))
             except LamellaError as error:
                 await error_answer(error)(scope, receive, send)
                 return
-            scope.setdefault("state", {})[IN_STATE] = identity
+            scope["state"][IN_STATE] = identity
         await self._app(scope, receive, send)
 
 

@@ -34,7 +34,7 @@ async def queued(conversation_id: str, message_id: str, app: TheApp, caller: The
 async def events(conversation_id: str, message_id: str, request: Request, app: TheApp, caller: TheCaller) -> Response:
     """`turn.queued`, then the packets of the turn that answers it, or what else became of it."""
     found = await app.chat.queue.find(caller, conversation_id, message_id)
-    return event_stream(await app.chat.packets(caller, found), request.app.state.silence)
+    return event_stream(await app.chat.packets(caller, found), request.state.silence)
 
 
 @router.patch("/conversations/{conversation_id}/queue/{message_id}")

@@ -180,7 +180,7 @@ async def send(
         done = await app.chat.submit(caller, conversation_id, message, body.patience(), arrival)
     packets = await app.chat.packets(caller, done)
     if not wants_json(request.headers.get("accept", "")):
-        return event_stream(packets, request.app.state.silence, 202 if isinstance(done, Queued) else 200)
+        return event_stream(packets, request.state.silence, 202 if isinstance(done, Queued) else 200)
     return await in_json(app, caller, done, packets)
 
 
@@ -242,7 +242,7 @@ async def events(
 ) -> Response:
     """The packets of a turn from any number on, and on as they come."""
     packets = await app.chat.follow(caller, turn_id, after_of(after, last_event_id))
-    return event_stream(packets, request.app.state.silence)
+    return event_stream(packets, request.state.silence)
 
 
 def after_of(after: int | None, last_event_id: str | None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -108,11 +109,30 @@ def create_web(
     """
     entrance = entrance or Entrance(app.accounts)
     by_key, identify = (entrance, entrance.identify) if isinstance(entrance, Entrance) else (None, entrance)
+    parts = {
+        "lamella": app,
+        "entrance": by_key,
+        "identify": identify,
+        "silence": silence,
+        "backend": Backend(app, blocks or Blocks()),
+    }
+    routes = _routes()
+
+    async def with_parts(scope: Scope, receive: Receive, send: Send) -> None:
+        scope.setdefault("state", {}).update(parts)
+        await routes(scope, receive, send)
+
+    async def is_open() -> bool:
+        return by_key is not None and by_key.is_local and not await app.accounts.are_set_up()
+
+    # Outside of all that reads something: there requests can overtake each other.
+    return Arrivals(Headers(OriginGuard(with_parts, is_open)), app.chat)
+
+
+@cache
+def _routes() -> FastAPI:
+    """Every route, made once in a process: what belongs to one server stands in the state of its requests."""
     api = FastAPI(title="Lamella", version=__version__, docs_url=None, redoc_url=None)
-    api.state.lamella = app
-    api.state.entrance = by_key
-    api.state.silence = silence
-    api.state.backend = Backend(app, blocks or Blocks())
     install(api)
     for router in (*ROUTERS, *FACADES):
         api.include_router(router)
@@ -120,13 +140,8 @@ def create_web(
     _page(api, page_folder())
     api.add_middleware(BodyLimit, streamed={UPLOAD_PATH, DOCUMENT_PATHS})
     # Inside the application, so that a failure to find out who asks is answered as every other one.
-    api.add_middleware(Doorkeeper, identify=identify)
-
-    async def is_open() -> bool:
-        return by_key is not None and by_key.is_local and not await app.accounts.are_set_up()
-
-    # Outside of all that reads something: there requests can overtake each other.
-    return Arrivals(Headers(OriginGuard(api, is_open)), app.chat)
+    api.add_middleware(Doorkeeper)
+    return api
 
 
 def _outside(api: FastAPI) -> None:

@@ -38,7 +38,7 @@ async def create_response(
     writer = ResponseWriter(turn, asked.request.metadata)
     packets = backend.packets(turn_id, identity)
     if asked.streams:
-        return EventStream(_written(writer, packets), request.app.state.silence)
+        return EventStream(_written(writer, packets), request.state.silence)
     async for packet in packets:
         writer.take(packet)
     if writer.error is None:
