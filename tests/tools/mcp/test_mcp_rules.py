@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 from hypothesis import given
@@ -15,6 +18,7 @@ from hypothesis import strategies as st
 from lamella.core.errors import ConfigurationError, ToolFailed
 from lamella.core.json import decode
 from lamella.tools.mcp.config import ServerConfig, read_servers
+from lamella.tools.mcp.connection import Connection, OpenServer, ServerRefused
 from lamella.tools.mcp.listing import MAX_DESCRIPTION, MAX_SCHEMA, MAX_TOOLS, listing_of, offered_name
 from lamella.tools.mcp.results import NOTHING, text_of
 
@@ -162,3 +166,24 @@ def test_nothing_that_a_server_says_is_an_error_of_ours(result: dict[str, Any], 
         assert text_of(result)
     except ToolFailed:
         assert result["isError"]
+
+
+@pytest.mark.anyio
+async def test_why_a_server_is_gone_is_told_to_admins_and_to_no_model() -> None:
+    """The reason may name an address with its password."""
+    why = "no connection to https://bot:hunter2@mcp.example/"
+
+    @asynccontextmanager
+    async def failing(config: ServerConfig, errors: TextIO, stale: Callable[[], None]) -> AsyncIterator[OpenServer]:
+        raise ServerRefused(why)
+        yield
+
+    connection = Connection(TOY, lambda: failing, lambda: None)
+    running = asyncio.create_task(connection.run())
+    try:
+        with pytest.raises(ToolFailed, match="The MCP server toy can't be reached now") as refused:
+            await connection.call("add", {})
+        assert "hunter2" not in str(refused.value.as_dict())
+        assert connection.state().error == why
+    finally:
+        running.cancel()

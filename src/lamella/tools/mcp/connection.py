@@ -122,8 +122,7 @@ class Connection:
                 async with asyncio.timeout(WAIT_SECONDS):
                     await self._attempted.wait()
         if self._server is None:
-            why = self._error or "it is still starting"
-            raise ToolFailed(f"The MCP server {self.config.name} can't be reached: {why}.", hint="Try again later.")
+            raise ToolFailed(unreachable(self.config.name, self._error), hint="Try again later.")
         return self._server
 
     def _lose(self, server: OpenServer) -> None:
@@ -208,6 +207,13 @@ class Connection:
             self._listing = listing
             log.info("an MCP server lists its tools", server=self.config.name, tools=len(listing.tools))
             self._relisted()
+
+
+def unreachable(server: str, error: str) -> str:
+    """What models and users are told of a server that is not there. Why may name an address with its password, or what
+    a program printed: admins read it in the list of servers."""
+    state = "can't be reached now" if error else "is still starting"
+    return f"The MCP server {server} {state}."
 
 
 class _Tail:

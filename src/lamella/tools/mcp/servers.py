@@ -10,7 +10,7 @@ from dataclasses import replace
 from lamella.core.errors import ToolFailed
 from lamella.core.prompt import ToolSpec
 from lamella.tools.mcp.config import ServerConfig
-from lamella.tools.mcp.connection import Connection, Opener, ServerState, sdk_opener
+from lamella.tools.mcp.connection import Connection, Opener, ServerState, sdk_opener, unreachable
 from lamella.tools.mcp.listing import SEPARATOR, ListedTool
 from lamella.tools.mcp.results import text_of
 from lamella.tools.tool import Invocation, Tool, ToolKind, ToolScope
@@ -117,4 +117,4 @@ class _Unlisted:
         server, state = self._connection.config.name, self._connection.state()
         if state.status == "ready":
             raise ToolFailed(f"The MCP server {server} does not have this tool any more.")
-        raise ToolFailed(f"The MCP server {server} can't be reached: {state.error or 'it is still starting'}.")
+        raise ToolFailed(unreachable(server, state.error))
