@@ -6,9 +6,11 @@
 Sixty turns of two requests each, a tool's result of 3 kB (each tenth 12 kB) in every turn, 36 facts in paragraphs of
 their own, said by user, tool and assistant in turn (`writing/identifiers.py`). They are replayed through the engine
 against the simulator with the planner's markers. The summariser obeys: it keeps the facts of what it is asked to
-summarise, and nothing else. Costs are in thousands of the price of an input token: `input` is all input, the summaries'
-included, `with output` adds what the summaries' output costs; answers cost the same in all runs. A fact counts as there
-if its sentence is in the last request, word for word.
+summarise, and nothing else. Costs are in thousands of the price of an input token: `input` is all input, the
+summaries' included, `with output` adds what the summaries' output costs; answers cost the same in all runs. `reads` and
+`writes` are what the answers' requests cost for what they found in the cache and for what they did not, `summaries`
+what the summaries' requests cost as input. `aim` is a share of the append-only run. A fact counts as there if its
+sentence is in the last request, word for word; `by user, tool, assistant` are those by who said them.
 
 `every ten turns` is the rule of another library: `/compact` after each tenth turn, all but the newest turn.
 
@@ -46,37 +48,47 @@ BY_HAND: dict[str, int | str] = {"compaction_threshold": "100%", "compaction_whe
 NEVER: dict[str, int | str] = {**BY_HAND, **NO_PRUNING}
 PAYS: dict[str, int | str] = {"compaction_when": "pays"}
 AT_20K: dict[str, int | str] = {"compaction_when": "full", "compaction_threshold": 20_000}
-NEWEST_TURN: dict[str, int | str] = {"keep_recent_tokens": 1}
+PAYS_AT_20K: dict[str, int | str] = {**PAYS, "compaction_threshold": 20_000}
+NEWEST_TURN: dict[str, int | str] = {"keep_recent_tokens": 0}
 """What keeps the newest turn and no other."""
 
 TEN = "every ten turns"
-SEARCHED = "pays, pruned, one search"
+APPEND_ONLY = 515
+"""What the append-only run cost, in thousands, for which the aims were set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One way to pay for a conversation: the settings, and what it may cost at most, as a share of append-only."""
+    """One way to pay for a conversation: the settings, and what it may cost at most, as a share of append-only.
+    `search`: at the end the model searches the conversation once for what tools said."""
 
     settings: Mapping[str, int | str]
     aim: float | None = None
+    search: bool = False
 
 
 RUNS: Mapping[str, Run] = {
     "append-only": Run(NEVER),
     TEN: Run({**NEVER, **NEWEST_TURN}),
-    "pays, newest turn kept": Run({**PAYS, **NO_PRUNING, **NEWEST_TURN}, 205 / 515),
-    "pays, 4,000 kept": Run({**PAYS, **NO_PRUNING}, 230 / 515),
-    "threshold of 20k, newest turn kept": Run({**AT_20K, **NO_PRUNING, **NEWEST_TURN}, 230 / 515),
-    "threshold of 20k, 4,000 kept": Run({**AT_20K, **NO_PRUNING}),
-    SEARCHED: Run({**PAYS, "tool_prune_when": "pays"}, 195 / 515),
-    "pruning alone": Run({**BY_HAND, "tool_prune_when": "pays"}, 285 / 515),
-    "as shipped": Run({}),
+    "pays, newest turn": Run({**PAYS, **NO_PRUNING, **NEWEST_TURN}, 205 / APPEND_ONLY),
+    "pays, 4,000": Run({**PAYS, **NO_PRUNING}, 230 / APPEND_ONLY),
+    "pays at 20k, newest turn": Run({**PAYS_AT_20K, **NO_PRUNING, **NEWEST_TURN}, 230 / APPEND_ONLY),
+    "pays at 20k, 4,000": Run({**PAYS_AT_20K, **NO_PRUNING}, 230 / APPEND_ONLY),
+    "full at 20k, newest turn": Run({**AT_20K, **NO_PRUNING, **NEWEST_TURN}),
+    "full at 20k, 4,000": Run({**AT_20K, **NO_PRUNING}),
+    "pays, pruned, search, newest turn": Run({**PAYS, **NEWEST_TURN}, 195 / APPEND_ONLY, search=True),
+    "pays, pruned, search, 4,000": Run(PAYS, 195 / APPEND_ONLY, search=True),
+    "pruning alone": Run(BY_HAND, 285 / APPEND_ONLY),
+    "balanced, as shipped": Run({}),
+    "full": Run({"compaction_when": "full"}),
 }
+"""By name: when it is compacted, and what is kept word for word."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """One run of one conversation, in thousands of the price of an input token."""
+    """One run of one conversation, in thousands of the price of an input token. `by` are the facts in the last request
+    by who said them."""
 
     text: str
     run: str
@@ -86,9 +98,13 @@ class Bill:
     prunings: int
     input: float
     with_output: float
+    reads: float
+    writes: float
+    asked: float
     last: int
     facts: int
     of: int
+    by: Mapping[str, int]
     seconds: float
 
 
@@ -99,7 +115,7 @@ class Bench:
         self._ground = ground
         self._model = model
         price = ModelTable.read(None).facts(model, "openai" if model.startswith("gpt") else "anthropic").price
-        self._unit, self._output = price.input / 1_000_000, price.output / price.input
+        self._unit, self._output, self._read = price.input / 1_000_000, price.output / price.input, price.read
 
     async def bill(self, text: str, run: str, trace: Json, facts: Sequence[str] = ()) -> Bill:
         """What a trace costs; ends the script if a request failed."""
@@ -109,11 +125,13 @@ class Bench:
         failed = [request.record.error for request in report.requests if request.record.error is not None]
         if failed:
             raise SystemExit(f"{text}, {run}: {failed[0]['message']}")
-        spent = report.input_cost / self._unit / 1_000
         summaries, usage, _ = report.purposes().get("summary", (0, Usage(), 0.0))
-        last = [request for request in report.requests if request.record.purpose == "chat"][-1]
-        shown = "\n".join(strings(json.loads(last.body)))
+        spent, asked = report.input_cost / self._unit / 1_000, self._asked(report)
+        chat = [request for request in report.requests if request.record.purpose == "chat"]
+        reads = sum((one.record.usage or Usage()).cache_read for one in chat) * self._read / 1_000
+        shown = "\n".join(strings(json.loads(chat[-1].body)))
         kinds = [happening.kind for happening in report.happenings]
+        there = [fact in shown for fact in facts]
         return Bill(
             text=text,
             run=run,
@@ -123,11 +141,21 @@ class Bench:
             prunings=kinds.count("prune"),
             input=spent,
             with_output=spent + usage.output * self._output / 1_000,
-            last=(last.record.usage or Usage()).input,
-            facts=sum(fact in shown for fact in facts),
+            reads=reads,
+            writes=spent - asked - reads,
+            asked=asked,
+            last=(chat[-1].record.usage or Usage()).input,
+            facts=sum(there),
             of=len(facts),
+            by={who: sum(there[place::3]) for place, who in enumerate(identifiers.SPEAKERS)},
             seconds=time.process_time() - begun,
         )
+
+    def _asked(self, report: ReplayReport) -> float:
+        """What the requests for summaries cost as input."""
+        found = [r.record for r in report.requests if r.record.purpose == "summary"]
+        output = sum((record.usage or Usage()).output for record in found) * self._output / 1_000
+        return sum(record.cost or 0.0 for record in found) / self._unit / 1_000 - output
 
 
 def asked_again(report: ReplayReport) -> int:
@@ -167,7 +195,7 @@ async def measure(options: Namespace, ground: ReplayGround) -> list[Bill]:
         notes = identifiers.told(identifiers.KINDS[kind], options.seed, facts)
         for name in options.runs:
             run = RUNS[name]
-            trace = identifiers.trace(kind, options.seed, options.turns, facts, search=name == SEARCHED, **run.settings)
+            trace = identifiers.trace(kind, options.seed, options.turns, facts, search=run.search, **run.settings)
             trace = with_compactions(trace, 10) if name == TEN else trace
             found.append(await bench.bill(kind, name, trace, notes))
     return found
@@ -177,27 +205,37 @@ async def measure_airline(options: Namespace, ground: ReplayGround) -> list[Bill
     """Recorded runs one after the other, append-only and compacted."""
     bench = Bench(ground, options.model)
     runs = json.loads(options.airline.read_bytes())[: options.count]
-    names = [name for name in options.runs if name != SEARCHED]
+    names = [name for name in options.runs if not RUNS[name].search]
     found = []
     for name in names:
-        trace = airline.trace([run["traj"] for run in runs], **RUNS[name].settings)
-        trace = with_compactions(trace, 10) if name == TEN else trace
-        found.append(await bench.bill(f"{len(runs)} airline runs", name, trace))
+        summaries = options.summaries
+        for _ in range(3):  # until each summary tells of its own part
+            trace = airline.trace([run["traj"] for run in runs], summaries, **RUNS[name].settings)
+            trace = with_compactions(trace, 10) if name == TEN else trace
+            bill = await bench.bill(f"{len(runs)} airline runs", name, trace)
+            made = bill.summaries - bill.asked_again
+            if abs(made - summaries) <= 1 or not made:
+                break
+            summaries = made
+        found.append(bill)
     return found
 
 
 def rows(bills: Sequence[Bill]) -> list[list[str]]:
     """A line for each run."""
     counted = ["requests", "summaries", "again", "prunings"]
-    made = [["text", "run", *counted, "input", "with output", "ratio", "aim", "last", "facts"]]
+    costs = ["input", "with output", "ratio", "aim", "reads", "writes", "summaries"]
+    made = [["text", "run", *counted, *costs, "last", "facts", "by user, tool, assistant"]]
     whole = {one.text: one.input for one in bills if one.run == "append-only"}
     for one in bills:
         counts = [str(n) for n in (one.requests, one.summaries, one.asked_again, one.prunings)]
         ratio = f"{one.input / whole[one.text]:.3f}" if one.text in whole else ""
         aim = RUNS[one.run].aim if one.of else None
         aimed = f"{aim:.3f}" if aim is not None else ""
-        costs = [f"{one.input:.0f}", f"{one.with_output:.0f}", ratio, aimed, f"{one.last:,}"]
-        made.append([one.text, one.run, *counts, *costs, f"{one.facts} of {one.of}" if one.of else ""])
+        costs = [f"{one.input:.0f}", f"{one.with_output:.0f}", ratio, aimed]
+        costs += [f"{part:.0f}" for part in (one.reads, one.writes, one.asked)]
+        facts = [f"{one.facts} of {one.of}", ", ".join(map(str, one.by.values()))] if one.of else ["", ""]
+        made.append([one.text, one.run, *counts, *costs, f"{one.last:,}", *facts])
     return made
 
 
@@ -219,6 +257,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="default: %(default)s")
     parser.add_argument("--airline", type=Path, metavar="FILE", help="runs of tau-bench's airline")
     parser.add_argument("--count", type=int, default=20, help="how many of them (default: %(default)s)")
+    parser.add_argument("--summaries", type=int, default=6, help="about how many there are (default: %(default)s)")
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     bills = asyncio.run(measured(options))

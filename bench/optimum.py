@@ -6,9 +6,11 @@ The conversation of `economics.py`, without pruning, is replayed through the eng
 each vendor: append-only, and with `compaction_when=pays`; at each price of cached reads, once as fast as it was written
 down and once with human gaps, where a fifth of the turns come 8 minutes and a tenth 2 hours after the one before.
 
-The optimum takes the sizes of the append-only run and what a summary came to in the other one, and looks at every set
+The optimum takes the sizes of the append-only run and what summaries came to in the other one, and looks at every set
 of turns before which the conversation could have been compacted, for each life of cached entries that the vendor sells.
-Costs are of all input and of the summaries' output, in US dollars; answers cost the same in all.
+It forgets nothing either: earlier summaries stay in its windows, and however often it compacts, they have as many
+tokens for each call that they stand for as in the other run. Costs are of all input and of the summaries' output, in US
+dollars; answers cost the same in all.
 """
 
 from __future__ import annotations
@@ -62,9 +64,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a compaction comes to, in tokens: the summary, what is kept, the instruction."""
+    """What a compaction comes to, in tokens: a summary for each call that it stands for, what is kept, the
+    instruction."""
 
-    output: int
+    each: float
     kept: int
     question: int
 
@@ -95,7 +98,6 @@ def optimum(calls: Sequence[Call], summary: Summary, rates: Rates, life: float) 
     come to the one before it, and the calls between them.
     """
     static, last = calls[0].input, len(calls) - 1
-    base = static + summary.output + summary.kept
     best: dict[int, tuple[float, int]] = {0: (0.0, 0)}
     whole = (float("inf"), 0)
     for start in range(len(calls)):
@@ -103,17 +105,20 @@ def optimum(calls: Sequence[Call], summary: Summary, rates: Rates, life: float) 
             continue
         spent, cuts = best[start]
         before = calls[start - 1].input if start else 0
-        shift = base - before if start else 0
-        held = static if start else 0  # what of the window an earlier request had written
+        base = static + summary.each * start + summary.kept
+        shift = base - before if start else 0.0
+        held: float = static if start else 0  # what of the window an earlier request had written
         for index in range(start, len(calls)):
             call = calls[index]
-            if index > start and call.begins_turn and held - base > 0:
-                made = spent + rates.read * held + summary.question + rates.output * summary.output
+            write = 1.0 if index == last else rates.write
+            if index > start and call.begins_turn and held > static + summary.each * index + summary.kept:
+                made = spent + rates.read * held + summary.question + rates.output * summary.each * (index - start)
+                # The summaries up to `start` are cached, as what is static is.
+                made -= (write - (rates.read if call.gap <= life else rates.write)) * summary.each * start
                 if made < best.get(index, (float("inf"), 0))[0]:
                     best[index] = made, cuts + 1
             window = call.input + shift
             read = held if call.gap <= life else 0
-            write = 1.0 if index == last else rates.write
             spent += rates.read * read + (rates.write * (held - read) if held > read else 0.0)
             spent += write * (window - held)
             held = window
@@ -154,16 +159,18 @@ def calls_of(report: ReplayReport) -> list[Call]:
 
 
 def summary_of(report: ReplayReport) -> Summary:
-    """What compactions came to in a run, on average."""
+    """What compactions came to in a run, on average; the last one stands for all calls before it."""
     asked = [(r, report.requests[i - 1]) for i, r in enumerate(report.requests) if r.record.purpose == "summary"]
     usages = [(r.record.usage or Usage(), before.record.usage or Usage()) for r, before in asked]
     if not usages:
         raise SystemExit("no summary was made: make the conversation longer (--lines)")
     kept = [happening.numbers["kept"] for happening in report.happenings if "kept" in happening.numbers]
     count = len(usages)
-    output = sum(own.output for own, _ in usages) // count
+    requests = [request.record.purpose for request in report.requests]
+    stood_for = requests[: len(requests) - requests[::-1].index("summary")].count("chat")
+    each = sum(own.output for own, _ in usages) / stood_for
     question = sum(max(0, own.input - before.input - before.output) for own, before in usages) // count
-    return Summary(output, int(sum(kept) / len(kept)) if kept else 0, question)
+    return Summary(each, int(sum(kept) / len(kept)) if kept else 0, question)
 
 
 class Bench:

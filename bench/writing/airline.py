@@ -17,20 +17,19 @@ USER = timedelta(seconds=40)
 SUMMARY = 3_200
 """Characters of a summary, about 800 tokens."""
 
-SUMMARIES = 40
-
 Messages = Sequence[dict[str, Any]]
 
 
-def trace(runs: Sequence[Messages], **settings: int | str) -> Json:
-    """The runs as one conversation, each after the one before. A summary says what was said at about that time."""
+def trace(runs: Sequence[Messages], summaries: int, **settings: int | str) -> Json:
+    """The runs as one conversation, each after the one before. If it is summarised so often, each summary says what was
+    said at about that time."""
     joined: list[dict[str, Any]] = []
     for run in runs:
         joined += run if not joined else [message for message in run if message["role"] != "system"]
     made = conversation(joined)
     said = [step["text"].replace("\n", " ") for turn in made["turns"] for step in turn["steps"] if step["text"]]
-    share = max(1, len(said) // SUMMARIES)
-    parts = [said[start : start + share * 2] for start in range(0, len(said), share)]
+    share = max(1, len(said) // max(1, summaries))
+    parts = [said[start : start + share] for start in range(0, len(said), share)]
     return made | {"settings": settings, "side": {"summary": [_lines(part) for part in parts]}}
 
 
@@ -62,6 +61,9 @@ def conversation(messages: Messages) -> Json:
                 pass
     tools = [{"name": name, "description": f"The tool {name}."} for name in sorted(names)]
     answered = [turn for turn in turns if turn["steps"]]
+    for turn in answered:  # a run may end with a call
+        if turn["steps"][-1]["tool_calls"]:
+            turn["steps"].append({"text": "Done.", "tool_calls": [], "ms": round(STEP.total_seconds() * 1000)})
     return {"system": system, "tools": tools, "turns": answered}
 
 

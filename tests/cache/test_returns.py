@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lamella.cache.ledger import Entry, Ledger
 from lamella.cache.plan import MarkerPolicy, Plan, note_written, plan
 from lamella.cache.planner import STEADY, TURN
-from lamella.cache.returns import ALONE, Chance, Pace, Rhythm, Tail, life_worth, rhythm_of, worth_a_step
+from lamella.cache.returns import ALONE, Chance, Pace, Rhythm, Tail, life_worth, rhythm_between, rhythm_of, worth_a_step
 from lamella.core.messages import Step, StopReason, Turn, UserMessage
 from lamella.core.models import ModelFacts
 from lamella.core.prompt import Kind, Lifetime, SeedMarker, Segment, Ttl, Zone
@@ -54,6 +54,15 @@ def test_the_newest_gaps_weigh_most() -> None:
     came_back, went_away = (HOUR * 5, MINUTE), (MINUTE, HOUR * 5)
     assert returns(*went_away) < returns(*came_back)
     assert returns(*[HOUR * 5] * 3) < 0.21 < returns(*went_away)
+
+
+def test_gaps_are_known_of_messages_that_the_window_holds_no_more() -> None:
+    """A summary shortens the window, and people write as they did before."""
+    sent = [turn(minutes).user.sent_at for minutes in (0, 10)]
+    window = (turn(11), turn(21))
+    gaps = (600.0, 60.0, 600.0)
+    assert rhythm_between(window, sent) == Rhythm(0.0, gaps)
+    assert rhythm_of(window[:1], window[1], may_call=False, before=sent).gaps == gaps
 
 
 def test_a_gap_like_those_before_is_neither_certain_nor_are_others_impossible() -> None:

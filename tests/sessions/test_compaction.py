@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -392,3 +393,16 @@ async def test_a_session_that_is_resumed_has_the_tail_that_its_compaction_carrie
             text.split("\n")[0] for text in texts(model.requests[-1]) if text.startswith(("Quest", "And", "Where"))
         ]
         assert asked == ["Question 0?", "Question 1?", "Question 2?", "Question 3?", "Where were we?"]
+
+
+@pytest.mark.parametrize(("settings", "words"), [({"compaction_threshold": "10000"}, 560), ({}, 1_500)])
+async def test_a_summary_takes_half_of_what_summaries_may_hold_of_a_window(
+    tmp_path: Path, settings: dict[str, Any], words: int
+) -> None:
+    """All of them hold 15 % of the threshold, the newest half of that: 750 of 10,000 tokens. The scripted model bills
+    one token for two of the local counter, so that is 1,500 there, or 560 words."""
+    model = ScriptedModel()
+    async with talking(tmp_path, model, keep_recent_tokens=1_200, **settings) as (app, _, conversation):
+        model.then(saying(SUMMARY))
+        assert isinstance(await compact(app, conversation), Compacted)
+        assert re.findall(r"At most ([\d,]+) words", texts(model.requests[-1])[-1]) == [f"{words:,}"]

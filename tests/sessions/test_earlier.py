@@ -110,6 +110,20 @@ def test_the_room_is_a_share_of_the_size_at_which_a_window_is_compacted() -> Non
     assert chain_room(20_000).at_most(500) == ChainRoom(500, 500)
 
 
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=20), st.integers(1_200, 3_000))
+def test_all_summaries_together_stay_within_their_room(facts: list[int], most: int) -> None:
+    """If each newest one has what it may have, half of the room."""
+    room = ChainRoom(most, most)
+    ends = []
+    for number, count in enumerate(facts, start=1):
+        said = [f"- The code is XK-{number * 100 + n}." for n in range(count)]
+        while count_tokens("\n".join(said)) > room.newest:
+            said.pop()
+        ends.append(ended(number, "\n".join(said) or "Nothing."))
+    carried = summaries_in_window(talked(room, *ends), "now")
+    assert sum(summary.tokens + 16 for summary in carried if not summary.id.endswith("/earlier")) <= most + 32
+
+
 lines = st.lists(
     st.sampled_from(["# Facts", "", TALK, "- The code is XK-7.", "- Always German.", "路 4512"]), max_size=9
 )

@@ -19,6 +19,7 @@ from lamella.core.records import Job, JobStatus
 from lamella.core.tokens import Usage
 from lamella.engine.scripted import ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, served
+from lamella.sessions.compaction import Compacted
 from lamella.sessions.idle import IDLE, MARGIN
 from lamella.settings import read_settings
 
@@ -115,6 +116,26 @@ async def test_a_message_sets_the_timer_again(tmp_path: Path) -> None:
         await client.send(conversation, "And?")
         again = await rung(app, conversation, JobStatus.WAITING, after=NOON + LIFE)
         assert again.due_at == NOON + timedelta(minutes=8) - MARGIN
+
+
+async def test_a_compaction_forgets_nobody_who_was_away(tmp_path: Path) -> None:
+    """Who came back ten minutes later in an earlier session is expected to do so again."""
+    model, clock = ScriptedModel(), VirtualClock(NOON)
+    parts: dict[str, Any] = {"models": ScriptedModels(model), "clock": clock}
+    settings = read_settings(data=tmp_path, debounce_ms=0, keep_recent_tokens=0, compaction_when="pays")
+    async with served(settings, **parts) as (app, client):
+        conversation = await client.conversation()
+        for away in (10, 1, 1, 1):
+            model.then(saying(MUCH, usage=Usage(input=8_000, output=900)))
+            await client.send(conversation, "Go on")
+            clock.set(clock.now() + timedelta(minutes=away))
+        model.then(saying("# Facts\n- Ships."))
+        found = await app.sessions.compact(LOCAL_OWNER, conversation, who="user_local", why="asked for")
+        assert isinstance(found, Compacted)
+        model.then(saying(MUCH, usage=Usage(input=3_000, output=900)))
+        await client.send(conversation, "And?")
+        why = (await client.get(f"/conversations/{conversation}/context"))["cache"]["why"]
+        assert "67% likely" in why
 
 
 async def test_in_layout_lis_nothing_waits_for_the_end_of_a_cache(tmp_path: Path) -> None:

@@ -71,13 +71,25 @@ def test_what_is_no_item(text: str) -> None:
         "From now on, call me Ann.",
         "Please reply in short sentences.",
         "Antworte ab jetzt auf Deutsch.",
+        "Time is short, so I ask you to always be brief.",
+        "And since I have seen it, never show it twice.",
     ],
 )
 def test_what_a_user_asks_for_in_general(text: str) -> None:
     assert standing_instructions(f"Hello there. {text} And what is this?") == (text,)
 
 
-@pytest.mark.parametrize("text", ["I never said that.", "Is it always so?", "What does it cost?", "We always did."])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I never said that.",
+        "Is it always so?",
+        "What does it cost?",
+        "We always did.",
+        "Since March I've always been on time.",
+        "Honestly, we have never seen it.",
+    ],
+)
 def test_what_is_no_standing_instruction(text: str) -> None:
     assert standing_instructions(text) == ()
 
@@ -183,7 +195,15 @@ def test_what_is_to_be_remembered(text: str) -> None:
     assert check("They said hello.", asked).is_bad
 
 
-@pytest.mark.parametrize("text", ["I remember room 714 well.", "Do you remember room 714?"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I remember room 714 well.",
+        "Do you remember room 714?",
+        "Sorry, I don't remember room 714.",
+        "But we can’t remember 714.",
+    ],
+)
 def test_who_only_speaks_of_remembering_asks_for_nothing(text: str) -> None:
     assert [item.rank for item in items_of([turn(text)])] == [Rank.USER]
 

@@ -123,6 +123,9 @@ def test_a_quarter_of_the_threshold_has_to_go_and_earlier_summaries_are_shortene
     )
     assert trigger.vain(Gain(fixed=10_800, old=6_200, kept=4_000), 200_000) is None
     assert trigger.vain(Gain(fixed=9_800, old=5_000, kept=4_000, earlier=2_000), 200_000) is None
+    assert trigger.vain(Gain(fixed=9_700, old=7_200, kept=4_000, summary=1_000), 200_000) is None
+    assert trigger.vain(Gain(fixed=9_700, old=7_200, kept=4_000, summary=3_000), 200_000) is None, "a quarter of it"
+    assert trigger.vain(Gain(fixed=10_500, old=6_300, kept=4_000, summary=1_400), 200_000) is not None
     by_price = Trigger(Threshold(tokens=150_000), 4_000, "pays")
     assert by_price.vain(Gain(fixed=2_000, old=4_000, kept=4_000), 200_000) is None
     little = by_price.vain(Gain(fixed=4_000, old=3_000, kept=4_000), 200_000)

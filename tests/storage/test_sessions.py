@@ -111,6 +111,7 @@ async def test_a_compaction_closes_a_session_and_carries_the_kept_messages_on(
     assert [turn.id for turn in found.path] == ["turn_3", "turn_4"]
     assert (found.conversation.session_id, found.session) == ("sess_2", opened)
     assert found.summaries == (Summary(FIRST, "They met.", 9),)
+    assert found.sent_before == (NOON, NOON), "those of turns 1 and 2"
 
 
 async def test_what_another_has_closed_is_not_closed_again(talked: SqlStore, backing: Backing) -> None:

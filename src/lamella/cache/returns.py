@@ -115,19 +115,20 @@ ALONE = Rhythm(0.0, goes_on=0.0)
 """That of a request which no other goes on from, such as that of a summary."""
 
 
-def rhythm_of(history: Sequence[Turn], turn: Turn, *, may_call: bool) -> Rhythm:
+def rhythm_of(history: Sequence[Turn], turn: Turn, *, may_call: bool, before: Sequence[datetime] = ()) -> Rhythm:
     """The rhythm of a conversation in the step that `turn` is at; `may_call`: the model may call tools in it.
 
-    A clock that was set back makes no gap.
+    `before` are the moments at which earlier messages were sent, of which the window holds no turn any more. A clock
+    that was set back makes no gap.
     """
     more = _more(history, turn) if may_call else 0.0
     calls = sum(max(1, len(one.steps)) for one in history) + len(turn.steps) + 1 + more
-    return Rhythm(more, rhythm_between((*history, turn)).gaps, calls / (len(history) + 1))
+    return Rhythm(more, rhythm_between((*history, turn), before).gaps, calls / (len(history) + 1))
 
 
-def rhythm_between(turns: Sequence[Turn]) -> Rhythm:
-    """The rhythm of a conversation behind the last of these turns."""
-    sent = [turn.user.sent_at for turn in turns]
+def rhythm_between(turns: Sequence[Turn], before: Sequence[datetime] = ()) -> Rhythm:
+    """The rhythm of a conversation after the last of these turns; `before` as in `rhythm_of`."""
+    sent = [*before, *(turn.user.sent_at for turn in turns)]
     gaps = (_gap(before, after) for before, after in pairwise(sent))
     return Rhythm(0.0, tuple(gap for gap in gaps if gap > 0))
 

@@ -6,7 +6,7 @@ size that people were shown. Sizes are in tokens of the provider, costs in the p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf
 from typing import Literal
@@ -14,6 +14,7 @@ from typing import Literal
 from lamella.cache.economics import Compaction, Elsewhere, Prospect, Rates, best_length, expected_calls
 from lamella.cache.economics import until_next_pruning as calls_until_next_pruning
 from lamella.core.amounts import Threshold
+from lamella.core.decisions import Decision, DecisionKind
 
 CompactWhen = Literal["full", "balanced", "pays"]
 """When a compaction is made that nobody asked for: at the threshold alone; by price too, but only above a floor; by
@@ -52,6 +53,11 @@ class ChainRoom:
 
     whole: int
     most: int
+
+    @property
+    def newest(self) -> int:
+        """What the newest of them may have: half, so that the others have room beside it."""
+        return self.most // 2
 
     def at_most(self, tokens: int) -> ChainRoom:
         """No more than this."""
@@ -98,6 +104,12 @@ def floor_of(when: CompactWhen, budget: int, floor: Threshold | None = None) -> 
             return floor.in_tokens(budget)
         case "balanced":
             return min(int(budget * FLOOR_SHARE), FLOOR_TOKENS)
+
+
+def expected_summary(decisions: Iterable[Decision]) -> int:
+    """What the last summary of a conversation came to, else what one is expected to."""
+    made = [d.numbers.get("summary") for d in decisions if d.kind is DecisionKind.SESSION]
+    return int(next((size for size in reversed(made) if size), EXPECTED_SUMMARY))
 
 
 @dataclass(frozen=True, slots=True)

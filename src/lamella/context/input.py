@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from lamella.core.agents import Agent, Project, Summary
 from lamella.core.decisions import Decision
@@ -27,7 +28,8 @@ class ContextInput:
 
     `limit`, in tokens: what the provider seems to take, by a refusal. Things give way to stay below it, but a window
     above it is no error. `margin`: the share that an estimate may be too low; things give way for it too. `doubt`: the
-    share that it may be too high: a window is refused here only if it is too large even then.
+    share that it may be too high: a window is refused here only if it is too large even then. `sent_before`: when the
+    newest messages were sent that are in no turn of the window any more.
     """
 
     model: ModelFacts
@@ -51,6 +53,7 @@ class ContextInput:
     limit: int | None = None
     margin: float = MARGIN
     doubt: float = 0.0
+    sent_before: tuple[datetime, ...] = ()
 
     @property
     def agent_replaces_system(self) -> bool:

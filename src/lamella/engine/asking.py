@@ -183,7 +183,8 @@ class Asker:
             log.warning("a running turn was not compacted", turn_id=self._turn.turn.id, error=error.message)
             return
         if reopened is not None:
-            self._turn = replace(self._turn, history=reopened.history, summaries=reopened.summaries)
+            history, summaries, sent = reopened.history, reopened.summaries, reopened.sent_before
+            self._turn = replace(self._turn, history=history, summaries=summaries, sent_before=sent)
             self.decisions = (*reopened.decisions, *self._unstored)
 
     async def _lift(self, usage: Usage) -> None:
@@ -321,6 +322,7 @@ class Asker:
             limit=self._limit,
             margin=self._margin,
             doubt=run.doubt,
+            sent_before=turn.sent_before,
         )
         made = await drafted(context, turn.layout, run.model, run.account, self.line)
         now = self._services.clock.now()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from lamella.cache.ledger import Ledger
 from lamella.cache.plan import MarkerPolicy
@@ -46,6 +47,8 @@ class TurnInput:
     """Those that the message names."""
     hints: tuple[str, ...] = ()
     """What the model is shown of knowledge bases, and its answer does not repeat."""
+    sent_before: tuple[datetime, ...] = ()
+    """When the newest messages before the history were sent."""
 
     @property
     def attachments(self) -> tuple[Attachment, ...]:
@@ -78,6 +81,7 @@ class Reopened:
     history: tuple[Turn, ...]
     summaries: tuple[Summary, ...]
     decisions: tuple[Decision, ...]
+    sent_before: tuple[datetime, ...] = ()
 
 
 Compact = Callable[[], Awaitable[Reopened | None]]

@@ -126,6 +126,7 @@ class Opening:
             limit=run.limit,
             margin=run.margin,
             doubt=run.doubt,
+            sent_before=self.found.sent_before,
         )
 
 
@@ -278,7 +279,8 @@ class Openings:
         """What stands before a turn that runs, after its conversation was compacted."""
         found = await self._services.store.beginning(turn.caller, turn.conversation.id, model)
         history = tuple(one for one in found.path if one.id != turn.turn.id)
-        return Reopened(history, found.summaries, tuple(stored.decision for stored in found.decisions))
+        decisions = tuple(stored.decision for stored in found.decisions)
+        return Reopened(history, found.summaries, decisions, found.sent_before)
 
     async def facts(self, model: str) -> ModelFacts:
         """What is known of a model; raises `InvalidRequest` for one that is not served."""

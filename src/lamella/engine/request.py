@@ -119,7 +119,12 @@ def prepare(
         ttl,
         ALONE
         if alone
-        else rhythm_of(context.history, context.turn, may_call=bool(context.tools) and not context.last_step),
+        else rhythm_of(
+            context.history,
+            context.turn,
+            may_call=bool(context.tools) and not context.last_step,
+            before=context.sent_before,
+        ),
     )
     planned = plan(made.chain, ledger, facts, policy)
     request = made.model.request(assembled.prompt, made.wired.blocks, planned.markers)

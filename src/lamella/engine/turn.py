@@ -169,6 +169,7 @@ class TurnEngine:
             documents=found.documents,
             knowledge_bases=new.choices.knowledge_base_ids,
             hints=new.dynamic.hints,
+            sent_before=found.sent_before,
         )
         call_ids = set(turn_input.call_ids)
         # One of several models compacts nothing: the others go on meanwhile. A message is compacted for once.
@@ -211,7 +212,13 @@ class TurnEngine:
             if other is None or other.run.model.facts.name in taken:
                 return None
             found = other.found
-            same = replace(turn, history=found.path, summaries=found.summaries, documents=found.documents)
+            same = replace(
+                turn,
+                history=found.path,
+                summaries=found.summaries,
+                documents=found.documents,
+                sent_before=found.sent_before,
+            )
             return Instead(same, other.run, other.line)
 
         return find

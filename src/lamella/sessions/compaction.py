@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from lamella.cache.weighing import LEAST_CARRIED, LEAST_GAIN, ChainRoom, chain_room, turns_kept
+from lamella.cache.weighing import LEAST_CARRIED, LEAST_GAIN, ChainRoom, chain_room, expected_summary, turns_kept
 from lamella.context.assemble import Assembled
 from lamella.context.choices import usable
 from lamella.core.aside import aside
@@ -130,7 +130,8 @@ class _Plan:
     def gain(self) -> Gain:
         """What summarising it comes to."""
         fixed = self.before - self.earlier - self.old_tokens - self.kept_tokens
-        return Gain(fixed, self.old_tokens, self.kept_tokens, self.earlier)
+        summary = expected_summary(self.opening.decisions)
+        return Gain(fixed, self.old_tokens, self.kept_tokens, self.earlier, summary)
 
     def left(self, sessions: Sequence[Session], decision: StoredDecision, tools: tuple[ToolSpec, ...]) -> Opening:
         """Where the conversation stands in the last of `sessions`, which `decision` opens, with these tools."""
@@ -182,7 +183,8 @@ class Compactor:
         if vain is not None:
             return NotCompacted(vain[1], code=vain[0])
         tokens = int(plan.old_tokens / plan.opening.run.calibration)
-        source = Source(plan.opening, plan.old, tokens, asked.focus, plan.kept)
+        room = self._chain(plan).in_local(plan.opening.run.calibration).newest
+        source = Source(plan.opening, plan.old, tokens, asked.focus, plan.kept, room)
         summary = await self._summariser.summary_of(caller, source)
         if isinstance(summary, NotCompacted):
             return summary
@@ -236,12 +238,17 @@ class Compactor:
         cut = len(turns) - kept
         return _Plan(opening, whole, turns[:cut], turns[cut:], sizes)
 
-    def _room(self, plan: _Plan, summary: int) -> ChainRoom:
-        """What earlier summaries may hold after this compaction: less if it would free too little with all of them."""
+    def _chain(self, plan: _Plan) -> ChainRoom:
+        """What all summaries may hold after this compaction."""
         threshold = self._settings.compaction.in_tokens(plan.opening.run.budget)
-        room = chain_room(threshold, plan.before if self._settings.compact_when == "pays" else None)
-        lacks = LEAST_GAIN * min(threshold, plan.before) - (plan.old_tokens - summary)
-        if lacks > 0:
+        return chain_room(threshold, plan.before if self._settings.compact_when == "pays" else None)
+
+    def _room(self, plan: _Plan, summary: int) -> ChainRoom:
+        """The same, or less if a window past its threshold would be past it again soon with all of them."""
+        threshold = self._settings.compaction.in_tokens(plan.opening.run.budget)
+        room = self._chain(plan)
+        lacks = LEAST_GAIN * threshold - (plan.old_tokens - summary)
+        if plan.before > threshold and lacks > 0:
             room = room.at_most(max(int(plan.earlier * LEAST_CARRIED), int(plan.earlier - lacks)) + summary)
         return room.in_local(plan.opening.run.calibration)
 

@@ -218,4 +218,5 @@ def _silence(opening: Opening, since: datetime, ends: datetime, elsewhere: Price
     economy = weighed.economy(elsewhere(weighed.model))
     if economy is None:
         return None
-    return Silence(weighed, economy, rhythm_between(weighed.shown.turns), since, ends)
+    rhythm = rhythm_between(weighed.shown.turns, opening.found.sent_before)
+    return Silence(weighed, economy, rhythm, since, ends)

@@ -136,13 +136,15 @@ WAY_OUT = (
 @dataclass(frozen=True, slots=True)
 class Source:
     """What a summary is of: `turns` of the window that `opening` has, with about `tokens` local tokens in it; `kept`
-    stand behind them, and stay."""
+    stand after them, and stay. `room`: the local tokens that it is to keep to beside other summaries; None: it stands
+    alone."""
 
     opening: Opening
     turns: Sequence[Turn]
     tokens: int
     focus: str = ""
     kept: Sequence[Turn] = ()
+    room: int | None = None
 
     @property
     def longest(self) -> int:
@@ -207,7 +209,7 @@ class Summariser:
 
     async def summary_of(self, caller: Caller, source: Source) -> SessionSummary | NotCompacted:
         """The summary, or why there is none. Raises `NotFound` and `StoreFailed`."""
-        making = _Making(caller, source, Wanted(source.focus, source.longest))
+        making = _Making(caller, source, Wanted(source.focus, source.longest, room=source.room))
         try:
             made = await self._make(making)
         except NotFound:

@@ -56,12 +56,19 @@ def words_of(tokens: int) -> int:
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What a summary is to be: with most room for the `focus`, of `longest` local tokens at most; `before` says what
-    the summary before this one lacked.
+    the summary before this one lacked. `room`: it is asked for with no more tokens than this, and taken if it has more.
     """
 
     focus: str = ""
     longest: int = LONGEST
     before: Check | None = None
+    room: int | None = None
+
+    @property
+    def words(self) -> str:
+        """How many words it is asked for with."""
+        room = self.longest if self.room is None else max(LEAST, self.room)
+        return f"{words_of(min(self.longest, room)):,}"
 
 
 def instruction(
@@ -95,11 +102,11 @@ def data_instruction(wanted: Wanted, part: int = 1, parts: int = 1) -> str:
 
 def condense_instruction(wanted: Wanted) -> str:
     """What stands after the summaries of consecutive parts of one conversation."""
-    return "\n\n".join([_CONDENSE.format(words=f"{words_of(wanted.longest):,}"), *_wishes(wanted)])
+    return "\n\n".join([_CONDENSE.format(words=wanted.words), *_wishes(wanted)])
 
 
 def _order(ids: str, wanted: Wanted) -> str:
-    return _SUMMARY.format(ids=ids, words=f"{words_of(wanted.longest):,}")
+    return _SUMMARY.format(ids=ids, words=wanted.words)
 
 
 INSTRUCTION = _order(_IDS_OF_INDEX, Wanted())

@@ -176,6 +176,13 @@ _REMEMBER = re.compile(
     re.IGNORECASE,
 )
 _OF_THE_SPEAKER = re.compile(r"\s*(?:i|we|he|she|they|it|ich|wir|er|sie|es|je|nous|yo)\b", re.IGNORECASE)
+_SAID_OF_THEM = re.compile(
+    r"\b(?:i|we|he|she|they|ich|wir|je|nous)(?:['’](?:ve|m|re|d|ll))?"
+    r"(?:\s+(?:have|has|had|do|does|did|can|could|will|would|was|were|am|are|also|still|really|cannot|habe|haben"
+    r"|(?:do|does|did|ca|could|have|has|had|wo|would)n['’]t|not))*\s+$",
+    re.IGNORECASE,
+)
+"""What stands before such a word where somebody tells of themselves: "Sorry, I don't remember it"."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 
 
@@ -370,7 +377,7 @@ def _asking(text: str, words: re.Pattern[str]) -> tuple[str, ...]:
         for sentence in _sentences(text)
         if len(sentence) <= SENTENCE
         and not sentence.endswith(("?", "？"))
-        and words.search(sentence)
+        and any(not _SAID_OF_THEM.search(sentence[: found.start()]) for found in words.finditer(sentence))
         and not _OF_THE_SPEAKER.match(sentence)
         and len(forms_of(sentence)) <= FEW // 3
     )

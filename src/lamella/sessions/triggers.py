@@ -48,12 +48,13 @@ class Fill:
 @dataclass(frozen=True, slots=True)
 class Gain:
     """What a compaction would come to: `fixed` stands in the window whatever is summarised, `old` is summarised, `kept`
-    is not; `earlier` are the earlier summaries, which can be shortened."""
+    is not; `earlier` are the earlier summaries, which can be shortened; `summary` is what one is expected to have."""
 
     fixed: int
     old: int
     kept: int = 0
     earlier: int = 0
+    summary: int = EXPECTED_SUMMARY
 
     @property
     def window(self) -> int:
@@ -62,9 +63,13 @@ class Gain:
 
     @property
     def freed(self) -> int:
-        """About how much shorter the window gets at most."""
-        summary = min(EXPECTED_SUMMARY, self.old // 4)
-        return self.old - summary + int(self.earlier * (1 - LEAST_CARRIED))
+        """About how much shorter the window gets."""
+        return self.old - min(self.summary, self.old // 4)
+
+    @property
+    def foldable(self) -> int:
+        """How much shorter the earlier summaries can be made for it."""
+        return int(self.earlier * (1 - LEAST_CARRIED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +110,7 @@ class Trigger:
     def vain(self, gain: Gain, budget: int) -> tuple[str, str] | None:
         """Why a compaction after a turn would be in vain, as a code and a sentence; None when it is not.
 
-        By price, a summary that nothing needs is left out without a word.
+        By price, a summary that nothing needs is left out without a word, and earlier ones lose nothing for it.
         """
         most = self.threshold.in_tokens(budget)
         needed = gain.window > most
@@ -114,9 +119,10 @@ class Trigger:
                 f"what stands in every window (system prompt, tools, agent, project) has {gain.fixed} tokens, more "
                 f"than the threshold of {most}: take some of it out, or raise the threshold"
             )
-        if gain.freed >= LEAST_GAIN * (most if needed else gain.window):
+        freed = gain.freed + gain.foldable if needed else gain.freed
+        if freed >= LEAST_GAIN * (most if needed else gain.window):
             return None
-        frees = f"a compaction frees about {max(0, gain.freed)} of {gain.window} tokens"
+        frees = f"a compaction frees about {max(0, freed)} of {gain.window} tokens"
         if self.when != "full" and not needed:
             return SILENT, f"{frees}, less than a quarter"
         return "little", (

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lamella.cache.economics import Elsewhere, Prospect, Rates
-from lamella.cache.weighing import EXPECTED_SUMMARY, INSTRUCTION, CompactWhen, Economy, NextCompaction
+from lamella.cache.weighing import INSTRUCTION, CompactWhen, Economy, NextCompaction, expected_summary
 from lamella.context.choices import Known
 from lamella.context.layout import Layout, OldResults
 from lamella.context.results import can_be_read, kept_names
@@ -127,17 +127,12 @@ class Weighed:
             static=self.input - said - earlier,
             growth=said / steps,
             calls=steps,
-            summary=self._summary(),
+            summary=expected_summary(self.decisions),
             question=INSTRUCTION + self.shown.hidden(),
             elsewhere=elsewhere,
             earlier=earlier,
             turns=turns,
         )
-
-    def _summary(self) -> int:
-        """What the last summary of this conversation came to, else what one is expected to."""
-        made = (d.numbers.get("summary") for d in reversed(self.decisions) if d.kind is DecisionKind.SESSION)
-        return int(next((size for size in made if size), EXPECTED_SUMMARY))
 
 
 def prunable(weighed: Weighed, settings: PruneSettings) -> bool:

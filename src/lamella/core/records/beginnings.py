@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from lamella.core.agents import Agent, Project, Summary
 from lamella.core.messages import Attachment, Turn
@@ -33,7 +34,9 @@ class Beginning:
     `session` is the one that the path stands in; the conversation may be in another. `summaries` stand before the turns
     of it: those of the sessions that it continues, the oldest first, and its own when it was closed once and is open
     again (SPEC L4). `documents` are those that tools brought into the conversation, without their texts.
-    `session_changes` counts the decisions that moved the conversation from one session to another, of every branch.
+    `sent_before` is when the newest messages before the window were sent, the oldest first: how often somebody writes
+    is not forgotten with a summary. `session_changes` counts the decisions that moved the conversation from one session
+    to another, of every branch.
     """
 
     conversation: Conversation
@@ -45,3 +48,4 @@ class Beginning:
     place: Place
     documents: tuple[Attachment, ...] = ()
     session_changes: int = 0
+    sent_before: tuple[datetime, ...] = ()

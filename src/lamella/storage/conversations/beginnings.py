@@ -14,12 +14,15 @@ from lamella.core.records import Beginning, Caller, Conversation, Place, StoredD
 from lamella.core.sessions import Session, SessionCause, summaries_in_window
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.conversations.decided import find_decisions, find_tree
-from lamella.storage.conversations.paths import find_path
+from lamella.storage.conversations.paths import find_path, find_sent
 from lamella.storage.conversations.requests import find_last_bill
 from lamella.storage.conversations.sessions import count_session_changes, find_ancestry, find_sessions, followed_run
 from lamella.storage.database import Verbs, uninterrupted
 from lamella.storage.failures import damaged
 from lamella.storage.library.documents import find_documents
+
+RECENT = 40
+"""Messages before the window of which it is read when they were sent: what is older says nothing of the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,7 @@ class BeginningVerbs(Verbs):
                 place=place,
                 documents=await find_documents(connection, caller, conversation_id),
                 session_changes=await count_session_changes(connection, caller, conversation_id),
+                sent_before=await find_sent(connection, caller, start, RECENT),
             )
 
     @uninterrupted
@@ -139,6 +143,7 @@ async def _beginnings(
     path = await find_path(connection, caller, conversation.id, place, start)
     documents = await find_documents(connection, caller, conversation.id)
     moves = await count_session_changes(connection, caller, conversation.id)
+    sent = await find_sent(connection, caller, start, RECENT)
     return tuple(
         [
             Beginning(
@@ -151,6 +156,7 @@ async def _beginnings(
                 place=place,
                 documents=documents,
                 session_changes=moves,
+                sent_before=sent,
             )
             for model in models
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from sqlalchemy import RowMapping, Select, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -95,6 +96,22 @@ async def find_records(
     attached = await _attachments(connection, caller, turn_ids)
     found = [turn_record_of(row, runs_of.get(row["id"], ()), by_turn.get(row["id"], ()), attached) for row in rows]
     return await records_held_back(connection, caller, found)
+
+
+async def find_sent(
+    connection: AsyncConnection, caller: Caller, turn_id: str | None, most: int
+) -> tuple[datetime, ...]:
+    """When the messages were sent that lead to this turn, its own included: the newest so many, the oldest first."""
+    if turn_id is None:
+        return ()
+    line = line_of(caller, Place(turn_id), None, most)
+    query = (
+        select(messages.c.sent_at)
+        .join(line, line.c.id == messages.c.turn_id)
+        .where(messages.c.owner == caller.user_id, messages.c.run_id.is_(None))
+        .order_by(line.c.depth.desc())
+    )
+    return tuple(datetime.fromisoformat(sent) for sent in (await connection.execute(query)).scalars() if sent)
 
 
 async def find_path(
