@@ -151,7 +151,7 @@ class _Growing:
 
     def turn(self, number: int, planned: PlannedTurn) -> None:
         """One turn. What it changes is decided before it and recorded with its first request, if it comes to one."""
-        self._decisions += self._pruned() if planned.prunes else ()
+        self._decisions += self._pruned(planned.model.name) if planned.prunes else ()
         self._begun = self._changed(planned)
         turn = Turn(f"turn_{number}", planned.user)
         for index, step in enumerate(planned.steps):
@@ -235,10 +235,11 @@ class _Growing:
         setting = TurnSetting(now, plan.layout, MarkerPolicy.OFF, around)
         return changes(setting, pinned, self._decisions, "user", ())
 
-    def _pruned(self) -> tuple[Decision, ...]:
-        """The boundary moves to the last step; named is the first step whose results become stubs by that. Every other
-        time the stubs keep extracts."""
-        steps = [step for turn in self._history for step in turn.steps]
+    def _pruned(self, model: str) -> tuple[Decision, ...]:
+        """The boundary moves to the last step; named is the first step in the window of `model` whose results become
+        stubs by that. Every other time the stubs keep extracts."""
+        history, _ = Known(model, self._decisions).in_window(self._history, self._summaries)
+        steps = [step for turn in history for step in turn.steps]
         boundaries = [decision.outcome for decision in self._decisions if decision.kind is DecisionKind.PRUNE]
         ids = [step.id for step in steps]
         start = ids.index(boundaries[-1]) + 1 if boundaries and boundaries[-1] in ids else 0

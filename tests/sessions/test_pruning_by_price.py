@@ -21,6 +21,8 @@ from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings
 from lamella.tools.tool import Invocation, ToolKind, ToolScope
 
+from .provider import Provider, sentences
+
 pytestmark = pytest.mark.anyio
 
 USED = "pool-7 waited 4312 ms for db-17"
@@ -28,7 +30,9 @@ USED = "pool-7 waited 4312 ms for db-17"
 
 
 def log(turn: int, lines: int) -> str:
-    """A log: about 24 tokens a line."""
+    """A log: about 24 tokens a line; "ok" without any."""
+    if not lines:
+        return "ok"
     made = [
         f"2026-03-01T09:{turn:02}:{n % 60:02}Z INFO gateway req-{turn}{n:04} took {n % 90} ms, ok" for n in range(lines)
     ]
@@ -189,3 +193,26 @@ async def test_a_conversation_that_changes_its_layout_keeps_to_the_letters_of_ea
             stubs += results(model)
         assert stubs[0] == "look"
         assert stubs[1].startswith("look [read_message call_1], in part: ")
+
+
+async def test_what_left_the_window_is_not_pruned(tmp_path: Path) -> None:
+    """A pruning counts and names what stands in the window: there `/why` finds what changed first."""
+    model = Provider(summary=lambda _: "")
+    settings: dict[str, Any] = {"context_budget": 12_000, "compaction_when": "full", "tool_keep_threshold": 0}
+    async with looking(tmp_path, model, **settings) as (_, client, conversation):
+        await look(client, conversation, model, 1, 0)
+        for number in range(5):
+            packets = await client.send(conversation, sentences(number, 2_500))
+            assert packets[-1]["status"] == "finished"
+            await settle(client, conversation)
+        await look(client, conversation, model, 2, 25)
+        assert results(model) == [log(2, 25)], "the first message has left the window"
+        await client.send(conversation, sentences(6, 300))
+        newest = (await client.get(f"/conversations/{conversation}/context"))["request_id"]
+        pruned = (await client.post(f"/conversations/{conversation}/prune"))["data"]
+        listed = (await client.get(f"/conversations/{conversation}/decisions"))["data"]
+        [decision] = [one for one in listed if one["kind"] == "prune"]
+        segments = (await client.get(f"/requests/{newest}/map"))["segments"]
+        assert decision["first_changed"] in [segment["id"] for segment in segments]
+        assert decision["numbers"]["results"] == 1
+        assert pruned["before"] == decision["numbers"]["before"]

@@ -129,6 +129,13 @@ class Known:
         gone = min(int(left.numbers.get("summaries", 0)), len(summaries))
         return LeftOut(count, gone, int(left.numbers.get("budget", 0)))
 
+    def in_window(
+        self, turns: Sequence[Turn], summaries: Sequence[Summary]
+    ) -> tuple[Sequence[Turn], Sequence[Summary]]:
+        """What of these did not leave the window."""
+        left = self.left_out(turns, summaries)
+        return (turns, summaries) if left is None else (turns[left.turns :], summaries[left.summaries :])
+
     def emptied(self, turns: Sequence[Turn]) -> str | None:
         """The step of these turns up to which results are stubs even where their tools keep them."""
         return _newest(self._emptied, turns)

@@ -48,20 +48,22 @@ class Weighed:
         calibration, input = finished.calibration, finished.input
         if bill is not None and bill.local_tokens and input:
             calibration, input = billed_factor(bill.usage.input, bill.local_tokens, model), bill.usage.input
-        shown = _shown(conversation.id, finished.turns, known, calibration, conversation.tools, layout)
-        earlier = summaries_tokens(finished.summaries, calibration)
+        turns, summaries = known.in_window(finished.turns, finished.summaries)
+        shown = _shown(conversation.id, turns, known, calibration, conversation.tools, layout)
+        earlier = summaries_tokens(summaries, calibration)
         return cls(shown, layout, model, finished.decisions, input, finished.budget, earlier)
 
     @classmethod
     def standing(cls, opening: Opening) -> Weighed:
         """The window in which a conversation stands."""
         setting, run, found = opening.setting, opening.run, opening.found
-        turns = [turn for turn in found.path if turn.status is not TurnStatus.RUNNING]
         known = Known(run.model.facts.name, opening.decisions)
+        ended = [turn for turn in found.path if turn.status is not TurnStatus.RUNNING]
+        turns, summaries = known.in_window(ended, found.summaries)
         conversation = setting.conversation
         shown = _shown(conversation.id, turns, known, run.calibration, conversation.tools, setting.layout)
         billed = _standing_input(found) if found.last_bill is not None and found.last_bill.followed else 0
-        earlier = summaries_tokens(found.summaries, run.calibration)
+        earlier = summaries_tokens(summaries, run.calibration)
         return cls(shown, setting.layout, run.model.facts, opening.decisions, billed, run.budget, earlier)
 
     def without(self, pruning: Pruning) -> Weighed:
