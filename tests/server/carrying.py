@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,8 +155,10 @@ REPLIES: dict[str, dict[str, Any]] = {
 
 
 @asynccontextmanager
-async def carrier(data: Path, **settings: Any) -> AsyncIterator[tuple[App, Client]]:
-    """A server over a simulator that speaks both vendors' protocols."""
+async def carrier(
+    data: Path, replies: Mapping[str, dict[str, Any]] | None = None, **settings: Any
+) -> AsyncIterator[tuple[App, Client]]:
+    """A server over a simulator that speaks both vendors' protocols, and answers with these."""
     with running("--clock", "system") as url:
         usual = {
             "anthropic_base_url": url,
@@ -168,7 +170,7 @@ async def carrier(data: Path, **settings: Any) -> AsyncIterator[tuple[App, Clien
             "debounce_ms": 0,
         }
         async with httpx2.AsyncClient(base_url=url, trust_env=False) as simulator:
-            (await simulator.post("/_sim/replies", json=REPLIES)).raise_for_status()
+            (await simulator.post("/_sim/replies", json=REPLIES if replies is None else replies)).raise_for_status()
         async with served(read_settings(data=data, **usual | settings), more_tools=TOOLS) as opened:
             yield opened
 
@@ -222,10 +224,18 @@ async def carried(client: Client, conversation: str, query: str = "") -> Carried
     return Carried(json.loads(answer.content), trace, await replay(trace), await bodies_of(client, conversation))
 
 
-def assert_the_same(found: Carried) -> None:
-    """Every body again, byte for byte, and no other."""
+async def assert_carried(client: Client, conversation: str) -> Carried:
+    """With its content, every body comes again, byte for byte, and no other; without, all letters and lengths."""
+    found = await carried(client, conversation)
     for request in found.report.requests:
         where = (request.number, request.turn, request.run, request.record.purpose, request.record.letters)
         assert request.body in found.bodies, (where, request.recorded and request.recorded.letters)
     assert sorted(found.replayed) == sorted(found.bodies)
     assert found.bodies
+    assert [request.difference for request in found.report.differing] == []
+    assert found.report.lost == 0
+    blank = await carried(client, conversation, "?content=false")
+    assert [(request.number, request.difference) for request in blank.report.differing] == []
+    assert blank.report.lost == 0
+    assert blank.letters == found.letters
+    return found

@@ -14,7 +14,7 @@ from lamella.app.app import App
 from lamella.server.testing import Client, Object
 
 from .asking import patched
-from .carrying import CHINESE, GREEK, RUSSIAN, WORDS, assert_the_same, carried, carrier, rested
+from .carrying import CHINESE, GREEK, RUSSIAN, WORDS, assert_carried, carrier, rested
 
 pytestmark = pytest.mark.anyio
 
@@ -49,7 +49,7 @@ async def test_files_tools_and_languages(client: Client, model: str) -> None:
     for text in ("look at both", "read the page", "condensed, please", "kept", "opened", "failing", "said"):
         await client.send(conversation, f"{text}: {GREEK}", dynamic_context=[f"User: Ann. {CHINESE}"])
     await client.send(conversation, "Once more", file_ids=[notes["id"]])
-    assert_the_same(await carried(client, conversation))
+    await assert_carried(client, conversation)
 
 
 @pytest.mark.parametrize("layout", ["lamella", "lis", "onyx", "wegent"])
@@ -57,7 +57,7 @@ async def test_every_layout(client: Client, layout: str) -> None:
     conversation = await client.conversation(layout=layout)
     for number in range(3):
         await client.send(conversation, "look at both, read the page", dynamic_context=[f"The user is Ann, {number}."])
-    assert_the_same(await carried(client, conversation))
+    await assert_carried(client, conversation)
 
 
 @pytest.mark.parametrize("word", ["overload", "broken", "empty", "limited", "refused", "cut off"])
@@ -66,8 +66,7 @@ async def test_answers_that_fail_or_are_not_whole(client: Client, word: str, mod
     conversation = await client.conversation(model=model)
     for text in ("Hello", word, f"look at both, {word}", "And now?"):
         await client.send(conversation, text)
-    found = await carried(client, conversation)
-    assert_the_same(found)
+    found = await assert_carried(client, conversation)
     assert found.raw["exported"]["not_carried"] == []
 
 
@@ -95,7 +94,7 @@ async def test_stopped_answers(client: Client, text: str, packet: str, count: in
     await client.send(conversation, "Hello")
     await stopped(client, conversation, text, packet, count)
     await client.send(conversation, "Go on")
-    assert_the_same(await carried(client, conversation))
+    await assert_carried(client, conversation)
 
 
 async def test_messages_that_waited(client: Client) -> None:
@@ -109,7 +108,7 @@ async def test_messages_that_waited(client: Client) -> None:
         async for _ in events:
             pass
         await asked
-    assert_the_same(await carried(client, conversation))
+    await assert_carried(client, conversation)
 
 
 async def test_edits_repeats_and_ways_back(client: Client) -> None:
@@ -124,7 +123,7 @@ async def test_edits_repeats_and_ways_back(client: Client) -> None:
     await client.send(conversation, "From the beginning", parent_message_id=None)
     await client.post(f"/turns/{turn['id']}/prefer", {"run_id": turn["runs"][0]["id"], "latest": True})
     await client.send(conversation, "On from there")
-    assert_the_same(await carried(client, conversation))
+    await assert_carried(client, conversation)
 
 
 async def test_several_models_with_a_preferred_one(client: Client) -> None:
@@ -143,7 +142,7 @@ async def test_several_models_with_a_preferred_one(client: Client) -> None:
                 await client.post(f"/runs/{runs.pop(0)['run_id']}/stop")
                 runs.clear()
     await client.send(conversation, "So?")
-    assert_the_same(await carried(client, conversation))
+    await assert_carried(client, conversation)
 
 
 async def test_agents_projects_prompts_and_settings_that_change(client: Client) -> None:
@@ -169,8 +168,7 @@ async def test_agents_projects_prompts_and_settings_that_change(client: Client) 
     await client.send(conversation, "failing", file_ids=[plan["id"]], thinking_effort="off", marker_policy="auto_tail")
     await client.call("DELETE", f"/agents/{few['id']}")
     await client.send(conversation, "At last")
-    found = await carried(client, conversation)
-    assert_the_same(found)
+    found = await assert_carried(client, conversation)
     assert {type(entry).__name__ for entry in found.trace.entries} == {
         *("TraceTurn", "AgentChange", "ProjectChange", "SystemChange"),
     }
@@ -189,7 +187,7 @@ async def test_pictures(client: Client) -> None:
     conversation = await client.conversation(project_id=project["id"])
     await client.send(conversation, "Which is red?", file_ids=[red["id"]])
     await client.send(conversation, "Compare them", file_ids=[blue["id"], red["id"]], models=["gpt-6.1-terra"])
-    assert_the_same(await carried(client, conversation))
+    await assert_carried(client, conversation)
 
 
 @pytest.mark.parametrize("layout", ["lamella", "lis"])
@@ -212,8 +210,7 @@ async def test_sessions_compacted_begun_anew_and_resumed(client: Client, layout:
     await client.send(conversation, "Back again")
     await client.post(f"{where}/commands", {"text": "/status"})
     await client.send(conversation, "And on")
-    found = await carried(client, conversation)
-    assert_the_same(found)
+    found = await assert_carried(client, conversation)
     told = [one.cause for one in found.report.happenings if one.kind == "session"]
     assert told == ["/compact the northern mill", "/new", "/resume 1"]
     assert any("Σ" in letters for letters in found.letters)

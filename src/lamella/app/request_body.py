@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lamella.core.errors import StoreFailed
-from lamella.core.json import decode_object
+from lamella.core.json import decode_object, digest
 from lamella.core.models import WireProtocol
 from lamella.core.prompt import Marker, Ttl, WireBlock, WireRequest
 from lamella.core.records import RequestRecord, StoredBlock
@@ -29,3 +29,8 @@ def stored_body(record: RequestRecord, blocks: Sequence[StoredBlock]) -> dict[st
             return responses_wire.body_of(request)
         case _:
             raise StoreFailed(f"Request {record.id} was sent on an unknown protocol: {record.protocol}.")
+
+
+def sizes_of(record: RequestRecord) -> str:
+    """A digest of the tokens of each segment of a request, in order."""
+    return digest(*(str(segment.tokens).encode() for segment in record.segments))

@@ -13,7 +13,7 @@ from lamella.app.replay.comparison import LayoutReplay, cost_vs_best_layout, in_
 from lamella.app.replay.ground import ReplayGround
 from lamella.app.replay.happenings import Happening
 from lamella.app.replay.options import ReplayOptions
-from lamella.app.replay.report import Replayed, ReplayReport, body_name, nothing_asked
+from lamella.app.replay.report import Replayed, ReplayReport, body_name, compared, nothing_asked
 from lamella.app.replay.run import replay
 from lamella.app.trace.format import Trace
 from lamella.app.trace.reader import read_trace
@@ -55,10 +55,19 @@ def replay_command(
     if dump is not None:
         _dump(report, dump)
     failed = [request.number for request in report.requests if request.record.error is not None]
-    typer.echo(encode_text(_as_json(report, others)) if json else "\n".join(_lines(report) + _compared(report, others)))
+    typer.echo(encode_text(_as_json(report, others)) if json else "\n".join(_lines(report) + _costs(report, others)))
     if not report.requests:
         typer.echo(f"No request was made: {nothing_asked(trace_read)}.", err=True)
-    if not report.requests or (failed and not report.faults):
+    exported = trace_read.head.exported
+    changed = ReplayOptions(settings={}, models=models) != options
+    if exported is not None:
+        failed = []  # what failed then fails again
+        for what in exported.not_carried:
+            typer.echo(f"Not carried: {what}.", err=True)
+        if not changed and report.requests:
+            typer.echo(f"{compared(report, trace_read)}.", err=True)
+    differs = exported is not None and not changed and bool(report.differing or report.lost)
+    if not report.requests or differs or (failed and not report.faults):
         raise typer.Exit(1)
 
 
@@ -84,7 +93,7 @@ def _as_json(report: ReplayReport, others: Sequence[LayoutReplay]) -> dict[str, 
     return shown
 
 
-def _compared(report: ReplayReport, others: Sequence[LayoutReplay]) -> list[str]:
+def _costs(report: ReplayReport, others: Sequence[LayoutReplay]) -> list[str]:
     """A line for each layout, the cheapest first, then how far this replay is from it."""
     if not others:
         return []
@@ -151,6 +160,7 @@ def _happened(happening: Happening) -> list[str]:
 def _line(request: Replayed) -> str:
     record, usage = request.record, request.record.usage or Usage()
     beside = "" if record.purpose == "chat" else f"  ({record.purpose})"
+    beside += f"  [not as it was: {request.difference}]" if request.difference else ""
     events = beside + "".join(f"  [{kind}: {cause}]" for kind, cause in request.events)
     return (
         f"{request.number:>4} {request.turn:>4} {record.step:>4} {usage.input:>8} {usage.cache_read:>8} "

@@ -86,6 +86,18 @@ def _weights(text: str) -> Iterator[tuple[str, float]]:
                 yield kind, length * _PER_CHARACTER[kind]
 
 
+def classes_of(text: str) -> Iterator[tuple[str, int, int]]:
+    """The pieces of a text that are counted alike, in order: class, start and end; "" for what counts as nothing."""
+    end = 0
+    for match in _PIECES.finditer(text):
+        if match.start() > end:
+            yield "", end, match.start()
+        end = match.end()
+        yield str(match.lastgroup), match.start(), end
+    if end < len(text):
+        yield "", end, len(text)
+
+
 @lru_cache(maxsize=512)
 def count_tokens(text: str) -> int:
     """About the number of o200k tokens of `text`; remembers the last texts, since prompts come again and again."""

@@ -12,10 +12,11 @@ from lamella.app.conversations import Asking, NewConversation
 from lamella.app.demonstration import NOTICE
 from lamella.app.request_body import stored_body
 from lamella.app.request_map import map_request
-from lamella.app.trace.writer import written
+from lamella.app.trace.writer import encode_trace
 from lamella.chat import Message, Queued
 from lamella.commands.looking import why_data
 from lamella.commands.parse import Typed
+from lamella.core.aside import aside
 from lamella.core.errors import InvalidRequest
 from lamella.core.json import encode
 from lamella.core.records import LEAVE, Notice, PageQuery
@@ -120,9 +121,12 @@ async def efforts(conversation_id: str, app: TheApp, caller: TheCaller) -> Json:
 
 
 @router.get("/conversations/{conversation_id}/export")
-async def export(conversation_id: str, app: TheApp, caller: TheCaller) -> Response:
-    """The conversation as a trace (docs/traces.md), as far as the caller may read it."""
-    return Response(encode(written(await app.exporter.export(caller, conversation_id))), media_type="application/json")
+async def export(conversation_id: str, app: TheApp, caller: TheCaller, content: bool = True) -> Response:
+    """The conversation as a trace (docs/traces.md), as far as the caller may read it; without `content`, lengths and
+    fingerprints alone.
+    """
+    trace = await app.exporter.export(caller, conversation_id, content=content)
+    return Response(await aside(len(trace.entries), encode_trace, trace), media_type="application/json")
 
 
 @router.delete("/conversations/{conversation_id}", status_code=204)

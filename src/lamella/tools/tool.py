@@ -139,19 +139,25 @@ class ToolSource(Protocol):
 class Registry:
     """Tools by name: those of the deployment, which stay, and those of `sources`.
 
-    Raises `ConfigurationError` for a name or a schema that no provider would take. A replay does not check arguments:
-    what was called was called.
+    Raises `ConfigurationError` for a name or a schema that no provider would take. A replay does not check arguments,
+    since what was called was called, nor the schemas of a trace without content.
     """
 
     def __init__(
-        self, tools: Iterable[Tool], sources: Sequence[ToolSource] = (), *, checks_arguments: bool = True
+        self,
+        tools: Iterable[Tool],
+        sources: Sequence[ToolSource] = (),
+        *,
+        checks_arguments: bool = True,
+        checks_schemas: bool = True,
     ) -> None:
         self._tools: dict[str, Tool] = {}
         self._sources = tuple(sources)
         self._allowed: frozenset[str] | None = None
         self.checks_arguments = checks_arguments
         for tool in tools:
-            _check(tool.spec)
+            if checks_schemas:
+                _check(tool.spec)
             if tool.spec.name in self._tools:
                 raise ConfigurationError(
                     f"There are two tools named {tool.spec.name}.", hint="Rename one.", param=tool.spec.name

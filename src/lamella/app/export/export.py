@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lamella import __version__
 from lamella.app.export.gathered import Gathered, gathered
 from lamella.app.export.requests import Sent, answer_of, requests_sent
 from lamella.app.export.story import Standing, Story
-from lamella.app.export.surroundings import agent_of, project_of, tools_of
+from lamella.app.export.surroundings import Missing, agent_of, project_of, tools_of
 from lamella.app.export.withheld import Apart, held_apart
+from lamella.app.export.without import new_blanks, without_content
 from lamella.app.providers import Models
-from lamella.app.trace.format import Trace, TraceEntry, TraceExported, TraceHead, TraceProject, TraceSide
+from lamella.app.trace.format import (
+    GrantChange,
+    Trace,
+    TraceBase,
+    TraceEntry,
+    TraceExported,
+    TraceHead,
+    TraceProject,
+    TraceSide,
+)
 from lamella.app.trace.parts import TraceAnswer
 from lamella.app.trace.settings import carried_settings
 from lamella.context.layout import Layout
 from lamella.context.layouts import LAYOUTS
+from lamella.core.aside import aside
 from lamella.core.clock import Clock
 from lamella.core.errors import InvalidRequest
 from lamella.core.models import ModelFacts
@@ -39,12 +50,21 @@ class Exporter:
     layouts: Mapping[str, Layout]
     clock: Clock
 
-    async def export(self, caller: Caller, conversation_id: str) -> Trace:
-        """A conversation as it happened, as far as its reader may read it now. Raises `NotFound`."""
+    async def export(self, caller: Caller, conversation_id: str, *, content: bool = True) -> Trace:
+        """A conversation as it happened, as far as its reader may read it now; without `content`, with lengths and
+        fingerprints in the place of all that was written. Raises `NotFound`.
+        """
+        blanks = None if content else new_blanks()
+        missing = Missing(blanks)
+        trace = await self._trace(caller, conversation_id, missing)
+        return trace if blanks is None else await aside(len(trace.entries), without_content, trace, blanks)
+
+    async def _trace(self, caller: Caller, conversation_id: str, missing: Missing) -> Trace:
         found = await gathered(self.store, caller, conversation_id)
         apart = held_apart(found)
         sent = await requests_sent(self.store, caller, found, apart.requests)
-        missing = [*self._left(found), *apart.told]
+        self._leave(found, missing)
+        missing.told.extend(apart.told)
         facts = self._facts(found)
         projects = await self._projects(caller, found, missing)
         standing = self._standing(found)
@@ -52,9 +72,13 @@ class Exporter:
         head.models = [row_of(facts[name]) for name in sorted(facts)]
         head.side = _side(found, sent, apart, missing)
         head.settings["titles"] = bool(found.of_purpose("title"))
-        story = Story(found, sent, standing, self.registry, projects, facts)
+        story = Story(found, sent, standing, self.registry, projects, facts, apart.bases)
         entries = tuple(story.entries())
-        head.exported = TraceExported(at=self.clock.now(), version=__version__, not_carried=missing)
+        changed = {entry.base for entry in entries if isinstance(entry, GrantChange)}
+        head.knowledge_bases = [TraceBase(base) for base in sorted(changed)]
+        head.exported = TraceExported(
+            at=self.clock.now(), version=__version__, content=missing.blanks is None, not_carried=missing.told
+        )
         return Trace(head, _in_order(entries))
 
     def _standing(self, found: Gathered) -> Standing:
@@ -112,7 +136,7 @@ class Exporter:
         return known
 
     async def _projects(
-        self, caller: Caller, found: Gathered, missing: list[str]
+        self, caller: Caller, found: Gathered, missing: Missing
     ) -> Mapping[tuple[str, int], TraceProject]:
         """The projects that stood around turns, by id and revision."""
         projects = {}
@@ -123,34 +147,37 @@ class Exporter:
                 projects[one.id, one.revision] = made
         return projects
 
-    def _left(self, found: Gathered) -> Iterator[str]:
-        """What of a conversation is not in its trace, whoever reads it."""
+    def _leave(self, found: Gathered, missing: Missing) -> None:
+        """Say what of a conversation is not in its trace, whoever reads it."""
         conversation = found.conversation
         if conversation.running_turn is not None:
-            yield "the turn that is running"
+            missing.add("the turn that is running")
         if found.waiting:
-            yield "a message that waits in the queue" if found.waiting == 1 else f"{found.waiting} messages that wait"
+            waits = "a message that waits in the queue" if found.waiting == 1 else f"{found.waiting} messages that wait"
+            missing.add(waits)
         old = sum(found.kept_around(turn.started_at) is None for turn in found.turns)
         if old:
-            yield (
+            missing.add(
                 f"agent and project of {old} turn{'s' if old > 1 else ''} that an earlier version answered, and their "
                 "system prompt and tools, which are given as they are now"
             )
         used = {record.layout for of_turn in found.requests.values() for record in of_turn}
-        yield from (f"the layout {name}, which is this deployment's own" for name in sorted(used - set(LAYOUTS)))
+        for name in sorted(used - set(LAYOUTS)):
+            missing.add(f"the layout {missing.named(name)}, which is this deployment's own")
         known = set(self._facts(found))
         asked = {record.model for of_turn in found.requests.values() for record in of_turn}
-        yield from (f"what is known of the model {name}: it is not served any more" for name in sorted(asked - known))
+        for name in sorted(asked - known):
+            missing.add(f"what is known of the model {missing.named(name)}: it is not served any more")
 
 
-def _side(found: Gathered, sent: Sent, apart: Apart, missing: list[str]) -> TraceSide:
+def _side(found: Gathered, sent: Sent, apart: Apart, missing: Missing) -> TraceSide:
     """What was answered beside the turns."""
     side = TraceSide()
     summaries, titles = found.of_purpose("summary"), found.of_purpose("title")
     lost = [one for one in (*summaries, *titles) if one.said is None and one.error is None]
     if lost:
         what = "1 summary or title" if len(lost) == 1 else f"{len(lost)} summaries and titles"
-        missing.append(f"what was answered when {what} was asked for, by an earlier version")
+        missing.add(f"what was answered when {what} was asked for, by an earlier version")
     held = WITHHELD_SUMMARY if apart else None
     made = [answer_of(one, sent[one.id], held, _late(found, summaries, n)) for n, one in enumerate(summaries)]
     side.summary = list[str | TraceAnswer](made)

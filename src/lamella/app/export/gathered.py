@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -19,9 +19,12 @@ from lamella.core.records import (
     StoredDecision,
     TurnRecord,
 )
-from lamella.core.sessions import Session
+from lamella.core.sessions import Session, SessionCause
 
 PAGE = 100
+
+ENDING = ("new", "clear", "resume")
+"""Commands that end a session without a summary, which is made afterwards."""
 
 OVERFLOW = "context_length_exceeded"
 """The code of a refusal that a compaction may answer, in the middle of a turn."""
@@ -60,8 +63,21 @@ class Gathered:
 
     def asked_at(self, record: RequestRecord) -> datetime:
         """The moment that a request for a summary belongs to: one that was made beside a running turn knew nothing of
-        it, and belongs before it. One that the turn itself waited for is its own.
+        it, and belongs before it. One that the turn itself waited for is its own. One for a session that a command
+        ended belongs after the command, whose answer may have been stored later.
         """
+        return max([self._asked_at(record), *self._ended_by_command(record)])
+
+    def _ended_by_command(self, record: RequestRecord) -> Iterator[datetime]:
+        for session in self.sessions:
+            at = session.closed_at
+            if at is None or session.closed_by is SessionCause.COMPACTION or session.ends_with != record.turn_id:
+                continue
+            told = (one.at for one in self.commands if one.name in ENDING and at <= one.at)
+            if at <= record.at and (ended := min(told, default=None)) is not None:
+                yield ended
+
+    def _asked_at(self, record: RequestRecord) -> datetime:
         for turn in self.turns:
             if turn.finished_at is not None and turn.started_at <= record.at < turn.finished_at:
                 refused = (one for one in self.requests[turn.id] if one.purpose == "chat" and one.at < record.at)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from lamella.app.export.gathered import Gathered
-from lamella.app.request_body import stored_body
+from lamella.app.request_body import sizes_of, stored_body
 from lamella.app.trace.parts import TraceAnswer, TraceError, TraceMarker, TraceSent, TraceUsage
 from lamella.core.aside import aside
 from lamella.core.decisions import DecisionKind
@@ -37,6 +37,8 @@ async def requests_sent(store: Store, caller: Caller, gathered: Gathered, apart:
         for record in records:
             blocks = await store.blocks(caller, record.id) if record.id not in apart else ()
             made = await aside(len(blocks), _sent, record, blocks, described=record.id not in apart)
+            if apart:  # what is left out in its place is counted otherwise in a replay, that knows nothing of it
+                made.sizes = ""
             made.counted = list(counts.get((record.run_id, record.at.isoformat()), ()))
             found[record.id] = made
     return Sent(found, apart)
@@ -57,6 +59,7 @@ def _sent(record: RequestRecord, blocks: tuple[StoredBlock, ...], *, described: 
     return TraceSent(
         letters=record.letters if described else "",
         bytes=len(body),
+        sizes=sizes_of(record) if described else "",
         digest=digest(body) if described else "",
         markers=[marker_of(marker) for marker in record.markers],
         estimate=record.estimate,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -13,6 +13,7 @@ from lamella.app.export.surroundings import agent_of, file_of, found_of, tools_o
 from lamella.app.trace.format import (
     AgentChange,
     CompactChange,
+    GrantChange,
     PreferChange,
     ProjectChange,
     PruneChange,
@@ -43,6 +44,7 @@ from lamella.core.records import (
     TurnRecord,
     first_choice,
 )
+from lamella.engine.grants import GRANT, WITHHELD
 from lamella.engine.knowledge_prompt import SUBJECT as KNOWLEDGE
 from lamella.engine.opening import EngineSettings
 from lamella.tools.tool import Registry
@@ -74,7 +76,8 @@ class Standing:
 
 
 class Story:
-    """Tells what happened. `projects` are those of the turns by id and revision, with their files."""
+    """Tells what happened. `projects` are those of the turns by id and revision, with their files; `closed` are the
+    knowledge bases of which nothing is told, since they may not be read now."""
 
     def __init__(
         self,
@@ -84,6 +87,7 @@ class Story:
         registry: Registry,
         projects: Mapping[tuple[str, int], TraceProject],
         facts: Mapping[str, ModelFacts],
+        closed: Collection[str],
     ) -> None:
         self._gathered = gathered
         self._sent = sent
@@ -91,6 +95,7 @@ class Story:
         self._registry = registry
         self._projects = projects
         self._facts = facts
+        self._closed = closed
         self._turns = {turn.id: turn for turn in gathered.turns}
         self._runs = {run.id: run.index for turn in gathered.turns for run in turn.runs}
         self._steps = dict(_steps(gathered.turns))
@@ -105,8 +110,8 @@ class Story:
 
     def _happened(self) -> list[Happened]:
         gathered = self._gathered
-        found: list[tuple[datetime, Happened]] = [(gathered.asked_at(record), record) for record in self._summaries]
-        found += ((notice.at, notice) for notice in gathered.commands)
+        found: list[tuple[datetime, Happened]] = [(notice.at, notice) for notice in gathered.commands]
+        found += ((gathered.asked_at(record), record) for record in self._summaries)
         found += ((one.at, one) for one in gathered.decisions if self._is_told(one))
         found += ((turn.started_at, turn) for turn in gathered.turns)
         return [happened for _, happened in sorted(found, key=lambda one: one[0])]
@@ -118,6 +123,9 @@ class Story:
                 return stored.decision.subject in self._turns
             case DecisionKind.PRUNE:
                 return stored.run_id is None and stored.decision.outcome in self._steps
+            case DecisionKind.SETTING:
+                kind, _, base = stored.decision.subject.partition(" ")
+                return kind == GRANT and base not in self._closed
             case _:
                 return False
 
@@ -161,6 +169,9 @@ class Story:
 
     def _decision(self, stored: StoredDecision) -> TraceEntry:
         decision = stored.decision
+        if decision.kind is DecisionKind.SETTING:
+            base = decision.subject.partition(" ")[2]
+            return GrantChange(at=stored.at, base=base, grant="none" if decision.outcome == WITHHELD else "full")
         if decision.kind is DecisionKind.PREFERRED:
             turn = self._turns[decision.subject]
             run = self._runs.get(decision.outcome)
@@ -245,6 +256,7 @@ class Story:
             timezone=turn.timezone,
             stop=stops[0] if len(stops) == 1 else stops or None,
             found=list(self._found(turn)),
+            made_from=list(turn.dynamic_from) if turn.dynamic else [],
         )
         if prompt is not KnowledgePrompt.NONE:
             made.knowledge = "restricted" if prompt is KnowledgePrompt.RESTRICTED else "normal"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from lamella.app.export.blanks import Blanks
 from lamella.app.trace.format import TraceAgent, TraceProject
 from lamella.app.trace.parts import TraceFile, TraceFound, TraceTool
 from lamella.core.agents import Agent
@@ -16,6 +18,22 @@ from lamella.core.ports import Store
 from lamella.core.prompt import ToolSpec
 from lamella.core.records import Caller, PinnedProject
 from lamella.tools.tool import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What of a conversation is not carried. `blanks` stand for names, where names are not carried either."""
+
+    blanks: Blanks | None
+    told: list[str] = field(default_factory=list)
+
+    def add(self, what: str) -> None:
+        """Note that this is not carried."""
+        self.told.append(what)
+
+    def named(self, name: str) -> str:
+        """How something is named here that somebody gave a name."""
+        return f"“{name if self.blanks is None else self.blanks.name(name)}”"
 
 
 def tools_of(specs: Sequence[ToolSpec], registry: Registry) -> list[TraceTool]:
@@ -51,7 +69,7 @@ def agent_of(agent: Agent) -> TraceAgent:
 
 
 async def project_of(
-    store: Store, caller: Caller, conversation_id: str, project: PinnedProject, missing: list[str]
+    store: Store, caller: Caller, conversation_id: str, project: PinnedProject, missing: Missing
 ) -> TraceProject:
     """A project with its files; those that were removed since are added to `missing`."""
     files = []
@@ -59,7 +77,7 @@ async def project_of(
         try:
             [attached] = await store.attachments(caller, conversation_id, [file_id])
         except NotFound:
-            missing.append(f"a file of the project “{project.name}” ({file_id}), which was deleted")
+            missing.add(f"a file of the project {missing.named(project.name)} ({file_id}), which was deleted")
             continue
         files.append(file_of(attached))
     return TraceProject(files=files, instructions=project.instructions, name=project.name)

@@ -13,9 +13,11 @@ from lamella.engine.grants import GRANT, WITHHELD
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """The requests whose windows held what is withheld now, and what is said of that. False where nothing is."""
+    """The requests whose windows held what is withheld now, the knowledge bases that it is of, and what is said of it.
+    False where nothing is."""
 
     requests: frozenset[str]
+    bases: frozenset[str]
     told: tuple[str, ...]
 
     def __bool__(self) -> bool:
@@ -30,7 +32,7 @@ def held_apart(found: Gathered) -> Apart:
     closed = _closed_since(found)
     sources = _withheld_sources(found)
     if not sources:
-        return Apart(frozenset(), ())
+        return Apart(frozenset(), frozenset(), ())
     apart = set()
     for records in found.requests.values():
         for record in records:
@@ -38,14 +40,15 @@ def held_apart(found: Gathered) -> Apart:
             bases |= {base for segment in record.segments for base in sources.get(segment.id, ())}
             if any(base not in closed or record.at < closed[base] for base in bases):
                 apart.add(record.id)
+    closed_now = frozenset(base for held in sources.values() for base in held)
     told = [
         f"what was said and found with the knowledge base {base}, which may not be read in full any more"
-        for base in sorted({base for held in sources.values() for base in held})
+        for base in sorted(closed_now)
     ]
     if apart:
         what = "request that was" if len(apart) == 1 else "requests that were"
         told.append(f"{len(apart)} {what} made with it: the replay makes them without, and they are not compared")
-    return Apart(frozenset(apart), tuple(told))
+    return Apart(frozenset(apart), closed_now, tuple(told))
 
 
 def _closed_since(found: Gathered) -> Mapping[str, datetime]:

@@ -97,6 +97,8 @@ class ReplayedConversation:
         )
         await self.start()
         await self.store.create_conversation(OWNER, conversation)
+        for base in head.knowledge_bases:
+            await self.grant(base.id, base.grant)
 
     async def start(self) -> None:
         """The engine with the settings of now. Its ledger goes on: the provider keeps its cache too."""
@@ -149,13 +151,14 @@ class ReplayedConversation:
 
     async def _message(self, turn: TraceTurn, models: tuple[str, ...]) -> Message:
         told = tuple(turn.dynamic_context)
+        has_blocks = bool(turn.knowledge or turn.made_from)
         message = Message(
             text=turn.user,
             file_ids=tuple([await self._library.file(file) for file in turn.files]),
             timezone=turn.timezone or self._trace.head.timezone,
             models=models,
-            dynamic=() if turn.knowledge else told,
-            blocks=_blocks(told, turn.knowledge) if turn.knowledge else (),
+            dynamic=() if has_blocks else told,
+            blocks=_blocks(turn) if has_blocks else (),
             choices=Choices(layout=turn.layout, marker_policy=turn.marker_policy, thinking_effort=turn.effort),
             parent_message_id=await self._parent(turn),
             sent_at=turn.sent or (turn.at if turn.at < self.stage.clock.now() else None),
@@ -255,6 +258,10 @@ class ReplayedConversation:
         """From now on: this project."""
         await self.change(ConversationChange(project_id=await self._library.project(project) if project else None))
 
+    async def grant(self, base: str, level: str) -> None:
+        """From now on: so much of a knowledge base may be read."""
+        await self._library.grant(base, level)
+
     async def use_system(self, text: str) -> None:
         """From now on: this system prompt."""
         self._prompts += 1
@@ -275,7 +282,8 @@ class ReplayedConversation:
 
     def _hold(self, tools: Sequence[TraceTool]) -> None:
         self.stage.tools = {tool.name: tool for tool in tools}
-        registry = Registry([StagedTool(tool, self.stage) for tool in tools], checks_arguments=False)
+        staged = [StagedTool(tool, self.stage) for tool in tools]
+        registry = Registry(staged, checks_arguments=False, checks_schemas=not self._trace.is_played)
         self._services = replace(self._services, registry=registry)
 
     async def set(self, change: SetChange) -> Sequence[Event]:
@@ -302,7 +310,8 @@ class ReplayedConversation:
         return told
 
 
-def _blocks(told: Sequence[str], knowledge: str) -> tuple[DynamicBlock, ...]:
-    """Dynamic context that needs a text about knowledge bases, which may have nothing to say itself."""
-    prompt = KnowledgePrompt(knowledge)
-    return tuple(DynamicBlock(text, "as it was sent", prompt) for text in told or ("",))
+def _blocks(turn: TraceTurn) -> tuple[DynamicBlock, ...]:
+    """Dynamic context that tells of knowledge bases, or needs the text about them; it may have nothing else to say."""
+    prompt = KnowledgePrompt(turn.knowledge) if turn.knowledge is not None else KnowledgePrompt.NONE
+    told = turn.dynamic_context or [""]
+    return tuple(DynamicBlock(text, "as it was sent", prompt, made_from=tuple(turn.made_from)) for text in told)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from lamella.app.trace.content import FileContent, content_of
 from lamella.app.trace.format import TraceAgent, TraceProject
 from lamella.app.trace.parts import TraceFile
+from lamella.core.access import BaseContent, GrantLevel, Role, Subject, User
 from lamella.core.agents import Agent
 from lamella.core.clock import Clock
 from lamella.core.counting import ApproximateCounter
@@ -16,12 +17,16 @@ from lamella.core.errors import InvalidRequest
 from lamella.core.ids import CountingIds, Ids
 from lamella.core.json import digest
 from lamella.core.messages import Image
-from lamella.core.ports import FileStore, Store
+from lamella.core.ports import FileStore
 from lamella.core.records import Caller, File, ProjectContent
 from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
 from lamella.knowledge.intake import Intake
+from lamella.storage import SqlStore
 
 OWNER = Caller("user_replay")
+
+KEEPER = Caller("user_keeper")
+"""Who owns the knowledge bases of a trace."""
 
 
 class TraceIds(CountingIds):
@@ -44,7 +49,7 @@ class TraceIds(CountingIds):
 class TraceLibrary:
     """What a replay has stored so far, by name. An agent or project of a known name is edited."""
 
-    def __init__(self, store: Store, uploads: FileStore, clock: Clock, ids: Ids) -> None:
+    def __init__(self, store: SqlStore, uploads: FileStore, clock: Clock, ids: Ids) -> None:
         self._store = store
         self._clock = clock
         self._ids = ids
@@ -52,6 +57,7 @@ class TraceLibrary:
         self._intake = Intake(store, uploads, ProcessExtractor(limits), clock, ids, limits.max_bytes)
         self._agents: dict[str, str] = {}
         self._projects: dict[str, str] = {}
+        self._bases: set[str] = set()
         self._files: set[str] = set()
         """Those that were stored under an id of the trace's own."""
         self._project_files: dict[tuple[str, FileContent], str] = {}
@@ -84,6 +90,17 @@ class TraceLibrary:
         else:
             await self._store.change_project(OWNER, known, lambda _: content, now)
         return known
+
+    async def grant(self, base: str, level: str) -> None:
+        """Let the user of the trace read so much of a knowledge base, which is made if it is new."""
+        now = self._clock.now()
+        if not self._bases:
+            for caller in (OWNER, KEEPER):
+                await self._store.add_user(User(caller.user_id, caller.user_id, Role.MEMBER, now))
+        if base not in self._bases:
+            self._bases.add(base)
+            await self._store.add_base(KEEPER, base, BaseContent(base), now)
+        await self._store.set_grant(KEEPER, base, Subject("user", OWNER.user_id), GrantLevel(level), now)
 
     async def file(self, file: TraceFile) -> str:
         """Store a file and give its id. A picture is read as an upload is, in a process of its own."""

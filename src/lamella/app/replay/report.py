@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lamella.app.replay.happenings import Happening
+from lamella.app.request_body import sizes_of
 from lamella.app.trace.format import Trace
-from lamella.app.trace.parts import TraceSent
-from lamella.core.json import Json
+from lamella.app.trace.parts import TraceAnswer, TraceSent
+from lamella.core.json import Json, digest
 from lamella.core.records import RequestRecord
 from lamella.core.tokens import Usage
 
@@ -38,6 +39,22 @@ class Replayed:
     run: int = 0
     recorded: TraceSent | None = None
 
+    @property
+    def difference(self) -> str:
+        """How it differs from the request that was made then, "" if it does not or if nothing is known of that.
+
+        Of one that was carried away without content, letters and tokens are compared, else the whole body.
+        """
+        then = self.recorded
+        if then is None or not then.letters:
+            return ""
+        if self.record.letters != then.letters:
+            return f"its window was {then.letters}"
+        if then.digest:
+            same = digest(self.body) == then.digest
+            return "" if same else f"another body of {then.bytes:,} bytes was sent, here it has {len(self.body):,}"
+        return "" if not then.sizes or sizes_of(self.record) == then.sizes else "parts of it had other lengths"
+
     def as_json(self) -> dict[str, Json]:
         """The shape of `lamella replay --json`."""
         record, usage = self.record, self.record.usage or Usage()
@@ -62,6 +79,7 @@ class Replayed:
             "cost": round(record.cost or 0.0, 8),
             "events": [{"kind": kind, "cause": cause} for kind, cause in self.events],
             "body": body_name(self.number),
+            "difference": self.difference or None,
         }
 
 
@@ -77,8 +95,15 @@ class ReplayReport:
     """Whether the trace has scripted faults: then failed requests are what it is about."""
     happenings: tuple[Happening, ...] = ()
     """What happened between the requests."""
+    lost: int = 0
+    """How many requests that were made then were not made again."""
     unused: tuple[str, ...] = ()
     """What of the trace changed nothing: settings of later versions, and what the command line overrode."""
+
+    @property
+    def differing(self) -> tuple[Replayed, ...]:
+        """The requests that are not as they were then."""
+        return tuple(request for request in self.requests if request.difference)
 
     @property
     def usage(self) -> Usage:
@@ -127,6 +152,30 @@ def nothing_asked(trace: Trace) -> str:
         return f"the trace has no message, only {what}" if others else "nothing is in the trace"
     who = "its message was" if turns == 1 else f"each of its {turns} messages was"
     return f"{who} stopped before anything was sent"
+
+
+def made_then(trace: Trace) -> int:
+    """How many requests a trace knows that were made before."""
+    side = trace.head.side
+    beside = [one for given in (side.summary, side.title) if isinstance(given, list) for one in given]
+    steps = [step for turn in trace.turns for step in turn.all_steps]
+    digests = [call.digest for step in steps for call in step.calls]
+    sent = sum(isinstance(one, TraceAnswer) and one.sent is not None for one in (*beside, *digests))
+    return sent + sum(len(step.failed) + (step.sent is not None) for step in steps)
+
+
+def compared(report: ReplayReport, trace: Trace) -> str:
+    """How a replay of what was carried away compares with what was sent then, in a sentence."""
+    exported = trace.head.exported
+    if exported is None:
+        return ""
+    known = sum(request.recorded is not None and bool(request.recorded.letters) for request in report.requests)
+    what = "the same bodies" if exported.content else "the same letters and lengths"
+    said = [f"{known - len(report.differing)} of {known} requests are as they were: {what}"]
+    said += [f"{report.lost} more were made then, and not here"] if report.lost else []
+    others = len(report.requests) - known
+    said += [f"{others} can't be compared"] if others else []
+    return "; ".join(said)
 
 
 def tokens_json(usage: Usage) -> dict[str, Json]:

@@ -17,11 +17,12 @@ from lamella.app.replay.happenings import Happenings
 from lamella.app.replay.library import OWNER
 from lamella.app.replay.models import ReplayModels
 from lamella.app.replay.options import ReplayOptions, applied
-from lamella.app.replay.report import Event, Replayed, ReplayReport
+from lamella.app.replay.report import Event, Replayed, ReplayReport, made_then
 from lamella.app.replay.stage import BESIDE, Script, Stage
 from lamella.app.trace.format import (
     AgentChange,
     CompactChange,
+    GrantChange,
     PreferChange,
     ProjectChange,
     PruneChange,
@@ -123,6 +124,7 @@ class _Replay:
             ),
             bound=bound_of([r.record for r in found], self._models.facts),
             faults=any(step.fault is not None for step in steps),
+            lost=max(0, made_then(self._trace) - sum(r.recorded is not None for r in found)),
             unused=self._trace.unused,
             happenings=tuple(self._happenings.found),
         )
@@ -222,6 +224,8 @@ class _Replay:
                 await conversation.equip(tools)
             case SystemChange(system=system):
                 await conversation.use_system(system)
+            case GrantChange(base=base, grant=grant):
+                await conversation.grant(base, grant)
             case RestartChange():
                 await conversation.start()
                 self._waiting.append(("restart", "the server started again"))

@@ -81,15 +81,20 @@ def check_file(file: TraceFile) -> None:
 def _check_stored(file: TraceFile) -> None:
     """As `check_file`, for a file that is given as it was stored."""
     given = [name for name in ("text", "data", "unreadable") if getattr(file, name) is not None]
+    if not given and file.width is not None:
+        given = ["width"]
     if len(given) != 1:
         what = " and ".join(given) if given else "nothing"
-        raise InvalidRequest(f"it is given by {what}.", hint="A file with an `id` has `text`, `data` or `unreadable`.")
+        raise InvalidRequest(
+            f"it is given by {what}.",
+            hint="A file with an `id` has `text`, `data`, `width` and `height`, or `unreadable`.",
+        )
     if file.media_type is None:
         raise InvalidRequest("it has an `id` and no `media_type`.", hint="Say what it is, such as text/plain.")
     if file.data is not None:
         _decoded(file)
-        if file.width is None or file.height is None:
-            raise InvalidRequest("a stored picture has `width` and `height`.", hint="Give both, in pixels.")
+    if (file.data is not None or file.width is not None) and (file.width is None or file.height is None):
+        raise InvalidRequest("a stored picture has `width` and `height`.", hint="Give both, in pixels.")
 
 
 def content_of(file: TraceFile) -> FileContent:
@@ -97,8 +102,9 @@ def content_of(file: TraceFile) -> FileContent:
     if file.data is not None:
         data = _decoded(file)
         return FileContent(file.media_type or PICTURES[0], data=data)
-    if file.width is not None and file.height is not None and file.id is None:
-        return FileContent("image/png", data=png(file.width, file.height, seed=file.name))
+    if file.width is not None and file.height is not None:
+        size = (file.width, file.height) if file.id is None else (1, 1)  # of a stored one nobody looks at the picture
+        return FileContent(file.media_type or "image/png", data=png(*size, seed=file.id or file.name))
     if file.unreadable is not None:
         return FileContent(file.media_type or "application/octet-stream")
     text = file.text if file.text is not None else generated_text(file.size or 0, seed=file.name)

@@ -45,6 +45,16 @@ class TraceProject(Part):
     name: str = "project"
 
 
+Grant = Literal["full", "restricted", "none"]
+
+
+class TraceBase(Part):
+    """A knowledge base, by the id that results and dynamic context name, and how much of it may be read at first."""
+
+    id: Name
+    grant: Grant = "full"
+
+
 class TraceAccount(Part):
     """The account at the provider: which one, and whether it enforces the prefix check of thinking."""
 
@@ -111,6 +121,7 @@ class TraceHead(Part):
     tools: list[TraceTool] = msgspec.field(default_factory=list)
     agent: TraceAgent | None = None
     project: TraceProject | None = None
+    knowledge_bases: list[TraceBase] = msgspec.field(default_factory=list)
     account: TraceAccount = msgspec.field(default_factory=TraceAccount)
     side: TraceSide = msgspec.field(default_factory=TraceSide)
     models: list[dict[str, Any]] = msgspec.field(default_factory=list)
@@ -124,7 +135,8 @@ class TraceTurn(Part):
     (`ID`, `ID/RUN`, or null for the beginning), or the same answer as the turn that it is an `edit_of`, or asks a turn
     again (`regenerate`); else it follows where the conversation stands. `sent` is when it was sent, where it waited.
     `stop` says where it was stopped, `prefer` which run the conversation goes on from. `knowledge` is the text about
-    knowledge bases that its dynamic context needs, `found` what its tools brought into the conversation.
+    knowledge bases that its dynamic context needs, `made_from` are the bases of which that says what only full readers
+    may know, `found` is what its tools brought into the conversation.
     """
 
     at: datetime
@@ -140,6 +152,7 @@ class TraceTurn(Part):
     files: list[TraceFile] = msgspec.field(default_factory=list)
     dynamic_context: list[str] = msgspec.field(default_factory=list)
     knowledge: Literal["normal", "restricted"] | None = None
+    made_from: list[Name] = msgspec.field(default_factory=list)
     timezone: str | None = None
     layout: str | None = None
     marker_policy: str | None = None
@@ -214,6 +227,14 @@ class SystemChange(Part, tag_field="do", tag="system"):
     system: str
 
 
+class GrantChange(Part, tag_field="do", tag="grant"):
+    """From now on: so much of a knowledge base may be read. Below `full` nothing that was made of it is given."""
+
+    at: datetime
+    base: Name
+    grant: Grant
+
+
 class RestartChange(Part, tag_field="do", tag="restart"):
     """The server ends and starts again."""
 
@@ -260,6 +281,7 @@ TraceChange: TypeAlias = (
     | ProjectChange
     | ToolsChange
     | SystemChange
+    | GrantChange
     | RestartChange
     | PreferChange
     | ResumeChange

@@ -29,7 +29,7 @@ class TraceFile(Part):
     """A file: its `text`; or a picture as `data` in base64; or one to be made of `size` bytes or `width` × `height`.
 
     One with an `id` is the same file wherever that id comes again, and is stored as it is given: its text counts
-    `tokens`, a picture given by `data` has `width` and `height`, and `unreadable` says why there is neither.
+    `tokens`, a picture has `width` and `height`, with `data` or without, and `unreadable` says why there is neither.
     """
 
     name: Annotated[str, msgspec.Meta(min_length=1)]
@@ -103,7 +103,8 @@ class TraceError(Part):
 class TraceSent(Part):
     """What is known of a request that was made, by which a replay plays it again and is compared with it.
 
-    `letters`, `bytes` and `digest` are those of its body, `markers` its cache markers. `estimate` is how many tokens it
+    `letters`, `bytes` and `digest` are those of its body, `sizes` is a digest of the tokens of each of its segments,
+    `markers` are its cache markers. `estimate` is how many tokens it
     was thought to have, `counted` what its provider counted before, `usage` its bill, `answer` the provider's own name
     of what came, `error` what it ended with, if it did. `model` answered in the place of its run's.
     """
@@ -111,6 +112,7 @@ class TraceSent(Part):
     letters: str = ""
     bytes: Count = 0
     digest: str = ""
+    sizes: str = ""
     markers: list[TraceMarker] = []
     estimate: Count = 0
     counted: list[Count] = []

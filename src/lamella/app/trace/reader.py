@@ -14,6 +14,7 @@ from lamella.app.trace.checks import capital, check_trace
 from lamella.app.trace.format import (
     AgentChange,
     CompactChange,
+    GrantChange,
     PreferChange,
     ProjectChange,
     PruneChange,
@@ -39,6 +40,7 @@ CHANGES: Mapping[str, type[TraceChange]] = {
     "project": ProjectChange,
     "tools": ToolsChange,
     "system": SystemChange,
+    "grant": GrantChange,
     "restart": RestartChange,
     "prefer": PreferChange,
     "resume": ResumeChange,
@@ -52,7 +54,6 @@ MESSAGE = "message"
 LATER = {
     "trace": {
         "users": "give the trace of one user",
-        "knowledge_bases": "write their passages as results of a search tool",
         "fault_seed": "name each `fault` in its step",
     },
     "side": {"safe_summary": "no second model is asked yet"},
@@ -67,7 +68,6 @@ LONGEST_PAUSE = 10 * 365 * 86_400
 """Seconds."""
 
 LATER_CHANGES = {
-    "grant": "Give the trace of what its user may read.",
     "edit": "Give the edited message as a turn with `edit_of`.",
     "kill": "Give its turn a `stop` with “cause”: “restart”.",
     "fault": "Give its step a `fault`.",

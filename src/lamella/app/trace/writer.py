@@ -8,6 +8,12 @@ import msgspec
 
 from lamella.app.trace.format import Trace, TraceEntry, TraceTurn
 from lamella.app.trace.reader import COMMAND, MESSAGE
+from lamella.core.json import encode
+
+
+def encode_trace(trace: Trace) -> bytes:
+    """The bytes of its file."""
+    return encode(written(trace))
 
 
 def written(trace: Trace) -> dict[str, Any]:
