@@ -64,7 +64,7 @@ async def test_the_report_has_the_documented_form(ground: ReplayGround) -> None:
     ]
     assert set(requests[0]) == {
         *("n", "at", "turn", "step", "run", "purpose", "letters", "model", "layout", "marker_policy", "tokens"),
-        *("predicted", "read_block", "cost", "events", "body"),
+        *("predicted", "read_block", "cost", "events", "body", "difference"),
     }
     totals: Any = report["totals"]
     assert totals["input"] == sum(request["tokens"]["input"] for request in requests)

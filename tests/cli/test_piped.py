@@ -37,7 +37,9 @@ def test_commands_at_the_beginning_run_and_the_rest_is_one_message(tmp_path: Pat
     done = piped(tmp_path, "\ufeff/status\n\n/new\r\nHello there,\nwhat is\n/status about?\n", "--json")
     assert done.returncode == 0, done.stderr
     assert sent(done) == ["/status", "/new", "turn"]
-    listed = piped(tmp_path, "/status\n", "-c", json.loads(done.stdout.splitlines()[-1])["conversation_id"])
+    packets = map(json.loads, done.stdout.splitlines())
+    conversation = next(packet["conversation_id"] for packet in packets if packet["type"] == "turn.started")
+    listed = piped(tmp_path, "/status\n", "-c", conversation)
     assert "2 messages in the window" in listed.stdout, "the rest is one question with its answer"
 
 

@@ -210,7 +210,7 @@ async def test_the_last_step_of_layout_onyx_has_no_tools_and_says_why(tmp_path: 
 
 async def test_after_a_refusal_the_next_message_is_answered(tmp_path: Path) -> None:
     """What was too large and can't be summarised leaves the window, stays stored, and window and notice say so."""
-    model = ScriptedModel([[TOO_LONG], [TOO_LONG], [ProviderUnreachable("down")], saying("Hello.")])
+    model = ScriptedModel([[TOO_LONG], [TOO_LONG], saying("Hello.")])
     async with talking(tmp_path, model, Words(), context_budget=4_000) as (_, client, conversation):
         long = " ".join(f"word{number}" for number in range(700))
         assert (await client.send(conversation, long))[-1]["status"] == "failed"
@@ -241,13 +241,14 @@ async def test_a_refusal_is_followed_by_one_compaction_and_one_retry(tmp_path: P
         conversation = await client.conversation()
         for number in range(3):
             await client.send(conversation, f"Question {number}? {LONG}")
-        model.then([refusing(3_900, 2_000)], saying("They counted words."), saying("Here."))
+        pieces = [saying(f"They counted words, as part {n} says.") for n in (1, 2, 3)]
+        model.then([refusing(3_900, 2_000)], *pieces, saying("Here."))
         packets = await client.send(conversation, "hi")
         assert packets[-1]["status"] == "finished"
-        assert len(model.requests) == 6
+        assert len(model.requests) == 8
         assert len(await app.store.sessions(LOCAL_OWNER, conversation)) == 2
         last = b"".join(block.data for block in model.requests[-1].blocks)
-        assert b"They counted words." in last
+        assert all(f"They counted words, as part {n} says.".encode() in last for n in (1, 2, 3))
         assert b"Question 0?" not in last
         stored = await app.store.provider_limit("scripted", "scripted", app.clock.now())
         assert stored is not None

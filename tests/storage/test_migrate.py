@@ -116,12 +116,13 @@ async def test_two_that_upgrade_a_database_at_once_both_get_it(tmp_path: Path) -
     await migrate(tmp_path / "new.db")
 
 
-async def test_a_revision_that_fails_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_revision_that_fails_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with sqlite3.connect(tmp_path / "other.db") as connection:
         connection.execute("CREATE TABLE journal (something TEXT)")
     connection.close()
-    with pytest.raises(StoreFailed, match="already exists"):
+    with pytest.raises(StoreFailed, match=r"^The database failed\.$"):
         await migrate(tmp_path / "other.db")
+    assert "already exists" in capsys.readouterr().out, "the log has the cause"
     assert list(_tables(tmp_path / "other.db")) == ["journal"]
 
 
