@@ -26,7 +26,7 @@ async def test_admin_and_member_are_told_apart_by_their_keys(tmp_path: Path) -> 
     assert blocks.names == (UserRole.name,)
     parts: dict[str, Any] = {"models": ScriptedModels(model), "blocks": blocks}
     async with served(settings, **parts) as (_, first):
-        ann = (await first.post("/setup", {"name": "Ann"}))["key"]["secret"]
+        ann = await first.set_up("Ann")
         address = str(first.http.base_url)
         async with client(address, authorization=f"Bearer {ann}") as admin:
             bob = (await admin.post("/users", {"name": "Bob"}))["key"]["secret"]

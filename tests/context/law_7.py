@@ -16,12 +16,12 @@ from lamella.context.fit import SLACK
 from lamella.context.input import MARGIN
 from lamella.context.layout import OldResults
 from lamella.context.moments import time_suffix
-from lamella.context.results import LEAST_CUT, NO_LONGER_THERE
+from lamella.context.results import LEAST_CUT, extracts_of, notices_of, stubs_of
 from lamella.context.segments import MESSAGE_TOKENS
 from lamella.core.counting import count_tokens
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.json import Json, decode_object
-from lamella.core.messages import Attachment, Image, Part, Reasoning, Step, StopReason, Text, ToolResult
+from lamella.core.messages import Attachment, Image, Part, Reasoning, Step, StopReason, Text, ToolResult, Turn
 from lamella.core.prompt import Kind, Segment, Zone
 
 from .growing import Grown, Refused, Sent
@@ -201,27 +201,35 @@ def shown_old_results(sent: Sent) -> list[str]:
     binds = sent.context.model.binds_thinking and any(
         isinstance(part, Reasoning) for step in sent.context.turn.steps for part in step.parts
     )
-    turns = sent.shown.history if sent.layout.old_results is not OldResults.NOTICE else ()
-    old = [*(step for turn in turns for step in turn.steps), *(() if binds else sent.context.turn.steps[:-1])]
-    return [result.call_id for step in old for result in shown_whole(sent, step)]
+    turns, current = sent.shown.history if sent.layout.old_results is not OldResults.NOTICE else (), sent.context.turn
+    old = [(turn, step) for turn in turns for step in turn.steps]
+    old += [] if binds else [(current, step) for step in current.steps[:-1]]
+    return [result.call_id for turn, step in old for result in shown_whole(sent, turn, step)]
 
 
-def shown_whole(sent: Sent, step: Step) -> Iterator[ToolResult]:
+def shown_whole(sent: Sent, turn: Turn, step: Step) -> Iterator[ToolResult]:
     """The results of a step that stand in the window with a text of their own, longer than any stub."""
     segment = the(sent, step.id)
-    stored = {result.call_id: result for result in step.results}
+    stored, stubs = {result.call_id: result for result in step.results}, stub_texts(turn, step)
     for result in results_in(segment) if segment is not None else ():
         given = stored.get(result.call_id)
-        if given is None or result.content in (given.digest, given.name, NO_LONGER_THERE):
+        if given is None or result.content in stubs:
             continue
         if count_tokens(result.content) > count_tokens(given.name):
             yield result
 
 
+def stub_texts(turn: Turn, step: Step) -> set[str]:
+    """All that may stand for the results of a step once they are old."""
+    stubs = (*stubs_of(step), *notices_of(step), *stubs_of(step, extracts=extracts_of(turn, step)))
+    return {stub.content for stub in stubs}
+
+
 def whole_new_results(sent: Sent) -> list[str]:
     """Calls of the newest step whose results are larger than a cut one would be."""
-    step = sent.context.turn.steps[-1]
-    return [result.call_id for result in shown_whole(sent, step) if count_tokens(result.content) > LEAST_CUT]
+    turn = sent.context.turn
+    whole = shown_whole(sent, turn, turn.steps[-1])
+    return [result.call_id for result in whole if count_tokens(result.content) > LEAST_CUT]
 
 
 def held_by_history(sent: Sent) -> int:
@@ -235,13 +243,13 @@ def held_by_history(sent: Sent) -> int:
 def expect_cuts(sent: Sent) -> None:
     """A cut result is a notice, then its head, then its tail, all of it within its share."""
     rooms = {d.subject: d.numbers["room"] for d in sent.decisions if d.kind is DecisionKind.CUT}
-    stored = {result.call_id: result for turn in sent.path for step in turn.steps for result in step.results}
+    stored = {r.call_id: (turn, step, r) for turn in sent.path for step in turn.steps for r in step.results}
     shown = {r.call_id: r for segment in sent.assembled.prompt.segments for r in results_in(segment)}
     for cut in Known(sent.context.model.name, sent.decisions).cuts:
         if cut.call_id not in stored:
             continue  # it was summarised
-        whole, part = stored[cut.call_id], shown[cut.call_id]
-        if part.content in (whole.digest, whole.name, NO_LONGER_THERE):
+        (turn, step, whole), part = stored[cut.call_id], shown[cut.call_id]
+        if part.content in stub_texts(turn, step):
             continue  # it is old
         notice, _, rest = part.content.partition("\n")
         assert notice.startswith("[Cut to fit the window: ")
@@ -299,7 +307,7 @@ def expect_reasons(refused: Refused) -> None:
     assert figure is not None
     assert int(figure[1].replace(",", "")) * (1 + MARGIN) >= context.budget - 2
     assert error.hint
-    assert error.param
+    assert error.param or " of this answer " in error.message
     if context.turn.user.tokens * 2 > usable(context) and error.param == "text":
         assert "Question" in error.message
 

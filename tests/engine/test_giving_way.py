@@ -13,7 +13,7 @@ import pytest
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.core import deltas
 from lamella.core.decisions import DecisionKind
-from lamella.core.errors import ProviderContextOverflow, ProviderRefusedRequest, ProviderUnreachable
+from lamella.core.errors import ProviderContextOverflow, ProviderRefusedRequest
 from lamella.core.messages import ToolCall
 from lamella.core.prompt import ToolSpec, WireRequest
 from lamella.core.records import ProviderLimit

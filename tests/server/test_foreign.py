@@ -98,6 +98,7 @@ EVERY_ROUTE: list[tuple[str, str, Any]] = [
     ("POST", "/conversations/{conversation}/turns", {"text": "Tell me"}),
     ("GET", "/conversations/{conversation}/context", None),
     ("GET", "/conversations/{conversation}/decisions", None),
+    ("GET", "/conversations/{conversation}/export", None),
     ("GET", "/conversations/{conversation}/efforts", None),
     ("GET", "/conversations/{conversation}/sessions", None),
     ("GET", "/conversations/{conversation}/commands", None),

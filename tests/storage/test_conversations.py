@@ -40,7 +40,7 @@ async def test_a_conversation_comes_back_as_it_was(store: SqlStore) -> None:
 
 async def test_an_id_is_used_once(store: SqlStore) -> None:
     await store.create_conversation(ANN, conversation())
-    with pytest.raises(StoreFailed, match="do not fit"):
+    with pytest.raises(StoreFailed, match="contradicts what is stored"):
         await store.create_conversation(ANN, conversation())
 
 
