@@ -204,7 +204,14 @@ def shown_old_results(sent: Sent) -> list[str]:
     turns, current = sent.shown.history if sent.layout.old_results is not OldResults.NOTICE else (), sent.context.turn
     old = [(turn, step) for turn in turns for step in turn.steps]
     old += [] if binds else [(current, step) for step in current.steps[:-1]]
-    return [result.call_id for turn, step in old for result in shown_whole(sent, turn, step)]
+    return [r.call_id for turn, step in old if larger_than_stubs(sent, step) for r in shown_whole(sent, turn, step)]
+
+
+def larger_than_stubs(sent: Sent, step: Step) -> bool:
+    """Whether the window would be smaller with stubs for all results of a step: names may be long, too."""
+    segment = the(sent, step.id)
+    shown, stubs = results_in(segment) if segment is not None else (), stubs_of(step)
+    return sum(count_tokens(r.content) for r in shown) > sum(count_tokens(stub.content) for stub in stubs)
 
 
 def shown_whole(sent: Sent, turn: Turn, step: Step) -> Iterator[ToolResult]:
