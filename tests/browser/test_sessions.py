@@ -169,3 +169,26 @@ def test_on_a_narrow_screen_nothing_is_cut_off(page: Page, settling: Server) -> 
     page.keyboard.press("Escape")
     expect(part(page, "choose-effort")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 380
+
+
+def test_a_compaction_that_saves_much_is_offered_and_made_by_a_click(
+    page: Page, server: Server, watched: Watched
+) -> None:
+    """Long questions about nothing, at a size at which nothing is compacted by itself."""
+    made = httpx2.post(f"{server.url}/api/v1/conversations", json={}).json()["id"]
+    for count in range(30):
+        question = {"text": f"Question {count}. " + WORDS, "timezone": "UTC"}
+        httpx2.post(
+            f"{server.url}/api/v1/conversations/{made}/turns",
+            json=question,
+            headers={"Accept": "application/json"},
+            timeout=60,
+        ).raise_for_status()
+    page.goto(f"{server.url}/c/{made}")
+    offer = part(page, "context-offer")
+    expect(offer).to_have_text(re.compile(r"Compact now: saves about \$\d+\.\d\d \(\d\d %\) over 10 messages"))
+    offer.click()
+    expect(part(page, "told").last).to_contain_text("Compacted (")
+    expect(offer).to_have_count(0)
+    expect(part(page, "context-bar")).to_have_attribute("data-estimate", "true")
+    assert watched.complaints == []

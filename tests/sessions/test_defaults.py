@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamella.cache.economics import Rates
-from lamella.cache.weighing import CompactWhen, Economy, floor_of, next_compaction
+from lamella.cache.weighing import CompactWhen, Economy, floor_of, next_compaction, offer
 from lamella.core.amounts import Threshold
 from lamella.core.tokens import Usage
 from lamella.engine.scripted import FACTS, ScriptedModel, ScriptedModels, saying
@@ -34,10 +34,12 @@ async def talking(folder: Path, model: ScriptedModel, **given: Any) -> AsyncIter
         yield client, await client.conversation()
 
 
-async def take_turn(client: Client, conversation: str, model: ScriptedModel, input: int, words: int = 30) -> None:
-    """A turn whose answer has so many words; its request is billed `input` tokens."""
+async def take_turn(
+    client: Client, conversation: str, model: ScriptedModel, input: int, words: int = 30, asked: int = 0
+) -> None:
+    """A turn whose answer has so many words, its question `asked` and a few; its request is billed `input` tokens."""
     model.then(saying("word " * words, usage=Usage(input=input, output=words)))
-    packets = await client.send(conversation, "And what of the next one, please?")
+    packets = await client.send(conversation, "And what of the next one, please?" + " word" * asked)
     assert packets[-1]["status"] == "finished"
 
 
@@ -61,6 +63,11 @@ def large() -> ScriptedModel:
     return ScriptedModel(facts=replace(FACTS, window=LARGE + 16_000))
 
 
+def dear() -> ScriptedModel:
+    """The same at $10 a million tokens of input."""
+    return ScriptedModel(facts=replace(FACTS, window=LARGE + 16_000, price=replace(FACTS.price, input=10, output=50)))
+
+
 @pytest.mark.parametrize(("when", "made"), [("balanced", False), ("pays", True)])
 async def test_far_below_the_floor_nothing_is_compacted_by_itself(tmp_path: Path, when: str, made: bool) -> None:
     """At 60 thousand tokens of 984,000, where prices alone ask for a summary, nothing has to go."""
@@ -78,6 +85,56 @@ async def test_far_below_the_floor_nothing_is_compacted_by_itself(tmp_path: Path
         assert (now["compaction_at"], now["compaction_by"]) == (100_000, "price")
         assert "Compaction: by itself above 100k tokens, where a summary pays (balanced)" in status["answer"]
         assert status["data"]["compaction_at"] == 100_000
+
+
+async def test_below_the_floor_a_compaction_is_offered_with_what_it_saves(tmp_path: Path) -> None:
+    """From the size on at which ten more messages cost so much less that somebody may want to choose it."""
+    model = dear()
+    async with talking(tmp_path, model) as (client, conversation):
+        offers = []
+        for turn in range(30):
+            await take_turn(client, conversation, model, 2_000 + turn * 1_200, asked=1_100)
+            now = await gauge(client, conversation)
+            offers.append(now["compaction_offer"])
+            assert now["input"] < now["compaction_at"]
+        status = await client.post(f"/conversations/{conversation}/commands", {"text": "/status"})
+    first = next(turn for turn, found in enumerate(offers) if found is not None)
+    assert first > 2, "a short conversation is left in peace"
+    assert all(found is not None for found in offers[first:])
+    saved = [found["saves"] for found in offers[first:]]
+    assert saved == sorted(saved)
+    assert saved[0] >= 0.02
+    assert min(found["share"] for found in offers[first:]) >= 0.25
+    assert {found["messages"] for found in offers[first:]} == {10}
+    share, dollars = round(100 * offers[-1]["share"]), offers[-1]["saves"]
+    said = f"/compact now would save about ${dollars:.2f} of the next 10 messages ({share}%)"
+    assert said in status["answer"].splitlines()
+    assert status["data"]["compaction_offer"] == pytest.approx(offers[-1])
+
+
+@pytest.mark.parametrize("chosen", [{"layout": "lis"}, {"asked": 100}])
+async def test_nothing_is_offered_where_no_price_decides_or_little_is_saved(
+    tmp_path: Path, chosen: dict[str, Any]
+) -> None:
+    model, asked = dear(), chosen.get("asked", 1_100)
+    async with served(read_settings(data=tmp_path, titles=False), models=ScriptedModels(model)) as (_, client):
+        made = await client.post("/conversations", {"layout": chosen.get("layout", "lamella")})
+        for turn in range(30):
+            await take_turn(client, made["id"], model, 2_000 + turn * int(asked * 1.1), asked=asked)
+        assert (await gauge(client, made["id"]))["compaction_offer"] is None
+
+
+async def test_what_was_taken_back_is_not_offered(tmp_path: Path) -> None:
+    model = dear()
+    async with talking(tmp_path, model) as (client, conversation):
+        for turn in range(30):
+            await take_turn(client, conversation, model, 2_000 + turn * 1_200, asked=1_100)
+        assert (await gauge(client, conversation))["compaction_offer"]
+        model.then(saying("The next ones were spoken of.", usage=Usage(input=46_000, output=9)))
+        await client.post(f"/conversations/{conversation}/commands", {"text": "/compact"})
+        assert (await gauge(client, conversation))["compaction_offer"] is None
+        await client.post(f"/conversations/{conversation}/commands", {"text": "/undo"})
+        assert (await gauge(client, conversation))["compaction_offer"] is None
 
 
 STEADY = [3_000] * 20
@@ -157,6 +214,37 @@ def test_a_thousand_short_turns_are_not_compacted_in_a_large_window(growth: floa
         assert window <= due.at or window > 100_000
         paid += window > next_compaction(window, most, floor_of("pays", LARGE), economy, 4_000).at
     assert paid or growth * 1_000 < 20_000, "by price alone it would have been"
+
+
+@given(ECONOMIES, st.integers(1, 400_000), st.integers(1, 9), st.booleans())
+def test_an_offer_is_what_ten_messages_cost_with_and_without_it(
+    economy: Economy, window: int, per_message: int, cold: bool
+) -> None:
+    """Counted call by call: what each reads of the cache, writes to it and answers."""
+    economy = replace(economy, calls=4 * per_message, turns=(window // 4,) * 4, answer=economy.growth / 2)
+    window = max(window, economy.static)
+    rates, made = economy.rates, economy.compaction(window, 4_000)
+
+    def bill(size: float, written: float) -> float:
+        """Ten messages, whose first call finds `written` of the window in no cache."""
+        total = (rates.write - rates.read) * written
+        for _ in range(10 * per_message):
+            total += rates.read * size + rates.write * economy.growth + rates.output * economy.answer
+            size += economy.growth
+        return total
+
+    without = bill(window, window if cold else 0)
+    summary = (1.0 if cold else rates.read) * window + made.question + rates.output * made.summary
+    after = bill(made.left, made.left if cold else made.summary + made.kept)
+    saves, share = (without - summary - after) * 5 / 1_000_000, (without - summary - after) / without
+    found = offer(window, economy, 4_000, 5.0, cold=cold)
+    if found is not None:
+        assert found.saves == pytest.approx(saves)
+        assert found.share == pytest.approx(share)
+        assert saves >= 0.0199
+        assert share >= 0.2499
+    else:
+        assert saves < 0.0201 or share < 0.2501
 
 
 def test_floors() -> None:

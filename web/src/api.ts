@@ -67,6 +67,8 @@ export const api = {
   /** What was said, in one conversation or in all. */
   search: (id: string | undefined, q: string, signal?: AbortSignal) =>
     json<Found>(`/sessions/search${query({ q, conversation_id: id })}`, { signal: signal ?? null }),
+  command: (id: string, text: string) =>
+    json<Told>(`/conversations/${id}/commands`, withKey(body('POST', { text }), newKey())),
   resume: (session: string) => json<Told>(`/sessions/${session}/resume`, withKey({ method: 'POST' }, newKey())),
   undo: (session: string) => json<Told>(`/sessions/${session}/undo`, withKey({ method: 'POST' }, newKey())),
   /** The sessions of a conversation, the oldest first. */

@@ -3,6 +3,7 @@
 import { type QueryClient, useQueryClient } from '@tanstack/react-query'
 import { createContext, useCallback, useContext, useEffect, useMemo, useRef, useState } from 'react'
 import { api, ApiError, explain, newKey, type Turn } from './api.ts'
+import { onItsWay } from './beginnings.ts'
 import { severalModels } from './choice.ts'
 import { begin, timezone, useDraft } from './drafts.ts'
 import { changesSaved, keys, refreshQueue, refreshTold } from './queries.ts'
@@ -74,11 +75,17 @@ export function useBranching(conversation: string | null, model: string | null, 
   const ask = useCallback(
     (value: () => Promise<NewQuestion>) =>
       go(async () => {
-        if (!(await changesSaved(client))) throw new ApiError(0, notSaved)
-        const models = severalModels(model, others)
-        const body = { ...(await value()), ...models, timezone: timezone(), queue: false, debounce_ms: 0 }
-        const taken = await begin(conversation!, newKey(), body)
-        if (taken.type === 'command') refreshQueue(client, conversation!)
+        const way = onItsWay(conversation)
+        try {
+          if (!(await changesSaved(client))) throw new ApiError(0, notSaved)
+          const models = severalModels(model, others)
+          const body = { ...(await value()), ...models, timezone: timezone(), queue: false, debounce_ms: 0 }
+          if (way.stopped()) return
+          const taken = await way.send(conversation!, () => begin(conversation!, newKey(), body))
+          if (taken.type === 'command') refreshQueue(client, conversation!)
+        } finally {
+          way.done()
+        }
       }),
     [client, conversation, go, model, others],
   )

@@ -2,6 +2,7 @@
 
 import { useSyncExternalStore } from 'react'
 import { api, ApiError, explain, newKey, type NewTurn, type Upload, type UploadedFile } from './api.ts'
+import { onItsWay } from './beginnings.ts'
 import { asked, type Choice, noChoice, severalModels } from './choice.ts'
 import type { Packet } from './packets.ts'
 import { remember, remembered } from './remembered.ts'
@@ -166,7 +167,7 @@ export interface Answered {
 }
 
 /** Send the draft, once `saved` says that what was chosen before it is stored. `model` is the conversation's.
- *  On failure it stays as it was, with the problem in it, and null comes back. */
+ *  On failure it stays as it was, with the problem in it, and null comes back; so does it if it is stopped before it was sent. */
 export async function submit(
   conversation: string | null,
   model: string | null,
@@ -182,6 +183,7 @@ export async function submit(
   if (obstacle(draft) !== null) return null
   const key = draft.key ?? newKey()
   change(conversation, () => ({ sending: true, problem: null, key }))
+  const way = onItsWay(conversation)
   try {
     if (!(await saved)) {
       // The refused choice says why. The message was meant for it, so it is not sent without it.
@@ -189,13 +191,17 @@ export async function submit(
       return null
     }
     const target = conversation ?? (await begun())
+    if (way.stopped()) {
+      change(conversation, () => ({ sending: false, key: null }))
+      return null
+    }
     const value: NewTurn = {
       text: draft.text,
       file_ids: filesOf(draft).map((file) => file.id),
       timezone: timezone(),
       ...severalModels(model, draft.others),
     }
-    const started = await begin(target, key, value, () => later(target))
+    const started = await way.send(target, () => begin(target, key, value, () => later(target)))
     drafts.delete(conversation ?? NEW)
     if (conversation === null) remember(compared(null), [])
     if (draft.others.length > 0) {
@@ -210,6 +216,8 @@ export async function submit(
     const known = error instanceof ApiError && error.status > 0
     change(conversation, () => ({ sending: false, problem: explain(error), key: known ? null : key }))
     return null
+  } finally {
+    way.done()
   }
 }
 

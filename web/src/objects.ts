@@ -146,6 +146,8 @@ export interface Gauge {
   request_id: string | null
   /** Above so many tokens of input a compaction begins by itself; null if none does. */
   compaction_at: number | null
+  /** What one now would save of the next messages, in US dollars, if that is worth asking for. */
+  compaction_offer?: { saves: number; share: number; messages: number } | null
   /** A compaction runs, or may begin behind the turn that has just ended. */
   compacting: boolean
   /** When what is cached ends, and what is due next if nobody says anything. */

@@ -122,6 +122,15 @@ export function useResume(conversation: string) {
   })
 }
 
+/** Compact now. */
+export function useCompact(conversation: string) {
+  const client = useQueryClient()
+  return useMutation({
+    mutationFn: () => api.command(conversation, '/compact'),
+    onSettled: () => refreshTold(client, conversation),
+  })
+}
+
 /** Take a compaction back. Where that fails the page is behind: it looks again then, too. */
 export function useUndo(conversation: string) {
   const client = useQueryClient()

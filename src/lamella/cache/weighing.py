@@ -36,6 +36,13 @@ LEAST_CALLS = 6
 """Calls after which a session shows how it grows; before that nobody knows whether it goes on."""
 
 
+OFFER_MESSAGES = 10
+"""How many messages an offered compaction is weighed for."""
+
+OFFER_DOLLARS, OFFER_SHARE = 0.02, 0.25
+"""What it saves of them at least, in US dollars and of their cost: for less nobody is asked."""
+
+
 CHAIN_SHARE, CHAIN_TOKENS = 0.15, 8_000
 """What earlier summaries may hold of a window: this share of the size at which it is compacted, and so many tokens."""
 
@@ -117,7 +124,7 @@ class Economy:
     """What a summary would cost and save: the model's rates, what stands in every window, what a call adds, how many
     calls have been made in this session, and how long a summary is expected to be. `question` is what is asked of a
     summariser: with pruned results, which it reads whole. Another model may make it `elsewhere`. `earlier` are the
-    tokens of earlier summaries, `turns` those of each turn, the oldest first.
+    tokens of earlier summaries, `turns` those of each turn, the oldest first, and `answer` those that a call makes.
     """
 
     rates: Rates
@@ -129,6 +136,7 @@ class Economy:
     elsewhere: Elsewhere | None = None
     earlier: int = 0
     turns: tuple[int, ...] = ()
+    answer: float = 0.0
 
     def kept(self, keep: int) -> int:
         """Tokens of the turns that a compaction now leaves as they are, of which `keep` are to be kept."""
@@ -210,3 +218,34 @@ def next_compaction(
     calls = economy.compaction(size, keep).calls(economy.rates)
     numbers = {"best": economy.best(window, keep), "growth": economy.growth, "pays_after": calls}
     return NextCompaction(at, True, {**numbers, "expected": economy.calls, "floor": floor})
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a compaction now would save of the next `messages`: US dollars, and the share of what they cost without."""
+
+    saves: float
+    share: float
+    messages: int = OFFER_MESSAGES
+
+
+def offer(window: int, economy: Economy, keep: int, price: float, *, cold: bool = False) -> Offer | None:
+    """What compacting a window of so many tokens would save, for a model of this price of a million tokens of input;
+    None if it is not worth asking somebody.
+
+    The summary itself is paid of it. `cold`: the cache has ended, so the window is written anew in any case. Example:
+    at $5 a million, 60,000 tokens are read ten times for $0.30; compacted to 6,000, for $0.03; the summary costs $0.08.
+    """
+    compaction, rates = economy.compaction(window, keep), economy.rates
+    calls = OFFER_MESSAGES * max(1.0, economy.calls / max(1, len(economy.turns)))
+    grown = economy.growth * (calls - 1) / 2
+    each = rates.read * (window + grown) + rates.write * economy.growth + rates.output * economy.answer
+    if cold:
+        cost = each * calls + (rates.write - rates.read) * window
+        saved = rates.read * compaction.freed * (calls - 1) - compaction.when_cold(rates)
+    else:
+        written = (rates.write - rates.read) * (compaction.summary + compaction.kept)
+        cost = each * calls
+        saved = rates.read * compaction.freed * calls - compaction.now(rates) - written
+    found = Offer(saved * price / 1_000_000, saved / cost if cost else 0.0)
+    return found if found.saves >= OFFER_DOLLARS and found.share >= OFFER_SHARE else None

@@ -12,7 +12,7 @@ from lamella.core.figures import percent, short
 from lamella.core.json import JsonObject
 from lamella.sessions.idle import Next
 from lamella.sessions.notifications import parts_data
-from lamella.sessions.outlook import compaction_line, outlook_json
+from lamella.sessions.outlook import compaction_line, offer_line, outlook_json
 from lamella.sessions.why import newest_request
 from lamella.sessions.window import Standing
 
@@ -42,6 +42,7 @@ class Status:
             f"Context {_fill(now)}",
             f"Cache of the last request: {_cache(now)}",
             compaction_line(ahead),
+            *([offer_line(ahead.offer)] if ahead.offer is not None and not compacting else []),
             next_line(ahead.next),
             f"Cost of the conversation: ${totals.cost:.4f}{_PARTLY if totals.estimated else ''}",
         ]

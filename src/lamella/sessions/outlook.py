@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from lamella.cache.economics import Elsewhere
-from lamella.cache.weighing import NextCompaction
-from lamella.core.figures import short
+from lamella.cache.weighing import NextCompaction, Offer
+from lamella.core.figures import percent, short
 from lamella.core.json import JsonObject
 from lamella.engine.opening import Opening
 from lamella.sessions.idle import Next, next_json
@@ -18,11 +18,12 @@ from lamella.sessions.window import parts_of
 @dataclass(frozen=True, slots=True)
 class Outlook:
     """What is due `next` if nobody says anything, and the size of window at which a compaction is made by itself; None
-    if none is. `when` is the deployment's setting."""
+    if none is. `when` is the deployment's setting. `offer`: what one now would save, if that is worth asking for."""
 
     next: Next
     when: str
     compaction: NextCompaction | None = None
+    offer: Offer | None = None
 
 
 def outlook_of(opening: Opening, due: Next, settings: SessionSettings, elsewhere: Elsewhere | None) -> Outlook:
@@ -30,7 +31,10 @@ def outlook_of(opening: Opening, due: Next, settings: SessionSettings, elsewhere
     weighed = Weighed.standing(opening)
     if not weighed.input:  # another session began since the last bill, or there is none
         weighed = replace(weighed, input=parts_of(opening, due.now).total)
-    return Outlook(due, settings.compact_when, weighed.next(settings, weighed.economy(elsewhere)))
+    economy = weighed.economy(elsewhere)
+    cold = due.ends is None or due.ends <= due.now
+    offered = weighed.offer(settings, economy, cold=cold)
+    return Outlook(due, settings.compact_when, weighed.next(settings, economy), offered)
 
 
 def outlook_json(ahead: Outlook) -> JsonObject:
@@ -40,8 +44,22 @@ def outlook_json(ahead: Outlook) -> JsonObject:
         "compaction_when": ahead.when,
         "compaction_at": due.at if due is not None else None,
         "compaction_by": None if due is None else "price" if due.by_price else "threshold",
+        "compaction_offer": offer_json(ahead.offer),
         "cache": next_json(ahead.next),
     }
+
+
+def offer_json(offer: Offer | None) -> JsonObject | None:
+    """What a compaction now would save, for programs; in US dollars."""
+    if offer is None:
+        return None
+    return {"saves": offer.saves, "share": offer.share, "messages": offer.messages}
+
+
+def offer_line(offer: Offer) -> str:
+    """The same as a line of `/status`."""
+    share = percent(offer.share, 1)
+    return f"/compact now would save about ${offer.saves:.2f} of the next {offer.messages} messages ({share})"
 
 
 def compaction_line(ahead: Outlook) -> str:

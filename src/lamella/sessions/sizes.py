@@ -77,6 +77,10 @@ class ShownWindow:
         local = sum(self.results(step, ()) for turn in self.turns for step in turn.steps if step.id in stubbed)
         return int(local * self.calibration)
 
+    def answers(self) -> int:
+        """Tokens that the model made: answers, thinking and calls, as far as they stand in the window."""
+        return int(sum(said_tokens(step) for turn in self.turns for step in turn.steps) * self.calibration)
+
     @property
     def since_pruning(self) -> int:
         """Steps behind the boundary."""

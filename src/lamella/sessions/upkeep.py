@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lamella.cache.economics import Elsewhere, Prospect, Rates
-from lamella.cache.weighing import INSTRUCTION, CompactWhen, Economy, NextCompaction, expected_summary
+from lamella.cache.weighing import INSTRUCTION, CompactWhen, Economy, NextCompaction, Offer, expected_summary, offer
 from lamella.context.choices import Known
 from lamella.context.layout import Layout, OldResults
 from lamella.context.results import can_be_read, kept_names
@@ -108,6 +108,16 @@ class Weighed:
         """At which size this window is compacted by itself; None if never."""
         return trigger_of(settings).next(self.fill(settings.compact_when, economy))
 
+    def offer(self, settings: SessionSettings, economy: Economy | None, *, cold: bool) -> Offer | None:
+        """What is saved if somebody asks for a compaction now; None if one is due by itself or saves too little.
+
+        What was taken back is not offered again.
+        """
+        due = self.next(settings, economy)
+        if economy is None or due is None or self.input > due.at or not self.by_price("pays"):
+            return None
+        return offer(self.input, economy, settings.keep_recent, self.model.price.input, cold=cold)
+
     def prospect(self, economy: Economy, settings: SessionSettings, *, cold: bool = False) -> Prospect:
         """What is ahead of this window."""
         due, shown = self.next(settings, economy), self.shown
@@ -134,6 +144,7 @@ class Weighed:
             elsewhere=elsewhere,
             earlier=earlier,
             turns=turns,
+            answer=self.shown.answers() / steps,
         )
 
 

@@ -1,10 +1,11 @@
 import { useQueryClient } from '@tanstack/react-query'
 import { type DragEvent, useCallback, useEffect, useMemo, useRef, useState } from 'react'
 import { ApiError, api, explain } from '../api.ts'
+import { stopBeginning, useBeginning } from '../beginnings.ts'
 import { BranchingContext, useBranching } from '../branching.ts'
 import { inForce } from '../choice.ts'
 import { attach, submit, useDraft } from '../drafts.ts'
-import { addTurn, changesSaved, inOrder, keys, refreshQueue, useConversation, useStatus, useTurnList } from '../queries.ts'
+import { addTurn, changesSaved, inOrder, keys, refreshQueue, useConversation, useQueue, useStatus, useTurnList } from '../queries.ts'
 import { useAgents } from '../resourceQueries.ts'
 import { go } from '../route.ts'
 import { useTurn } from '../turns.ts'
@@ -35,7 +36,7 @@ export function Chat({ conversation, onToggleList }: Props) {
   const stored = useMemo(() => inOrder(list.data), [list.data])
   const newest = stored.at(-1)
   const running = useRunning(newest?.id ?? null, newest?.status === 'running')
-  const stop = useStop(running)
+  const stop = useStop(conversation, running)
   const model = useModel(conversation, details.data?.model ?? null, status.data?.model ?? null)
   const { branching, problem, forget, stands } = useBranching(conversation, model, stored, running !== null)
   const drop = useDrop(conversation, status.data?.max_upload_bytes)
@@ -114,7 +115,7 @@ export function Chat({ conversation, onToggleList }: Props) {
           <Composer
             conversation={conversation}
             limit={status.data?.max_upload_bytes}
-            running={running !== null}
+            running={running !== null || stop.beginning}
             stopping={stop.asked}
             onSubmit={onSubmit}
             onStop={stop.ask}
@@ -142,29 +143,37 @@ function useRunning(newest: string | null, listed: boolean): string | null {
   return running && entry?.link !== 'lost' ? newest : null
 }
 
-/** Stop the running answer: by button, or by Escape while nothing else is open. */
-function useStop(running: string | null) {
+/** Stop the answer that runs or is about to: by button, or by Escape while nothing else is open. */
+function useStop(conversation: string | null, running: string | null) {
   const [asked, setAsked] = useState<string | null>(null)
   const [problem, setProblem] = useState<{ message: string; hint: string | null } | null>(null)
+  const sent = useBeginning(conversation)
+  // Its turn begins, and may wait for a compaction: it is known by its message until then.
+  const waits = useQueue(conversation).data?.find((one) => one.begins)?.id ?? null
+  const beginning = running === null && (sent !== null || waits !== null)
+  const stopped = running ?? (sent === null ? waits : null)
   const ask = useCallback(() => {
-    if (running === null) return
-    setAsked(running)
     setProblem(null)
-    api.stop(running).catch((error: unknown) => {
+    if (stopped === null) return stopBeginning(conversation)
+    setAsked(stopped)
+    const work = running !== null ? api.stop(running) : api.command(conversation!, '/abort')
+    work.catch((error: unknown) => {
       setAsked(null)
       setProblem(explain(error))
     })
-  }, [running])
+  }, [conversation, running, stopped])
+  const possible = running !== null || beginning
   useEffect(() => {
-    if (running === null) return
+    if (!possible) return
     const onKey = (event: KeyboardEvent) => {
       if (event.key === 'Escape' && !event.defaultPrevented && !event.isComposing) ask()
     }
     addEventListener('keydown', onKey)
     return () => removeEventListener('keydown', onKey)
-  }, [running, ask])
+  }, [possible, ask])
   useEffect(() => setProblem(null), [running])
-  return { ask, problem, asked: running !== null && asked === running }
+  const isAsked = stopped !== null ? asked === stopped : sent?.stopped === true
+  return { ask, problem, beginning, asked: isAsked }
 }
 
 /** Files dragged from outside. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Gauge } from '../api.ts'
-import { whenSilent } from './ContextBar.tsx'
+import { offerOf, whenSilent } from './ContextBar.tsx'
 
 const gauge: Gauge = {
   input: 0,
@@ -32,5 +32,19 @@ describe('what becomes of a silent conversation', () => {
     expect(whenSilent(gauge)).toBe('')
     expect(whenSilent({ ...gauge, cache: { ends_at: null, next: 'nothing', at: null, why: '' } })).toBe('')
     expect(whenSilent(null)).toBe('')
+  })
+})
+
+describe('the offer of a compaction', () => {
+  const compaction_offer = { saves: 0.1268, share: 0.4137, messages: 10 }
+
+  it('says what it saves', () => {
+    expect(offerOf({ ...gauge, compaction_offer })).toBe('Compact now: saves about $0.13 (41 %) over 10 messages')
+  })
+
+  it('is not made while one runs, or where little is saved', () => {
+    expect(offerOf({ ...gauge, compaction_offer, compacting: true })).toBe('')
+    expect(offerOf({ ...gauge, compaction_offer: null })).toBe('')
+    expect(offerOf(null)).toBe('')
   })
 })

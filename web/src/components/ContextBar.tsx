@@ -3,10 +3,11 @@ import { useEffect } from 'react'
 import type { Gauge } from '../api.ts'
 import { exact, percent, tokens } from '../format.ts'
 import { usePanels } from '../panels.ts'
-import { keys, useGauge } from '../queries.ts'
+import { keys, useCompact, useGauge } from '../queries.ts'
 import type { TurnView } from '../turn.ts'
 import { useTurn } from '../turns.ts'
 import styles from './ContextBar.module.css'
+import controls from './controls.module.css'
 
 export interface Filling {
   input: number
@@ -21,6 +22,7 @@ export function ContextBar({ conversation, newest }: { conversation: string; new
   const panels = usePanels()
   const client = useQueryClient()
   const gauge = useGauge(conversation)
+  const compact = useCompact(conversation)
   const entry = useTurn(newest ?? '')
   const filling = fillingOf(gauge.data ?? null, entry?.view ?? null)
   const billed = entry?.view.requests.filter((request) => request.usage).length ?? 0
@@ -38,6 +40,7 @@ export function ContextBar({ conversation, newest }: { conversation: string; new
   const threshold = gauge.data?.compaction_at ?? null
   const next = nextCompaction(gauge.data ?? null, input)
   const idle = whenSilent(gauge.data ?? null)
+  const offered = offerOf(gauge.data ?? null)
   return (
     <div className={styles.bar} data-testid="context-bar" data-estimate={estimate}>
       <div
@@ -65,6 +68,18 @@ export function ContextBar({ conversation, newest }: { conversation: string; new
           {idle}
         </span>
       )}
+      {offered !== '' && (
+        <button
+          type="button"
+          className={`${controls.link} ${styles.offer}`}
+          onClick={() => compact.mutate()}
+          disabled={compact.isPending}
+          title="A summary takes the place of what is old. Nothing is deleted, and it can be undone."
+          data-testid="context-offer"
+        >
+          {offered}
+        </button>
+      )}
       <button
         type="button"
         className={styles.open}
@@ -82,6 +97,13 @@ export function nextCompaction(gauge: Gauge | null, input: number): string {
   if (gauge.compacting) return 'compacting…'
   const left = gauge.compaction_at === null ? 0 : gauge.compaction_at - input
   return left > 0 ? `${tokens(left)} to compaction` : ''
+}
+
+/** What a compaction now would save, in words; "" if none is offered. */
+export function offerOf(gauge: Gauge | null): string {
+  const offer = gauge?.compaction_offer
+  if (!offer || gauge.compacting) return ''
+  return `Compact now: saves about $${offer.saves.toFixed(2)} (${percent(offer.share)}) over ${offer.messages} messages`
 }
 
 const ACTS = { nothing: '', compact: 'then compacted', prune: 'then pruned' }

@@ -22,27 +22,48 @@ export function Queue({ conversation, running }: Props) {
   const seconds = useCountdown(running ? null : (waiting.at(-1)?.due_at ?? null))
   useLeft(waiting, () => refreshQueue(client, conversation))
   useEffect(() => setProblem(null), [conversation])
-  const change = (work: Promise<unknown>, text?: string) => {
+  /** Null once it is done, else why not. */
+  const change = async (work: Promise<unknown>): Promise<unknown> => {
     setProblem(null)
-    work
-      .catch((error: unknown) => {
-        // It was begun meanwhile: what was rewritten is not lost.
-        if (text !== undefined && error instanceof ApiError && error.code === 'not_waiting') giveBack(conversation, text)
-        setProblem(explain(error))
-      })
-      .finally(() => refreshQueue(client, conversation))
+    try {
+      await work
+      return null
+    } catch (error) {
+      setProblem(explain(error))
+      return error
+    } finally {
+      refreshQueue(client, conversation)
+    }
+  }
+  /** True unless the text has to be written again: of a message that begins it is given back to the composer. */
+  const rewrite = async (id: string, text: string): Promise<boolean> => {
+    const error = await change(api.rewrite(conversation, id, text))
+    const begun = error instanceof ApiError && error.code === 'not_waiting'
+    if (begun) giveBack(conversation, text)
+    return error === null || begun
+  }
+  const lose = (text: string) => {
+    giveBack(conversation, text)
+    setProblem(begunMeanwhile)
   }
   if (waiting.length === 0 && !problem) return null
   return (
     <section className={styles.queue} aria-label="Waiting to be answered">
-      {problem && <ErrorNote problem={problem} />}
+      {problem && (
+        <ErrorNote problem={problem}>
+          <button type="button" className={controls.link} onClick={() => setProblem(null)}>
+            Dismiss
+          </button>
+        </ErrorNote>
+      )}
       <ol className={styles.list}>
         {waiting.map((message) => (
           <Chip
             key={message.id}
             message={message}
-            onRewrite={(text) => change(api.rewrite(conversation, message.id, text), text)}
-            onRemove={() => change(api.unqueue(conversation, message.id))}
+            onRewrite={(text) => rewrite(message.id, text)}
+            onLose={lose}
+            onRemove={() => void change(api.unqueue(conversation, message.id))}
           />
         ))}
       </ol>
@@ -58,26 +79,57 @@ export function Queue({ conversation, running }: Props) {
   )
 }
 
+const begunMeanwhile = {
+  message: 'The message that you were rewriting is being answered.',
+  hint: 'What you wrote stands in the box below.',
+}
+
 interface ChipProps {
   message: QueuedMessage
-  onRewrite: (text: string) => void
+  /** Store the text; false if that was refused and the message still waits. */
+  onRewrite: (text: string) => Promise<boolean>
+  /** The message waits no more, and this text was being written in its place. */
+  onLose: (text: string) => void
   onRemove: () => void
 }
 
-function Chip({ message, onRewrite, onRemove }: ChipProps) {
+function Chip({ message, onRewrite, onLose, onRemove }: ChipProps) {
   const [edited, setEdited] = useState<string | null>(null)
+  // What a refusal gave back takes no focus: its writer may be elsewhere by now.
+  const [refused, setRefused] = useState(false)
   // A box that goes away may still lose the focus: that saves nothing again.
   const closed = useRef(false)
+  const unsaved = useRef<string | null>(null)
+  unsaved.current = edited !== null && edited.trim() !== '' && edited !== message.text ? edited : null
+  const lose = useRef(onLose)
+  lose.current = onLose
+  const here = useRef(true)
+  useEffect(() => {
+    here.current = true
+    return () => {
+      here.current = false
+      closed.current = true
+      if (unsaved.current !== null) lose.current(unsaved.current)
+    }
+  }, [])
+  const show = (text: string, again: boolean) => {
+    closed.current = false
+    setRefused(again)
+    setEdited(text)
+  }
   const close = (save: boolean) => {
     if (closed.current || edited === null) return
     closed.current = true
-    if (save && edited.trim() !== '' && edited !== message.text) onRewrite(edited)
+    const text = save ? unsaved.current : null
     setEdited(null)
+    if (text === null) return
+    void onRewrite(text).then((stored) => {
+      if (stored) return
+      if (here.current) show(text, true)
+      else lose.current(text)
+    })
   }
-  const open = () => {
-    closed.current = false
-    setEdited(message.text)
-  }
+  const open = () => show(message.text, false)
   return (
     <li className={styles.chip} data-testid="queued" data-kind={message.kind}>
       {edited !== null ? (
@@ -85,7 +137,7 @@ function Chip({ message, onRewrite, onRemove }: ChipProps) {
           className={styles.edit}
           rows={Math.min(6, edited.split('\n').length)}
           value={edited}
-          autoFocus
+          autoFocus={!refused}
           dir="auto"
           aria-label="Rewrite the message"
           data-testid="queued-edit"
