@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from pathlib import Path
 from random import Random
 
 import httpx2
@@ -235,3 +236,19 @@ async def test_a_conversation_of_any_kind_is_carried_away(client: Client, seed: 
         await people.act()
     await rested(client, people.conversation)
     await assert_carried(client, people.conversation)
+
+
+@pytest.mark.parametrize("when", ["full", "balanced", "pays"])
+async def test_thresholds_shape_summaries_in_a_replay_too(tmp_path: Path, when: str) -> None:
+    """How long a summary is asked for, and what earlier ones may hold, comes from the threshold."""
+    settings: Object = {"compaction_threshold": "2000", "compaction_when": when, "keep_recent_tokens": 200}
+    async with carrier(tmp_path, **settings) as (_, client):
+        conversation = await client.conversation(layout="lis")
+        for number in range(9):
+            await client.send(conversation, f"read the page {number}. {WORDS * 9}")
+            await rested(client, conversation)
+            if number % 3 == 2:
+                await client.post(f"/conversations/{conversation}/compact", {})
+                await rested(client, conversation)
+        found = await assert_carried(client, conversation)
+    assert sum(request.record.purpose == "summary" for request in found.report.requests) > 1

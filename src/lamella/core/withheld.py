@@ -23,6 +23,8 @@ WITHHELD_SUMMARY = (
     "search the conversation for what the user said."
 )
 
+WITHHELD_DOCUMENT = "Document {number} was brought here with a knowledge base that may not be read in full any more."
+
 _MARK = '"knowledge_base'
 DOUBTFUL = "?"
 """Stands for a base that can't be read from a result: nobody has a grant on it."""

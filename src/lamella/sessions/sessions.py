@@ -128,7 +128,7 @@ class Sessions:
         await self._title(finished)
         caller, conversation_id = finished.caller, finished.conversation.id
         now = await self._services.store.conversation(caller, conversation_id)
-        if now.session_id != finished.conversation.session_id:
+        if now.session_id != finished.conversation.session_id or not self.settings.by_itself:
             return None
         layout = layout_named(finished.conversation.layout, self._openings.layouts)
         bill = await self._services.store.last_bill(caller, conversation_id, finished.model)

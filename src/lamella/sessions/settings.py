@@ -18,7 +18,8 @@ class SessionSettings:
     """Sizes in tokens. `huge`: the share of the budget above which even the newest turn is summarised. `look`: after
     how many seconds whoever waits for a compaction looks whether it has ended elsewhere, again and again.
     `titles`: whether a model writes titles. `compact_when`: at the threshold alone, or before it, where it pays;
-    `floor`: below which size not, in `balanced`. None: `weighing.floor_of` says it."""
+    `floor`: below which size not, in `balanced`. None: `weighing.floor_of` says it. `by_itself`: whether anything is
+    pruned or compacted between turns that nobody asked for; the sizes of what is asked for are the same without."""
 
     keep_recent: int = 4_000
     compaction: Threshold = field(default_factory=lambda: Threshold(share=0.8))
@@ -29,6 +30,7 @@ class SessionSettings:
     huge: float = 0.25
     compact_when: CompactWhen = "balanced"
     floor: Threshold | None = None
+    by_itself: bool = True
     look: float = 5.0
     patience: float = 300.0
     """Seconds that `/resume` waits for a summary that was not made before; after that it does without."""

@@ -12,6 +12,7 @@ from lamella.app.export.requests import Sent, answer_of
 from lamella.app.trace.parts import TraceAnswer, TraceCall, TracePart, TraceRun, TraceSent, TraceStep, TraceStop
 from lamella.core.messages import AnswerPart, Reasoning, Step, StopReason, Text, ToolCall, ToolResult, TurnStatus
 from lamella.core.records import RequestRecord, RunRecord, TurnRecord
+from lamella.core.withheld import WITHHELD
 
 STOPPED = (TurnStatus.STOPPED, TurnStatus.INTERRUPTED)
 CUT_OFF = (StopReason.USER_CANCELLED, StopReason.INTERRUPTED)
@@ -26,11 +27,11 @@ class _Digests:
         self._number = 0
 
     def of(self, result: ToolResult) -> str | TraceAnswer:
-        """The digest of the next result."""
+        """The digest of the next result; of one that may not be read any more there is none."""
         if result.name not in self._names or not result.content.strip():
             return ""
         self._number += 1
-        return self._by_number.get(self._number - 1, "")
+        return "" if result.content == WITHHELD else self._by_number.get(self._number - 1, "")
 
 
 def run_of(turn: TurnRecord, run: RunRecord, gathered: Gathered, sent: Sent) -> TraceRun:

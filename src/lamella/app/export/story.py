@@ -9,7 +9,7 @@ from datetime import datetime
 from lamella.app.export.answers import run_of, stop_of
 from lamella.app.export.gathered import Gathered
 from lamella.app.export.requests import Sent
-from lamella.app.export.surroundings import agent_of, file_of, found_of, tools_of
+from lamella.app.export.surroundings import agent_of, file_of, found_of, tools_of, withheld_document
 from lamella.app.trace.format import (
     AgentChange,
     CompactChange,
@@ -291,9 +291,10 @@ class Story:
         """What tools brought into the conversation from this turn's beginning to the next one's."""
         following = (one.started_at for one in self._gathered.turns if one.started_at > turn.started_at)
         end = next(following, None)
+        is_withheld = any(step.withheld for run in turn.runs for step in run.steps)
         for at, document in self._gathered.found:
             if turn.started_at <= at and (end is None or at < end):
-                yield found_of(document)
+                yield withheld_document(document) if is_withheld else found_of(document)
 
 
 def _asked_by_it(after: Sequence[Happened]) -> RequestRecord | None:

@@ -17,6 +17,7 @@ from lamella.core.messages import Attachment
 from lamella.core.ports import Store
 from lamella.core.prompt import ToolSpec
 from lamella.core.records import Caller, PinnedProject
+from lamella.core.withheld import WITHHELD_DOCUMENT
 from lamella.tools.tool import Registry
 
 
@@ -100,3 +101,8 @@ def file_of(attached: Attachment) -> TraceFile:
 def found_of(document: Attachment) -> TraceFound:
     """What a tool brought into the conversation."""
     return TraceFound(document.title, document.text or "", document.url, document.media_type)
+
+
+def withheld_document(document: Attachment) -> TraceFound:
+    """The place of a document that was brought in with what may not be read now: its number stays."""
+    return TraceFound("Withheld", WITHHELD_DOCUMENT.format(number=document.document))

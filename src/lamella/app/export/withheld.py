@@ -8,7 +8,12 @@ from datetime import datetime
 
 from lamella.app.export.gathered import Gathered
 from lamella.core.decisions import DecisionKind
+from lamella.core.records import RequestRecord
 from lamella.engine.grants import GRANT, WITHHELD
+
+AS_DATA = "S U"
+"""The window of a request beside the conversation, for a digest, a title or a summary: what it reads stands in it as
+data, and nothing says from which rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,8 @@ def held_apart(found: Gathered) -> Apart:
         for record in records:
             bases = {base for segment in record.segments for base in sources.get(segment.source, ())}
             bases |= {base for segment in record.segments for base in sources.get(segment.id, ())}
+            if record.letters == AS_DATA:
+                bases |= _held_before(found, record)
             if any(base not in closed or record.at < closed[base] for base in bases):
                 apart.add(record.id)
     closed_now = frozenset(base for held in sources.values() for base in held)
@@ -49,6 +56,14 @@ def held_apart(found: Gathered) -> Apart:
         what = "request that was" if len(apart) == 1 else "requests that were"
         told.append(f"{len(apart)} {what} made with it: the replay makes them without, and they are not compared")
     return Apart(frozenset(apart), closed_now, tuple(told))
+
+
+def _held_before(found: Gathered, record: RequestRecord) -> set[str]:
+    """The bases of all that is withheld and was there when a request was made."""
+    turns = [turn for turn in found.turns if turn.started_at <= record.at]
+    held = {base for turn in turns for run in turn.runs for step in run.steps for base in step.withheld}
+    held |= {base for turn in turns if not turn.dynamic for base in turn.dynamic_from}
+    return held | {base for one in found.sessions if one.opened_at <= record.at for base in one.withheld}
 
 
 def _closed_since(found: Gathered) -> Mapping[str, datetime]:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from lamella.app.core import CoreSettings
 from lamella.app.trace.format import Trace
 from lamella.app.trace.settings import GivenSettings, settings_of
-from lamella.core.amounts import Threshold
 from lamella.core.effort import OFF
 from lamella.core.models import ModelFacts
 from lamella.settings import Settings
@@ -27,15 +26,12 @@ def replay_settings(asked: GivenSettings, trace: Trace, facts: ModelFacts) -> Se
     return settings_of(own | {name: value for name, value in asked.items() if value is not None})
 
 
-NEVER = Threshold(tokens=10**12)
-"""A threshold that no window reaches."""
-
-
 def played_settings(parts: CoreSettings) -> CoreSettings:
-    """Those of a replay that is played as it was: what the engine did by itself between turns is in its trace."""
-    sessions = parts.sessions
-    pruning = replace(sessions.pruning, threshold=NEVER.tokens, when="full")
-    return replace(parts, sessions=replace(sessions, compaction=NEVER, compact_when="full", pruning=pruning))
+    """Those of a replay that is played as it was: what the engine did by itself between turns is in its trace.
+
+    Thresholds stay: the words that a summary is asked for with, and what earlier ones may hold, come from them.
+    """
+    return replace(parts, sessions=replace(parts.sessions, by_itself=False))
 
 
 def _effort(trace: Trace, facts: ModelFacts) -> str:
