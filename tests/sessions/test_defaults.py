@@ -6,20 +6,25 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lamella.app.app import LOCAL_OWNER
 from lamella.cache.economics import Rates
 from lamella.cache.weighing import CompactWhen, Economy, floor_of, next_compaction, offer
 from lamella.core.amounts import Threshold
+from lamella.core.ports import Jobs
+from lamella.core.records import NewJob, ProviderLimit
 from lamella.core.tokens import Usage
 from lamella.engine.scripted import FACTS, ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, Object, served
+from lamella.sessions.compactions import COMPACT
 from lamella.settings import read_settings
 
 pytestmark = pytest.mark.anyio
@@ -174,6 +179,75 @@ async def test_what_the_gauge_says_is_when_it_happens(tmp_path: Path, adds: list
     assert [input > at for input, at, _ in said] == [asked for _, _, asked in said]
     if adds is STEADY:
         assert [at for _, at, _ in said[3:]] == pytest.approx([said[-1][1]] * len(said[3:]), rel=0.05)
+
+
+async def test_a_limit_that_a_provider_has_taught_counts_for_the_gauge_and_for_the_next_compaction(
+    tmp_path: Path,
+) -> None:
+    """It takes 60,000 tokens where the budget has 184,000: 80 % of that is where it is compacted, and is said to be."""
+    model = ScriptedModel()
+    async with served(read_settings(data=tmp_path, titles=False), models=ScriptedModels(model)) as (app, client):
+        conversation = await client.conversation()
+        for turn in range(8):
+            await take_turn(client, conversation, model, 2_000 + turn * 6_000, asked=5_800)
+        before = await gauge(client, conversation)
+        until = app.clock.now() + timedelta(minutes=30)
+        await app.store.keep_provider_limit(ProviderLimit("scripted", "scripted", 60_000, until))
+        held = await gauge(client, conversation)
+        status = await client.post(f"/conversations/{conversation}/commands", {"text": "/status"})
+        model.then(saying("Word.", usage=Usage(input=50_000, output=2)))
+        model.then(saying("Words were said.", usage=Usage(input=50_000, output=5)))
+        await client.send(conversation, "And now?")
+        after = await gauge(client, conversation)
+    assert (before["budget"], before["compaction_at"]) == (184_000, 73_600)
+    assert (held["budget"], held["compaction_by"]) == (60_000, "price")
+    assert 24_000 <= held["compaction_at"] <= 48_000
+    assert status["data"]["budget"] == 60_000
+    assert summaries(model) == 1
+    assert after["input"] < 24_000
+
+
+async def test_a_compaction_that_a_dead_process_left_is_about_to_run_for_all_who_ask(tmp_path: Path) -> None:
+    """Before anybody has taken it up, the gauge, `/status` and `/compact` say the same of it."""
+    model = ScriptedModel()
+    async with served(read_settings(data=tmp_path, titles=False), models=ScriptedModels(model)) as (app, client):
+        conversation = await client.conversation()
+        await take_turn(client, conversation, model, 2_000)
+        await gauge(client, conversation)
+        path = f"/conversations/{conversation}"
+
+        async def said() -> list[object]:
+            status = await client.post(f"{path}/commands", {"text": "/status"})
+            return [(await client.get(f"{path}/context"))["compacting"], status["data"]["compacting"]]
+
+        now, jobs = app.clock.now(), cast(Jobs, app.store)
+        later = NewJob(COMPACT, conversation, "tried again", now + timedelta(minutes=5))
+        await jobs.enqueue(LOCAL_OWNER, later, now)
+        assert await said() == [False, False]
+        left = NewJob(COMPACT, conversation, "left", now, takes_over=True)
+        await jobs.enqueue(LOCAL_OWNER, left, now)
+        assert await said() == [True, True]
+        dead = await jobs.claim((COMPACT,), now, 0)
+        assert dead is not None
+        assert await said() == [True, True]
+        assert (await client.post(f"{path}/compact"))["data"] == {"started": False, "why": "running"}
+
+
+async def test_another_model_is_told_how_much_there_is_to_read(tmp_path: Path) -> None:
+    """Nothing was billed for it yet: the gauge shows what is counted, as `/status` does."""
+    small = ScriptedModel(facts=replace(FACTS, name="small", window=40_000))
+    model = ScriptedModel()
+    models = ScriptedModels(model, small)
+    async with served(read_settings(data=tmp_path, titles=False), models=models) as (_, client):
+        conversation = await client.conversation()
+        assert (await gauge(client, conversation))["input"] == 0
+        for turn in range(6):
+            await take_turn(client, conversation, model, 2_000 + turn * 6_000, asked=5_800)
+        await client.call("PATCH", f"/conversations/{conversation}", json={"model": "small"})
+        now = await gauge(client, conversation)
+        status = await client.post(f"/conversations/{conversation}/commands", {"text": "/status"})
+    assert now["estimate"]
+    assert now["input"] == status["data"]["context"] > 30_000
 
 
 ECONOMIES = st.builds(

@@ -129,6 +129,11 @@ class RunInput:
     """Those of `decisions` that are not stored yet: they are, with the first request."""
 
     @property
+    def most(self) -> int:
+        """The most tokens that a window may have: the budget, or what the provider takes if that is less."""
+        return min(self.budget, self.limit) if self.limit is not None else self.budget
+
+    @property
     def doubt(self) -> float:
         """The share that an estimate may be too high: nothing is refused here that may fit. A count is exact."""
         if self.counted is not None:

@@ -369,7 +369,7 @@ def _finished(begun: Begun, preferred: str | None) -> Finished:
         turns=(*turn.history, whole),
         decisions=run.decisions or run.input.decisions,
         input=max(billed, default=0),
-        budget=run.input.budget,
+        budget=run.input.most,
         calibration=run.calibration or run.input.calibration,
         cached_until=_cached_until(run) if billed else None,
         summaries=turn.summaries,

@@ -201,9 +201,8 @@ async def context(conversation_id: str, app: TheApp, caller: TheCaller) -> Json:
     conversation = await app.store.conversation(caller, conversation_id)
     facts = app.models.facts(conversation.model)
     last = await app.store.last_bill(caller, conversation_id, facts.name)
-    counted = await app.sessions.counted(caller, conversation_id, last) if last else None
+    counted = await app.sessions.counted(caller, conversation_id, last) if conversation.head is not None else None
     usage = last.usage if last and counted is None else None
-    budget = app.engine_settings.budget(facts)
     settling = conversation.running_turn is None and app.chat.is_settling(conversation_id)
     compacting = settling or await app.sessions.compacts(caller, conversation_id)
     # Read after `compacting`: what a compaction tells is there when it runs no more.
@@ -214,7 +213,7 @@ async def context(conversation_id: str, app: TheApp, caller: TheCaller) -> Json:
         "input": usage.input if usage else counted or 0,
         "read": usage.cache_read if usage else 0,
         "cached_share": usage.cache_read / usage.input if usage and usage.input else None,
-        "budget": budget,
+        "budget": ahead.budget or app.engine_settings.budget(facts),
         "compacting": compacting,
         **outlook_json(ahead),
         "notice": told.data[0].id if told.data else None,

@@ -155,8 +155,7 @@ class Reader:
     def own(cls, services: Services, opening: Opening) -> Reader:
         """The conversation's own model."""
         run = opening.run
-        budget = min(run.budget, run.limit) if run.limit is not None else run.budget
-        return cls(services, opening, run.model, budget, run.calibration, run.margin)
+        return cls(services, opening, run.model, run.most, run.calibration, run.margin)
 
     @classmethod
     def second(cls, services: Services, opening: Opening, opened: OpenModel) -> Reader:

@@ -179,7 +179,7 @@ class Compactor:
         plan = await self._planned(caller, asked.conversation_id, asked.coming)
         if isinstance(plan, NotCompacted):
             return plan
-        vain = self._trigger.vain(plan.gain, plan.opening.run.budget) if asked.if_it_pays else None
+        vain = self._trigger.vain(plan.gain, plan.opening.run.most) if asked.if_it_pays else None
         if vain is not None:
             return NotCompacted(vain[1], code=vain[0])
         tokens = int(plan.old_tokens / plan.opening.run.calibration)
@@ -231,7 +231,7 @@ class Compactor:
         room = _room_for_turns(usable(context), whole.report.local - sum(local), coming)
         calibration = opening.run.calibration
         sizes = [int(size * calibration) for size in local]
-        most, huge = int(room * calibration), int(opening.run.budget * self._settings.huge)
+        most, huge = int(room * calibration), int(opening.run.most * self._settings.huge)
         kept = turns_kept(sizes, min(self._settings.keep_recent, most), min(huge, most))
         if kept == len(turns):
             return NotCompacted("all of it is recent", code="recent", hint=ALL_RECENT)
@@ -240,12 +240,12 @@ class Compactor:
 
     def _chain(self, plan: _Plan) -> ChainRoom:
         """What all summaries may hold after this compaction."""
-        threshold = self._settings.compaction.in_tokens(plan.opening.run.budget)
+        threshold = self._settings.compaction.in_tokens(plan.opening.run.most)
         return chain_room(threshold, plan.before if self._settings.compact_when == "pays" else None)
 
     def _room(self, plan: _Plan, summary: int) -> ChainRoom:
         """The same, or less if a window past its threshold would be past it again soon with all of them."""
-        threshold = self._settings.compaction.in_tokens(plan.opening.run.budget)
+        threshold = self._settings.compaction.in_tokens(plan.opening.run.most)
         room = self._chain(plan)
         lacks = LEAST_GAIN * threshold - (plan.old_tokens - summary)
         if plan.before > threshold and lacks > 0:
@@ -292,7 +292,7 @@ class Compactor:
             changes=plan.opening.found.session_changes,
             tools=tools if news else None,
         )
-        budget = plan.opening.run.budget
+        budget = plan.opening.run.most
         return step, Compacted(session, plan.before, after, size, plan.kept_tokens, budget, summary.check)
 
 

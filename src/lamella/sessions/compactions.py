@@ -195,11 +195,17 @@ class Compactions:
         return conversation_id in self._asked or conversation_id in self._doing
 
     async def run_anywhere(self, caller: Caller, conversation_id: str) -> bool:
-        """Whether a compaction of this conversation is about to run, or runs, in whatever process."""
+        """Whether a compaction of this conversation is about to run, or runs, in whatever process.
+
+        One of a process that died is about to: the next worker takes it up.
+        """
         if self.is_running(conversation_id):
             return True
         job = await self._worker.job(caller, COMPACT, conversation_id)
-        return job is not None and job.status is JobStatus.RUNNING and job.due_at > self._clock.now()
+        if job is None:
+            return False
+        due = job.status is JobStatus.WAITING and job.due_at <= self._clock.now()
+        return job.status is JobStatus.RUNNING or due
 
     async def settled(self, conversation_id: str) -> None:
         """Come back when no compaction of this conversation that was asked for here runs."""

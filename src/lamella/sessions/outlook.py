@@ -18,12 +18,14 @@ from lamella.sessions.window import parts_of
 @dataclass(frozen=True, slots=True)
 class Outlook:
     """What is due `next` if nobody says anything, and the size of window at which a compaction is made by itself; None
-    if none is. `when` is the deployment's setting. `offer`: what one now would save, if that is worth asking for."""
+    if none is. `when` is the deployment's setting. `offer`: what one now would save, if that is worth asking for.
+    `budget`: the most tokens of the window; None if its model is not served."""
 
     next: Next
     when: str
     compaction: NextCompaction | None = None
     offer: Offer | None = None
+    budget: int | None = None
 
 
 def outlook_of(opening: Opening, due: Next, settings: SessionSettings, elsewhere: Elsewhere | None) -> Outlook:
@@ -34,7 +36,7 @@ def outlook_of(opening: Opening, due: Next, settings: SessionSettings, elsewhere
     economy = weighed.economy(elsewhere)
     cold = due.ends is None or due.ends <= due.now
     offered = weighed.offer(settings, economy, cold=cold)
-    return Outlook(due, settings.compact_when, weighed.next(settings, economy), offered)
+    return Outlook(due, settings.compact_when, weighed.next(settings, economy), offered, weighed.budget)
 
 
 def outlook_json(ahead: Outlook) -> JsonObject:

@@ -20,8 +20,8 @@ async def resumed_size(
     billed = [r.usage for r in requests if r.purpose == "chat" and r.usage is not None and not r.usage.input_estimated]
     billed = [usage for usage in billed if usage.input]
     if billed:
-        return billed[-1].input + billed[-1].output, opening.run.budget
+        return billed[-1].input + billed[-1].output, opening.run.most
     turns = opening.found.path
     local = sum(turn.user.tokens + sum(step.tokens for step in turn.steps) for turn in turns)
     local += sum(attachment.tokens for turn in turns for attachment in turn.user.attachments)
-    return int(local * opening.run.calibration), opening.run.budget
+    return int(local * opening.run.calibration), opening.run.most

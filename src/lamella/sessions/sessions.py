@@ -215,9 +215,9 @@ class Sessions:
         """Where the conversation stands now, window and budget; no model is asked."""
         return await standing(self._openings, self._services, caller, conversation_id)
 
-    async def counted(self, caller: Caller, conversation_id: str, bill: LastBill) -> int | None:
+    async def counted(self, caller: Caller, conversation_id: str, bill: LastBill | None) -> int | None:
         """The tokens of the window if `bill`, the last one, is not of it any more; None if the bill tells them."""
-        if is_of_window(bill, await self._services.store.decisions(caller, conversation_id)):
+        if bill is not None and is_of_window(bill, await self._services.store.decisions(caller, conversation_id)):
             return None
         # What was decided on another branch only is nothing to this window.
         now = await self.standing(caller, conversation_id)

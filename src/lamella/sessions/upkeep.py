@@ -64,7 +64,7 @@ class Weighed:
         shown = _shown(conversation.id, turns, known, run.calibration, conversation.tools, setting.layout)
         billed = _standing_input(found) if found.last_bill is not None and found.last_bill.followed else 0
         earlier = summaries_tokens(summaries, run.calibration)
-        return cls(shown, setting.layout, run.model.facts, opening.decisions, billed, run.budget, earlier)
+        return cls(shown, setting.layout, run.model.facts, opening.decisions, billed, run.most, earlier)
 
     def without(self, pruning: Pruning) -> Weighed:
         """The window once this was pruned."""

@@ -65,7 +65,7 @@ async def standing(openings: Openings, services: Services, caller: Caller, conve
         messages=sum(1 + len(turn.steps) for turn in opening.found.path),
         tokens=billed if measured else parts.total,
         measured=measured,
-        budget=opening.run.budget,
+        budget=opening.run.most,
         last=bill.usage if bill is not None else None,
         parts=parts,
         caution=facts.caution,
