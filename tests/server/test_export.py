@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -214,3 +215,22 @@ async def test_sessions_compacted_begun_anew_and_resumed(client: Client, layout:
     told = [one.cause for one in found.report.happenings if one.kind == "session"]
     assert told == ["/compact the northern mill", "/new", "/resume 1"]
     assert any("Σ" in letters for letters in found.letters)
+
+
+async def test_a_budget_that_was_lowered_between_messages(tmp_path: Path) -> None:
+    """What stands no longer fits: pieces of it are summarised before the next message, as they were."""
+    licence = (Path(__file__).parents[2] / "LICENSE").read_text("utf-8")
+    async with carrier(tmp_path, keep_recent_tokens=200, titles=False) as (_, client):
+        conversation = await client.conversation()
+        for number in range(4):
+            await client.send(conversation, f"Part {number}, said: {licence[number * 2_000 :][:7_000]}")
+    for budget in (5_000, 20_000):
+        async with carrier(tmp_path, keep_recent_tokens=200, titles=False, context_budget=budget) as (_, client):
+            assert (await client.send(conversation, "hi"))[-1]["status"] == "finished"
+            await client.post(f"/conversations/{conversation}/compact")
+            await rested(client, conversation)
+            await client.send(conversation, "And now?")
+            found = await assert_carried(client, conversation)
+    assert len([letters for letters in found.letters if "Σ" in letters]) >= 3
+    async with carrier(tmp_path, keep_recent_tokens=200, titles=False) as (_, client):
+        await assert_carried(client, conversation)

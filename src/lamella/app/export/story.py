@@ -149,6 +149,8 @@ class Story:
         """What the conversation has by itself when it asks for a summary."""
         yield from self._around(at, self._gathered.kept_around(record.at))
         yield from self._set(at, record)
+        if not self._standing.has_second:
+            yield from self._changed(at, self._budget(record))
 
     # Between turns
 
@@ -221,8 +223,17 @@ class Story:
         output = output_of(record)
         if output is not None and output != min(now.max_output, facts.max_output):
             settings["max_output"] = now.max_output = output
-        if record.budget != EngineSettings(now.budget, now.max_output).budget(facts):
-            settings["context_budget"] = now.budget = record.budget
+        yield from self._changed(at, settings | self._budget(record))
+
+    def _budget(self, record: RequestRecord) -> dict[str, int]:
+        """The budget that a request had, if a replay has another one."""
+        now = self._standing
+        if record.budget == EngineSettings(now.budget, now.max_output).budget(self._facts[record.model]):
+            return {}
+        now.budget = record.budget
+        return {"context_budget": record.budget}
+
+    def _changed(self, at: datetime, settings: dict[str, int]) -> Iterator[TraceEntry]:
         if settings:
             yield SetChange(at=at, settings=dict(settings))
 
