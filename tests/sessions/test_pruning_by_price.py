@@ -150,9 +150,11 @@ async def test_what_goes_by_price_is_old_and_much_and_leaves_what_mattered(tmp_p
 async def test_pruning_by_hand_is_told_and_keeps_extracts_too(tmp_path: Path) -> None:
     model = ScriptedModel()
     async with looking(tmp_path, model, tool_keep_threshold=0) as (_, client, conversation):
-        await look(client, conversation, model, 1, 120)
+        await look(client, conversation, model, 1, 350)
         answer = (await client.post(f"/conversations/{conversation}/prune"))["answer"]
         assert answer.startswith("🔧 Tool outputs pruned (")
+        decisions = (await client.get(f"/conversations/{conversation}/decisions"))["data"]
+        assert [one["why"] for one in decisions if one["kind"] == "prune"] == ["asked for"]
         model.then(saying("Yes."))
         await client.send(conversation, "And?")
         [stub] = results(model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -19,6 +20,9 @@ SHOWN = 20
 
 WORDS = 12
 """Words of a title."""
+
+_IDS = re.compile(r"\s*\[(?:(?:msg|step|call|toolu|turn|run|sess)_\w+(?:, *)?)+\]")
+"""Where summaries name the messages that they are of: that is for models."""
 
 _AGES = (("year", 365 * 86_400), ("month", 30 * 86_400), ("day", 86_400), ("hour", 3_600), ("minute", 60))
 
@@ -48,7 +52,7 @@ def choice(
             snippet = snippet_of(hit.best.source.content, terms, hit.best.start, hit.best.end).text
         elif session.summary is not None:
             snippet = snippet_of(session.summary, terms).text
-        shown = " ".join(snippet.split())
+        shown = " ".join(_IDS.sub("", snippet).split())
         lines += [_line(session, view, now), *([f"    “{shown}”"] if shown else [])]
         data.append({**_data(session, view), "score": round(hit.score, 4), "snippet": shown})
     lines += [words_only] if words_only else []
@@ -100,5 +104,5 @@ def _age(at: datetime, now: datetime) -> str:
 def _title(session: Session, view: SessionView) -> str:
     """The first words of its summary, headings left out, else of its first question."""
     said = [line.lstrip("-* ") for line in (session.summary or "").splitlines() if not line.startswith("#")]
-    words = (" ".join(said) or view.figures.questions.get(session.id, "")).split()
+    words = (_IDS.sub("", " ".join(said)) or view.figures.questions.get(session.id, "")).split()
     return " ".join(words[:WORDS]) + ("…" if len(words) > WORDS else "")

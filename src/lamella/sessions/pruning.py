@@ -91,7 +91,7 @@ def prune(
     numbers: Mapping[str, float] = {}
     why = full or ("asked for" if asked else "")
     if found is not None and threshold is not None and found.total > threshold:
-        why = full or f"the results of tools have {found.total} tokens, more than {threshold}"
+        why = why or f"the results of tools have {found.total} tokens, more than {threshold}"
     if not why and prospect is not None:
         found = _found(window, keep=settings.keep, newest=NEWEST_TURNS)
         why, numbers = _paying(window, found, prospect) if found is not None else ("", {})
