@@ -26,6 +26,9 @@ FORWARDING = [
     "X-Client-IP",
     "X-Envoy-External-Address",
     "Fly-Client-IP",
+    "CDN-Loop",
+    "X-Amzn-Trace-Id",
+    "X-ARR-LOG-ID",
 ]
 
 

@@ -29,7 +29,7 @@ def host_of(host: str) -> str | None:
 FORWARDING = re.compile(
     rb"forwarded|forwarded-for|via|x-forwarded(-.*)?|x-real-ip|x-original-(forwarded-for|host)|x-client-ip"
     rb"|x-cluster-client-ip|client-ip|true-client-ip|cf-(connecting-ip(v6)?|ray|visitor)|fastly-client-ip|fly-client-ip"
-    rb"|x-envoy-.*|x-appengine-user-ip|x-azure-(clientip|socketip)|x-proxyuser-ip|tailscale-user-login"
+    rb"|cdn-loop|x-amzn-trace-id|x-arr-log-id|x-envoy-.*|x-appengine-user-ip|x-azure-(clientip|socketip)|x-proxyuser-ip|tailscale-user-login"
 )
 """Headers that a proxy adds: whoever asks is not on this machine, whatever the Host says."""
 
