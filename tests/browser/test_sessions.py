@@ -133,6 +133,7 @@ def test_a_change_of_the_effort_says_what_it_loses_of_the_cache(
         "ANTHROPIC_BASE_URL": model.url,
         "LAMELLA_CONTEXT_BUDGET": "100k",
         "LAMELLA_COMPACTION_THRESHOLD": "50k",
+        "LAMELLA_COMPACTION_WHEN": "full",
     }
     with running(Server(tmp_path, environment)) as server:
         page.goto(server.url)
