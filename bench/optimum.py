@@ -2,7 +2,7 @@
 
     python bench/optimum.py [--reads 0.1 0.05 0.025] [--lines N] [--json]
 
-The conversation of `economics.py`, without pruning, is replayed through the engine against the simulator, on a model of
+The conversation of `writing/planted.py`, without pruning, is replayed through the engine against the simulator, on a model of
 each vendor: append-only, and with `compaction_when=pays`; at each price of cached reads, once as fast as it was written
 down and once with human gaps, where a fifth of the turns come 8 minutes and a tenth 2 hours after the one before.
 
