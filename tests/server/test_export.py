@@ -15,7 +15,7 @@ from lamella.app.app import App
 from lamella.server.testing import Client, Object
 
 from .asking import patched
-from .carrying import CHINESE, GREEK, RUSSIAN, WORDS, assert_carried, carrier, rested
+from .carrying import CHINESE, GREEK, RUSSIAN, WORDS, assert_carried, carried, carrier, rested
 
 pytestmark = pytest.mark.anyio
 
@@ -234,3 +234,33 @@ async def test_a_budget_that_was_lowered_between_messages(tmp_path: Path) -> Non
     assert len([letters for letters in found.letters if "Σ" in letters]) >= 3
     async with carrier(tmp_path, keep_recent_tokens=200, titles=False) as (_, client):
         await assert_carried(client, conversation)
+
+
+FORGETFUL: dict[str, dict[str, Any]] = {
+    "summary": {"match": "Summarise this conversation now", "text": f"# Facts\n{CHINESE}", "ms": 1_500},
+    "slowly": {"match": "slowly", "text": WORDS * 9, "ms": 4_000, "chunk": 12},
+    "else": {"match": ".", "text": WORDS * 30},
+}
+"""A summary that lacks what it has to hold: it is asked for twice."""
+
+
+async def test_a_summary_that_is_asked_for_again_while_somebody_writes(tmp_path: Path) -> None:
+    async with carrier(tmp_path, FORGETFUL, keep_recent_tokens=300) as (_, client):
+        conversation = await client.conversation()
+        for number in range(4):
+            await client.send(conversation, f"Remember: the gate {number} opens with 47-{number}-11. {WORDS * 3}")
+        where = f"/conversations/{conversation}"
+        await client.post(f"{where}/compact", {})
+        await rested(client, conversation)
+        await client.send(conversation, "Remember: the other gate opens with 99-12. Which one is open?")
+        await client.post(f"{where}/commands", {"text": "/resume 1"})
+        await client.send(conversation, "slowly, please")
+        await asyncio.sleep(1)
+        await client.send(conversation, "And now?")
+        await rested(client, conversation)
+        found = await carried(client, conversation)
+    assert sorted(found.replayed) == sorted(found.bodies)
+    assert [request.difference for request in found.report.differing] == []
+    assert found.report.lost == 0
+    asked = [request.record.step for request in found.report.requests if request.record.purpose == "summary"]
+    assert asked == [0, 1, 0, 1]

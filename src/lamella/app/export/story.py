@@ -111,7 +111,8 @@ class Story:
     def _happened(self) -> list[Happened]:
         gathered = self._gathered
         found: list[tuple[datetime, Happened]] = [(notice.at, notice) for notice in gathered.commands]
-        found += ((gathered.asked_at(record), record) for record in self._summaries)
+        first = (record for record in self._summaries if record.step == 0)  # the others are asked for by its answer
+        found += ((gathered.asked_at(record), record) for record in first)
         found += ((one.at, one) for one in gathered.decisions if self._is_told(one))
         found += ((turn.started_at, turn) for turn in gathered.turns)
         return [happened for _, happened in sorted(found, key=lambda one: one[0])]

@@ -11,7 +11,8 @@ from lamella.app.replay.stage import Stage
 from lamella.core.ports import Jobs
 from lamella.core.records import Caller, Job, NewJob
 
-KINDS = ("compact", "summarise", "idle", "title")
+SUMMARIES = ("compact", "summarise")
+KINDS = (*SUMMARIES, "idle", "title")
 
 LOOK = 0.01
 """Seconds between two looks at what is about to be enqueued."""

@@ -10,7 +10,7 @@ import msgspec
 
 from lamella.app.core import Core, build_core, build_services
 from lamella.app.replay.acting import StagedTool
-from lamella.app.replay.background import StagedJobs
+from lamella.app.replay.background import SUMMARIES, StagedJobs
 from lamella.app.replay.library import OWNER, TraceIds, TraceLibrary
 from lamella.app.replay.models import ReplayModels, ReplaySecond
 from lamella.app.replay.report import Event
@@ -235,8 +235,11 @@ class ReplayedConversation:
         await self.core.chat.prefer(OWNER, turn_id, run_id, latest=latest)
 
     async def compact(self, request: int) -> None:
-        """Compact as the engine did by itself, unless this summary has been asked for by now."""
-        if len(self.stage.beside["summary"]) <= request:
+        """Compact as the engine did by itself, unless this summary has been asked for by now, or is about to be: one
+        that is held back keeps others waiting."""
+        due = await self.store.next_due(SUMMARIES)
+        waits = due is not None and due <= self.stage.clock.now()
+        if len(self.stage.beside["summary"]) + waits <= request:
             self.core.sessions.compact(OWNER, CONVERSATION, who=ENGINE, why="as it was")
 
     async def prune(self, name: str, run: int, step: int, numbers: dict[str, float]) -> None:
