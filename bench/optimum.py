@@ -3,8 +3,9 @@
     python bench/optimum.py [--reads 0.1 0.05 0.025] [--lines N] [--json]
 
 The conversation of `writing/planted.py`, without pruning, is replayed through the engine against the simulator, on a
-model of each vendor: append-only, and with `compaction_when=pays`; at each price of cached reads, once as fast as it was
-written down and once with human gaps, where a fifth of the turns come 8 minutes and a tenth 2 hours after the one before.
+model of each vendor: append-only, and with `compaction_when=pays`; at each price of cached reads, once as fast as it
+was written down and once with human gaps, where a fifth of the turns come 8 minutes and a tenth 2 hours after the one
+before.
 
 The optimum takes the sizes of the append-only run and what summaries came to in the other one, and looks at every set
 of turns before which the conversation could have been compacted, for each life of cached entries that the vendor sells.
