@@ -241,6 +241,12 @@ class Settings(BaseSettings):
     knowledge_calls_per_conversation: int = Field(
         300, ge=1, le=100_000, description="How often a conversation may; the model is told before either limit."
     )
+    knowledge_result_tokens: int = Field(
+        6_000,
+        ge=500,
+        le=100_000,
+        description="Tokens of the passages that one search of them gives; the model is told what was left out.",
+    )
     restricted_model: str | None = Field(
         None,
         description="The second model, which alone reads what it says of knowledge bases with restricted access; "
@@ -277,7 +283,9 @@ class Settings(BaseSettings):
         description="Where dynamic context stands in layout lamella: kept behind its question, late (last in each "
         "request), or pays: decided by price for each session. Models that bind thinking keep it.",
     )
-    step_limit: int = Field(12, ge=1, le=100, description="Inferences of one turn.")
+    step_limit: int = Field(
+        12, ge=1, le=100, description="Steps of one turn: requests to its model, but for those that are sent again."
+    )
     open_url: bool = Field(False, description="Whether models can open pages of the web in new conversations.")
     open_url_allow: str = Field(
         "", description="Addresses or networks of your own that `open_url` may open too, such as `10.1.2.0/24`."

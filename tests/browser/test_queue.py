@@ -190,9 +190,10 @@ def test_a_refused_edit_of_a_waiting_message_gives_its_text_back(page: Page, pat
 def test_an_edit_that_the_server_does_not_hear_is_not_lost(page: Page, patient: Server) -> None:
     page.goto(patient.url)
     ask(page, "One thing")
+    expect(part(page, "queued")).to_have_text(["One thing"])
+    page.route("**/queue/*", lambda route: route.abort())
     part(page, "queued-text").click()
     part(page, "queued-edit").fill("A thing that took long to write")
-    page.route("**/queue/*", lambda route: route.abort())
     page.keyboard.press("Enter")
     expect(part(page, "error")).to_contain_text("cannot be reached")
     expect(part(page, "queued-edit")).to_have_value("A thing that took long to write")

@@ -124,6 +124,41 @@ async def test_one_that_fails_is_an_error_and_the_others_answer(trio: Trio) -> N
     assert b"I answer." in trio.models[0].requests[-1].blocks[-2].data
 
 
+async def test_nobody_goes_on_from_an_answer_that_failed_beside_others(trio: Trio) -> None:
+    conversation = await trio.client.conversation()
+    packets = await trio.ask(conversation, "Hello?", [[ProviderOverloaded("Too busy.")]], [saying("I answer.")])
+    turn = await trio.client.get(f"/turns/{packets[0]['turn_id']}")
+    answer = await trio.client.call("POST", f"/turns/{turn['id']}/prefer", json={"run_id": turn["runs"][0]["id"]})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"] == "The answer of one failed: a conversation can't go on from it."
+    assert (await trio.client.get(f"/conversations/{conversation}"))["head_run_id"] == turn["runs"][1]["id"]
+
+
+async def test_where_all_failed_a_conversation_goes_on_from_any(trio: Trio) -> None:
+    conversation = await trio.client.conversation()
+    busy = [ProviderOverloaded("Too busy.")]
+    packets = await trio.ask(conversation, "Hello?", [list(busy)], [list(busy)])
+    turn = await trio.client.get(f"/turns/{packets[0]['turn_id']}")
+    await trio.client.post(f"/turns/{turn['id']}/prefer", {"run_id": turn["runs"][1]["id"]})
+    assert (await trio.client.get(f"/conversations/{conversation}"))["head_run_id"] == turn["runs"][1]["id"]
+
+
+async def test_one_that_is_kept_and_then_fails_is_left_for_one_that_answered(trio: Trio) -> None:
+    conversation = await trio.client.conversation()
+    gate = Gate()
+    failing: list[Happening] = [gate, ProviderOverloaded("Too busy.")]
+    asking = asyncio.create_task(trio.ask(conversation, "Hello?", [failing], [saying("I answer.")]))
+    await gate.reached.wait()
+    turn_id = (await trio.client.get(f"/conversations/{conversation}"))["running_turn"]
+    first, second = (await trio.client.get(f"/turns/{turn_id}"))["runs"]
+    await trio.client.post(f"/turns/{turn_id}/prefer", {"run_id": first["id"]})
+    gate.opened.set()
+    await asking
+    assert (await trio.client.get(f"/conversations/{conversation}"))["head_run_id"] == second["id"]
+    await trio.ask(conversation, "And?", [saying("Yes.")])
+    assert b"I answer." in trio.models[0].requests[-1].blocks[-2].data
+
+
 async def test_a_turn_fails_when_all_fail(trio: Trio) -> None:
     conversation = await trio.client.conversation()
     packets = await trio.ask(

@@ -12,7 +12,7 @@ from lamella.app.app import LOCAL_OWNER, App
 from lamella.core import deltas
 from lamella.core.messages import StopReason, ToolCall, TurnStatus
 from lamella.core.prompt import ToolSpec
-from lamella.engine.scripted import Gate, ScriptedModel, ScriptedModels, calling, saying
+from lamella.engine.scripted import Gate, Happening, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, Event, Object, served
 from lamella.settings import read_settings
 from lamella.tools.tool import Invocation, ToolKind, ToolScope
@@ -198,3 +198,23 @@ async def test_stopping_within_a_tool_call(tmp_path: Path) -> None:
         results = [block.value for block in model.requests[-1].blocks if block.value.get("type") == "tool_result"]
         assert [result["tool_use_id"] for result in results] == ["c1", "c2"]
         assert "nterrupted" in str(results[1]["content"])
+
+
+@pytest.mark.parametrize("came", [[], [deltas.TextDelta(0, "")], [deltas.ReasoningDelta(0, "Let me think.")]])
+async def test_stopping_between_two_steps_is_told_to_the_model(tmp_path: Path, came: list[Happening]) -> None:
+    """The call and its result stay as they are; behind them stands that the answer was stopped."""
+    model, gate = ScriptedModel(), Gate()
+    model.then(calling(ToolCall("c1", "quick", "{}")), [*came, gate, *saying("Late.")], saying("I see."))
+    async with served(read_settings(data=tmp_path), models=ScriptedModels(model), tools=(Quick(),)) as (app, client):
+        conversation = await client.conversation()
+        async with client.sending(conversation, "Look!") as events:
+            seen = await until(events, "tool.result")
+            await gate.reached.wait()
+            await stopped(client, events, seen[0]["turn_id"])
+        turn = await app.store.turn(LOCAL_OWNER, seen[0]["turn_id"])
+        assert {step.stop_reason for step in turn.steps} == {StopReason.USER_CANCELLED}
+        await client.send(conversation, "And now?")
+    before, after = (b"\n".join(block.data for block in request.blocks) for request in model.requests[1:])
+    assert b"The user stopped the answer above before it was finished." not in before
+    assert b"quickly" in after
+    assert after.index(b"quickly") < after.index(b"The user stopped the answer above before it was finished.")

@@ -135,25 +135,33 @@ async def test_usage_is_that_of_all_steps(tmp_path: Path) -> None:
 
 
 async def test_the_last_step_is_told_and_its_calls_are_not_run(tmp_path: Path) -> None:
-    model = ScriptedModel(
-        [*(calling(wait(f"c{n}"), text=f"Step {n}.") for n in range(3)), saying("An answer after all.")]
-    )
+    """A turn has no more steps than its limit says."""
+    model = ScriptedModel([*(calling(wait(f"c{n}"), text=f"Step {n}.") for n in range(3)), saying("Never asked for.")])
     async with talking(tmp_path, model, step_limit=3) as (app, client, conversation):
         packets = await client.send(conversation, "Go")
-        assert [reminders(request) for request in model.requests] == [[], [], [LAST_STEP], [LAST_STEP]]
-        assert [request.head.get("tool_choice") for request in model.requests] == [None, None, None, {"type": "none"}]
-        assert [(p["call_id"], p["is_error"]) for p in of(packets, "tool.result")] == [
+        assert [reminders(request) for request in model.requests] == [[], [], [LAST_STEP]]
+        assert [request.head.get("tool_choice") for request in model.requests] == [None, None, None]
+        assert [(p["call_id"], p["content"] == LIMIT_REACHED) for p in of(packets, "tool.result")] == [
             ("c0", False),
             ("c1", False),
             ("c2", True),
         ]
-        assert results(model.requests[-1])[-1] == ("c2", LIMIT_REACHED)
-        assert of(packets, "run.finished")[0]["status"] == "end_turn"
+        assert of(packets, "answer.partial")[0]["reason"] == "step_limit"
         turn = await app.store.turn(LOCAL_OWNER, packets[0]["turn_id"])
-        assert [step.stop_reason for step in turn.steps] == [*[StopReason.TOOL_CALLS] * 3, StopReason.END_TURN]
-        assert turn.steps[-1].text == "An answer after all."
+        assert [step.stop_reason for step in turn.steps] == [StopReason.TOOL_CALLS] * 3
         tools = {len([block for block in request.blocks if block.level == "tools"]) for request in model.requests}
         assert tools == {3}
+        model.then(saying("An answer after all."))
+        await client.send(conversation, "Go on")
+        assert results(model.requests[-1])[-1] == ("c2", LIMIT_REACHED)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+async def test_a_turn_has_as_many_steps_as_it_may(tmp_path: Path, limit: int) -> None:
+    model = ScriptedModel([calling(wait(f"c{n}")) for n in range(9)])
+    async with talking(tmp_path, model, step_limit=limit) as (_, client, conversation):
+        await client.send(conversation, "Go")
+    assert len(model.requests) == limit
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -220,12 +228,11 @@ async def test_a_model_that_calls_for_ever_is_ended(tmp_path: Path) -> None:
     model = ScriptedModel([*(calling(wait(f"c{n}")) for n in range(10)), saying("Never.")])
     async with talking(tmp_path, model, step_limit=2) as (_, client, conversation):
         packets = await client.send(conversation, "Go")
-        assert len(model.requests) == 3
+        assert len(model.requests) == 2
         assert packets[-1]["status"] == "finished"
-        model.then()
         await client.send(conversation, "And now?")
         sent = results(model.requests[-1])
-    assert [id for id, _ in sent][:3] == ["c0", "c1", "c2"]
+    assert [id for id, _ in sent][:2] == ["c0", "c1"]
 
 
 async def test_arguments_that_are_no_json_are_told_to_the_model(tmp_path: Path) -> None:

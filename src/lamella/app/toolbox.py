@@ -8,7 +8,7 @@ from lamella.sessions.recall.recall import Recall
 from lamella.sessions.recall.tools import ReadMessage, SearchConversation
 from lamella.settings import Settings
 from lamella.storage.store import SqlStore
-from lamella.tools.knowledge_base_search import CallLimits, KnowledgeBaseSearch
+from lamella.tools.knowledge_base_search import KnowledgeBaseSearch, SearchLimits
 from lamella.tools.read_file import ReadFile
 from lamella.tools.tool import Tool
 from lamella.tools.web.addresses import AddressPolicy, allowances
@@ -25,7 +25,8 @@ SEARCH_SECONDS = 30.0
 
 def shipped_tools(store: SqlStore, recall: Recall, knowledge: Knowledge, settings: Settings) -> tuple[Tool, ...]:
     """The tools of a server: files, knowledge bases, and what was said before."""
-    limits = CallLimits(settings.knowledge_calls_per_turn, settings.knowledge_calls_per_conversation)
+    calls = settings.knowledge_calls_per_turn, settings.knowledge_calls_per_conversation
+    limits = SearchLimits(*calls, settings.knowledge_result_tokens)
     searching = KnowledgeBaseSearch(knowledge.reader, limits, SEARCH_SECONDS + settings.restricted_timeout)
     if settings.recall == "off":
         return (ReadFile(store), searching)

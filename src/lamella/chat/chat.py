@@ -29,7 +29,17 @@ from lamella.core.errors import InvalidRequest, LamellaError, NotFound
 from lamella.core.json import digest, encode
 from lamella.core.messages import TurnStatus
 from lamella.core.ports import Batch, StreamBus
-from lamella.core.records import LEAVE, Caller, Conversation, NewRun, NewTurn, Notice, Place, QueuedMessage
+from lamella.core.records import (
+    LEAVE,
+    Caller,
+    Conversation,
+    NewRun,
+    NewTurn,
+    Notice,
+    Place,
+    QueuedMessage,
+    can_go_on,
+)
 from lamella.engine.inputs import Services
 from lamella.engine.journal import Journal
 from lamella.engine.preview import Preview
@@ -345,9 +355,18 @@ class Chat:
     async def prefer(self, caller: Caller, turn_id: str, run_id: str | None, *, latest: bool = False) -> Conversation:
         """Go on from an answer of a turn, None for the one that is followed there; what came after it stays.
 
-        With `latest`, from the newest turn that came after it. Raises `NotFound`, `TurnInProgress`.
+        With `latest`, from the newest turn that came after it. Raises `NotFound`, `TurnInProgress`, and
+        `InvalidRequest` for an answer that failed beside others.
         """
         turn = await self._services.store.turn(caller, turn_id)
+        statuses = [run.status for run in turn.runs]
+        for index, run in enumerate(turn.runs):
+            if run.id == run_id and not can_go_on(statuses, index):
+                raise InvalidRequest(
+                    f"The answer of {run.model} failed: a conversation can't go on from it.",
+                    hint="Choose another answer of this turn, or ask it again with `regenerate`.",
+                    param="run_id",
+                )
         place = await self._services.store.place_of(caller, turn.conversation_id, run_id or turn.user_message_id)
         if place.turn_id != turn_id:
             raise NotFound(f"There is no run {run_id} in turn {turn_id}.", param="run_id")

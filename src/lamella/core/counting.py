@@ -54,6 +54,9 @@ _MOST = {
 }
 """How many times our count a tokenizer in use may make of each class, measured against o200k, cl100k and voyage-3."""
 
+LEAST_PART = 0.8
+"""The share of its room that a cut text uses at least, for the sake of ending with a line, or else with a word."""
+
 
 class ApproximateCounter:
     """Counts by classes of characters; deterministic and without tables."""
@@ -107,3 +110,19 @@ def count_tokens(text: str) -> int:
 def most_tokens(text: str) -> int:
     """About the most tokens that a tokenizer in use makes of `text`; see `ApproximateCounter.most`."""
     return ApproximateCounter().most(text)
+
+
+def beginning_of(text: str, room: int) -> str:
+    """As much of a text as has so many local tokens, to the end of a line or of a word if one is near."""
+    counter = ApproximateCounter()
+    if counter.count(text) <= room:
+        return text
+    while text and counter.count(text) > room:
+        text = text[: len(text) * 9 // 10]
+    return at_an_end(text)
+
+
+def at_an_end(text: str) -> str:
+    """A text without its last line, or else its last word, where that is short."""
+    ends = [text.rfind(mark) + 1 for mark in ("\n", " ")]
+    return text[: next((end for end in ends if end > len(text) * LEAST_PART), len(text))]

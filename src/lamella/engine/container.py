@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from lamella.context.segments import sendable_parts
 from lamella.core import deltas
 from lamella.core.deltas import Delta
 from lamella.core.diagnosis import Diagnosis
@@ -215,16 +216,20 @@ class StateContainer:
         self._steps = [with_digests(step, digests) for step in self._steps]
 
     def cut_off(self, reason: StopReason, cost: Callable[[Usage], float]) -> None:
-        """The run ended here: a step that is still open is kept as far as it came."""
-        opened = self._open
-        if opened is None:
-            return
-        step = build_step(opened, opened.parts(), self._counter)
-        usage = _spent(opened, step)
-        self._ends.append(opened.end(usage, cost(usage), opened.error))
-        if step.parts:
-            self._steps.append(replace(step, stop_reason=reason))
-        self._open = None
+        """The run ended here: a step that is still open is kept as far as it came.
+
+        Between two steps, and where nothing came that a model can be shown, the one before it is where the answer ends.
+        """
+        opened, self._open = self._open, None
+        step = build_step(opened, opened.parts(), self._counter) if opened is not None else None
+        is_shown = step is not None and bool(sendable_parts(step, with_thinking=True))
+        if not is_shown and self._steps and self._steps[-1].calls:
+            self._steps[-1] = replace(self._steps[-1], stop_reason=reason)
+        if opened is not None and step is not None:
+            usage = _spent(opened, step)
+            self._ends.append(opened.end(usage, cost(usage), opened.error))
+            if step.parts:
+                self._steps.append(replace(step, stop_reason=reason))
 
     @property
     def steps(self) -> tuple[Step, ...]:

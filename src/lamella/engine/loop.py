@@ -93,8 +93,9 @@ class Loop:
         """
         limit, most = self._run.step_limit, self._run.sampling.max_output
         cut_before = False
-        for index in range(limit + 1):
-            taken = await self._step(index, last=index >= limit - 1, forced=index == limit)
+        for index in range(limit):
+            last = index == limit - 1
+            taken = await self._step(index, last=last)
             self._steps += (taken.step,)
             if taken.cut and cut_before:
                 raise no_room_for_calls(taken.step, taken.cut, self._run.model.facts.name, most)
@@ -102,7 +103,7 @@ class Loop:
             is_over = not taken.step.calls or taken.step.stop_reason is StopReason.REFUSAL
             if is_over:
                 await self._digest()
-            if is_over or index == limit:
+            if is_over or last:
                 partial = partial_of(taken.step, taken.why, most)
                 if partial is not None:
                     self._emitter.emit(partial)
@@ -122,9 +123,9 @@ class Loop:
             asking = DigestAsking(self._turn, self._run, self._services, self._container)
             self._container.digested(await digests_of(wanted, asking))
 
-    async def _step(self, index: int, *, last: bool, forced: bool) -> Taken:
+    async def _step(self, index: int, *, last: bool) -> Taken:
         run = self._run
-        forbids = forced or (last and tool_choice_is_free(run.model, run.sampling))
+        forbids = last and tool_choice_is_free(run.model, run.sampling)
         sampling = replace(run.sampling, tool_choice="none") if forbids else run.sampling
         asked = await self._asker.ask(Asking(index, self._steps, sampling, last))
         return await self._finish(asked, last=last)

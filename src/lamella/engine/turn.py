@@ -28,6 +28,7 @@ from lamella.core.records import (
     Place,
     RunEnd,
     TurnEnd,
+    can_go_on,
     first_choice,
 )
 from lamella.core.sessions import SessionReturn, SessionStep
@@ -357,8 +358,9 @@ def _session_of(footing: Footing, conversation: Conversation) -> str:
 def _finished(begun: Begun, preferred: str | None) -> Finished:
     """What follows a turn looks at the answer that it goes on from."""
     turn = begun.input
-    choice = begun.runs[first_choice([run.status for run in begun.runs])]
-    run = next((run for run in begun.runs if run.id == preferred), choice)
+    statuses = [run.status for run in begun.runs]
+    chosen = (run for n, run in enumerate(begun.runs) if run.id == preferred and can_go_on(statuses, n))
+    run = next(chosen, begun.runs[first_choice(statuses)])
     whole = replace(turn.turn, steps=run.container.steps, status=run.status)
     # An estimate starts nothing: what follows a turn goes by what was measured.
     billed = [end.usage.input for end in run.container.ends if end.error is None and not end.usage.input_estimated]

@@ -10,7 +10,7 @@ from lamella.context.choices import Known
 from lamella.context.documents import key_of
 from lamella.context.layout import Layout, OldResults
 from lamella.context.render import pruned_steps
-from lamella.core.counting import ApproximateCounter, count_tokens
+from lamella.core.counting import ApproximateCounter, at_an_end, beginning_of, count_tokens
 from lamella.core.messages import Step, ToolResult, Turn
 
 FRAME = 2
@@ -18,9 +18,6 @@ FRAME = 2
 
 LONG_ARGUMENTS = 300
 """Characters of a call's arguments that stand in the head of its result; longer ones are a piece of their own."""
-
-LEAST_PART = 0.8
-"""The share of the room that a part uses at least for the sake of ending with a line, or else with a word."""
 
 _CONTINUED = ", continued"
 _COUNTER = ApproximateCounter()
@@ -145,7 +142,7 @@ def _parts(piece: Piece, room: int) -> Iterator[Piece]:
     while rest:
         first = _beginning(piece, rest[:characters], room)
         if len(first) == len(rest[:characters]) < len(rest):
-            first = _at_an_end(first)
+            first = at_an_end(first)
         yield replace(piece, text=first)
         rest, piece = rest[len(first) :], piece.continued("")
 
@@ -156,18 +153,3 @@ def _beginning(piece: Piece, text: str, room: int) -> str:
     if not found:
         raise ValueError(f"{room} tokens are no room for a part of “{piece.head}”")
     return found
-
-
-def beginning_of(text: str, room: int) -> str:
-    """As much of a text as has so many local tokens, to the end of a line or of a word if one is near."""
-    if _COUNTER.count(text) <= room:
-        return text
-    while text and _COUNTER.count(text) > room:
-        text = text[: len(text) * 9 // 10]
-    return _at_an_end(text)
-
-
-def _at_an_end(text: str) -> str:
-    """A text without its last line, or else its last word, where that is short."""
-    ends = [text.rfind(mark) + 1 for mark in ("\n", " ")]
-    return text[: next((end for end in ends if end > len(text) * LEAST_PART), len(text))]

@@ -13,6 +13,7 @@ from typing import Annotated, Protocol
 
 import msgspec
 
+from lamella.core.counting import beginning_of, count_tokens
 from lamella.core.errors import InvalidRequest, ToolFailed
 from lamella.core.json import Json, encode_text
 from lamella.core.knowledge import Document, KnowledgeFound, KnowledgeHit, ShelfTotals, StoredPassage
@@ -25,9 +26,6 @@ from lamella.tools.tool import Invocation, ToolKind, ToolOutput, ToolScope
 
 NAME = "knowledge_base_search"
 USUAL, MOST = 8, 20
-
-MOST_FOUND = 24_000
-"""Characters of the passages that one search gives."""
 
 ALL_SHARE = 0.25
 """The share of what is free in the window that all passages may take: then no search is needed."""
@@ -131,11 +129,12 @@ class KnowledgeReader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class CallLimits:
-    """How often it may be called."""
+class SearchLimits:
+    """How often it may be called, and the tokens of the passages that one call gives."""
 
     turn: int
     conversation: int
+    tokens: int
 
 
 class KnowledgeBaseSearch:
@@ -144,7 +143,7 @@ class KnowledgeBaseSearch:
     spec = ToolSpec(NAME, _DESCRIPTION, encode_text(_SCHEMA))
     kind = ToolKind.SEARCH
 
-    def __init__(self, reader: KnowledgeReader, limits: CallLimits, seconds: float = 30.0) -> None:
+    def __init__(self, reader: KnowledgeReader, limits: SearchLimits, seconds: float = 30.0) -> None:
         self._reader = reader
         self._limits = limits
         self.timeout = seconds
@@ -189,10 +188,9 @@ class KnowledgeBaseSearch:
         where = await self._reader.narrowed(reach.where, asked.documents) if asked.documents else reach.where
         totals = await self._reader.totals(where)
         _must_be_indexed(totals)
-        notes = _notes(totals, reach)
         if scope.room is not None and totals.tokens <= min(scope.room * ALL_SHARE, ALL_MOST):
-            return await self._all(scope, where, notes)
-        return await self._found(scope, where, asked, notes)
+            return await self._all(scope, where, _notes(totals, reach, whole=True))
+        return await self._found(scope, where, asked, _notes(totals, reach, whole=False))
 
     async def _counted(self, scope: ToolScope) -> str:
         """Count the call; gives a warning where a limit is near. Raises `ToolFailed` behind one."""
@@ -219,24 +217,29 @@ class KnowledgeBaseSearch:
             text = "".join(passage.text for passage in passages)
             shown.append({"document": number, "title": document.name, "contents": text})
             rich.append(_rich(number, document, passages[0], len(text)))
-        note = "These are all passages of what can be searched: there is no need to search again."
-        return _Part(shown, rich, [note, *notes])
+        return _Part(shown, rich, notes)
 
     async def _found(self, scope: ToolScope, where: Searched, asked: _Arguments, notes: Sequence[str]) -> _Part:
         try:
             found = await self._reader.search(where, asked.query, asked.max_results)
         except InvalidRequest as error:
             raise _failure("invalid_query", error.message) from error
-        shown, rich, room = [], [], MOST_FOUND
+        shown: list[Mapping[str, Json]] = []
+        rich: list[Json] = []
+        most = room = self._limits.tokens
         for hit in found.hits:
-            if len(hit.passage.text) > room:
+            if shown and count_tokens(hit.passage.text) > room:
                 break
-            room -= len(hit.passage.text)
+            text = beginning_of(hit.passage.text, room)
+            room -= count_tokens(text)
             number = await _number(scope, hit.document)
-            shown.append(_simple(number, hit))
-            rich.append(_rich(number, hit.document, hit.passage, len(hit.passage.text), hit))
+            shown.append(_simple(number, hit, text))
+            rich.append(_rich(number, hit.document, hit.passage, len(text), hit))
         if not shown:
             notes = ["Nothing was found. Try other words, a name or a date.", *notes]
+        if cut := _cut(found.hits, shown):
+            why = f"the passages of a search have {most:,} tokens at most"
+            notes = [f"{cut}: {why}. Ask for one thing at a time, or name documents.", *notes]
         if found.without:
             notes = [*notes, f"Searched by words alone: {found.without}"]
         return _Part(shown, rich, notes, found.queries)
@@ -257,19 +260,31 @@ def _must_be_indexed(totals: ShelfTotals) -> None:
     if totals.found:
         return
     if totals.unfinished:
-        raise _failure(
-            "still_indexing", f"{totals.unfinished} documents are still being indexed. Say so, or try later."
-        )
+        raise _failure("still_indexing", f"{_unfinished(totals)}. Say so, or try later.")
     if totals.documents:
         raise _failure("unreadable", f"None of the {totals.documents} documents could be read.")
     raise _failure("empty", "There are no documents in what can be searched.")
 
 
-def _notes(totals: ShelfTotals, reach: Reach) -> list[str]:
-    made = []
-    if totals.unfinished and totals.found < totals.documents:
-        made.append(f"{totals.unfinished} of {totals.documents} documents are still being indexed.")
-    if totals.embedded < totals.passages:
+def _unfinished(totals: ShelfTotals) -> str:
+    """What is missing in every search until it is indexed; "" if nothing is. A document is found in its old version
+    while a new one is indexed.
+    """
+    if not totals.unfinished or totals.found >= totals.documents:
+        return ""
+    are = "is" if totals.unfinished == 1 else "are"
+    return f"{totals.unfinished} of {totals.documents} documents {are} still being indexed"
+
+
+def _notes(totals: ShelfTotals, reach: Reach, *, whole: bool) -> list[str]:
+    """What is missing, and what is not; `whole`: all passages are given."""
+    unfinished = _unfinished(totals)
+    made = [f"{unfinished}: search again later for what stands there."] if unfinished else []
+    if whole and not unfinished:
+        made.append("These are all passages of what can be searched: there is no need to search again.")
+    elif whole:
+        made.insert(0, "These are all passages that can be searched now.")
+    elif totals.embedded < totals.passages:
         made.append(f"{totals.passages - totals.embedded} of {totals.passages} passages are found by words alone yet.")
     made += [f"“{name}” was not searched: {why}" for name, why in reach.refused]
     return made
@@ -287,14 +302,25 @@ async def _number(scope: ToolScope, document: Document) -> int:
     return (await scope.documents.keep(found)).document
 
 
-def _simple(number: int, hit: KnowledgeHit) -> dict[str, Json]:
+def _cut(hits: Sequence[KnowledgeHit], shown: Sequence[Mapping[str, Json]]) -> str:
+    """What of the hits is not shown; "" if all is."""
+    if not hits:
+        return ""
+    said = ["the first passage was cut"] if shown[0]["contents"] != hits[0].passage.text else []
+    if left := len(hits) - len(shown):
+        said.append("1 passage that fits was left out" if left == 1 else f"{left} passages that fit were left out")
+    made = " and ".join(said)
+    return made[:1].upper() + made[1:]
+
+
+def _simple(number: int, hit: KnowledgeHit, text: str) -> dict[str, Json]:
     passage = hit.passage
     place = [f"page {passage.page}"] if passage.page is not None else []
     metadata = ", ".join([*place, " › ".join(passage.headings)]) if passage.headings else ", ".join(place)
     form: dict[str, Json] = {"document": number, "title": hit.document.name}
     if metadata:
         form["metadata"] = metadata
-    return {**form, "contents": passage.text}
+    return {**form, "contents": text}
 
 
 def _rich(

@@ -88,11 +88,12 @@ function Failure({ run, view }: { run: RunView; view: TurnView }) {
   return <ErrorNote problem={{ message: error.message, hint }} />
 }
 
-/** The next message has the answer that is kept alone in its window. One that failed can't be kept: nothing is in it. */
+/** The next message has the answer that is kept alone in its window. One that failed can't be kept. */
 function Keep({ turn, view, run, kept, newest }: Props & { run: RunView; kept: boolean }) {
   const { busy, go } = useBranches()
   if (kept) return <span className={styles.kept}>{newest ? 'The next message goes on from this one' : 'Kept'}</span>
-  if (run.id === '' || (view.ended && run.blocks.length === 0)) return null
+  const failed = outcomeOf(view, run) === 'failed'
+  if (run.id === '' || failed || (view.ended && run.blocks.length === 0)) return null
   return (
     <button
       type="button"

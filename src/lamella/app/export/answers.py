@@ -112,10 +112,15 @@ def stop_of(run: RunRecord, made: TraceRun) -> TraceStop | None:
     stop = TraceStop(run=run.index, cause="user" if run.status is TurnStatus.STOPPED else "restart")
     asked = len(made.steps)
     last = run.steps[asked - 1] if 0 < asked <= len(run.steps) else None
-    if asked == 0 or (last is not None and last.stop_reason not in CUT_OFF):
+    if asked == 0 or (last is not None and _is_whole(last)):
         stop.step = asked  # behind its last step, or before it had begun
         return stop
     stop.step = asked - 1
     if last is not None and 0 < len(last.results) < len(last.calls):
         stop.during = "tools"
     return stop
+
+
+def _is_whole(step: Step) -> bool:
+    """Whether a step was done when its run was stopped: its model had ended it, and all its calls had results."""
+    return step.stop_reason not in CUT_OFF or 0 < len(step.calls) == len(step.results)

@@ -29,7 +29,7 @@ from lamella.app.trace.format import (
 from lamella.app.trace.parts import TraceFound
 from lamella.context.system_prompt import knowledge_text
 from lamella.core.agents import Agent
-from lamella.core.decisions import DecisionKind
+from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.dynamic import KnowledgePrompt
 from lamella.core.effort import effort_named
 from lamella.core.models import ModelFacts
@@ -42,6 +42,7 @@ from lamella.core.records import (
     RequestRecord,
     StoredDecision,
     TurnRecord,
+    can_go_on,
     first_choice,
 )
 from lamella.engine.grants import GRANT, WITHHELD
@@ -121,7 +122,7 @@ class Story:
         """Whether a decision is a part of the story, and not what comes of it."""
         match stored.decision.kind:
             case DecisionKind.PREFERRED:
-                return stored.decision.subject in self._turns
+                return self._was_kept(stored.decision)
             case DecisionKind.PRUNE:
                 return stored.run_id is None and stored.decision.outcome in self._steps
             case DecisionKind.SETTING:
@@ -129,6 +130,13 @@ class Story:
                 return kind == GRANT and base not in self._closed
             case _:
                 return False
+
+    def _was_kept(self, decision: Decision) -> bool:
+        """Whether the conversation went on from the answer that was chosen: not if that one failed afterwards."""
+        turn, index = self._turns.get(decision.subject), self._runs.get(decision.outcome)
+        if turn is None or index is None:
+            return turn is not None
+        return can_go_on([run.status for run in turn.runs], index)
 
     def _told(self, happened: Happened, after: Sequence[Happened]) -> Iterator[TraceEntry]:
         match happened:

@@ -23,6 +23,7 @@ _OF_THE_DEPLOYMENT = frozenset(
         "embedding_model",
         "knowledge_calls_per_conversation",
         "knowledge_calls_per_turn",
+        "knowledge_result_tokens",
         "knowledge_summaries",
         "log_llm_requests",
         "marker_policy",

@@ -36,6 +36,7 @@ from lamella.core.records.turns import (
     TurnOnPath,
     TurnRecord,
     UnfinishedTurn,
+    can_go_on,
     first_choice,
 )
 
@@ -91,5 +92,6 @@ __all__ = [
     "TurnOnPath",
     "TurnRecord",
     "UnfinishedTurn",
+    "can_go_on",
     "first_choice",
 ]

@@ -168,6 +168,11 @@ def first_choice(statuses: Sequence[TurnStatus]) -> int:
     return 0
 
 
+def can_go_on(statuses: Sequence[TurnStatus], index: int) -> bool:
+    """Whether a conversation can go on from this run of a turn: from one that failed only where all of them did."""
+    return statuses[index] is not TurnStatus.FAILED or set(statuses) == {TurnStatus.FAILED}
+
+
 @dataclass(frozen=True, slots=True)
 class TurnOnPath:
     """A turn of the current path: `run_id` is the run that is followed, None while nobody chose and it runs.

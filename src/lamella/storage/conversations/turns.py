@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import case, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lamella.core.decisions import Decision, DecisionKind
@@ -28,6 +28,7 @@ from lamella.core.records import (
     TurnEnd,
     TurnRecord,
     UnfinishedTurn,
+    can_go_on,
     first_choice,
 )
 from lamella.core.tokens import Usage
@@ -311,14 +312,18 @@ class TurnVerbs(Verbs):
                     for seq, (run_id, place, step) in enumerate(made, start=1)
                 ]
                 await connection.execute(insert(messages), steps)
-            chosen = end.runs[first_choice([run.status for run in end.runs])].run_id if end.runs else None
+            statuses = [run.status for run in end.runs]
+            chosen = end.runs[first_choice(statuses)].run_id if end.runs else None
+            others = [run.run_id for n, run in enumerate(end.runs) if can_go_on(statuses, n)]
             await connection.execute(
                 update(conversations)
                 .where(conversations.c.id == conversation.id, conversations.c.owner == caller.user_id)
                 .where(conversations.c.running_turn == end.turn_id)
                 .values(
                     running_turn=None,
-                    head_run_id=func.coalesce(conversations.c.head_run_id, chosen),
+                    head_run_id=case(
+                        (conversations.c.head_run_id.in_(others), conversations.c.head_run_id), else_=chosen
+                    ),
                     updated_at=moment_text(end.finished_at),
                 )
             )
