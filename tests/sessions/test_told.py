@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import anyio
 import pytest
 
 from lamella.app.app import LOCAL_OWNER, App
@@ -28,9 +29,13 @@ async def notices(client: Client, conversation: str) -> list[Object]:
 
 
 async def job_of(app: App, conversation: str) -> Job:
-    found = await app.store.job(LOCAL_OWNER, COMPACT, conversation)  # type: ignore[attr-defined]  # it holds the jobs too
-    assert isinstance(found, Job)
-    return found
+    """The job as it stands once its row says how it ended, which is after the compaction is settled."""
+    with anyio.fail_after(5):
+        while True:
+            found = await app.store.job(LOCAL_OWNER, COMPACT, conversation)  # type: ignore[attr-defined]  # it holds the jobs too
+            if isinstance(found, Job) and found.error is not None:
+                return found
+            await anyio.sleep(0.01)
 
 
 @pytest.mark.parametrize(
