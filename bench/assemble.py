@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from lamella.cache.chain import chain
 from lamella.cache.ledger import Ledger
-from lamella.cache.plan import Facts, MarkerPolicy, plan
+from lamella.cache.planner import Facts, MarkerPolicy, plan
+from lamella.cache.window import chain
 from lamella.context.assemble import assemble
 from lamella.context.input import ContextInput
 from lamella.context.layouts import LAYOUTS

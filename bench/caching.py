@@ -37,9 +37,9 @@ from lamella.app.replay.options import ReplayOptions
 from lamella.app.replay.report import ReplayReport
 from lamella.app.replay.run import replay
 from lamella.app.trace.reader import parse_trace
-from lamella.cache.chain import chain
 from lamella.cache.ledger import Ledger
-from lamella.cache.plan import Facts, MarkerPolicy, note_billed, note_written, plan
+from lamella.cache.planner import Facts, MarkerPolicy, note_billed, note_written, plan
+from lamella.cache.window import chain
 from lamella.core.models import ModelFacts
 from lamella.core.prompt import Kind, Level, Lifetime, Segment, WireBlock, Zone
 from lamella.core.tokens import Usage

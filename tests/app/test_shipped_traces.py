@@ -18,8 +18,7 @@ from lamella.app.replay.report import ReplayReport
 from lamella.app.replay.run import replay
 from lamella.app.trace.format import Trace, TraceTurn
 from lamella.app.trace.reader import read_trace
-from lamella.cache.plan import MarkerPolicy
-from lamella.cache.planner import STEADY
+from lamella.cache.planner import STEADY, MarkerPolicy
 from lamella.context.layouts import LAYOUTS
 
 pytestmark = pytest.mark.anyio

@@ -18,7 +18,7 @@ from lamella.app.app import LOCAL_OWNER, App
 from lamella.backend.blocks import Blocks, BlockScope
 from lamella.backend.library import Backend, ExecutionRequest, open_library
 from lamella.backend.openai_request import to_openai
-from lamella.cache.cause import Cause
+from lamella.cache.difference import Cause
 from lamella.core.access import BaseContent
 from lamella.core.clock import SystemClock
 from lamella.core.errors import InvalidRequest, NotFound

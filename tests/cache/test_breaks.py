@@ -10,8 +10,8 @@ from datetime import timedelta
 
 import pytest
 
-from lamella.cache.difference import Origin
-from lamella.cache.why import Cause, Evidence, Why, why
+from lamella.cache.difference import Cause, Origin
+from lamella.cache.why import Evidence, Why, why
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.json import digest
 from lamella.core.records import RequestRecord, StoredDecision, StoredSegment

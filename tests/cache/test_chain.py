@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lamella.cache.chain import chain
+from lamella.cache.window import chain
 from lamella.core.prompt import Level
 
 from .windows import block, chained, history, segment

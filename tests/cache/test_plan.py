@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lamella.cache.ledger import Entry, Ledger
-from lamella.cache.plan import MarkerPolicy, Plan, lookup, note_billed, note_written, plan, policy_named
+from lamella.cache.planner import MarkerPolicy, Plan, lookup, note_billed, note_written, plan, policy_named
 from lamella.core.errors import InvalidRequest
 from lamella.core.prompt import Kind, Lifetime, Segment, Ttl, Zone
 from lamella.core.tokens import Usage

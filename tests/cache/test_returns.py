@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamella.cache.ledger import Entry, Ledger
-from lamella.cache.plan import MarkerPolicy, Plan, note_written, plan
-from lamella.cache.planner import STEADY, TURN
+from lamella.cache.planner import STEADY, TURN, MarkerPolicy, Plan, note_written, plan
 from lamella.cache.returns import ALONE, Chance, Pace, Rhythm, Tail, life_worth, rhythm_between, rhythm_of, worth_a_step
 from lamella.core.messages import Step, StopReason, Turn, UserMessage
 from lamella.core.models import ModelFacts

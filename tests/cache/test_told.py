@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from lamella.cache.why import Cause, Evidence, why
+from lamella.cache.difference import Cause
+from lamella.cache.why import Evidence, why
 from lamella.core.diagnosis import Diagnosis, Verdict
 from lamella.core.records import StoredSegment
 

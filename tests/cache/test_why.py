@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from lamella.cache.why import Cause, Evidence, why
+from lamella.cache.difference import Cause
+from lamella.cache.why import Evidence, why
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.records import RequestRecord, StoredDecision, StoredMarker, StoredSegment
 from lamella.core.tokens import Usage

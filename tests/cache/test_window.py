@@ -7,8 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamella.cache.chain import chain
-from lamella.cache.window import COUNTED, ITEM, Window, window_of
+from lamella.cache.window import COUNTED, ITEM, Window, chain, window_of
 from lamella.core.models import ModelFacts
 from lamella.core.prompt import Kind, Lifetime, Segment, WireBlock, Zone
 

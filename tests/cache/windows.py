@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from lamella.cache.chain import Chain, chain
 from lamella.cache.ledger import Ledger
-from lamella.cache.plan import Facts, MarkerPolicy, Plan, note_written, plan
+from lamella.cache.planner import Facts, MarkerPolicy, Plan, note_written, plan
+from lamella.cache.window import Chain, chain
 from lamella.core.models import Markers, ModelFacts, Price
 from lamella.core.prompt import Kind, Level, Lifetime, Marker, Segment, Ttl, WireBlock, Zone
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from lamella.cache.ledger import Ledger
-from lamella.cache.plan import MarkerPolicy, plan
+from lamella.cache.planner import MarkerPolicy, plan
 from lamella.context.assemble import Assembled, assemble
 from lamella.context.input import ContextInput
 from lamella.context.layouts import LAYOUTS

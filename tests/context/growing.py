@@ -8,10 +8,10 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
-from lamella.cache.chain import Chain
 from lamella.cache.ledger import Ledger
-from lamella.cache.plan import Facts, MarkerPolicy, plan
-from lamella.cache.plan import Plan as MarkerPlan
+from lamella.cache.planner import Facts, MarkerPolicy, plan
+from lamella.cache.planner import Plan as MarkerPlan
+from lamella.cache.window import Chain
 from lamella.context.assemble import Assembled, assemble
 from lamella.context.choices import EXTRACTS, Known, shortened
 from lamella.context.extracts import VERSION

@@ -12,7 +12,7 @@ from itertools import pairwise, takewhile
 from typing import Any
 
 from lamella.cache.ledger import Ledger
-from lamella.cache.plan import MAX_MARKERS, MarkerPolicy, note_billed, note_written
+from lamella.cache.planner import MAX_MARKERS, MarkerPolicy, note_billed, note_written
 from lamella.context.assemble import Assembled
 from lamella.context.choices import EXTRACTS
 from lamella.context.extracts import VERSION

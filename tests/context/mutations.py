@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import count, pairwise
 
-from lamella.cache.chain import Chain
 from lamella.cache.ledger import Ledger
-from lamella.cache.plan import Facts, MarkerPolicy, plan
-from lamella.cache.plan import Plan as MarkerPlan
+from lamella.cache.planner import Facts, MarkerPolicy, plan
+from lamella.cache.planner import Plan as MarkerPlan
+from lamella.cache.window import Chain
 from lamella.context.assemble import Assembled, assemble
 from lamella.context.choices import LISTED, subject_of
 from lamella.context.documents import key_of

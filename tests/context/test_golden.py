@@ -9,9 +9,9 @@ from typing import Any
 
 from inline_snapshot import snapshot
 
-from lamella.cache.chain import chain
 from lamella.cache.ledger import Ledger
-from lamella.cache.plan import Facts, MarkerPolicy, plan
+from lamella.cache.planner import Facts, MarkerPolicy, plan
+from lamella.cache.window import chain
 from lamella.context.assemble import Assembled, assemble, letters
 from lamella.context.input import ContextInput
 from lamella.context.layouts.lamella import LAMELLA

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from lamella.cache.plan import MarkerPolicy
+from lamella.cache.planner import MarkerPolicy
 from lamella.context.layouts.lamella import LAMELLA
 from lamella.core.decisions import DecisionKind
 from lamella.core.prompt import Lifetime

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamella.cache.ledger import Ledger
-from lamella.cache.plan import MarkerPolicy, Plan, note_billed, note_written, plan
+from lamella.cache.planner import MarkerPolicy, Plan, note_billed, note_written, plan
 from lamella.core.messages import AnswerPart
 from lamella.core.prompt import WireBlock
 

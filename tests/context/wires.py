@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from functools import cache
 
-from lamella.cache.chain import Chain, chain
-from lamella.cache.plan import Facts
+from lamella.cache.planner import Facts
+from lamella.cache.window import Chain, chain
 from lamella.context.assemble import Assembled
 from lamella.core.models import ModelFacts
 from lamella.core.ports import ChatModel

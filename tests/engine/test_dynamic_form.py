@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lamella.cache.plan import MarkerPolicy
+from lamella.cache.planner import MarkerPolicy
 from lamella.context.layouts import LAYOUTS
 from lamella.core.decisions import Decision
 from lamella.core.messages import Step, StopReason, Turn, UserMessage

@@ -10,7 +10,7 @@ import pytest
 
 from lamella.app.core import build_core, build_services
 from lamella.app.toolbox import SHIPPED_TOOLS
-from lamella.cache.plan import MarkerPolicy
+from lamella.cache.planner import MarkerPolicy
 from lamella.chat import Message
 from lamella.context.layouts import LAYOUTS
 from lamella.core.agents import Agent, Project

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from lamella.app.library import Library
 from lamella.app.once import Asked, Once
-from lamella.cache.plan import policy_named
+from lamella.cache.planner import policy_named
 from lamella.context.layout import Layout
 from lamella.context.layouts import DEFAULT
 from lamella.core.agents import Agent

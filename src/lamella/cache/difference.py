@@ -187,3 +187,25 @@ def places(found: Difference) -> Iterator[str]:
     yield f"block {found.block}"
     if found.was or found.becomes:
         yield f"byte {found.byte}"
+
+
+class Cause(StrEnum):
+    """What happened to what was cached."""
+
+    NOT_BILLED = "not_billed"
+    FIRST = "first"
+    READ = "read"
+    NOTHING_CACHED = "nothing_cached"
+    MODEL = "model"
+    EXPIRED = "expired"
+    CLOCK = "clock"
+    COUNTERS = "counters"
+    EFFORT = "effort"
+    SETTINGS = "settings"
+    TOOLS = "tools"
+    TIME = "time"
+    EDITED = "edited"
+    SHORTER = "shorter"
+    DECIDED = "decided"
+    MOVED = "moved"
+    MISSED = "missed"

@@ -1,14 +1,72 @@
-"""The planner's four places, and which of them are worth being written now (PROVIDERS 5.2, 5.3, 5.9)."""
+"""Where the cache markers of a request go, and what the provider will then read and write."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from itertools import pairwise
 
-from lamella.cache.ledger import Ledger
-from lamella.cache.places import MAX_MARKERS, Facts, Placed, deepest_entry, life, out_of_reach
-from lamella.cache.returns import Tail, life_worth, worth_a_step
-from lamella.cache.window import Window
-from lamella.core.prompt import Kind, Lifetime, Marker, SegmentNote, Ttl, Zone
+from lamella.cache.ledger import Entry, Ledger
+from lamella.cache.returns import Rhythm, Tail, life_worth, worth_a_step
+from lamella.cache.window import Chain, Window, window_of
+from lamella.core.errors import InvalidRequest
+from lamella.core.models import Markers, ModelFacts
+from lamella.core.prompt import Kind, Lifetime, Marker, SeedMarker, Segment, SegmentNote, Ttl, Zone
+from lamella.core.tokens import Usage
+
+MAX_MARKERS = 4
+LOOKBACK = 20
+"""Positions that a marker looks back, itself included (PROVIDERS 1.1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a plan is made from, besides the chain and the ledger. `ttl` is asked of providers that sell several.
+
+    `rhythm` is that of the conversation; without one every marker is taken to be read in time. `taken` are markers that
+    somebody else has placed in the same request.
+    """
+
+    model: ModelFacts
+    segments: Mapping[str, Segment]
+    calibration: float
+    now: datetime
+    seed_markers: tuple[SeedMarker, ...] = ()
+    ttl: Ttl | None = None
+    rhythm: Rhythm | None = None
+    taken: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Markers in block order, and why others are missing."""
+
+    markers: tuple[Marker, ...] = ()
+    notes: tuple[SegmentNote, ...] = ()
+
+
+def reach(model: ModelFacts) -> int:
+    """Positions that a marker covers, itself included: OpenAI's explicit breakpoints match only where they stand."""
+    return LOOKBACK if model.markers is Markers.ANTHROPIC else 1
+
+
+def life(facts: Facts) -> Ttl:
+    """What was asked for where the provider sells it, else the shortest life that it sells."""
+    lives = facts.model.lives
+    return facts.ttl if facts.ttl in lives else lives[0]
+
+
+def out_of_reach(entry: int, places: Iterable[int], facts: Facts) -> bool:
+    """Whether no marker at `places` finds the entry."""
+    return all(not entry <= place < entry + reach(facts.model) for place in places)
+
+
+def deepest_entry(chain: Chain, ledger: Ledger, now: datetime, end: int) -> int | None:
+    """The last block up to `end` whose prefix can be read now."""
+    return next((i for i in range(end, -1, -1) if ledger.live(chain.keys[i], now)), None)
+
 
 STEADY = "the last block before anything that moves"
 AGAIN = "the end of the previous request, out of reach of the next marker"
@@ -26,7 +84,7 @@ def planned(window: Window, ledger: Ledger, facts: Facts) -> Placed:
     blocks = window.chain.blocks
     moves = window.moving()
     steady = window.last_markable(moves)
-    tail = _tail(window, moves)
+    tail = _turn_end(window, moves)
     ends = [place for place in (steady, tail) if place is not None]
     if not ends:
         return Placed()
@@ -74,7 +132,7 @@ def _goes_on(facts: Facts) -> bool:
     return rhythm is None or facts.ttl is not None or worth_a_step(rhythm, facts.model, life(facts))
 
 
-def _tail(window: Window, moves: int) -> int | None:
+def _turn_end(window: Window, moves: int) -> int | None:
     """The end of the turn, where something that moves stands before it, from the block `moves` on."""
     trailing, blocks = Zone.TRAILING, window.chain.blocks
     if moves == len(blocks) or blocks[0].level != "tools":
@@ -127,3 +185,216 @@ def _spared(window: Window, ledger: Ledger, facts: Facts, deepest: int | None) -
         return place
     entry = deepest_entry(window.chain, ledger, facts.now, end - 1)
     return entry if entry is not None and window.chain.blocks[entry].markable else None
+
+
+class MarkerPolicy(StrEnum):
+    """Who decides where markers go; a setting apart from the layout."""
+
+    PLANNER = "planner"
+    SEED = "seed"
+    AUTO_TAIL = "auto_tail"
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Markers in block order, and the prediction. `notes` say which markers are missing, and why."""
+
+    window: Window
+    markers: tuple[Marker, ...]
+    hit: int | None
+    read: int
+    written: int
+    notes: tuple[SegmentNote, ...] = ()
+
+    @property
+    def chain(self) -> Chain:
+        """The keys of the prefixes."""
+        return self.window.chain
+
+
+def policy_named(name: str) -> MarkerPolicy:
+    """The policy of this name; raises `InvalidRequest` with the names there are."""
+    try:
+        return MarkerPolicy(name)
+    except ValueError:
+        raise InvalidRequest(
+            f"There is no marker policy “{name}” for this layout.",
+            hint="Choose one of " + ", ".join(policy.value for policy in MarkerPolicy) + ".",
+            param="marker_policy",
+        ) from None
+
+
+def plan(chain: Chain, ledger: Ledger, facts: Facts, policy: MarkerPolicy) -> Plan:
+    """Place the markers and predict the bill."""
+    window = window_of(chain, facts.segments, facts.model, facts.calibration)
+    placed = Placed()
+    if facts.model.markers is not Markers.NONE:
+        match policy:
+            case MarkerPolicy.OFF:
+                pass
+            case MarkerPolicy.AUTO_TAIL:
+                placed = Placed(_tail(window, facts))
+            case MarkerPolicy.SEED:
+                placed = Placed(_seeded(window, facts))
+            case MarkerPolicy.PLANNER:
+                placed = planned(window, ledger, facts)
+        if facts.rhythm is not None and facts.rhythm.is_over and policy is not MarkerPolicy.OFF:
+            placed = only_read(placed, window, ledger, facts)
+    free = max(0, MAX_MARKERS - facts.taken)
+    notes = placed.notes
+    if len(placed.markers) > free:
+        left_out = placed.markers[: len(placed.markers) - free]
+        why = f"a request takes {MAX_MARKERS} markers, and {facts.taken} of them were placed by the caller"
+        notes += tuple(SegmentNote(chain.blocks[one.index].segment, f"not marked: {why}") for one in left_out)
+    markers = placed.markers[len(placed.markers) - min(free, len(placed.markers)) :]
+    return _predict(window, markers, notes, ledger, facts)
+
+
+def _tail(window: Window, facts: Facts) -> tuple[Marker, ...]:
+    index = window.last_markable(len(window.chain.blocks))
+    return () if index is None else (Marker(index, life(facts), "the end of the request"),)
+
+
+def _seeded(window: Window, facts: Facts) -> tuple[Marker, ...]:
+    """The places that the layout's seed names; nothing is gained by fewer of them."""
+    ends = {
+        SeedMarker.SYSTEM: _end(window, lambda s: s.kind in (Kind.TOOLS, Kind.SYSTEM)),
+        SeedMarker.SUMMARY: _end(window, lambda s: s.kind is Kind.SUMMARY),
+        SeedMarker.PRUNE: _end(window, lambda s: s.letters.endswith("tr")),
+        SeedMarker.TAIL: len(window.chain.blocks),
+    }
+    places: dict[int, str] = {}
+    for seed in facts.seed_markers:
+        index = window.last_markable(ends[seed])
+        if index is not None:
+            places.setdefault(index, f"the seed's marker: {seed.value}")
+    return tuple(Marker(index, life(facts), why) for index, why in sorted(places.items()))
+
+
+def _end(window: Window, where: Callable[[Segment], bool]) -> int:
+    """Where the last segment that is so ends; 0 when none is."""
+    segments = window.segments
+    return window.starts[next((n for n in range(len(segments), 0, -1) if where(segments[n - 1])), 0)]
+
+
+def _predict(
+    window: Window, markers: tuple[Marker, ...], notes: tuple[SegmentNote, ...], ledger: Ledger, facts: Facts
+) -> Plan:
+    hit, entry = lookup(window.chain, markers, ledger, facts)
+    read = entry.tokens if entry else 0
+    last = _last_write(markers, facts)
+    written = 0
+    if last is not None and (hit is None or last > hit):
+        grown = window.tokens(last) - (window.tokens(hit) if hit is not None else 0)
+        written = grown if read + grown >= facts.model.min_cacheable else 0
+    return Plan(window, markers, hit, read, written, notes)
+
+
+def _last_write(markers: Sequence[Marker], facts: Facts) -> int | None:
+    if facts.model.markers is Markers.NONE:
+        return None
+    return markers[-1].index if markers else None
+
+
+def lookup(chain: Chain, markers: Sequence[Marker], ledger: Ledger, facts: Facts) -> tuple[int | None, Entry | None]:
+    """The deepest live entry that the provider will find: from each marker, last first, as far as it looks back.
+
+    Providers that cache without markers are taken to find the deepest prefix.
+    """
+    positions = reach(facts.model) if facts.model.markers is not Markers.NONE else len(chain.blocks)
+    ends = [marker.index for marker in reversed(markers)]
+    if facts.model.markers is Markers.NONE:
+        ends = [len(chain.blocks) - 1]
+    for end in ends:
+        for index in range(end, max(end - positions, -1), -1):
+            entry = ledger.live(chain.keys[index], facts.now)
+            if entry is not None:
+                return index, entry
+    return None, None
+
+
+def note_written(made: Plan, ledger: Ledger, facts: Facts) -> None:
+    """The response began: what it wrote can be read from now on, with its life since the request began.
+
+    What is read lives on. Anthropic renews every marked entry, OpenAI only the one that was read (PROVIDERS 1.1, 2).
+    """
+    for place in _places(made, facts):
+        key = made.chain.keys[place.index]
+        if made.hit is not None and place.index <= made.hit:
+            if facts.model.markers is Markers.ANTHROPIC:
+                ledger.renew(key, facts.now)
+        else:
+            measured = ledger.measured(key)
+            tokens = made.window.tokens(place.index) if measured is None else measured
+            if tokens >= facts.model.min_cacheable:
+                ledger.write(Entry(key, tokens, place.ttl, facts.now, exact=measured is not None))
+    if made.hit is not None:
+        ledger.renew(made.chain.keys[made.hit], facts.now)
+
+
+def note_billed(made: Plan, usage: Usage, ledger: Ledger, facts: Facts) -> None:
+    """The bill came: it corrects the sizes that `note_written` noted, and takes back what was too short to be cached.
+
+    The billed count is exact at the last place, and what was read at the hit; places between get their share. A bill
+    that nobody sent, an estimate, and figures that do not add up correct nothing.
+    """
+    places = _places(made, facts)
+    if not places or usage.input_estimated or not usage.input or usage.fresh < 0:
+        return
+    ends = _measured_by(made, places[-1].index, usage, ledger, facts)
+    read = made.hit if made.hit is not None and usage.cache_read else -1
+    for place in places:
+        if place.index <= read:
+            continue
+        key = made.chain.keys[place.index]
+        tokens, exact = _tokens_at(place.index, made.window, ends)
+        if tokens and not exact and (measured := ledger.measured(key)) is not None:
+            tokens, exact = measured, True
+        known = ledger.live(key, facts.now)
+        if tokens < facts.model.min_cacheable:
+            ledger.forget(key)
+        else:
+            used_at = facts.now if known is None else known.used_at
+            ledger.write(Entry(key, tokens, place.ttl if known is None else known.ttl, used_at, exact))
+    hit = ledger.live(made.chain.keys[read], facts.now) if len(ends) > 2 else None
+    if hit is not None and not hit.exact:
+        ledger.write(replace(hit, tokens=usage.cache_read, exact=True))
+
+
+def _measured_by(made: Plan, last: int, usage: Usage, ledger: Ledger, facts: Facts) -> list[tuple[int, int]]:
+    """The blocks up to which a bill counts, the first before all, and their tokens."""
+    if facts.model.markers is Markers.NONE:
+        return [(-1, 0), (len(made.chain.blocks) - 1, usage.input)]
+    ends = [(-1, 0), (last, usage.cache_read + usage.cache_write)]
+    if made.hit is not None and _was_hit(made, made.hit, usage.cache_read, ledger, facts):
+        ends.insert(1, (made.hit, usage.cache_read))
+    return ends
+
+
+def _was_hit(made: Plan, hit: int, read: int, ledger: Ledger, facts: Facts) -> bool:
+    """Whether what was read is the predicted prefix: its measured tokens, or nearer to its estimate than to the entry
+    before it, which is what a provider reads that has lost it."""
+    if ledger.measured(made.chain.keys[hit]) is not None:
+        return read == made.read
+    before = deepest_entry(made.chain, ledger, facts.now, hit - 1)
+    entry = ledger.live(made.chain.keys[before], facts.now) if before is not None else None
+    return abs(read - made.read) < abs(read - (entry.tokens if entry is not None else 0))
+
+
+def _tokens_at(index: int, window: Window, ends: Sequence[tuple[int, int]]) -> tuple[int, bool]:
+    """The tokens up to a block, and whether they were measured: else its share between the measured ends around it."""
+    (before, low), (after, high) = next(pair for pair in pairwise(ends) if index <= pair[1][0])
+    if index == after:
+        return high, True
+    start = window.tokens(before) if before >= 0 else 0
+    share = (window.tokens(index) - start) / (window.tokens(after) - start or 1)
+    return low + round((high - low) * share), False
+
+
+def _places(made: Plan, facts: Facts) -> tuple[Marker, ...]:
+    """Where a request is written: at its markers. A provider without markers keeps all that comes back: what stays."""
+    if facts.model.markers is not Markers.NONE:
+        return made.markers
+    end = made.window.moving()
+    return (Marker(end - 1, life(facts), "the end of what stays"),) if end else ()

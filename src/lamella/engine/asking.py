@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from lamella.cache.plan import note_billed, note_written
-from lamella.cache.unread import unread
+from lamella.cache.ledger import unread
+from lamella.cache.planner import note_billed, note_written
 from lamella.context.input import ContextInput
 from lamella.core.decisions import Decision
 from lamella.core.diagnosis import ASKED_BY

@@ -11,7 +11,7 @@ from enum import StrEnum
 from itertools import pairwise
 
 from lamella.cache.economics import DynamicAhead, Rates
-from lamella.cache.plan import MarkerPolicy
+from lamella.cache.planner import MarkerPolicy
 from lamella.cache.returns import rhythm_between
 from lamella.context.layout import Layout
 from lamella.core.counting import count_tokens

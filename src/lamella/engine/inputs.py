@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from lamella.cache.ledger import Ledger
-from lamella.cache.plan import MarkerPolicy
+from lamella.cache.planner import MarkerPolicy
 from lamella.context.input import MARGIN
 from lamella.context.layout import Layout
 from lamella.core.agents import Agent, Project, Summary

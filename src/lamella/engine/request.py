@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 
-from lamella.cache.chain import Chain, chain
 from lamella.cache.ledger import Ledger
-from lamella.cache.plan import Facts, MarkerPolicy, Plan, plan
+from lamella.cache.planner import Facts, MarkerPolicy, Plan, plan
 from lamella.cache.returns import ALONE, rhythm_of
+from lamella.cache.window import Chain, chain
 from lamella.context.assemble import Assembled, assemble, letters
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lamella.cache.plan import MarkerPolicy, policy_named
+from lamella.cache.planner import MarkerPolicy, policy_named
 from lamella.context.layout import Layout
 from lamella.context.layouts import LAYOUTS
 from lamella.core.agents import Agent

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from lamella.cache.plan import note_billed, note_written
+from lamella.cache.planner import note_billed, note_written
 from lamella.context.choices import Known, usable
 from lamella.context.input import MARGIN, ContextInput
 from lamella.context.results import kept_names

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lamella.cache.chain import chain
-from lamella.cache.unread import Unread, unread
+from lamella.cache.ledger import Unread, unread
+from lamella.cache.window import chain
 from lamella.core.aside import aside
 from lamella.core.effort import LEVELS, OFF, AskedThinking, asked_thinking, tokens_of
 from lamella.core.messages import Turn, TurnStatus, UserMessage

@@ -15,7 +15,7 @@ import structlog
 
 from lamella.background.worker import Again, Handler, Worker
 from lamella.cache.expiry import Act
-from lamella.cache.unread import Unread
+from lamella.cache.ledger import Unread
 from lamella.cache.weighing import Economy
 from lamella.cache.why import Why
 from lamella.context.layout import OldResults

@@ -19,7 +19,7 @@ from lamella.app.shares import core_settings
 from lamella.app.trace.checks import place_named
 from lamella.app.trace.format import SetChange, Trace, TraceAgent, TraceProject, TraceTurn
 from lamella.app.trace.parts import TraceStop, TraceTool
-from lamella.cache.plan import policy_named
+from lamella.cache.planner import policy_named
 from lamella.chat import Message, QueueSettings
 from lamella.commands.parse import Typed
 from lamella.context.layouts import LAYOUTS

@@ -11,7 +11,7 @@ from msgspec import structs
 from lamella.app.providers import DEFAULT_MODELS
 from lamella.app.trace.format import SetChange, Trace, TraceEntry, TraceHead, TraceTurn
 from lamella.app.trace.settings import UNUSED, settings_of
-from lamella.cache.plan import policy_named
+from lamella.cache.planner import policy_named
 from lamella.core.errors import InvalidRequest
 from lamella.engine.setting import layout_named
 
