@@ -11,12 +11,12 @@ from lamella.core.counting import count_tokens
 from lamella.core.errors import ProviderContextOverflow, ProviderRefusedRequest, ProviderUnreachable
 from lamella.core.messages import StopReason, ToolCall
 from lamella.core.models import ModelFacts
+from lamella.core.ports import OpenModel
 from lamella.core.prompt import ToolSpec, WireRequest
 from lamella.core.tokens import Usage
-from lamella.engine.opening import OpenModel
-from lamella.engine.scripted import FACTS, Happening, ScriptedModel, ScriptedModels, calling
 from lamella.llm.failures import of_status
-from lamella.tools.tool import Invocation, ToolKind, ToolOutput, ToolScope
+from lamella.llm.scripted import FACTS, Happening, ScriptedModel, ScriptedModels, calling
+from lamella.tooling.tool import Invocation, ToolKind, ToolOutput, ToolScope
 
 OUTPUT = 500
 PIECES = {

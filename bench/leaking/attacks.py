@@ -12,7 +12,7 @@ from urllib.parse import quote
 from lamella.core.errors import ProviderRefusedRequest
 from lamella.core.json import encode_text
 from lamella.core.messages import ToolCall
-from lamella.engine.scripted import Happening, calling, saying
+from lamella.llm.scripted import Happening, calling, saying
 from leaking.restricted_base import reply
 from leaking.secrets import Secret
 

@@ -14,7 +14,7 @@ from lamella.core.access import BaseContent, GrantLevel, Role, Subject, User
 from lamella.core.json import encode_text
 from lamella.core.knowledge import Document, DocumentState
 from lamella.core.records import Caller, PageQuery
-from lamella.engine.scripted import FACTS, ScriptedModel
+from lamella.llm.scripted import FACTS, ScriptedModel
 from lamella.storage.store import SqlStore
 
 ANN = Caller("user_ann")

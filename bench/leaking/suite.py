@@ -17,8 +17,8 @@ from lamella.app.app import LOCAL_OWNER, App
 from lamella.core.access import GrantLevel
 from lamella.core.json import encode_text
 from lamella.core.messages import ToolCall
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, calling, saying
 from lamella.knowledge.restricted.searching import Asked, RestrictedBase
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings
 from lamella.tools.knowledge_base_search import NAME

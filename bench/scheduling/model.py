@@ -13,7 +13,7 @@ from lamella.core.json import encode
 from lamella.core.messages import StopReason
 from lamella.core.prompt import WireRequest
 from lamella.core.tokens import Usage
-from lamella.engine.scripted import FACTS, ScriptedModel
+from lamella.llm.scripted import FACTS, ScriptedModel
 from scheduling.loop import Lanes
 
 QUESTION = re.compile(r"\bQ\d+\b")

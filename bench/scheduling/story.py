@@ -17,11 +17,12 @@ import structlog
 from lamella.app.core import Core, CoreSettings, build_core, build_services
 from lamella.core.amounts import Threshold
 from lamella.core.ids import CountingIds
+from lamella.core.ports import OpenModel
 from lamella.core.records import Conversation
-from lamella.engine.opening import EngineSettings, OpenModel
+from lamella.engine.opening import EngineSettings
 from lamella.sessions.settings import SessionSettings
 from lamella.storage.store import SqlStore, open_store
-from lamella.tools.tool import Registry
+from lamella.tooling.tool import Registry
 from scheduling.clients import Client, QueueClient
 from scheduling.database import Disk
 from scheduling.loop import BEGUN, PROCESS, Lanes, LoopClock, ScheduleLoop

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lamella.backend.registration import GROUP, registered_blocks
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, saying
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import client, served
 from lamella.settings import read_settings
 from user_role import UserRole

@@ -15,7 +15,7 @@ from lamella.core.clock import VirtualClock
 from lamella.core.errors import StoreFailed
 from lamella.core.prompt import Ttl
 from lamella.core.tokens import Usage
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, saying
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, served
 from lamella.settings import read_settings
 from lamella.storage.cached import SqlCacheEntries

@@ -12,7 +12,7 @@ import pytest
 
 from lamella.backend.blocks import Blocks, BlockScope, DynamicContextProvider
 from lamella.core.errors import ConfigurationError
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, saying
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import served
 from lamella.settings import read_settings
 

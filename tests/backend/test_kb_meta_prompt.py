@@ -12,7 +12,7 @@ from lamella.app.app import LOCAL_OWNER, App
 from lamella.backend.kb_meta_prompt import MOST_OF_A_SUMMARY, BaseFacts, kb_meta_prompt
 from lamella.core.access import BaseContent, GrantLevel, Role, Subject, User
 from lamella.core.records import Caller
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, saying
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, served
 from lamella.settings import read_settings
 from lamella.storage.store import SqlStore

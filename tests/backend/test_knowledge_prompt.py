@@ -14,7 +14,7 @@ from lamella.context.system_prompt import knowledge_text
 from lamella.core.access import BaseContent, GrantLevel
 from lamella.core.dynamic import KnowledgePrompt
 from lamella.core.execution import ExecutionRequest
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, saying
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, served
 from lamella.settings import read_settings
 from leaking.restricted_base import ANN, grant, restricted_base, second_model

@@ -25,7 +25,7 @@ from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.ids import CountingIds
 from lamella.core.records import Caller, PageQuery
 from lamella.core.tokens import Usage
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, saying
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import serving
 from lamella.server.web import create_web
 from lamella.settings import Settings, read_settings

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lamella.app.app import App
-from lamella.engine.scripted import ScriptedModel, ScriptedModels
+from lamella.llm.scripted import ScriptedModel, ScriptedModels
 from lamella.server.testing import Client, served
 from lamella.settings import read_settings
 from lamella.simulator.testing import running

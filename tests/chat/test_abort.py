@@ -22,7 +22,7 @@ from lamella.core import deltas
 from lamella.core.clock import VirtualClock
 from lamella.core.execution import ExecutionRequest
 from lamella.core.json import encode
-from lamella.engine.scripted import Gate, ScriptedModel, ScriptedModels, saying
+from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings
 

@@ -9,7 +9,7 @@ import pytest
 
 from lamella.app.app import LOCAL_OWNER
 from lamella.core.tokens import Usage
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, saying
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings
 

@@ -18,7 +18,7 @@ from lamella.core.clock import VirtualClock
 from lamella.core.errors import ProviderRefusedRequest
 from lamella.core.records import ProviderLimit
 from lamella.core.tokens import Usage
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, saying
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, served
 from lamella.settings import read_settings
 

@@ -11,7 +11,7 @@ from lamella.app.app import LOCAL_OWNER, App
 from lamella.chat import CLOSE_SECONDS
 from lamella.core import deltas
 from lamella.core.messages import TurnStatus
-from lamella.engine.scripted import Gate, ScriptedModel, ScriptedModels, saying
+from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, served
 from lamella.settings import read_settings
 

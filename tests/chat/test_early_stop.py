@@ -24,10 +24,10 @@ from lamella.core.records import Caller, Conversation, NewRun, NewTurn, Surround
 from lamella.engine.bus import MemoryBus
 from lamella.engine.journal import Journal
 from lamella.engine.opening import EngineSettings
-from lamella.engine.scripted import Gate, ScriptedModel, ScriptedModels, saying
 from lamella.engine.turn import TurnEngine
+from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, saying
 from lamella.storage.store import SqlStore, open_store
-from lamella.tools.tool import Registry
+from lamella.tooling.tool import Registry
 
 pytestmark = pytest.mark.anyio
 

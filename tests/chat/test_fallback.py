@@ -24,7 +24,7 @@ from lamella.core.errors import (
 )
 from lamella.core.messages import ToolCall
 from lamella.core.tokens import Usage
-from lamella.engine.scripted import FACTS, ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import FACTS, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings
 

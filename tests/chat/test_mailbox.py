@@ -16,9 +16,9 @@ from lamella.core import deltas
 from lamella.core.clock import SystemClock
 from lamella.core.ids import CountingIds
 from lamella.core.records import Caller, Conversation, QueuedMessage, Surroundings
-from lamella.engine.scripted import Gate, ScriptedModel, ScriptedModels, saying
+from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, saying
 from lamella.storage.store import SqlStore, open_store
-from lamella.tools.tool import Registry
+from lamella.tooling.tool import Registry
 
 pytestmark = pytest.mark.anyio
 

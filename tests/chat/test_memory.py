@@ -17,7 +17,7 @@ from lamella.engine.citations import CitationWatch
 from lamella.engine.container import StateContainer
 from lamella.engine.inputs import TurnInput
 from lamella.engine.journal import TurnLog
-from lamella.engine.scripted import ScriptedModel, saying
+from lamella.llm.scripted import ScriptedModel, saying
 
 pytestmark = pytest.mark.anyio
 

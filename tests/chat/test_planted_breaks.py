@@ -23,7 +23,7 @@ from lamella.core.prompt import ToolSpec
 from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings
 from lamella.simulator.testing import running
-from lamella.tools.tool import Invocation, ToolKind, ToolScope
+from lamella.tooling.tool import Invocation, ToolKind, ToolScope
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ import pytest
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.core import deltas
 from lamella.core.clock import VirtualClock
-from lamella.engine.scripted import Gate, ScriptedModel, ScriptedModels, saying
+from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, Event, Object, served
 from lamella.settings import read_settings
 

@@ -25,10 +25,10 @@ from lamella.core.decisions import DecisionKind
 from lamella.core.messages import ToolCall
 from lamella.core.prompt import ToolSpec, WireRequest
 from lamella.core.records import LEAVE
-from lamella.engine.scripted import Happening, ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import Happening, ScriptedModel, ScriptedModels, calling, saying
 from lamella.sessions.compaction import Compacted
 from lamella.settings import read_settings
-from lamella.tools.tool import Invocation, ToolKind, ToolScope
+from lamella.tooling.tool import Invocation, ToolKind, ToolScope
 
 MORE = "and more words behind it so that it has some length " * 3
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from lamella.core import deltas
-from lamella.engine.scripted import Gate, ScriptedModel, Wait, saying
+from lamella.llm.scripted import Gate, ScriptedModel, Wait, saying
 from lamella.server.testing import Client, Object
 
 from .stage import Stage, text_of, types

@@ -12,10 +12,10 @@ from lamella.app.app import LOCAL_OWNER, App
 from lamella.core import deltas
 from lamella.core.messages import StopReason, ToolCall, TurnStatus
 from lamella.core.prompt import ToolSpec
-from lamella.engine.scripted import Gate, Happening, ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import Gate, Happening, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, Event, Object, served
 from lamella.settings import read_settings
-from lamella.tools.tool import Invocation, ToolKind, ToolScope
+from lamella.tooling.tool import Invocation, ToolKind, ToolScope
 from measures import ticks
 
 from .stage import Stage, only, text_of, types

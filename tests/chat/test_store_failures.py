@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lamella.core import deltas
-from lamella.engine.scripted import Gate, ScriptedModel, saying
+from lamella.llm.scripted import Gate, ScriptedModel, saying
 from lamella.server.testing import Client
 
 from .stage import change, only, rows, text_of, types

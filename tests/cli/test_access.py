@@ -19,7 +19,7 @@ from lamella.cli.api import announced
 from lamella.cli.failures import exit_code_of
 from lamella.cli.main import cli
 from lamella.core.errors import AuthenticationFailed, LamellaError, NotFound, PermissionDenied
-from lamella.engine.scripted import ScriptedModel, ScriptedModels
+from lamella.llm.scripted import ScriptedModel, ScriptedModels
 from lamella.server.entrance import Entrance
 from lamella.server.testing import serving
 from lamella.server.web import create_web

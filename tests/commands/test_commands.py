@@ -17,7 +17,7 @@ from lamella.core import deltas
 from lamella.core.decisions import DecisionKind
 from lamella.core.messages import StopReason
 from lamella.core.tokens import Usage
-from lamella.engine.scripted import FACTS, Gate, ScriptedModel, ScriptedModels, saying
+from lamella.llm.scripted import FACTS, Gate, ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, Object, served
 from lamella.sessions.summariser import WAY_OUT
 from lamella.settings import read_settings

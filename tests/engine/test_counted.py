@@ -16,7 +16,7 @@ from lamella.core.errors import ProviderUnreachable
 from lamella.core.prompt import WireRequest
 from lamella.core.tokens import Usage
 from lamella.engine.counted import Counted, count
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import served
 from lamella.settings import read_settings
 

@@ -18,7 +18,7 @@ from lamella.core.models import Markers
 from lamella.core.records import Beginning, Conversation, Place, StoredDecision
 from lamella.core.sessions import Session, SessionCause
 from lamella.engine.dynamic_form import FormRule, Terms, chosen_form, expected, layout_of
-from lamella.engine.scripted import FACTS, ScriptedModel, ScriptedModels, saying
+from lamella.llm.scripted import FACTS, ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, served
 from lamella.settings import read_settings
 

@@ -19,10 +19,10 @@ from lamella.core.tokens import Usage
 from lamella.engine.endings import CUT_CALL, REFUSED_CALL
 from lamella.engine.recovery import rebuild
 from lamella.engine.reminders import SAID_NOTHING
-from lamella.engine.scripted import Happening, ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import Happening, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings
-from lamella.tools.tool import Invocation, ToolKind, ToolScope
+from lamella.tooling.tool import Invocation, ToolKind, ToolScope
 
 pytestmark = pytest.mark.anyio
 

@@ -18,10 +18,10 @@ from lamella.core.messages import ToolCall
 from lamella.core.prompt import ToolSpec, WireRequest
 from lamella.core.records import ProviderLimit
 from lamella.core.tokens import Usage
-from lamella.engine.scripted import FACTS, ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import FACTS, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings
-from lamella.tools.tool import Invocation, ToolKind, ToolOutput, ToolScope
+from lamella.tooling.tool import Invocation, ToolKind, ToolOutput, ToolScope
 
 pytestmark = pytest.mark.anyio
 

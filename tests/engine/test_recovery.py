@@ -26,12 +26,12 @@ from lamella.core.packets import (
 from lamella.core.prompt import ToolSpec
 from lamella.core.tokens import Usage
 from lamella.engine.recovery import rebuild, recover
-from lamella.engine.scripted import FACTS, Happening, ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import FACTS, Happening, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Object, served
 from lamella.settings import read_settings
 from lamella.storage.sqlite import sqlite_engine, sqlite_url
 from lamella.storage.store import open_store
-from lamella.tools.tool import Invocation, ToolKind, ToolOutput, ToolScope
+from lamella.tooling.tool import Invocation, ToolKind, ToolOutput, ToolScope
 
 pytestmark = pytest.mark.anyio
 

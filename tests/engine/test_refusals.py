@@ -6,8 +6,8 @@ import pytest
 
 from lamella.core.errors import ProviderContextOverflow
 from lamella.engine.refusals import RefusedWindow, lesson
-from lamella.engine.scripted import FACTS
 from lamella.llm.failures import figures_of, of_status
+from lamella.llm.scripted import FACTS
 
 
 @pytest.mark.parametrize(

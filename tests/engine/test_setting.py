@@ -19,10 +19,10 @@ from lamella.core.decisions import Decision
 from lamella.core.errors import NotFound
 from lamella.core.ids import CountingIds
 from lamella.core.records import LEAVE, Caller, Choices, Conversation, Leave, Surroundings
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.engine.setting import changes, setting_of
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.storage.store import open_store
-from lamella.tools.tool import Registry
+from lamella.tooling.tool import Registry
 
 pytestmark = pytest.mark.anyio
 

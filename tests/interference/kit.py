@@ -24,7 +24,7 @@ from lamella.backend.blocks import Blocks, DynamicContextProvider
 from lamella.core.clock import SystemClock
 from lamella.core.ids import CountingIds
 from lamella.core.json import Json, encode_text
-from lamella.engine.scripted import ScriptedModel, ScriptedModels
+from lamella.llm.scripted import ScriptedModel, ScriptedModels
 from lamella.server.testing import Client, entrance_of, serving
 from lamella.server.testing import client as connected
 from lamella.server.web import create_web

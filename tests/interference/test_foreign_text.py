@@ -11,7 +11,7 @@ from lamella.backend.blocks import BlockScope
 from lamella.core.json import encode_text
 from lamella.core.messages import ToolCall
 from lamella.core.records import PageQuery
-from lamella.engine.scripted import calling, saying
+from lamella.llm.scripted import calling, saying
 
 from .kit import World, differences
 

@@ -20,9 +20,9 @@ from lamella.core.ids import RandomIds
 from lamella.core.knowledge import Document, DocumentText, Shelf
 from lamella.core.messages import StopReason
 from lamella.core.records import JobStatus, NewJob
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.engine.side import SideAnswer
 from lamella.knowledge.passages import passages_of
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import served
 from lamella.settings import read_settings
 from lamella.storage import SqlStore, open_store

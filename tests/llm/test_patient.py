@@ -23,8 +23,8 @@ from lamella.core.errors import (
 from lamella.core.messages import StopReason
 from lamella.core.prompt import WireRequest
 from lamella.core.tokens import Usage
-from lamella.engine.scripted import ScriptedModel
 from lamella.llm.patient import PatientModel
+from lamella.llm.scripted import ScriptedModel
 
 pytestmark = pytest.mark.anyio
 OPENED = deltas.Opened("req_1", b"{}")

@@ -23,7 +23,7 @@ from lamella.core.records import FoundDocument
 from lamella.server.testing import Client, served
 from lamella.settings import read_settings
 from lamella.simulator.testing import running
-from lamella.tools.tool import Invocation, ToolKind, ToolOutput, ToolScope
+from lamella.tooling.tool import Invocation, ToolKind, ToolOutput, ToolScope
 
 WORDS = "The heat pump of the northern mill was inspected in March and found to be in good order. "
 CHINESE = "北方磨坊的热泵三月检查过，状态良好。"

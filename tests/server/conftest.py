@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from lamella.app.app import App
-from lamella.engine.scripted import ScriptedModel, ScriptedModels
+from lamella.llm.scripted import ScriptedModel, ScriptedModels
 from lamella.server.testing import Client, served
 from lamella.settings import read_settings
 

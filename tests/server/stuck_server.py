@@ -14,11 +14,11 @@ from lamella.cli.logs import configure_logs
 from lamella.core import deltas
 from lamella.core.messages import ToolCall
 from lamella.core.prompt import ToolSpec
-from lamella.engine.scripted import Happening, ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import Happening, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import serving
 from lamella.server.web import create_web
 from lamella.settings import read_settings
-from lamella.tools.tool import Invocation, ToolKind, ToolScope
+from lamella.tooling.tool import Invocation, ToolKind, ToolScope
 
 ANSWERS = 50
 """More than any test asks for."""

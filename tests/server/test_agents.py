@@ -10,7 +10,7 @@ import pytest
 from lamella.app.app import App
 from lamella.context.layouts import LAYOUTS
 from lamella.core.messages import ToolCall
-from lamella.engine.scripted import FACTS, Gate, ScriptedModel, calling, saying
+from lamella.llm.scripted import FACTS, Gate, ScriptedModel, calling, saying
 from lamella.server.testing import Client
 
 from .asking import error_of, patched, settings, window

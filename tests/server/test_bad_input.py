@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from lamella.app.app import App
-from lamella.engine.scripted import FACTS, ScriptedModel, saying
+from lamella.llm.scripted import FACTS, ScriptedModel, saying
 from lamella.server.limits import MAX_BODY_BYTES
 from lamella.server.testing import Client, serving
 from lamella.server.testing import client as connected

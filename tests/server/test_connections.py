@@ -14,7 +14,7 @@ import pytest
 
 from lamella.app.app import open_app
 from lamella.core.json import decode_object
-from lamella.engine.scripted import Gate, ScriptedModel, ScriptedModels, saying
+from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, saying
 from lamella.server.connections import MAX_HEAD_BYTES, MAX_HEADERS, MAX_URL_BYTES, Limits
 from lamella.server.testing import Object, serving
 from lamella.server.testing import client as connected

@@ -11,7 +11,7 @@ from lamella.app.app import App
 from lamella.core.access import BaseContent, GrantLevel
 from lamella.core.json import encode_text
 from lamella.core.messages import ToolCall
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, served
 from lamella.settings import read_settings
 from lamella.tools.knowledge_base_search import NAME

@@ -13,11 +13,11 @@ from lamella.core.json import encode_text
 from lamella.core.messages import ToolCall
 from lamella.core.prompt import ToolSpec
 from lamella.core.records import FoundDocument
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, served
 from lamella.settings import read_settings
+from lamella.tooling.tool import Invocation, ToolKind, ToolScope
 from lamella.tools.knowledge_base_search import NAME
-from lamella.tools.tool import Invocation, ToolKind, ToolScope
 from leaking.restricted_base import grant, restricted_base, second_model
 
 from .carrying import Condensing, carried

@@ -9,7 +9,7 @@ import pytest
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.core.messages import Image
 from lamella.core.records import File
-from lamella.engine.scripted import ScriptedModel, saying
+from lamella.llm.scripted import ScriptedModel, saying
 from lamella.server.testing import Client
 
 from .asking import error_of

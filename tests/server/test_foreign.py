@@ -17,7 +17,7 @@ from lamella.core.access import Identity, Role, User
 from lamella.core.errors import AuthenticationFailed
 from lamella.core.json import encode_text
 from lamella.core.records import Caller
-from lamella.engine.scripted import ScriptedModels
+from lamella.llm.scripted import ScriptedModels
 from lamella.server.testing import Client, serving
 from lamella.server.testing import client as connected
 from lamella.server.web import create_web

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from lamella.app.app import App, open_app
 from lamella.core.clock import VirtualClock
-from lamella.engine.scripted import ScriptedModel, ScriptedModels
+from lamella.llm.scripted import ScriptedModel, ScriptedModels
 from lamella.server.entrance import COOKIE, Entrance
 from lamella.server.testing import FIRST_RUN_TOKEN, Client, serving
 from lamella.server.testing import client as connected

@@ -10,7 +10,7 @@ import pytest
 from killing import laws
 from killing.people import Sent
 from kills import OPTIONS, kill_often
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, saying
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, served
 from lamella.settings import read_settings
 from lamella.simulator.testing import running

@@ -15,7 +15,7 @@ from lamella.app.bases import described
 from lamella.core.access import BaseContent, GrantLevel, Role, Subject, User
 from lamella.core.messages import ToolCall
 from lamella.core.records import Caller
-from lamella.engine.scripted import ScriptedModel, calling, saying
+from lamella.llm.scripted import ScriptedModel, calling, saying
 from lamella.server.testing import Client, Object
 from lamella.storage.store import SqlStore
 from lamella.tools.knowledge_base_search import NAME

@@ -11,7 +11,7 @@ from lamella.app.app import open_app
 from lamella.context.layouts import LAYOUTS
 from lamella.core.errors import ConfigurationError
 from lamella.core.messages import ToolCall
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, served
 from lamella.settings import read_settings
 

@@ -14,7 +14,7 @@ from lamella.core.json import encode_text
 from lamella.core.messages import ToolCall
 from lamella.core.tokens import Usage
 from lamella.core.withheld import WITHHELD_ANSWER, WITHHELD_SUMMARY
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, served
 from lamella.settings import read_settings
 from lamella.tools.knowledge_base_search import NAME

@@ -12,7 +12,7 @@ import pytest
 from lamella.app.app import LOCAL_OWNER, App, open_app
 from lamella.core.json import encode_text
 from lamella.core.records import Caller
-from lamella.engine.scripted import ScriptedModels
+from lamella.llm.scripted import ScriptedModels
 from lamella.server.testing import FIRST_RUN_TOKEN, Client, entrance_of, serving
 from lamella.server.testing import client as connected
 from lamella.server.web import create_web

@@ -14,7 +14,7 @@ from lamella.context.layouts import LAYOUTS
 from lamella.core.messages import Image
 from lamella.core.models import ImageRule
 from lamella.core.records import File
-from lamella.engine.scripted import FACTS, ScriptedModel, ScriptedModels, saying
+from lamella.llm.scripted import FACTS, ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, served
 from lamella.settings import read_settings
 

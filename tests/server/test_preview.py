@@ -13,7 +13,7 @@ import pytest
 from lamella.app.app import App
 from lamella.core import deltas
 from lamella.core.json import encode
-from lamella.engine.scripted import Gate, ScriptedModel, saying
+from lamella.llm.scripted import Gate, ScriptedModel, saying
 from lamella.server.testing import Client, Object
 
 from .asking import error_of, window

@@ -11,7 +11,7 @@ import pytest
 
 from lamella.app.app import App
 from lamella.core.messages import ToolCall
-from lamella.engine.scripted import FACTS, ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import FACTS, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings
 

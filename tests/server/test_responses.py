@@ -16,7 +16,7 @@ from lamella.core import deltas
 from lamella.core.errors import ProviderRefusedRequest
 from lamella.core.execution import ExecutionRequest
 from lamella.core.messages import ToolCall
-from lamella.engine.scripted import ScriptedModel, calling, saying
+from lamella.llm.scripted import ScriptedModel, calling, saying
 from lamella.server.testing import Client
 
 pytestmark = pytest.mark.anyio

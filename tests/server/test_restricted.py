@@ -19,7 +19,7 @@ from lamella.core.errors import PermissionDenied, ProviderRefusedRequest
 from lamella.core.json import encode_text
 from lamella.core.messages import ToolCall
 from lamella.core.records import PageQuery
-from lamella.engine.scripted import Gate, Happening, ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import Gate, Happening, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings
 from lamella.tools.knowledge_base_search import NAME

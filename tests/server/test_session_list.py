@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lamella.engine.scripted import ScriptedModel, ScriptedModels
+from lamella.llm.scripted import ScriptedModel, ScriptedModels
 from lamella.server.testing import served
 from lamella.settings import read_settings
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lamella.app.app import App, shipped_system_prompt
-from lamella.engine.scripted import FACTS, ScriptedModel, saying
+from lamella.llm.scripted import FACTS, ScriptedModel, saying
 from lamella.server.testing import Client, Object
 
 from .asking import error_of, patched, settings, window

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, saying
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, served
 from lamella.settings import read_settings
 

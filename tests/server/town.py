@@ -7,7 +7,7 @@ from lamella.app.app import App
 from lamella.core import deltas
 from lamella.core.access import Identity, Role
 from lamella.core.records import Caller, FoundDocument
-from lamella.engine.scripted import Gate, ScriptedModel, saying
+from lamella.llm.scripted import Gate, ScriptedModel, saying
 from lamella.server.testing import Client
 
 

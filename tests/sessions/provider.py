@@ -10,7 +10,7 @@ from lamella.core.counting import ApproximateCounter
 from lamella.core.errors import ProviderContextOverflow
 from lamella.core.prompt import WireRequest
 from lamella.core.tokens import Usage
-from lamella.engine.scripted import FACTS, Happening, ScriptedModel, saying
+from lamella.llm.scripted import FACTS, Happening, ScriptedModel, saying
 
 FACT = re.compile(r"FACT-\d+ is [a-z]+-\d+")
 ID = re.compile(r"\bmsg_[0-9a-z]+")

@@ -19,7 +19,7 @@ from lamella.core.messages import StopReason
 from lamella.core.prompt import WireRequest
 from lamella.core.sessions import Session, SessionCause
 from lamella.core.tokens import Usage
-from lamella.engine.scripted import Gate, Happening, ScriptedModel, ScriptedModels, saying
+from lamella.llm.scripted import Gate, Happening, ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, served
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.summariser import NotCompacted

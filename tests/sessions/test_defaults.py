@@ -22,7 +22,7 @@ from lamella.core.amounts import Threshold
 from lamella.core.ports import Jobs
 from lamella.core.records import NewJob, ProviderLimit
 from lamella.core.tokens import Usage
-from lamella.engine.scripted import FACTS, ScriptedModel, ScriptedModels, saying
+from lamella.llm.scripted import FACTS, ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, Object, served
 from lamella.sessions.compactions import COMPACT
 from lamella.settings import read_settings

@@ -10,7 +10,7 @@ import pytest
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.core.records import Caller, Job, JobStatus
 from lamella.core.tokens import Usage
-from lamella.engine.scripted import Gate, ScriptedModel, saying
+from lamella.llm.scripted import Gate, ScriptedModel, saying
 
 from .test_compaction import MUCH, SUMMARY, summarised, talking, texts
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lamella.app.app import LOCAL_OWNER, App
-from lamella.engine.scripted import Gate, ScriptedModel, saying
+from lamella.llm.scripted import Gate, ScriptedModel, saying
 from lamella.sessions.compaction import Asked, Compacted
 from lamella.sessions.summariser import NotCompacted
 

@@ -16,7 +16,7 @@ from lamella.core.clock import SystemClock
 from lamella.core.prompt import WireRequest
 from lamella.core.records import Job, JobStatus
 from lamella.core.tokens import Usage
-from lamella.engine.scripted import Happening, ScriptedModel, ScriptedModels, saying
+from lamella.llm.scripted import Happening, ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, served
 from lamella.sessions.compactions import COMPACT
 from lamella.settings import read_settings

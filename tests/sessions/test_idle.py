@@ -17,7 +17,7 @@ from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.messages import ToolCall
 from lamella.core.records import Job, JobStatus
 from lamella.core.tokens import Usage
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, served
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.idle import IDLE, MARGIN

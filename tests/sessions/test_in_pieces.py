@@ -14,7 +14,7 @@ from lamella.core.counting import count_tokens
 from lamella.core.errors import ProviderUnreachable
 from lamella.core.records import RequestRecord
 from lamella.core.tokens import Usage
-from lamella.engine.scripted import ScriptedModels, saying
+from lamella.llm.scripted import ScriptedModels, saying
 from lamella.server.testing import Client, served
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.summariser import NotCompacted

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from lamella.core.json import decode_object, encode_text
 from lamella.core.messages import ToolCall
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings
 from lamella.simulator.testing import running

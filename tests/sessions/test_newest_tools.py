@@ -11,11 +11,11 @@ import pytest
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.core.decisions import Decision
 from lamella.core.prompt import ToolSpec
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, saying
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, served
 from lamella.sessions.compaction import Compacted
 from lamella.settings import read_settings
-from lamella.tools.tool import Invocation, Registry, ToolKind, ToolScope
+from lamella.tooling.tool import Invocation, Registry, ToolKind, ToolScope
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ import pytest
 from lamella.app.app import LOCAL_OWNER
 from lamella.core.clock import VirtualClock
 from lamella.core.records import JobStatus
-from lamella.engine.scripted import Gate, ScriptedModel, ScriptedModels, saying
+from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, served
 from lamella.sessions.compactions import COMPACT
 from lamella.settings import read_settings

@@ -16,13 +16,13 @@ from lamella.app.app import LOCAL_OWNER, App
 from lamella.core.amounts import Threshold
 from lamella.core.messages import ToolCall
 from lamella.core.prompt import ToolSpec, WireRequest
-from lamella.engine.scripted import FACTS as FACTS_OF_MODEL
-from lamella.engine.scripted import Happening, ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import FACTS as FACTS_OF_MODEL
+from lamella.llm.scripted import Happening, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, served
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.summariser import NotCompacted
 from lamella.settings import read_settings
-from lamella.tools.tool import Invocation, ToolKind, ToolScope
+from lamella.tooling.tool import Invocation, ToolKind, ToolScope
 
 from .test_compaction import compact
 from .test_recall import called, settled

@@ -17,11 +17,11 @@ from lamella.core.errors import ProviderUnreachable
 from lamella.core.messages import ToolCall
 from lamella.core.prompt import ToolSpec, WhenOld
 from lamella.core.tokens import Usage
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, served
 from lamella.sessions.compaction import Compacted
 from lamella.settings import read_settings
-from lamella.tools.tool import Invocation, ToolKind, ToolScope
+from lamella.tooling.tool import Invocation, ToolKind, ToolScope
 
 from .test_compaction import MUCH, SUMMARY, compact, texts
 

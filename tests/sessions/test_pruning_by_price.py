@@ -16,10 +16,10 @@ from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.messages import ToolCall
 from lamella.core.prompt import ToolSpec
 from lamella.core.tokens import Usage
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings
-from lamella.tools.tool import Invocation, ToolKind, ToolScope
+from lamella.tooling.tool import Invocation, ToolKind, ToolScope
 
 from .provider import Provider, sentences
 

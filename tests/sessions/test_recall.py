@@ -16,7 +16,7 @@ from lamella.core.json import decode_object, encode_text
 from lamella.core.messages import ToolCall
 from lamella.core.records import Caller, JobStatus
 from lamella.core.tokens import Usage
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, Object, served
 from lamella.sessions.recall.recall import INDEX
 from lamella.settings import read_settings

@@ -16,11 +16,11 @@ from lamella.core.amounts import Threshold
 from lamella.core.clock import SystemClock
 from lamella.core.errors import ProviderUnreachable
 from lamella.core.ids import RandomIds
-from lamella.engine.scripted import Gate, ScriptedModels, saying
+from lamella.llm.scripted import Gate, ScriptedModels, saying
 from lamella.server.testing import Client
 from lamella.sessions.settings import SessionSettings
 from lamella.storage.store import SqlStore
-from lamella.tools.tool import Registry
+from lamella.tooling.tool import Registry
 
 from .provider import Provider, facts, sentences, shown
 from .test_ended import ended_job

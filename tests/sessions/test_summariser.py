@@ -21,15 +21,15 @@ from lamella.core.errors import ConfigurationError, ProviderUnreachable
 from lamella.core.messages import ToolCall, Turn, UserMessage
 from lamella.core.prompt import ToolSpec
 from lamella.core.tokens import Usage
-from lamella.engine.scripted import FACTS, ScriptedModel, ScriptedModels, calling, saying
 from lamella.llm.model_table import ModelTable
+from lamella.llm.scripted import FACTS, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, served
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.material import framed
 from lamella.sessions.summariser import NotCompacted
 from lamella.sessions.summary import INSTRUCTION, STAYS, SYSTEM, Wanted, data_instruction, index_of, instruction
 from lamella.settings import read_settings
-from lamella.tools.tool import Invocation, ToolKind, ToolScope
+from lamella.tooling.tool import Invocation, ToolKind, ToolScope
 
 from .test_compaction import MUCH, SUMMARY, compact, texts
 

@@ -18,8 +18,8 @@ from lamella.core.messages import StopReason, ToolCall
 from lamella.core.models import Price
 from lamella.core.records import JobStatus
 from lamella.core.tokens import Usage
-from lamella.engine.scripted import FACTS, Gate, Happening, ScriptedModel, ScriptedModels, calling, saying
 from lamella.engine.side import SideAnswer
+from lamella.llm.scripted import FACTS, Gate, Happening, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, served
 from lamella.sessions.titles import PROMPT, NoTitle, titled
 from lamella.settings import read_settings

@@ -11,7 +11,7 @@ import pytest
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.core.errors import ProviderUnreachable, StoreFailed
 from lamella.core.records import Job, JobStatus
-from lamella.engine.scripted import Happening, ScriptedModels, saying
+from lamella.llm.scripted import Happening, ScriptedModels, saying
 from lamella.server.testing import Client, Object, served
 from lamella.sessions.compactions import COMPACT
 from lamella.settings import read_settings

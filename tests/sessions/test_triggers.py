@@ -15,9 +15,9 @@ from lamella.cache.weighing import Economy
 from lamella.core.amounts import Threshold
 from lamella.core.errors import ConfigurationError, LamellaError, ProviderUnreachable
 from lamella.core.models import ModelFacts
+from lamella.core.ports import OpenModel
 from lamella.core.tokens import Usage
-from lamella.engine.opening import OpenModel
-from lamella.engine.scripted import FACTS, Gate, ScriptedModel, saying
+from lamella.llm.scripted import FACTS, Gate, ScriptedModel, saying
 from lamella.server.testing import Client, Object
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.settings import SummariserChoice

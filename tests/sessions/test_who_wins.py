@@ -15,13 +15,13 @@ from lamella.core.errors import StoreFailed
 from lamella.core.ids import RandomIds
 from lamella.core.records import Caller, Job
 from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep
-from lamella.engine.scripted import Gate, ScriptedModel, ScriptedModels, saying
+from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, saying
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.sessions import Sessions
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import NotCompacted
 from lamella.storage.store import SqlStore, open_store
-from lamella.tools.tool import Registry
+from lamella.tooling.tool import Registry
 
 from .test_compaction import SUMMARY, talking
 

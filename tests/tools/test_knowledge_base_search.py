@@ -25,8 +25,8 @@ from lamella.core.records import Caller, FoundDocument
 from lamella.knowledge.restricted.searching import RestrictedBase
 from lamella.knowledge.restricted.summary import SafeSummary
 from lamella.knowledge.searching import Searched
+from lamella.tooling.tool import Invocation, ToolScope
 from lamella.tools.knowledge_base_search import KnowledgeBaseSearch, Reach, SearchLimits
-from lamella.tools.tool import Invocation, ToolScope
 
 pytestmark = pytest.mark.anyio
 

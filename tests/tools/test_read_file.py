@@ -14,9 +14,9 @@ from lamella.core.errors import ToolFailed
 from lamella.core.json import Json, decode_object
 from lamella.core.messages import Attachment, ToolCall
 from lamella.core.records import Caller
+from lamella.tooling.runner import ToolRunner
+from lamella.tooling.tool import Invocation, Registry, ToolScope
 from lamella.tools.read_file import PIECE, WINDOW, ReadFile
-from lamella.tools.runner import ToolRunner
-from lamella.tools.tool import Invocation, Registry, ToolScope
 from measures import loop_pauses
 
 pytestmark = pytest.mark.anyio

@@ -51,9 +51,9 @@ from lamella.storage.folder import FolderFileStore
 from lamella.storage.lock import FolderLock
 from lamella.storage.recall.store import SqlRecallIndex
 from lamella.storage.store import SqlStore, open_store
+from lamella.tooling.tool import Registry, Tool
 from lamella.tools.mcp.config import read_servers
 from lamella.tools.mcp.servers import McpServers
-from lamella.tools.tool import Registry, Tool
 
 log = structlog.get_logger()
 

@@ -26,11 +26,10 @@ from lamella.core.json import digest, encode_text
 from lamella.core.knowledge import Document, Shelf
 from lamella.core.knowledge_port import KnowledgeStore
 from lamella.core.messages import StopReason
-from lamella.core.ports import Jobs
+from lamella.core.ports import Jobs, OpenModel
 from lamella.core.prompt import Sampling
 from lamella.core.records import Caller, Job, NewJob, PageQuery
 from lamella.core.tokens import Usage
-from lamella.engine.opening import OpenModel
 from lamella.engine.request import side_prompt
 from lamella.engine.side import SideAnswer
 from lamella.sessions.askers import heard

@@ -13,17 +13,17 @@ from lamella.context.layouts import LAYOUTS
 from lamella.core.clock import Clock
 from lamella.core.counting import ApproximateCounter
 from lamella.core.ids import Ids
-from lamella.core.ports import Jobs, Store, StreamBus
+from lamella.core.ports import Jobs, ModelSource, Store, StreamBus
 from lamella.engine.bus import MemoryBus
 from lamella.engine.inputs import Services
 from lamella.engine.journal import Journal
-from lamella.engine.opening import EngineSettings, ModelSource
+from lamella.engine.opening import EngineSettings
 from lamella.engine.turn import TurnEngine
 from lamella.sessions.recall.recall import Recall
 from lamella.sessions.sessions import Sessions
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import SecondSource
-from lamella.tools.tool import Registry
+from lamella.tooling.tool import Registry
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from lamella.knowledge.restricted.metadata import SafeMetadataSource
 from lamella.knowledge.restricted.searching import Asked, RestrictedBase, RestrictedSearch
 from lamella.knowledge.restricted.summary import SafeSummary
 from lamella.knowledge.searching import KnowledgeSearch, Searched
+from lamella.tooling.tool import ToolScope
 from lamella.tools.knowledge_base_search import Reach
-from lamella.tools.tool import ToolScope
 
 MOST_SAID = 50_000
 """Characters of what the user wrote that may be said to them again of a restricted base."""

@@ -22,7 +22,7 @@ from lamella.core.records import Caller, Page, PageQuery, ProjectContent, Stored
 from lamella.core.tokens import TokenCounter
 from lamella.engine.opening import EngineSettings
 from lamella.engine.setting import layout_named
-from lamella.tools.tool import Registry
+from lamella.tooling.tool import Registry
 
 MAX_PROJECT_FILES = 100
 

@@ -15,8 +15,7 @@ from lamella.app.demonstration import Simulator, demonstration
 from lamella.core.clock import SystemClock
 from lamella.core.errors import InvalidRequest
 from lamella.core.models import ModelFacts, WireProtocol
-from lamella.core.ports import ChatModel
-from lamella.engine.opening import ModelSource, OpenModel
+from lamella.core.ports import ChatModel, ModelSource, OpenModel
 from lamella.llm.logged import LoggedModel
 from lamella.llm.model_table import ModelTable
 from lamella.llm.patient import PatientModel

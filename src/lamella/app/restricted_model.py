@@ -8,9 +8,8 @@ from lamella.app.own_endpoint import own_endpoint, restricted_model
 from lamella.app.providers import Endpoint, Models, adapter
 from lamella.core.errors import ProviderError
 from lamella.core.messages import StopReason
-from lamella.core.ports import ChatModel
+from lamella.core.ports import ChatModel, OpenModel
 from lamella.core.prompt import Sampling
-from lamella.engine.opening import OpenModel
 from lamella.engine.request import side_prompt
 from lamella.engine.side import SideAnswer, ask
 from lamella.knowledge.restricted.second_model import Heard

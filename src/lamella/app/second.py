@@ -7,8 +7,7 @@ import asyncio
 from lamella.app.own_endpoint import compaction_model, own_endpoint
 from lamella.app.providers import Endpoint, Models, adapter
 from lamella.core.models import ModelFacts
-from lamella.core.ports import ChatModel
-from lamella.engine.opening import OpenModel
+from lamella.core.ports import ChatModel, OpenModel
 from lamella.llm.model_table import ModelTable
 from lamella.sessions.settings import SummariserChoice
 from lamella.settings import Settings

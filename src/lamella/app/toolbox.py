@@ -8,9 +8,9 @@ from lamella.sessions.recall.recall import Recall
 from lamella.sessions.recall.tools import ReadMessage, SearchConversation
 from lamella.settings import Settings
 from lamella.storage.store import SqlStore
+from lamella.tooling.tool import Tool
 from lamella.tools.knowledge_base_search import KnowledgeBaseSearch, SearchLimits
 from lamella.tools.read_file import ReadFile
-from lamella.tools.tool import Tool
 from lamella.tools.web.addresses import AddressPolicy, allowances
 from lamella.tools.web.fetching import Fetcher, FetchLimits
 from lamella.tools.web.open_url import OpenUrl

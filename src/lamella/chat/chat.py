@@ -46,7 +46,7 @@ from lamella.engine.preview import Preview
 from lamella.engine.recovery import recover
 from lamella.engine.turn import TurnEngine
 from lamella.sessions.sessions import Sessions
-from lamella.tools.tool import Verdict
+from lamella.tooling.tool import Verdict
 
 READ_SECONDS = 1.0
 """The most that an `/abort` waits to hear whether what is on its way is a message: it is stopped in any case."""

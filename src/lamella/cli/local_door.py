@@ -19,7 +19,7 @@ from lamella.core.access import Identity
 from lamella.core.packets import AnyPacket, decode_packet
 from lamella.core.records import Choices, Notice, NoticeKind, PageQuery
 from lamella.settings import Settings
-from lamella.tools.tool import Verdict
+from lamella.tooling.tool import Verdict
 
 PIECE = 1 << 16
 

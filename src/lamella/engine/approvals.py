@@ -9,7 +9,7 @@ from lamella.core.errors import InvalidRequest
 from lamella.core.json import encode_text
 from lamella.core.packets import ToolApprovalPacket, ToolVerdictPacket
 from lamella.engine.emitter import Emitter
-from lamella.tools.tool import Invocation, Verdict
+from lamella.tooling.tool import Invocation, Verdict
 
 
 class Approvals:

@@ -25,7 +25,7 @@ from lamella.engine.counted import Counted
 from lamella.engine.refusals import MOST_OFF
 from lamella.engine.surroundings import NoSurroundings, SurroundingsSource
 from lamella.guard.kept_back import KeptBack
-from lamella.tools.tool import Registry
+from lamella.tooling.tool import Registry
 
 
 @dataclass(frozen=True, slots=True)

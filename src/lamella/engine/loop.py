@@ -20,8 +20,8 @@ from lamella.engine.emitter import Emitter
 from lamella.engine.endings import CUT_CALL, REFUSED_CALL, no_room_for_calls, partial_of
 from lamella.engine.inputs import RunInput, Services, TurnInput
 from lamella.engine.request import Line, tool_choice_is_free
-from lamella.tools.runner import ToolRunner
-from lamella.tools.tool import ToolScope
+from lamella.tooling.runner import ToolRunner
+from lamella.tooling.tool import ToolScope
 
 NOT_ACTING = (
     "This call did not run: several models answer this message, and only the first of them, or the one that the user "

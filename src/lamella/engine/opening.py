@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from lamella.cache.planner import MarkerPolicy
 from lamella.context.choices import back_again
@@ -17,7 +16,7 @@ from lamella.core.effort import OFF
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.messages import Turn
 from lamella.core.models import ModelFacts
-from lamella.core.ports import ChatModel
+from lamella.core.ports import ModelSource, OpenModel
 from lamella.core.prompt import Sampling, Ttl
 from lamella.core.records import LEAVE, Beginning, Caller, Choices, Conversation, NewRun, NewTurn, Place, Surroundings
 from lamella.core.sessions import Session
@@ -30,26 +29,10 @@ from lamella.engine.refusals import BELIEVED, bounded
 from lamella.engine.reminders import ReminderView, merged
 from lamella.engine.request import Line, tool_choice_is_free
 from lamella.engine.setting import TurnSetting, changes, effort_before, lost_id, offered, setting_of, with_agent
-from lamella.tools.tool import Registry
+from lamella.tooling.tool import Registry
 
 LINES_KEPT = 64
 """How many conversations' last windows stay in memory, to make the next one quicker."""
-
-
-@dataclass(frozen=True, slots=True)
-class OpenModel:
-    """A model that can be asked, and the account whose cache it shares."""
-
-    model: ChatModel
-    account: str
-
-
-class ModelSource(Protocol):
-    """Where models come from (`app`)."""
-
-    async def open(self, name: str) -> OpenModel:
-        """The model of this name; raises `InvalidRequest` when none is configured that serves it."""
-        ...
 
 
 RequestHeaders = Callable[[str, str, int], Mapping[str, str]]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
 
-from lamella.knowledge.words import WORD, words_of
+from lamella.core.words import WORD, words_of
 
 _CLOSING = r"\"”'’»)」』"
 _SENTENCE_END = re.compile(rf"(?<=[.!?…])[\s{_CLOSING}]+|(?<=[.!?…][{_CLOSING}])\s+|(?<=[。！？])[\s{_CLOSING}]*|\n+")

@@ -9,7 +9,7 @@ from lamella.context.layout import Layout
 from lamella.core.agents import Agent
 from lamella.core.messages import Step
 from lamella.core.prompt import Kind, ToolSpec
-from lamella.tools.tool import Registry
+from lamella.tooling.tool import Registry
 from lamella.tools.web.hits import OPEN_URL, has_web_hits
 
 CITATION = (

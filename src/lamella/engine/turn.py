@@ -19,7 +19,7 @@ from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import StoreFailed
 from lamella.core.messages import Attachment, StopReason, Turn, TurnStatus
 from lamella.core.packets import ErrorPacket, Packet, TurnFinished, TurnStarted, TurnStopped, UsageBody
-from lamella.core.ports import StreamBus
+from lamella.core.ports import ModelSource, StreamBus
 from lamella.core.records import (
     Caller,
     Conversation,
@@ -39,7 +39,7 @@ from lamella.engine.inputs import Reopened, RunInput, Services, TurnInput
 from lamella.engine.instead import FindInstead, Instead
 from lamella.engine.journal import Journal
 from lamella.engine.knowledge_prompt import completed
-from lamella.engine.opening import EngineSettings, ModelSource, Opening, OpeningQuery, Openings
+from lamella.engine.opening import EngineSettings, Opening, OpeningQuery, Openings
 from lamella.engine.preview import Preview, preview
 from lamella.engine.runs import Acting, Course, Run, run_models
 from lamella.engine.setting import TurnSetting, pinned_of

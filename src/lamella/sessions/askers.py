@@ -17,12 +17,12 @@ from lamella.core.effort import OFF
 from lamella.core.errors import ProviderTimeout
 from lamella.core.messages import Turn, UserMessage
 from lamella.core.models import ModelFacts
-from lamella.core.ports import ChatModel
+from lamella.core.ports import ChatModel, OpenModel
 from lamella.core.prompt import Sampling, WireRequest
 from lamella.core.records import Caller
 from lamella.core.tokens import Usage
 from lamella.engine.inputs import Services
-from lamella.engine.opening import Opening, OpenModel
+from lamella.engine.opening import Opening
 from lamella.engine.request import Identity, Prepared, drafted, new_request, prepare, side_prompt, side_request
 from lamella.engine.setting import pinned_of
 from lamella.engine.side import SideAnswer, ask

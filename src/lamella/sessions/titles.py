@@ -13,11 +13,12 @@ from lamella.background.worker import Again
 from lamella.core.effort import OFF
 from lamella.core.errors import CallerError, ConfigurationError, NotFound
 from lamella.core.messages import StopReason, TurnStatus
+from lamella.core.ports import OpenModel
 from lamella.core.prompt import Sampling
 from lamella.core.records import Caller, Job, NewJob, TurnRecord
 from lamella.core.tokens import Usage
 from lamella.engine.inputs import Services
-from lamella.engine.opening import Opening, Openings, OpenModel
+from lamella.engine.opening import Opening, Openings
 from lamella.engine.request import Identity, side_prompt, side_request
 from lamella.engine.side import SideAnswer
 from lamella.engine.turn import Finished

@@ -22,7 +22,7 @@ from lamella.core.records import Caller, FoundDocument
 from lamella.knowledge.restricted.searching import RestrictedBase
 from lamella.knowledge.restricted.summary import TO_DO, SafeSummary
 from lamella.knowledge.searching import Searched
-from lamella.tools.tool import Invocation, ToolKind, ToolOutput, ToolScope
+from lamella.tooling.tool import Invocation, ToolKind, ToolOutput, ToolScope
 
 NAME = "knowledge_base_search"
 USUAL, MOST = 8, 20

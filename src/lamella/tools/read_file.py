@@ -15,8 +15,8 @@ from lamella.core.json import Json, encode_text
 from lamella.core.messages import Attachment
 from lamella.core.prompt import ToolSpec
 from lamella.core.records import Caller
-from lamella.knowledge.words import words_of
-from lamella.tools.tool import Invocation, ToolKind, ToolScope
+from lamella.core.words import words_of
+from lamella.tooling.tool import Invocation, ToolKind, ToolScope
 
 PIECE = 12_000
 """Characters of one piece."""

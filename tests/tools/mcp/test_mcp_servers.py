@@ -19,7 +19,7 @@ from lamella.app.toolbox import SHIPPED_TOOLS
 from lamella.core.decisions import Decision
 from lamella.core.json import Json, encode_text
 from lamella.core.messages import ToolCall
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings
 

@@ -11,7 +11,7 @@ import pytest
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.core.access import BaseContent
 from lamella.core.messages import ToolCall
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings
 

@@ -21,7 +21,7 @@ from cryptography.x509.oid import NameOID
 from lamella.app.toolbox import SHIPPED_TOOLS
 from lamella.core.errors import ToolFailed
 from lamella.core.messages import ToolCall
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Object, served
 from lamella.settings import read_settings
 from lamella.tools.web.fetching import Fetcher, FetchLimits

@@ -36,7 +36,7 @@ from lamella.core.records import Caller, RequestRecord
 from lamella.core.withheld import WITHHELD_SUMMARY
 from lamella.llm.model_table import row_of
 from lamella.settings import Settings
-from lamella.tools.tool import Registry
+from lamella.tooling.tool import Registry
 
 
 @dataclass(frozen=True, slots=True)

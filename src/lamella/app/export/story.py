@@ -48,7 +48,7 @@ from lamella.core.records import (
 from lamella.engine.grants import GRANT, WITHHELD
 from lamella.engine.knowledge_prompt import SUBJECT as KNOWLEDGE
 from lamella.engine.opening import EngineSettings
-from lamella.tools.tool import Registry
+from lamella.tooling.tool import Registry
 
 ACTING = ("new", "clear", "compact", "prune", "undo")
 """Commands that change what stands in the window, beside `/resume`; the others only look."""

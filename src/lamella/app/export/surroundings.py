@@ -18,7 +18,7 @@ from lamella.core.ports import Store
 from lamella.core.prompt import ToolSpec
 from lamella.core.records import Caller, PinnedProject
 from lamella.core.withheld import WITHHELD_DOCUMENT
-from lamella.tools.tool import Registry
+from lamella.tooling.tool import Registry
 
 
 @dataclass(frozen=True, slots=True)

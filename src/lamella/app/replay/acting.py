@@ -25,7 +25,7 @@ from lamella.core.prompt import Level, Marker, Prompt, Sampling, ToolSpec, WireB
 from lamella.core.tokens import Usage
 from lamella.core.ttl import Ttl
 from lamella.llm.failures import figures_of
-from lamella.tools.tool import Invocation, ToolKind, ToolOutput, ToolScope
+from lamella.tooling.tool import Invocation, ToolKind, ToolOutput, ToolScope
 
 ROUNDS = 20
 """Rounds of the event loop in which what has come is stored away before an answer is stopped."""

@@ -41,7 +41,7 @@ from lamella.engine.setting import layout_named
 from lamella.sessions.compaction import ENGINE
 from lamella.storage import SqlStore
 from lamella.storage.folder import FolderFileStore
-from lamella.tools.tool import Registry
+from lamella.tooling.tool import Registry
 
 CONVERSATION = "conv_replay"
 

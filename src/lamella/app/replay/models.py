@@ -11,7 +11,7 @@ from lamella.app.replay.report import PromptRead
 from lamella.app.replay.stage import Stage
 from lamella.app.trace.format import TraceHead
 from lamella.core.models import ModelFacts
-from lamella.engine.opening import OpenModel
+from lamella.core.ports import OpenModel
 from lamella.llm.model_table import ModelTable
 from lamella.sessions.settings import SummariserChoice
 

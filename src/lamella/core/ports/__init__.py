@@ -1,6 +1,6 @@
 """The ports between the layers; every implementation lives at an edge."""
 
-from lamella.core.ports.chat_model import ChatModel
+from lamella.core.ports.chat_model import ChatModel, ModelSource, OpenModel
 from lamella.core.ports.conversations import ConversationStore
 from lamella.core.ports.file_store import FileStore
 from lamella.core.ports.files import FileRows
@@ -22,6 +22,8 @@ __all__ = [
     "FileStore",
     "Jobs",
     "LibraryStore",
+    "ModelSource",
+    "OpenModel",
     "QueueStore",
     "RecallIndex",
     "RequestStore",

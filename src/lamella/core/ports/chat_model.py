@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from lamella.core.deltas import Delta
@@ -44,4 +45,20 @@ class ChatModel(Protocol):
 
     async def close(self) -> None:
         """Let its connections go."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OpenModel:
+    """A model that can be asked, and the account whose cache it shares."""
+
+    model: ChatModel
+    account: str
+
+
+class ModelSource(Protocol):
+    """Where models come from (`app`)."""
+
+    async def open(self, name: str) -> OpenModel:
+        """The model of this name; raises `InvalidRequest` when none is configured that serves it."""
         ...

@@ -19,7 +19,7 @@ from lamella.core.recall import Hit, Source
 from lamella.core.withheld import quoting
 from lamella.sessions.recall.indexing import SEARCH_CONVERSATION
 from lamella.sessions.recall.recall import Recall
-from lamella.tools.tool import Invocation, ToolKind, ToolOutput, ToolScope
+from lamella.tooling.tool import Invocation, ToolKind, ToolOutput, ToolScope
 
 PIECE = 12_000
 """Characters of one reading."""

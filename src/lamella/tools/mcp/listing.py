@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lamella.core.json import Json, digest, encode_sorted
 from lamella.core.prompt import ToolSpec
-from lamella.tools.arguments import wrong_schema
+from lamella.tooling.arguments import wrong_schema
 from lamella.tools.mcp.config import ServerConfig
 
 MAX_TOOLS = 100

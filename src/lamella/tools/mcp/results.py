@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from lamella.core.errors import ToolFailed
 from lamella.core.json import Json, encode_text
-from lamella.tools.keeping import MAX_KEPT
+from lamella.tooling.runner import MAX_KEPT
 
 NOTHING = "The tool gave back nothing."
 

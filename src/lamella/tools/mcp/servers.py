@@ -9,11 +9,11 @@ from dataclasses import replace
 
 from lamella.core.errors import ToolFailed
 from lamella.core.prompt import ToolSpec
+from lamella.tooling.tool import Invocation, Tool, ToolKind, ToolScope
 from lamella.tools.mcp.config import ServerConfig
 from lamella.tools.mcp.connection import Connection, Opener, ServerState, sdk_opener, unreachable
 from lamella.tools.mcp.listing import SEPARATOR, ListedTool
 from lamella.tools.mcp.results import text_of
-from lamella.tools.tool import Invocation, Tool, ToolKind, ToolScope
 
 SETTLE_SECONDS = 10.0
 """How long a new conversation waits for servers that are connected for the first time."""

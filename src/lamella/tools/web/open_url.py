@@ -16,8 +16,8 @@ from lamella.core.json import Json, encode_text
 from lamella.core.prompt import ToolSpec
 from lamella.core.records import FoundDocument
 from lamella.knowledge.extraction import Extraction, Extractor
+from lamella.tooling.tool import Invocation, ToolKind, ToolScope
 from lamella.tools.read_file import piece_of
-from lamella.tools.tool import Invocation, ToolKind, ToolScope
 from lamella.tools.web.fetching import Fetcher, Page
 from lamella.tools.web.hits import OPEN_URL
 

@@ -14,8 +14,8 @@ from lamella.core.errors import ToolFailed
 from lamella.core.messages import ToolCall, ToolResult
 from lamella.core.prompt import ToolSpec
 from lamella.core.records import Caller
-from lamella.tools.runner import ToolRunner
-from lamella.tools.tool import Invocation, Registry, ToolKind, ToolOutput, ToolScope
+from lamella.tooling.runner import ToolRunner
+from lamella.tooling.tool import Invocation, Registry, ToolKind, ToolOutput, ToolScope
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from lamella.core.json import Json, encode_text
-from lamella.tools.arguments import MAX_FIELDS, check_arguments, fitted, wrong_schema
+from lamella.tooling.arguments import MAX_FIELDS, check_arguments, fitted, wrong_schema
 
 SCHEMA = encode_text(
     {

@@ -6,7 +6,7 @@ import pytest
 
 from lamella.core.errors import ConfigurationError
 from lamella.core.prompt import ToolSpec
-from lamella.tools.tool import Invocation, Registry, ToolKind, ToolScope
+from lamella.tooling.tool import Invocation, Registry, ToolKind, ToolScope
 
 
 class Tool:

@@ -12,7 +12,7 @@ from lamella.core.json import Json
 from lamella.core.messages import Attachment, Turn
 from lamella.core.prompt import ToolSpec
 from lamella.core.records import Caller, FoundDocument
-from lamella.tools.arguments import wrong_schema
+from lamella.tooling.arguments import wrong_schema
 
 
 class ToolKind(StrEnum):

@@ -12,10 +12,10 @@ from lamella.app.app import App
 from lamella.app.toolbox import SHIPPED_TOOLS
 from lamella.core.messages import ToolCall
 from lamella.core.prompt import ToolSpec
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings
-from lamella.tools.tool import Invocation, ToolKind, ToolScope
+from lamella.tooling.tool import Invocation, ToolKind, ToolScope
 
 pytestmark = pytest.mark.anyio
 

@@ -13,11 +13,11 @@ from lamella.app.toolbox import SHIPPED_TOOLS
 from lamella.core.json import encode_text
 from lamella.core.messages import ToolCall
 from lamella.core.prompt import ToolSpec
-from lamella.engine.scripted import ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Object, served
 from lamella.settings import read_settings
-from lamella.tools.keeping import MAX_KEPT, MAX_SHOWN
-from lamella.tools.tool import Invocation, ToolKind, ToolScope
+from lamella.tooling.runner import MAX_KEPT, MAX_SHOWN
+from lamella.tooling.tool import Invocation, ToolKind, ToolScope
 
 pytestmark = pytest.mark.anyio
 

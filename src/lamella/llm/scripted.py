@@ -13,10 +13,10 @@ from lamella.core.errors import InvalidRequest, LamellaError, ProviderRefusedReq
 from lamella.core.json import Json, encode
 from lamella.core.messages import StopReason, ToolCall
 from lamella.core.models import Markers, ModelFacts, Price
+from lamella.core.ports import OpenModel
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
 from lamella.core.ttl import Ttl
-from lamella.engine.opening import OpenModel
 from lamella.llm.anthropic_wire import blocks_of, body_of
 from lamella.llm.diagnosing import ANTHROPIC_FIELD
 from lamella.llm.wiring import wire_segments
