@@ -32,11 +32,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from economics import NEVER
-from lamella.app.replay.ground import ReplayGround
-from lamella.app.replay.options import ReplayOptions
-from lamella.app.replay.report import ReplayReport
-from lamella.app.replay.run import replay
-from lamella.app.trace.reader import parse_trace
 from lamella.cache.ledger import Ledger
 from lamella.cache.planner import Facts, MarkerPolicy, note_billed, note_written, plan
 from lamella.cache.window import chain
@@ -44,6 +39,11 @@ from lamella.core.models import ModelFacts
 from lamella.core.prompt import Kind, Level, Lifetime, Segment, WireBlock, Zone
 from lamella.core.tokens import Usage
 from lamella.llm.model_table import ModelTable
+from lamella_lab.replay.ground import ReplayGround
+from lamella_lab.replay.options import ReplayOptions
+from lamella_lab.replay.report import ReplayReport
+from lamella_lab.replay.run import replay
+from lamella_lab.trace.reader import parse_trace
 from predictions import Predictions
 from tables import arguments, emit, show
 from vendors import READS, VENDORS

@@ -16,7 +16,7 @@ import sys
 import time
 from collections import Counter
 
-from lamella.simulator.testing import running
+from lamella_simulator.testing import running
 from storms.case import Case
 from storms.day import days, play
 

@@ -32,13 +32,13 @@ from pathlib import Path
 
 import structlog
 
-from lamella.app.replay.ground import ReplayGround
-from lamella.app.replay.options import ReplayOptions
-from lamella.app.replay.report import ReplayReport
-from lamella.app.replay.run import replay
-from lamella.app.trace.reader import parse_trace
 from lamella.core.tokens import Usage
 from lamella.llm.model_table import ModelTable
+from lamella_lab.replay.ground import ReplayGround
+from lamella_lab.replay.options import ReplayOptions
+from lamella_lab.replay.report import ReplayReport
+from lamella_lab.replay.run import replay
+from lamella_lab.trace.reader import parse_trace
 from tables import arguments, emit, show
 from writing import airline, identifiers
 from writing.parts import Json

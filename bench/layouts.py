@@ -17,11 +17,11 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 
-from lamella.app.replay.comparison import in_all_layouts, pairs
-from lamella.app.replay.ground import ReplayGround
-from lamella.app.replay.options import ReplayOptions
-from lamella.app.trace.format import Trace
-from lamella.app.trace.reader import read_trace
+from lamella_lab.replay.comparison import in_all_layouts, pairs
+from lamella_lab.replay.ground import ReplayGround
+from lamella_lab.replay.options import ReplayOptions
+from lamella_lab.trace.format import Trace
+from lamella_lab.trace.reader import read_trace
 from tables import arguments, emit, show
 
 ROOT = Path(__file__).parent.parent

@@ -29,13 +29,13 @@ from tempfile import TemporaryDirectory
 import structlog
 
 from economics import NEVER, NO_PRUNING
-from lamella.app.replay.ground import ReplayGround
-from lamella.app.replay.options import ReplayOptions
-from lamella.app.replay.report import ReplayReport
-from lamella.app.replay.run import replay
-from lamella.app.trace.reader import parse_trace
 from lamella.cache.economics import Rates
 from lamella.core.tokens import Usage
+from lamella_lab.replay.ground import ReplayGround
+from lamella_lab.replay.options import ReplayOptions
+from lamella_lab.replay.report import ReplayReport
+from lamella_lab.replay.run import replay
+from lamella_lab.trace.reader import parse_trace
 from tables import arguments, emit, show
 from vendors import READS, VENDORS, Vendor
 from writing import planted

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from lamella.app.replay.report import Replayed
 from lamella.core.records import RequestRecord
 from lamella.core.tokens import Usage
+from lamella_lab.replay.report import Replayed
 
 ESTIMATED = 0.02
 """How far off an estimate may be, as a share of what was read."""

@@ -67,7 +67,7 @@ def children_of(pid: int) -> list[int]:
 @contextmanager
 def simulator(*arguments: str) -> Iterator[Running]:
     """The provider simulator on real time."""
-    command = [sys.executable, "-m", "lamella.simulator", "--clock", "system", "--exit-with-stdin", *arguments]
+    command = [sys.executable, "-m", "lamella_simulator", "--clock", "system", "--exit-with-stdin", *arguments]
     begun = time.perf_counter()
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:

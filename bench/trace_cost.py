@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lamella.app.replay.options import ReplayOptions
-from lamella.app.replay.report import Replayed, ReplayReport
-from lamella.app.replay.run import replay
-from lamella.app.trace.format import Trace
-from lamella.app.trace.reader import parse_trace
 from lamella.core.tokens import Usage
+from lamella_lab.replay.options import ReplayOptions
+from lamella_lab.replay.report import Replayed, ReplayReport
+from lamella_lab.replay.run import replay
+from lamella_lab.trace.format import Trace
+from lamella_lab.trace.reader import parse_trace
 from tables import arguments, emit, show
 from writing.airline import Messages, conversation
 

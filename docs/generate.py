@@ -16,7 +16,7 @@ from lamella.core import packets
 from lamella.core.execution import ExecutionRequest
 from lamella.core.records import LEAVE
 from lamella.settings import Settings, default_data_folder, variable_of
-from lamella.simulator.settings import Settings as SimulatorSettings
+from lamella_simulator.settings import Settings as SimulatorSettings
 
 DOCS = Path(__file__).parent
 MADE = "<!-- Made by docs/generate.py from the code. -->\n\n"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import httpx2
 
-from lamella.simulator.testing import EXACT, InProcess
+from lamella_simulator.testing import EXACT, InProcess
 from witnessing.engine import read_by
 from witnessing.model import OVERHEAD, TinyModel
 from witnessing.prompts import Message

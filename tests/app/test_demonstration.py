@@ -43,7 +43,7 @@ def simulators() -> list[int]:
             command = (folder / "cmdline").read_bytes()
         except OSError:
             continue
-        if parent == os.getpid() and b"lamella.simulator" in command and b"--rate" in command:
+        if parent == os.getpid() and b"lamella_simulator" in command and b"--rate" in command:
             found.append(int(folder.name))
     return found
 

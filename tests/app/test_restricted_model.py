@@ -11,7 +11,7 @@ from lamella.app.app import LOCAL_OWNER, open_app
 from lamella.core.access import BaseContent
 from lamella.core.errors import ConfigurationError
 from lamella.settings import read_settings
-from lamella.simulator.testing import running
+from lamella_simulator.testing import running
 from leaking.restricted_base import add
 
 pytestmark = pytest.mark.anyio

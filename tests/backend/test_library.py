@@ -29,8 +29,8 @@ from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import serving
 from lamella.server.web import create_web
 from lamella.settings import Settings, read_settings
-from lamella.simulator.app import create_app
-from lamella.simulator.testing import EXACT
+from lamella_simulator.app import create_app
+from lamella_simulator.testing import EXACT
 
 pytestmark = pytest.mark.anyio
 

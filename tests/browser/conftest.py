@@ -59,7 +59,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def simulator() -> Iterator[Model]:
     """A provider whose answers come as slowly as a test wants."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "lamella.simulator", "--clock", "system", "--exit-with-stdin"],
+        [sys.executable, "-m", "lamella_simulator", "--clock", "system", "--exit-with-stdin"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lamella.app.replay.report import PromptRead, Replayed
 from lamella.core.records import StoredMarker
+from lamella_lab.replay.report import PromptRead, Replayed
 from predictions import Predictions
 
 from .test_why import record, segment

@@ -11,7 +11,7 @@ from lamella.app.app import App
 from lamella.llm.scripted import ScriptedModel, ScriptedModels
 from lamella.server.testing import Client, served
 from lamella.settings import read_settings
-from lamella.simulator.testing import running
+from lamella_simulator.testing import running
 
 from .stage import Stage, staged
 

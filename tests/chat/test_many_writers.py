@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from lamella.server.testing import Client, served
 from lamella.settings import read_settings
-from lamella.simulator.testing import running
+from lamella_simulator.testing import running
 
 from .stage import MODEL
 

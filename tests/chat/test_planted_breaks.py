@@ -22,8 +22,8 @@ from lamella.core.clock import VirtualClock
 from lamella.core.prompt import ToolSpec
 from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings
-from lamella.simulator.testing import running
 from lamella.tooling.tool import Invocation, ToolKind, ToolScope
+from lamella_simulator.testing import running
 
 pytestmark = pytest.mark.anyio
 

@@ -74,7 +74,7 @@ def process(*arguments: str, environment: dict[str, str] | None = None, first: s
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     """The shop, once its tools are there."""
-    simulating = (sys.executable, "-m", "lamella.simulator", "--clock", "system", "--exit-with-stdin")
+    simulating = (sys.executable, "-m", "lamella_simulator", "--clock", "system", "--exit-with-stdin")
     with process(*simulating, first="{") as started:
         shop = Shop(tmp_path_factory.mktemp("shop"), json.loads(started)["simulator"])
         serving = (LAMELLA, "serve", "--port", "0", "--data", str(shop.data))

@@ -18,7 +18,7 @@ from lamella.cli.doors import open_door
 from lamella.cli.own_server import own_client
 from lamella.server.testing import Client
 from lamella.settings import Settings, read_settings
-from lamella.simulator.testing import running
+from lamella_simulator.testing import running
 
 ZONE = "Europe/Berlin"
 QUESTION = "What does the manual say about tides?"

@@ -20,7 +20,7 @@ FIRST, SECOND, REFUSED, ALSO_REFUSED = "claude-sonnet-5-5", "claude-haiku-5-5", 
 def provider() -> Iterator[dict[str, str]]:
     """The simulator as both providers, of which one refuses its key; the environment that leads there."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "lamella.simulator", "--clock", "system", "--exit-with-stdin"],
+        [sys.executable, "-m", "lamella_simulator", "--clock", "system", "--exit-with-stdin"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -10,23 +10,23 @@ from lamella.core.json import JsonObject, decode_arguments, encode
 from lamella.core.messages import AnswerPart, Reasoning, Text, ToolCall
 from lamella.core.tokens import Usage
 from lamella.llm.responses_wire import ReasoningSeal
-from lamella.simulator.access import Call
-from lamella.simulator.anthropic import exchange as messages
-from lamella.simulator.anthropic.request import parse as parse_messages
-from lamella.simulator.anthropic.thinking import BETA
-from lamella.simulator.anthropic.validation import check_max_tokens
-from lamella.simulator.anthropic.validation import known_model as claude
-from lamella.simulator.openai import exchange as chat
-from lamella.simulator.openai import prompt
-from lamella.simulator.openai.request import parse as parse_chat
-from lamella.simulator.openai.validation import known_model as gpt
-from lamella.simulator.openai.validation import validate
-from lamella.simulator.replies import Part, Reply
-from lamella.simulator.replies import ToolCall as ScriptedCall
-from lamella.simulator.responses import exchange as responses
-from lamella.simulator.responses.request import parse as parse_responses
-from lamella.simulator.settings import Settings
-from lamella.simulator.state import Simulator
+from lamella_simulator.access import Call
+from lamella_simulator.anthropic import exchange as messages
+from lamella_simulator.anthropic.request import parse as parse_messages
+from lamella_simulator.anthropic.thinking import BETA
+from lamella_simulator.anthropic.validation import check_max_tokens
+from lamella_simulator.anthropic.validation import known_model as claude
+from lamella_simulator.openai import exchange as chat
+from lamella_simulator.openai import prompt
+from lamella_simulator.openai.request import parse as parse_chat
+from lamella_simulator.openai.validation import known_model as gpt
+from lamella_simulator.openai.validation import validate
+from lamella_simulator.replies import Part, Reply
+from lamella_simulator.replies import ToolCall as ScriptedCall
+from lamella_simulator.responses import exchange as responses
+from lamella_simulator.responses.request import parse as parse_responses
+from lamella_simulator.settings import Settings
+from lamella_simulator.state import Simulator
 
 ACCOUNT = "account"
 

@@ -15,8 +15,8 @@ from lamella.core.counting import count_tokens
 from lamella.core.messages import Attachment, Image, Part, Text
 from lamella.core.models import ModelFacts
 from lamella.core.prompt import Kind
-from lamella.simulator import models
-from lamella.simulator.pictures import Picture
+from lamella_simulator import models
+from lamella_simulator.pictures import Picture
 
 from .plans import BINDING, BLIND, BLUE, CHAT, GPT, LEGACY, LOOSE, OLD, RED, picture
 from .windows import answer, document, made, request, shown_images, text_of, the, turn, words

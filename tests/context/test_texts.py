@@ -9,7 +9,7 @@ import pytest
 from lamella.context.layouts import LAYOUTS
 from lamella.core.counting import ApproximateCounter
 from lamella.core.json import decode_object, encode
-from lamella.simulator.tokens import count_text
+from lamella_simulator.tokens import count_text
 
 from .vendor_rules import CHECKS
 from .windows import answer, call, document, made, request, result, turn

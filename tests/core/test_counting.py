@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamella.core.counting import ApproximateCounter
-from lamella.simulator.tokens import count_text
+from lamella_simulator.tokens import count_text
 
 ROOT = Path(__file__).parents[2]
 ROWS = [

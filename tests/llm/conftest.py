@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lamella.simulator.testing import running
+from lamella_simulator.testing import running
 
 from .provider import Provider
 

@@ -13,17 +13,17 @@ from typing import Any
 import httpx2
 
 from lamella.app.app import App
-from lamella.app.replay.report import ReplayReport
-from lamella.app.replay.run import replay
-from lamella.app.trace.format import Trace
-from lamella.app.trace.reader import parse_trace
 from lamella.core.errors import ToolFailed
 from lamella.core.prompt import ToolSpec, WhenOld
 from lamella.core.records import FoundDocument
 from lamella.server.testing import Client, served
 from lamella.settings import read_settings
-from lamella.simulator.testing import running
 from lamella.tooling.tool import Invocation, ToolKind, ToolOutput, ToolScope
+from lamella_lab.replay.report import ReplayReport
+from lamella_lab.replay.run import replay
+from lamella_lab.trace.format import Trace
+from lamella_lab.trace.reader import parse_trace
+from lamella_simulator.testing import running
 
 WORDS = "The heat pump of the northern mill was inspected in March and found to be in good order. "
 CHINESE = "北方磨坊的热泵三月检查过，状态良好。"

@@ -13,8 +13,8 @@ import pytest
 from lamella.app.app import LOCAL_OWNER
 from lamella.core.messages import Reasoning, StopReason, Text, ToolCall, TurnStatus
 from lamella.server.testing import Event, Object
-from lamella.simulator.testing import running
 from lamella.storage.store import open_store
+from lamella_simulator.testing import running
 
 from .processes import Server, lamella, started, stuck
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from lamella.simulator.testing import running
+from lamella_simulator.testing import running
 
 from .processes import lamella, started
 

@@ -13,7 +13,7 @@ from kills import OPTIONS, kill_often
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, served
 from lamella.settings import read_settings
-from lamella.simulator.testing import running
+from lamella_simulator.testing import running
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ import lamella.cli.chat  # noqa: F401 (registers the command)
 from lamella.cli.main import cli
 from lamella.server.testing import served
 from lamella.settings import read_settings
-from lamella.simulator.testing import running
+from lamella_simulator.testing import running
 
 pytestmark = pytest.mark.anyio
 

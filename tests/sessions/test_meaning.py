@@ -15,7 +15,7 @@ from lamella.core.messages import ToolCall
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings
-from lamella.simulator.testing import running
+from lamella_simulator.testing import running
 
 pytestmark = pytest.mark.anyio
 

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lamella.simulator.testing import InProcess, running
+from lamella_simulator.testing import InProcess, running
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from lamella.simulator.settings import Settings
-from lamella.simulator.testing import EXACT, InProcess
+from lamella_simulator.settings import Settings
+from lamella_simulator.testing import EXACT, InProcess
 
 from .texts import FIVE_MINUTES, Json, at, counters, text, tokens, user
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lamella.simulator.admin import MOST_BYTES
-from lamella.simulator.testing import InProcess
+from lamella_simulator.admin import MOST_BYTES
+from lamella_simulator.testing import InProcess
 
 from .texts import user
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from lamella.simulator.anthropic.validation import OUTPUT_BETA
-from lamella.simulator.testing import EXACT, InProcess
+from lamella_simulator.anthropic.validation import OUTPUT_BETA
+from lamella_simulator.testing import EXACT, InProcess
 
 from .texts import FIVE_MINUTES, ONE_HOUR, Json, assistant, at, counters, text, tokens, user
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lamella.simulator.testing import InProcess
+from lamella_simulator.testing import InProcess
 
 from .texts import FIVE_MINUTES, ONE_HOUR, Json, assistant, counters, text, tokens, user
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from lamella.simulator.anthropic.history import check_history
-from lamella.simulator.anthropic.request import Message, MessagesRequest
-from lamella.simulator.anthropic.validation import MAX_BODY
-from lamella.simulator.errors import ProviderError
-from lamella.simulator.models import BY_ID
-from lamella.simulator.testing import EXACT, InProcess
+from lamella_simulator.anthropic.history import check_history
+from lamella_simulator.anthropic.request import Message, MessagesRequest
+from lamella_simulator.anthropic.validation import MAX_BODY
+from lamella_simulator.errors import ProviderError
+from lamella_simulator.models import BY_ID
+from lamella_simulator.testing import EXACT, InProcess
 
 from .texts import Json, assistant, text, tokens, user
 

@@ -8,9 +8,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
-from lamella.simulator.app import create_app
-from lamella.simulator.replies import Fault, FaultKind, Reply
-from lamella.simulator.settings import Settings
+from lamella_simulator.app import create_app
+from lamella_simulator.replies import Fault, FaultKind, Reply
+from lamella_simulator.settings import Settings
 
 HERE = Path(__file__).parent
 PAGE = (HERE.parents[1] / "docs" / "simulator.md").read_text("utf-8")

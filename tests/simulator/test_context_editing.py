@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from lamella.simulator.anthropic.editing import BETA
-from lamella.simulator.testing import EXACT, InProcess
+from lamella_simulator.anthropic.editing import BETA
+from lamella_simulator.testing import EXACT, InProcess
 
 from .texts import FIVE_MINUTES, Json, assistant, at, counters, tokens, user
 

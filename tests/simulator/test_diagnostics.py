@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lamella.simulator.testing import EXACT, InProcess
+from lamella_simulator.testing import EXACT, InProcess
 
 from .texts import Json, assistant, tokens, user
 

@@ -10,7 +10,7 @@ import pytest
 
 from lamella.llm.embeddings import OpenAIEmbeddings
 from lamella.search.vectors import unpacked
-from lamella.simulator.testing import Answered, InProcess
+from lamella_simulator.testing import Answered, InProcess
 
 from .texts import Json, at, tokens
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lamella.simulator.cache.engine import common_length
-from lamella.simulator.settings import Settings
-from lamella.simulator.testing import EXACT, InProcess
+from lamella_simulator.cache.engine import common_length
+from lamella_simulator.settings import Settings
+from lamella_simulator.testing import EXACT, InProcess
 
 from .texts import Json, assistant, tokens, user
 

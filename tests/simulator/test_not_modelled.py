@@ -10,13 +10,13 @@ import openai.types.responses.response_create_params as responses_params
 import pytest
 from msgspec.structs import fields
 
-from lamella.simulator.anthropic.compaction import ON_DEMAND_BETA
-from lamella.simulator.anthropic.request import NOT_SIMULATED as NOT_BY_CLAUDE
-from lamella.simulator.anthropic.request import MessagesRequest
-from lamella.simulator.openai.request import NOT_SIMULATED as NOT_BY_GPT
-from lamella.simulator.openai.request import ChatRequest
-from lamella.simulator.responses.request import ResponsesRequest
-from lamella.simulator.testing import InProcess
+from lamella_simulator.anthropic.compaction import ON_DEMAND_BETA
+from lamella_simulator.anthropic.request import NOT_SIMULATED as NOT_BY_CLAUDE
+from lamella_simulator.anthropic.request import MessagesRequest
+from lamella_simulator.openai.request import NOT_SIMULATED as NOT_BY_GPT
+from lamella_simulator.openai.request import ChatRequest
+from lamella_simulator.responses.request import ResponsesRequest
+from lamella_simulator.testing import InProcess
 
 from .texts import Json, assistant, user
 

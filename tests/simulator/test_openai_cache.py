@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from lamella.simulator.blocks import Block, Marker, Salts, build_prefix
-from lamella.simulator.cache.openai import readable
-from lamella.simulator.models import BY_ID
-from lamella.simulator.testing import EXACT, InProcess
+from lamella_simulator.blocks import Block, Marker, Salts, build_prefix
+from lamella_simulator.cache.openai import readable
+from lamella_simulator.models import BY_ID
+from lamella_simulator.testing import EXACT, InProcess
 
 from .texts import Json, at, chat_counters, tokens
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lamella.simulator.openai.choices import callable_names
-from lamella.simulator.testing import InProcess
+from lamella_simulator.openai.choices import callable_names
+from lamella_simulator.testing import InProcess
 
 from .texts import Json, tokens
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from lamella.simulator.testing import InProcess
+from lamella_simulator.testing import InProcess
 from peering.conversation import Conversation
 
 from .texts import Json, user

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from lamella.simulator.models import CLAUDE_PICTURES, GPT_PICTURES, OLD_CLAUDE_PICTURES
-from lamella.simulator.pictures import Picture, PictureRule, read
-from lamella.simulator.testing import EXACT, InProcess
+from lamella_simulator.models import CLAUDE_PICTURES, GPT_PICTURES, OLD_CLAUDE_PICTURES
+from lamella_simulator.pictures import Picture, PictureRule, read
+from lamella_simulator.testing import EXACT, InProcess
 
 from .texts import Json, assistant, tokens, user
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lamella.simulator.testing import EXACT, Answered, InProcess
+from lamella_simulator.testing import EXACT, Answered, InProcess
 
 from .texts import FIVE_MINUTES, Json, tokens, user
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lamella.simulator.testing import InProcess
+from lamella_simulator.testing import InProcess
 
 pytestmark = pytest.mark.anyio
 Json = dict[str, Any]

@@ -11,9 +11,9 @@ import httpx2
 import openai
 import pytest
 
-from lamella.simulator.app import create_app
-from lamella.simulator.replies import FaultKind
-from lamella.simulator.settings import Settings
+from lamella_simulator.app import create_app
+from lamella_simulator.replies import FaultKind
+from lamella_simulator.settings import Settings
 
 pytestmark = pytest.mark.anyio
 ASK: Any = {"model": "claude-opus-5", "max_tokens": 100, "messages": [{"role": "user", "content": "a"}]}

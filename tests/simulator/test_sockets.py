@@ -15,7 +15,7 @@ import anthropic
 import openai
 import pytest
 
-from lamella.simulator.testing import running
+from lamella_simulator.testing import running
 
 from .texts import at, tokens
 
@@ -261,7 +261,7 @@ def test_an_answer_that_streams_takes_a_new_pace() -> None:
 
 
 def test_the_process_says_one_line_and_ends_on_a_signal() -> None:
-    command = [sys.executable, "-m", "lamella.simulator"]
+    command = [sys.executable, "-m", "lamella_simulator"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         url = json.loads(process.stdout.readline())["simulator"]
@@ -274,7 +274,7 @@ def test_the_process_says_one_line_and_ends_on_a_signal() -> None:
 
 
 def test_the_process_ends_when_its_stdin_closes() -> None:
-    command = [sys.executable, "-m", "lamella.simulator", "--exit-with-stdin"]
+    command = [sys.executable, "-m", "lamella_simulator", "--exit-with-stdin"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -284,11 +284,11 @@ def test_the_process_ends_when_its_stdin_closes() -> None:
 
 
 def test_options_are_checked_at_the_start() -> None:
-    command = [sys.executable, "-m", "lamella.simulator", "--option"]
+    command = [sys.executable, "-m", "lamella_simulator", "--option"]
     for option in ("no_such=1", "max_markers=many"):
         done = subprocess.run([*command, option], capture_output=True, timeout=10, check=False)
         assert done.returncode == 2
-        assert b"lamella.simulator:" in done.stderr
+        assert b"lamella_simulator:" in done.stderr
     with (
         running("--option", "max_markers=5", "--option", "prefix_check_enforced=false") as url,
         urlopen(f"{url}/_sim/settings") as response,

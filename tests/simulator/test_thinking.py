@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from lamella.simulator.anthropic.thinking import BETA
-from lamella.simulator.anthropic.validation import CLEAR_AT_BETA
-from lamella.simulator.testing import EXACT, InProcess
+from lamella_simulator.anthropic.thinking import BETA
+from lamella_simulator.anthropic.validation import CLEAR_AT_BETA
+from lamella_simulator.testing import EXACT, InProcess
 
 from .texts import Json, assistant, text, tokens, user
 

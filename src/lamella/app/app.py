@@ -17,7 +17,6 @@ from lamella.app.conversations import Conversations
 from lamella.app.core import build_core, build_services
 from lamella.app.embedding import embedder_of
 from lamella.app.expired_keys import forget_expired_keys
-from lamella.app.export.export import Exporter
 from lamella.app.kept_ledger import kept_ledger
 from lamella.app.knowledge import Knowledge, knowledge_of
 from lamella.app.library import Library
@@ -85,7 +84,6 @@ class App:
     library: Library
     knowledge: Knowledge
     conversations: Conversations
-    exporter: Exporter
     accounts: Accounts
     access: Access
     bases: Bases
@@ -191,7 +189,6 @@ async def open_app(
             library=library,
             knowledge=knowledge,
             conversations=Conversations(store, library, settings.marker_policy, once, clock, ids),
-            exporter=Exporter(store, settings, services.registry, models, tables, clock),
             accounts=Accounts(store, clock, ids),
             access=store,
             bases=Bases(store, once, clock, ids, knowledge.ingestion.wake),

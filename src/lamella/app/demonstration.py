@@ -38,7 +38,7 @@ class Simulator:
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "lamella.simulator",
+            "lamella_simulator",
             "--exit-with-stdin",
             *self._arguments,
             stdin=PIPE,

@@ -9,19 +9,19 @@ from typing import Annotated
 
 import typer
 
-from lamella.app.replay.comparison import LayoutReplay, cost_vs_best_layout, in_all_layouts
-from lamella.app.replay.ground import ReplayGround
-from lamella.app.replay.happenings import Happening
-from lamella.app.replay.options import ReplayOptions
-from lamella.app.replay.report import Replayed, ReplayReport, body_name, compared, nothing_asked
-from lamella.app.replay.run import replay
-from lamella.app.trace.format import Trace
-from lamella.app.trace.reader import read_trace
 from lamella.cli.logs import configure_logs
 from lamella.cli.main import cli
 from lamella.core.errors import ConfigurationError, InvalidRequest
 from lamella.core.json import Json, encode_text
 from lamella.core.tokens import Usage
+from lamella_lab.replay.comparison import LayoutReplay, cost_vs_best_layout, in_all_layouts
+from lamella_lab.replay.ground import ReplayGround
+from lamella_lab.replay.happenings import Happening
+from lamella_lab.replay.options import ReplayOptions
+from lamella_lab.replay.report import Replayed, ReplayReport, body_name, compared, nothing_asked
+from lamella_lab.replay.run import replay
+from lamella_lab.trace.format import Trace
+from lamella_lab.trace.reader import read_trace
 
 
 @cli.command("replay")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from lamella.cli.main import cli
-from lamella.simulator.__main__ import main
+from lamella_simulator.__main__ import main
 
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 

@@ -12,7 +12,6 @@ from lamella.app.conversations import Asking, NewConversation
 from lamella.app.demonstration import NOTICE
 from lamella.app.request_body import stored_body
 from lamella.app.request_map import map_request
-from lamella.app.trace.writer import encode_trace
 from lamella.chat import Message, Queued
 from lamella.commands.looking import why_data
 from lamella.commands.parse import Typed
@@ -48,6 +47,8 @@ from lamella.server.schemas import (
 )
 from lamella.server.sse import event_stream
 from lamella.sessions.outlook import outlook_json
+from lamella_lab.export.export import exporter_of
+from lamella_lab.trace.writer import encode_trace
 
 LAST_PACKET = 2**53
 """No turn has more packets, and no client's number holds more."""
@@ -125,7 +126,7 @@ async def export(conversation_id: str, app: TheApp, caller: TheCaller, content: 
     """The conversation as a trace (docs/traces.md), as far as the caller may read it; without `content`, lengths and
     fingerprints alone.
     """
-    trace = await app.exporter.export(caller, conversation_id, content=content)
+    trace = await exporter_of(app).export(caller, conversation_id, content=content)
     return Response(await aside(len(trace.entries), encode_trace, trace), media_type="application/json")
 
 

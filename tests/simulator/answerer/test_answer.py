@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lamella.simulator.answerer.answer import reply
-from lamella.simulator.answerer.conversation import Called, Conversation, Heard, Piece
-from lamella.simulator.replies import Reply
-from lamella.simulator.testing import InProcess
+from lamella_simulator.answerer.answer import reply
+from lamella_simulator.answerer.conversation import Called, Conversation, Heard, Piece
+from lamella_simulator.replies import Reply
+from lamella_simulator.testing import InProcess
 from measures import MOST_GROWTH, growth
 
 from ..texts import Json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lamella.simulator.answerer.sentences import split
+from lamella_simulator.answerer.sentences import split
 
 PDF = """\
 ANNUAL REPORT

@@ -1,0 +1,205 @@
+"""Exports a conversation as a trace that a replay plays as it was, and says what of it could not be carried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lamella import __version__
+from lamella.app.app import App
+from lamella.app.providers import Models
+from lamella.context.layout import Layout
+from lamella.context.layouts import LAYOUTS
+from lamella.core.aside import aside
+from lamella.core.clock import Clock
+from lamella.core.errors import InvalidRequest
+from lamella.core.models import ModelFacts
+from lamella.core.ports import Store
+from lamella.core.records import Caller, RequestRecord
+from lamella.core.withheld import WITHHELD_SUMMARY
+from lamella.llm.model_table import row_of
+from lamella.settings import Settings
+from lamella.tooling.tool import Registry
+from lamella_lab.export.gathered import Gathered, gathered
+from lamella_lab.export.requests import Sent, answer_of, requests_sent
+from lamella_lab.export.story import Standing, Story
+from lamella_lab.export.surroundings import Missing, agent_of, project_of, tools_of
+from lamella_lab.export.withheld import Apart, held_apart
+from lamella_lab.export.without import new_blanks, without_content
+from lamella_lab.trace.format import (
+    GrantChange,
+    Trace,
+    TraceBase,
+    TraceEntry,
+    TraceExported,
+    TraceHead,
+    TraceProject,
+    TraceSide,
+)
+from lamella_lab.trace.parts import TraceAnswer
+from lamella_lab.trace.settings import carried_settings
+
+
+def exporter_of(app: App) -> Exporter:
+    """The exporter of what an app stores."""
+    return Exporter(app.store, app.settings, app.registry, app.models, app.layouts, app.clock)
+
+
+@dataclass(frozen=True, slots=True)
+class Exporter:
+    """Exports conversations of one deployment."""
+
+    store: Store
+    settings: Settings
+    registry: Registry
+    models: Models
+    layouts: Mapping[str, Layout]
+    clock: Clock
+
+    async def export(self, caller: Caller, conversation_id: str, *, content: bool = True) -> Trace:
+        """A conversation as it happened, as far as its reader may read it now; without `content`, with lengths and
+        fingerprints in the place of all that was written. Raises `NotFound`.
+        """
+        blanks = None if content else new_blanks()
+        missing = Missing(blanks)
+        trace = await self._trace(caller, conversation_id, missing)
+        return trace if blanks is None else await aside(len(trace.entries), without_content, trace, blanks)
+
+    async def _trace(self, caller: Caller, conversation_id: str, missing: Missing) -> Trace:
+        found = await gathered(self.store, caller, conversation_id)
+        apart = held_apart(found)
+        sent = await requests_sent(self.store, caller, found, apart.requests)
+        self._leave(found, missing)
+        missing.told.extend(apart.told)
+        facts = self._facts(found)
+        projects = await self._projects(caller, found, missing)
+        standing = self._standing(found)
+        head = self._head(found, standing, projects)
+        head.models = [row_of(facts[name]) for name in sorted(facts)]
+        head.side = _side(found, sent, apart, missing)
+        head.settings["titles"] = bool(found.of_purpose("title"))
+        story = Story(found, sent, standing, self.registry, projects, facts, apart.bases)
+        entries = tuple(story.entries())
+        changed = {entry.base for entry in entries if isinstance(entry, GrantChange)}
+        head.knowledge_bases = [TraceBase(base) for base in sorted(changed)]
+        head.exported = TraceExported(
+            at=self.clock.now(), version=__version__, content=missing.blanks is None, not_carried=missing.told
+        )
+        return Trace(head, _in_order(entries))
+
+    def _standing(self, found: Gathered) -> Standing:
+        """What a replay begins with: what the first turn had, else what the conversation has now."""
+        conversation, settings = found.conversation, self.settings
+        asked = [one for turn in found.turns for one in found.requests[turn.id] if one.purpose == "chat"]
+        first = asked[0] if asked else None
+        titled = found.of_purpose("title")
+        own = titled[0].model if titled and settings.compaction_model is None else first.model if first else None
+        budget, output = settings.context_budget, settings.max_output
+        around = found.around(found.turns[0].started_at) if found.turns else None
+        return Standing(
+            model=own or conversation.model,
+            layout=first.layout if first is not None else conversation.layout,
+            marker_policy=first.marker_policy if first is not None else conversation.marker_policy,
+            effort=first.thinking_effort if first is not None else settings.thinking_effort,
+            budget=budget,
+            max_output=output,
+            has_second=settings.compaction_model is not None,
+            system=around.system if around is not None else conversation.system_prompt,
+            tools=around.tools if around is not None else conversation.tools,
+            agent=around.agent if around is not None else None,
+            project=around.project if around is not None else None,
+        )
+
+    def _head(self, found: Gathered, standing: Standing, projects: Mapping[tuple[str, int], TraceProject]) -> TraceHead:
+        project = standing.project
+        settings = dict(carried_settings(self.settings))
+        settings["thinking_effort"] = standing.effort
+        return TraceHead(
+            lamella_trace=1,
+            model=standing.model,
+            layout=standing.layout,
+            marker_policy=standing.marker_policy,
+            timezone=found.turns[0].timezone if found.turns else "UTC",
+            settings=settings,
+            system=standing.system,
+            tools=tools_of(standing.tools, self.registry),
+            agent=agent_of(standing.agent) if standing.agent is not None else None,
+            project=projects[project.id, project.revision] if project is not None else None,
+        )
+
+    def _facts(self, found: Gathered) -> Mapping[str, ModelFacts]:
+        """What is known of every model that was asked, or was to be."""
+        names = {record.model for of_turn in found.requests.values() for record in of_turn}
+        names |= {run.model for turn in found.turns for run in turn.runs} | {found.conversation.model}
+        others = (self.settings.fallback_model, self.settings.compaction_model)
+        names |= {name for name in others if name is not None}
+        known = {}
+        for name in names:
+            try:
+                known[name] = self.models.facts(name)
+            except InvalidRequest:
+                continue
+        return known
+
+    async def _projects(
+        self, caller: Caller, found: Gathered, missing: Missing
+    ) -> Mapping[tuple[str, int], TraceProject]:
+        """The projects that stood around turns, by id and revision."""
+        projects = {}
+        for _, pinned in found.pinned:
+            one = pinned.project
+            if one is not None and (one.id, one.revision) not in projects:
+                made = await project_of(self.store, caller, found.conversation.id, one, missing)
+                projects[one.id, one.revision] = made
+        return projects
+
+    def _leave(self, found: Gathered, missing: Missing) -> None:
+        """Say what of a conversation is not in its trace, whoever reads it."""
+        conversation = found.conversation
+        if conversation.running_turn is not None:
+            missing.add("the turn that is running")
+        if found.waiting:
+            waits = "a message that waits in the queue" if found.waiting == 1 else f"{found.waiting} messages that wait"
+            missing.add(waits)
+        old = sum(found.kept_around(turn.started_at) is None for turn in found.turns)
+        if old:
+            missing.add(
+                f"agent and project of {old} turn{'s' if old > 1 else ''} that an earlier version answered, and their "
+                "system prompt and tools, which are given as they are now"
+            )
+        used = {record.layout for of_turn in found.requests.values() for record in of_turn}
+        for name in sorted(used - set(LAYOUTS)):
+            missing.add(f"the layout {missing.named(name)}, which is this deployment's own")
+        known = set(self._facts(found))
+        asked = {record.model for of_turn in found.requests.values() for record in of_turn}
+        for name in sorted(asked - known):
+            missing.add(f"what is known of the model {missing.named(name)}: it is not served any more")
+
+
+def _side(found: Gathered, sent: Sent, apart: Apart, missing: Missing) -> TraceSide:
+    """What was answered beside the turns."""
+    side = TraceSide()
+    summaries, titles = found.of_purpose("summary"), found.of_purpose("title")
+    lost = [one for one in (*summaries, *titles) if one.said is None and one.error is None]
+    if lost:
+        what = "1 summary or title" if len(lost) == 1 else f"{len(lost)} summaries and titles"
+        missing.add(f"what was answered when {what} was asked for, by an earlier version")
+    held = WITHHELD_SUMMARY if apart else None
+    made = [answer_of(one, sent[one.id], held, _late(found, summaries, n)) for n, one in enumerate(summaries)]
+    side.summary = list[str | TraceAnswer](made)
+    side.title = list[str | TraceAnswer](answer_of(one, sent[one.id], held) for one in titles)
+    return side
+
+
+def _late(found: Gathered, summaries: Sequence[RequestRecord], number: int) -> int:
+    """How many turns had begun before a summary came: until the next one was asked for, or a session began with it."""
+    asked = found.asked_at(summaries[number])
+    ends = [record.at for record in summaries[number + 1 : number + 2]]
+    ends += [session.opened_at for session in found.sessions if session.opened_at > asked]
+    end = min(ends, default=asked)
+    return sum(asked <= turn.started_at < end for turn in found.turns)
+
+
+def _in_order(entries: Sequence[TraceEntry]) -> tuple[TraceEntry, ...]:
+    """The entries with moments that never go back: what changed before a turn has the turn's."""
+    return tuple(sorted(entries, key=lambda entry: entry.at))

@@ -1,0 +1,111 @@
+"""Background work of a replay: it runs between the turns, to its end or until the trace holds it back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from lamella.app.core import Core
+from lamella.core.ports import Jobs
+from lamella.core.records import Caller, Job, NewJob
+from lamella_lab.replay.stage import Stage
+
+SUMMARIES = ("compact", "summarise")
+KINDS = (*SUMMARIES, "idle", "title")
+
+LOOK = 0.01
+"""Seconds between two looks at what is about to be enqueued."""
+
+
+class StagedJobs:
+    """A `Jobs` that gives work only while the stage is open to it, and knows what is being done."""
+
+    def __init__(self, inner: Jobs, stage: Stage) -> None:
+        self._inner = inner
+        self._stage = stage
+        self._doing: set[str] = set()
+        self._looked = asyncio.Event()
+        self.open = False
+
+    async def enqueue(self, caller: Caller, job: NewJob, at: datetime) -> Job:
+        """See `Jobs`."""
+        return await self._inner.enqueue(caller, job, at)
+
+    async def job(self, caller: Caller, kind: str, subject: str) -> Job | None:
+        """See `Jobs`."""
+        return await self._inner.job(caller, kind, subject)
+
+    async def claim(
+        self,
+        kinds: Sequence[str],
+        now: datetime,
+        lease_seconds: float,
+        busy: Sequence[tuple[str, str]] = (),
+        only: str | None = None,
+    ) -> Job | None:
+        """See `Jobs`. While a summary is held back no lease ends: its worker would renew it.
+
+        What a message or a running turn waits for (`only`) is done whenever it is.
+        """
+        job = None
+        if only is not None or (self.open and not self._stage.held):
+            job = await self._inner.claim(kinds, now, lease_seconds, busy, only)
+        if job is None:
+            self._looked.set()
+        else:
+            self._doing.add(job.id)
+        return job
+
+    async def clock_set_back(self, now: datetime) -> int:
+        """See `Jobs`."""
+        return await self._inner.clock_set_back(now)
+
+    async def next_due(self, kinds: Sequence[str]) -> datetime | None:
+        """See `Jobs`."""
+        return await self._inner.next_due(kinds)
+
+    async def renew(self, job: Job, now: datetime, lease_seconds: float) -> None:
+        """See `Jobs`."""
+        await self._inner.renew(job, now, lease_seconds)
+
+    async def finish(self, job: Job, at: datetime) -> None:
+        """See `Jobs`."""
+        try:
+            await self._inner.finish(job, at)
+        finally:
+            self._ended(job)
+
+    async def fail(
+        self, job: Job, error: Mapping[str, str | None], at: datetime, retry_at: datetime | None = None
+    ) -> None:
+        """See `Jobs`."""
+        try:
+            await self._inner.fail(job, error, at, retry_at)
+        finally:
+            self._ended(job)
+
+    def _ended(self, job: Job) -> None:
+        self._doing.discard(job.id)
+        self._stage.news.set()
+
+    def restarted(self) -> None:
+        """The process that did the work has ended."""
+        self._doing.clear()
+
+    async def quiet(self, core: Core, conversation_id: str) -> None:
+        """Come back when all work that is due has been done, but for summaries that are held back."""
+        self.open = True
+        while True:
+            self._stage.news.clear()
+            self._looked.clear()
+            core.sessions.wake()
+            await self._looked.wait()
+            held = len(self._stage.held)
+            if len(self._doing) <= held and (held or not core.sessions.is_compacting(conversation_id)):
+                return
+            try:
+                async with asyncio.timeout(LOOK):
+                    await self._stage.news.wait()
+            except TimeoutError:
+                continue

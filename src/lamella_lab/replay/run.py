@@ -1,0 +1,239 @@
+"""The run: turns go through the real chat and engine, and between them things change as the trace says."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from lamella.core.clock import VirtualClock
+from lamella.core.decisions import Decision
+from lamella.core.records import PageQuery, RequestRecord
+from lamella.llm.model_table import ModelTable
+from lamella.storage.folder import FolderFileStore
+from lamella.storage.store import SqlStore
+from lamella_lab.replay.background import KINDS
+from lamella_lab.replay.bound import bound_of
+from lamella_lab.replay.conversation import CONVERSATION, ReplayedConversation
+from lamella_lab.replay.events import events_of
+from lamella_lab.replay.ground import ReplayGround
+from lamella_lab.replay.happenings import Happenings
+from lamella_lab.replay.library import OWNER
+from lamella_lab.replay.models import ReplayModels
+from lamella_lab.replay.options import ReplayOptions, applied
+from lamella_lab.replay.report import Event, Replayed, ReplayReport, made_then
+from lamella_lab.replay.stage import BESIDE, Script, Stage
+from lamella_lab.trace.format import (
+    AgentChange,
+    CompactChange,
+    GrantChange,
+    PreferChange,
+    ProjectChange,
+    PruneChange,
+    RestartChange,
+    ResumeChange,
+    SetChange,
+    SystemChange,
+    ToolsChange,
+    Trace,
+    TraceChange,
+    TraceCommand,
+    TraceTurn,
+)
+
+LONGEST = 100_000
+"""Turns of a replay."""
+
+
+async def replay(
+    trace: Trace, options: ReplayOptions | None = None, ground: ReplayGround | None = None
+) -> ReplayReport:
+    """Run a trace; raises `InvalidRequest` for one that can't be, `ConfigurationError` for a file of models that can't,
+    and what the engine raises before a turn begins.
+
+    `ground` may be shared by replays that follow each other.
+    """
+    options = options or ReplayOptions()
+    trace, table = applied(trace, options), ModelTable.read(options.models)
+    async with AsyncExitStack() as stack:
+        stands = ground or ReplayGround()
+        if ground is None:
+            stack.push_async_callback(stands.close)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lamella-replay-")))
+        store = await stack.enter_async_context(stands.store(folder))
+        first = trace.entries[0].at if trace.entries else datetime.fromtimestamp(0, UTC)
+        stage = Stage(VirtualClock(first), trace.head.side, plays=trace.is_played)
+        models = ReplayModels(stands, await stands.prepare(trace), trace.head, stage, table)
+        conversation = ReplayedConversation(trace, store, FolderFileStore(folder / "files"), models)
+        stack.push_async_callback(conversation.close)
+        return await _Replay(trace, conversation, models, store).run()
+
+
+class _Replay:
+    """One replay: its entries in order, and what was found so far."""
+
+    def __init__(self, trace: Trace, conversation: ReplayedConversation, models: ReplayModels, store: SqlStore) -> None:
+        self._trace = trace
+        self._conversation = conversation
+        self._store = store
+        self._models = models
+        self._stage = conversation.stage
+        self._happenings = Happenings(store, store, OWNER, CONVERSATION)
+        self._found: list[Replayed] = []
+        self._beside: dict[str, list[str]] = {purpose: [] for purpose in BESIDE}
+        """The ids of the requests beside the turns, by purpose and in the order in which they were sent."""
+        self._decided = 0
+        """Decisions that were told."""
+        self._fresh: list[Decision] = []
+        """Decisions since the last turn."""
+        self._waiting: list[Event] = []
+        """What changed since the last request; the next one tells it."""
+
+    async def run(self) -> ReplayReport:
+        """Every entry of the trace in order, then the sums."""
+        await self._conversation.begin()
+        for entry in self._trace.entries:
+            await self._work_until(entry.at)
+            self._stage.clock.set(entry.at)
+            match entry:
+                case TraceTurn():
+                    await self._turn(entry)
+                case TraceCommand():
+                    await self._conversation.command(entry.user)
+                    await self._work()
+                case _:
+                    await self._change(entry)
+                    await self._work()
+        self._stage.release(everything=True)
+        await self._work()
+        return await self._report()
+
+    async def _report(self) -> ReplayReport:
+        # What was held back has its bill only now.
+        stored = [replace(r, record=await self._store.request(OWNER, r.record.id)) for r in self._found]
+        reads = await self._models.reads()
+        found = [replace(r, read=reads.get(r.record.provider_request_id or "")) for r in stored]
+        steps = [step for turn in self._trace.turns for step in turn.all_steps]
+        return ReplayReport(
+            requests=tuple(found),
+            cost=sum(r.record.cost or 0.0 for r in found),
+            input_cost=sum(
+                self._models.facts(r.record.model).input_cost(r.record.usage) for r in found if r.record.usage
+            ),
+            bound=bound_of([r.record for r in found], self._models.facts),
+            faults=any(step.fault is not None for step in steps),
+            lost=max(0, made_then(self._trace) - sum(r.recorded is not None for r in found)),
+            unused=self._trace.unused,
+            happenings=tuple(self._happenings.found),
+        )
+
+    # What goes on beside the turns
+
+    async def _work_until(self, at: datetime) -> None:
+        """Do what is due before this moment, each when it is due."""
+        while not self._stage.held:
+            due = await self._store.next_due(KINDS)
+            if due is None or due > at:
+                return
+            self._stage.clock.set(due)
+            await self._work()
+            if await self._store.next_due(KINDS) == due:
+                return
+
+    async def _work(self) -> None:
+        """Do what is due now, and note what happened."""
+        jobs = self._conversation.jobs
+        await jobs.quiet(self._conversation.core, CONVERSATION)
+        jobs.open = False
+        for purpose in BESIDE:
+            await self._note_beside(purpose, len(self._stage.beside[purpose]))
+        known = await self._store.decisions(OWNER, CONVERSATION)
+        fresh, self._decided = known[self._decided :], len(known)
+        await self._happenings.look(len(self._found), fresh)
+        self._fresh += [stored.decision for stored in fresh]
+
+    async def _note_beside(self, purpose: str, until: int) -> None:
+        """Number the requests for this purpose that were sent, up to so many in all."""
+        noted = self._beside[purpose]
+        if until <= len(noted):
+            return
+        page = await self._store.turns(OWNER, CONVERSATION, PageQuery(limit=LONGEST, order="asc"))
+        records = [r for turn in page.data for r in await self._store.requests(OWNER, turn.id)]
+        fresh = [r for r in records if r.purpose == purpose and r.id not in noted]
+        for record in sorted(fresh, key=lambda r: r.id)[: until - len(noted)]:
+            index = len(noted)
+            noted.append(record.id)
+            turn = self._stage.beside[purpose][index]
+            self._add(record, Script(0, 0, purpose, index), turn)
+
+    # The entries
+
+    async def _turn(self, turn: TraceTurn) -> None:
+        stage, conversation = self._stage, self._conversation
+        turn_id = await conversation.send(turn)
+        before = {purpose: len(stage.beside[purpose]) for purpose in BESIDE}
+        packets = await conversation.answered(turn_id)
+        for purpose in BESIDE:
+            await self._note_beside(purpose, before[purpose])
+        runs = {run.id: run.index for run in (await self._store.turn(OWNER, turn_id)).runs}
+        first = len(self._found)
+        for record in await self._store.requests(OWNER, turn_id):
+            if record.purpose not in BESIDE:
+                run = runs.get(record.run_id or "", 0)
+                self._add(record, Script(stage.turn_number, run, record.purpose, record.step), stage.turn_number)
+        last = len(self._found)
+        stage.release()
+        await conversation.ended(turn, turn_id)
+        await self._work()
+        events = events_of(packets, self._fresh, self._waiting)
+        self._fresh = []
+        if events:
+            self._waiting = []
+        for place in range(first, last):
+            replayed = self._found[place]
+            self._found[place] = replace(replayed, events=(*events.get(replayed.record.id, ()), *replayed.events))
+
+    def _add(self, record: RequestRecord, script: Script, turn: int) -> None:
+        """Note a request with what was sent for it: the first body of its script that is not taken yet.
+
+        One that was stopped before it was sent has none, and is left out.
+        """
+        bodies = self._stage.bodies[script.id]
+        if not bodies:
+            return
+        sent, events = bodies.pop(0), []
+        if record.error is not None:
+            events.append(("error", str(record.error.get("message"))))
+        number = len(self._found) + 1
+        self._found.append(
+            Replayed(number, turn, record, sent.body, tuple(events), run=script.run, recorded=sent.recorded)
+        )
+
+    async def _change(self, change: TraceChange) -> None:
+        conversation = self._conversation
+        match change:
+            case SetChange():
+                self._waiting += await conversation.set(change)
+            case AgentChange(agent=agent):
+                await conversation.use_agent(agent)
+            case ProjectChange(project=project):
+                await conversation.use_project(project)
+            case ToolsChange(tools=tools):
+                await conversation.equip(tools)
+            case SystemChange(system=system):
+                await conversation.use_system(system)
+            case GrantChange(base=base, grant=grant):
+                await conversation.grant(base, grant)
+            case RestartChange():
+                await conversation.start()
+                self._waiting.append(("restart", "the server started again"))
+            case PreferChange(turn=turn, run=run, latest=latest):
+                await conversation.prefer(turn, run, latest=latest)
+            case ResumeChange(session=session):
+                await conversation.command(f"/resume {session}")
+            case CompactChange(request=request):
+                await conversation.compact(request)
+            case PruneChange(turn=turn, run=run, step=step, numbers=numbers):
+                await conversation.prune(turn, run, step, numbers)

@@ -1,0 +1,111 @@
+"""`python -m lamella_simulator`: the simulator as a process of its own, announced by one line on stdout."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+from typing import cast
+
+import msgspec
+import uvicorn
+
+from lamella_simulator.app import create_app
+from lamella_simulator.connection import BreakableProtocol
+from lamella_simulator.settings import Settings, checked
+from lamella_simulator.tokens import load_in_background
+
+
+def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="lamella_simulator", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free port")
+    parser.add_argument("--clock", choices=("virtual", "system"), default="virtual")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rate", type=float, default=0.0, help="streamed characters per second; 0 is no pause")
+    parser.add_argument("--exit-with-stdin", action="store_true", help="stop when stdin closes")
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="any field of simulator.settings"
+    )
+    return parser.parse_args(arguments)
+
+
+def settings_of(arguments: argparse.Namespace) -> Settings:
+    """Raises msgspec.ValidationError for an option that is unknown or of the wrong type."""
+    values: dict[str, object] = {"clock": arguments.clock, "seed": arguments.seed, "rate": arguments.rate}
+    for option in cast(list[str], arguments.option):
+        name, given, value = option.partition("=")
+        if not given:
+            raise msgspec.ValidationError(f"--option {option}: write it as NAME=VALUE")
+        values[name] = {"true": True, "false": False}.get(value.lower(), value)
+    return checked(values, strict=False)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Without the protocol's number asyncio leaves Nagle's algorithm on, and an event can wait 40 ms for an ACK.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise SystemExit(f"lamella_simulator: {host}:{port} cannot be listened on: {error.strerror}") from error
+    listener.listen(1_024)
+    return listener
+
+
+def announce(listener: socket.socket, host: str) -> None:
+    """The one line on stdout: a parent process reads the address from it."""
+    address = f"[{host}]" if ":" in host else host
+    line = msgspec.json.encode({"simulator": f"http://{address}:{listener.getsockname()[1]}"})
+    sys.stdout.write(line.decode() + "\n")
+    sys.stdout.flush()
+
+
+def exit_with_stdin() -> None:
+    """Ends the process at once when the parent is gone: nothing here needs saving."""
+
+    def watch() -> None:
+        while sys.stdin.buffer.read(4_096):
+            pass
+        os._exit(0)
+
+    threading.Thread(target=watch, name="stdin", daemon=True).start()
+
+
+async def serve(settings: Settings, host: str, port: int) -> None:
+    listener = listen(host, port)
+    config = uvicorn.Config(
+        create_app(settings),
+        http=BreakableProtocol,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=1,
+    )
+    # The socket already takes connections: they wait in its queue for the few milliseconds until the loop serves.
+    announce(listener, host)
+    load_in_background()
+    await uvicorn.Server(config).serve(sockets=[listener])
+
+
+def main(arguments: Sequence[str]) -> int:
+    parsed = parse_arguments(arguments)
+    try:
+        settings = settings_of(parsed)
+    except msgspec.ValidationError as error:
+        sys.stderr.write(f"lamella_simulator: {error}\n")
+        return 2
+    if parsed.exit_with_stdin:
+        exit_with_stdin()
+    asyncio.run(serve(settings, parsed.host, parsed.port))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,87 @@
+"""What the answerer sees of a request, the same for both wires: texts and calls in order, and the tools on offer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lamella_simulator.answerer.documents import Document, find_documents
+
+REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
+SENT = re.compile(r"\s*\n?\[Sent: [^\]\n]*\]\s*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A text in the window."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A tool call the model made earlier."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+Piece = Heard | Called
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    pieces: tuple[Piece, ...]
+    tools: frozenset[str]
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """What people asked, oldest first: neither documents nor reminders, without the line that gives the time."""
+        return tuple(asked for _, asked in self._asked())
+
+    @property
+    def last(self) -> str:
+        """What people and tools said after whatever the model said or called last."""
+        own = [i for i, p in enumerate(self.pieces) if isinstance(p, Called) or p.role == "assistant"]
+        said = self.pieces[max(own, default=-1) + 1 :]
+        return "\n".join(piece.text for piece in said if isinstance(piece, Heard) and piece.role != "system")
+
+    @property
+    def turn(self) -> tuple[Piece, ...]:
+        """What came after the current question: the calls and results of this turn."""
+        last = max((index for index, _ in self._asked()), default=-1)
+        return self.pieces[last + 1 :]
+
+    @property
+    def reads(self) -> tuple[Called, ...]:
+        """The calls of read_file in this turn."""
+        return tuple(p for p in self.turn if isinstance(p, Called) and p.name == "read_file")
+
+    def documents(self) -> tuple[Document, ...]:
+        """Every document in the window, oldest first; `group` tells which text brought it."""
+        return tuple(documents_in(self.pieces))
+
+    def read_now(self) -> tuple[Document, ...]:
+        """What the tool results of this turn brought."""
+        return tuple(documents_in(self.turn))
+
+    def _asked(self) -> list[tuple[int, str]]:
+        """Where people's words tell when they were sent, a text that does not is context that came with them."""
+        asked: list[tuple[int, str, bool]] = []
+        for index, piece in enumerate(self.pieces):
+            if isinstance(piece, Heard) and piece.role == "user" and not find_documents(piece.text):
+                said = REMINDER.sub("", piece.text)
+                text = SENT.sub("", said).strip()
+                if text:
+                    asked.append((index, text, SENT.search(said) is not None))
+        dated = any(is_dated for _, _, is_dated in asked)
+        return [(index, text) for index, text, is_dated in asked if is_dated or not dated]
+
+
+def documents_in(pieces: Iterable[Piece]) -> Iterable[Document]:
+    for group, piece in enumerate(pieces):
+        if isinstance(piece, Heard) and piece.role != "assistant":
+            yield from find_documents(piece.text, group)
