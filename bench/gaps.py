@@ -19,8 +19,8 @@ from random import Random
 from statistics import mean
 
 from lamella.cache.returns import Rhythm, Tail, life_worth
+from lamella.core.caching import Ttl
 from lamella.core.models import ModelFacts
-from lamella.core.ttl import Ttl
 from lamella.llm.model_table import ModelTable
 from tables import arguments, emit, show
 

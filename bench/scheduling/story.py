@@ -15,10 +15,10 @@ from typing import Any
 import structlog
 
 from lamella.app.core import Core, CoreSettings, build_core, build_services
-from lamella.core.amounts import Threshold
 from lamella.core.ids import CountingIds
 from lamella.core.ports import OpenModel
 from lamella.core.records import Conversation
+from lamella.core.tokens import Threshold
 from lamella.engine.opening import EngineSettings
 from lamella.sessions.settings import SessionSettings
 from lamella.storage.store import SqlStore, open_store

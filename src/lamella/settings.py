@@ -20,9 +20,9 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from lamella.core.amounts import Threshold, tokens_written
-from lamella.core.effort import CHOICES, OFF, effort_named
 from lamella.core.errors import ConfigurationError, InvalidRequest
+from lamella.core.models import CHOICES, OFF, effort_named
+from lamella.core.tokens import Threshold, tokens_written
 
 PREFIX, OLD_PREFIX = "LAMELLA_", "LIS_"
 

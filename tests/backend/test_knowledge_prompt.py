@@ -12,7 +12,7 @@ from lamella.backend.backend import Backend
 from lamella.backend.blocks import Blocks
 from lamella.context.system_prompt import knowledge_text
 from lamella.core.access import BaseContent, GrantLevel
-from lamella.core.dynamic import KnowledgePrompt
+from lamella.core.agents import KnowledgePrompt
 from lamella.core.execution import ExecutionRequest
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, served

@@ -17,8 +17,8 @@ from lamella.cache.economics import (
     expected_calls,
     prune_calls,
 )
+from lamella.core.caching import Ttl
 from lamella.core.tokens import Usage
-from lamella.core.ttl import Ttl
 from lamella.llm.model_table import ModelTable
 
 from .windows import CLAUDE

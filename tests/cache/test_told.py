@@ -8,7 +8,7 @@ import pytest
 
 from lamella.cache.difference import Cause
 from lamella.cache.why import Evidence, why
-from lamella.core.diagnosis import Diagnosis, Verdict
+from lamella.core.caching import Diagnosis, Verdict
 from lamella.core.records import StoredSegment
 
 from .test_why import BEFORE, FACTS, OLD, record, segment

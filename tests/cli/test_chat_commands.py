@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lamella.app.app import LOCAL_OWNER, open_app
 from lamella.core.decisions import Decision
-from lamella.core.effort import SUBJECT
+from lamella.core.models import EFFORT_SUBJECT
 from lamella.settings import read_settings
 
 LAMELLA = str(Path(sys.executable).with_name("lamella"))
@@ -92,7 +92,7 @@ def test_an_effort_is_of_the_messages_of_this_sitting(tmp_path: Path) -> None:
     first = chat(tmp_path, "--json", "--effort", "4096", "Hello there.")
     conversation = json.loads(first.stdout.splitlines()[0])["conversation_id"]
     assert chat(tmp_path, "--effort", "off", "-c", conversation, "And now?").returncode == 0
-    changes = [made for made in asyncio.run(_decisions(tmp_path, conversation)) if made.subject == SUBJECT]
+    changes = [made for made in asyncio.run(_decisions(tmp_path, conversation)) if made.subject == EFFORT_SUBJECT]
     assert [(made.numbers["before"], made.numbers["after"]) for made in changes] == [(0, 4096), (4096, 0)]
     wrong = chat(tmp_path, "--effort", "much", "Hello there.")
     assert wrong.returncode == 2

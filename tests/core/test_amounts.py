@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lamella.core.amounts import Threshold, tokens_written
+from lamella.core.tokens import Threshold, tokens_written
 
 
 @pytest.mark.parametrize(("text", "tokens"), [("4000", 4_000), ("120_000", 120_000), (" 120k ", 120_000), ("0", 0)])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lamella.core.effort import AskedThinking, asked_thinking, effort_named, tokens_of
 from lamella.core.errors import InvalidRequest
+from lamella.core.models import AskedThinking, asked_thinking, effort_named, tokens_of
 from lamella.llm.model_table import ModelTable
 
 TABLE = ModelTable.shipped()

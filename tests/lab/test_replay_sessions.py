@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 import lamella.cli.replay  # noqa: F401 (registers the command)
 from lamella.cli.main import cli
+from lamella.core.caching import Ttl
 from lamella.core.errors import InvalidRequest
-from lamella.core.ttl import Ttl
 from lamella_lab.replay.ground import ReplayGround
 from lamella_lab.replay.report import ReplayReport
 

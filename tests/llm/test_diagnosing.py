@@ -10,7 +10,7 @@ import pytest
 from lamella.context.assemble import assemble
 from lamella.context.layouts.lamella import LAMELLA
 from lamella.core import deltas
-from lamella.core.diagnosis import Diagnosis, Verdict
+from lamella.core.caching import Diagnosis, Verdict
 from lamella.core.ports import ChatModel
 from lamella.core.prompt import WireRequest
 from lamella.llm.diagnosing import of_anthropic, of_openai

@@ -11,9 +11,9 @@ import pytest
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.core.access import BaseContent, GrantLevel
 from lamella.core.json import encode_text
+from lamella.core.knowledge import WITHHELD_ANSWER, WITHHELD_SUMMARY
 from lamella.core.messages import ToolCall
 from lamella.core.tokens import Usage
-from lamella.core.withheld import WITHHELD_ANSWER, WITHHELD_SUMMARY
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, served
 from lamella.settings import read_settings

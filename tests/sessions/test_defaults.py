@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 from lamella.app.app import LOCAL_OWNER
 from lamella.cache.economics import Rates
 from lamella.cache.weighing import CompactWhen, Economy, floor_of, next_compaction, offer
-from lamella.core.amounts import Threshold
 from lamella.core.ports import Jobs
 from lamella.core.records import NewJob, ProviderLimit
-from lamella.core.tokens import Usage
+from lamella.core.tokens import Threshold, Usage
 from lamella.llm.scripted import FACTS, ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, Object, served
 from lamella.sessions.compactions import COMPACT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lamella.core.figures import percent, short
+from lamella.core.tokens import percent, short
 from lamella.sessions.figures import Breakdown, compacted_text, pruned_text
 
 

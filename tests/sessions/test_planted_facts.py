@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from lamella.app.app import LOCAL_OWNER, App
-from lamella.core.amounts import Threshold
 from lamella.core.messages import ToolCall
 from lamella.core.prompt import ToolSpec, WireRequest
+from lamella.core.tokens import Threshold
 from lamella.llm.scripted import FACTS as FACTS_OF_MODEL
 from lamella.llm.scripted import Happening, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, served

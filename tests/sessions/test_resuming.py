@@ -12,10 +12,10 @@ import pytest
 
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.app.core import CoreSettings, build_core, build_services
-from lamella.core.amounts import Threshold
 from lamella.core.clock import SystemClock
 from lamella.core.errors import ProviderUnreachable
 from lamella.core.ids import RandomIds
+from lamella.core.tokens import Threshold
 from lamella.llm.scripted import Gate, ScriptedModels, saying
 from lamella.server.testing import Client
 from lamella.sessions.settings import SessionSettings

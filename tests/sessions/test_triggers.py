@@ -12,11 +12,10 @@ import pytest
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.cache.economics import Elsewhere, Rates
 from lamella.cache.weighing import Economy
-from lamella.core.amounts import Threshold
 from lamella.core.errors import ConfigurationError, LamellaError, ProviderUnreachable
 from lamella.core.models import ModelFacts
 from lamella.core.ports import OpenModel
-from lamella.core.tokens import Usage
+from lamella.core.tokens import Threshold, Usage
 from lamella.llm.scripted import FACTS, Gate, ScriptedModel, saying
 from lamella.server.testing import Client, Object
 from lamella.sessions.compaction import Compacted

@@ -12,6 +12,7 @@ from lamella.app.bases import described
 from lamella.core.access import (
     EVERY_SCOPE,
     LOCAL_USER,
+    AuditKind,
     BaseContent,
     GrantLevel,
     Group,
@@ -21,7 +22,6 @@ from lamella.core.access import (
     User,
     UserChange,
 )
-from lamella.core.audit import AuditKind
 from lamella.core.errors import InvalidRequest, NotFound, PermissionDenied
 from lamella.core.records import Caller, PageQuery
 from lamella.storage import SqlStore

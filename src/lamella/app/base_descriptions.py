@@ -20,12 +20,12 @@ from lamella.background.worker import Again, Worker
 from lamella.core.access import GrantLevel
 from lamella.core.access_ports import Access
 from lamella.core.clock import Clock
-from lamella.core.effort import OFF
 from lamella.core.errors import NotFound, PermissionDenied
 from lamella.core.json import digest, encode_text
 from lamella.core.knowledge import Document, Shelf
 from lamella.core.knowledge_port import KnowledgeStore
 from lamella.core.messages import StopReason
+from lamella.core.models import OFF
 from lamella.core.ports import Jobs, OpenModel
 from lamella.core.prompt import Sampling
 from lamella.core.records import Caller, Job, NewJob, PageQuery

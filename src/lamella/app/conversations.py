@@ -13,8 +13,8 @@ from lamella.context.layouts import DEFAULT
 from lamella.core.agents import Agent
 from lamella.core.clock import Clock
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.effort import effort_named
 from lamella.core.ids import Ids
+from lamella.core.models import effort_named
 from lamella.core.ports import Store
 from lamella.core.prompt import Kind
 from lamella.core.records import LEAVE, Caller, Conversation, ConversationChange, Leave

@@ -14,9 +14,9 @@ from lamella.context.layout import Layout
 from lamella.context.layouts import DEFAULT
 from lamella.core.agents import Agent, check_prompt
 from lamella.core.clock import Clock
-from lamella.core.effort import effort_named
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.ids import Ids
+from lamella.core.models import effort_named
 from lamella.core.ports import Store
 from lamella.core.records import Caller, Page, PageQuery, ProjectContent, StoredAgent, StoredProject, SystemPrompt
 from lamella.core.tokens import TokenCounter

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 import structlog
 
 from lamella.core.access import Identity
-from lamella.core.dynamic import DynamicBlock
+from lamella.core.agents import DynamicBlock
 from lamella.core.errors import ConfigurationError, DynamicContextFailed, LamellaError
 from lamella.core.records import Caller, Conversation
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from lamella.app.bound_bases import BoundBase, bound_bases
 from lamella.app.knowledge import Knowledge
 from lamella.core.access import GrantLevel, KnowledgeBase
-from lamella.core.dynamic import DynamicBlock, KnowledgePrompt, strictest
+from lamella.core.agents import DynamicBlock, KnowledgePrompt, strictest
 from lamella.core.errors import NotFound
 from lamella.core.records import Caller, Conversation
 from lamella.knowledge.restricted.metadata import SafeMetadataSource

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.effort import SUBJECT as EFFORT
+from lamella.core.models import EFFORT_SUBJECT as EFFORT
 from lamella.core.records import RequestRecord, StoredDecision, StoredSegment
 
 AROUND = 40

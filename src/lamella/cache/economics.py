@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import inf, sqrt
 
+from lamella.core.caching import Ttl
 from lamella.core.models import ModelFacts
-from lamella.core.ttl import Ttl
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from enum import StrEnum
 
 from lamella.cache.economics import Compaction, Prospect
 from lamella.cache.returns import Rhythm
+from lamella.core.caching import Ttl
 from lamella.core.models import Markers, ModelFacts
 from lamella.core.records import StoredMarker
-from lamella.core.ttl import Ttl
 
 
 def ends_at(at: datetime, markers: Iterable[StoredMarker], model: ModelFacts) -> datetime | None:

@@ -12,9 +12,9 @@ from datetime import datetime
 from itertools import islice, pairwise
 from math import exp, log, sqrt
 
+from lamella.core.caching import Ttl
 from lamella.core.messages import Turn
 from lamella.core.models import ModelFacts
-from lamella.core.ttl import Ttl
 
 FORGETS = 0.9
 """What an older gap weighs of the one after it: people come in bursts."""

@@ -13,8 +13,8 @@ from typing import Literal
 
 from lamella.cache.economics import Compaction, Elsewhere, Prospect, Rates, best_length, expected_calls
 from lamella.cache.economics import until_next_pruning as calls_until_next_pruning
-from lamella.core.amounts import Threshold
 from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.tokens import Threshold
 
 CompactWhen = Literal["full", "balanced", "pays"]
 """When a compaction is made that nobody asked for: at the threshold alone; by price too, but only above a floor; by

@@ -22,14 +22,12 @@ from lamella.cache.difference import (
     settings_changed,
     undecided,
 )
-from lamella.core.caching import SKEW
+from lamella.core.caching import SKEW, Diagnosis, Verdict
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.diagnosis import Diagnosis, Verdict
-from lamella.core.figures import short
 from lamella.core.models import ModelFacts
 from lamella.core.prompt import Ttl
 from lamella.core.records import RequestRecord, StoredDecision
-from lamella.core.tokens import Usage
+from lamella.core.tokens import Usage, short
 
 _CHANGED = {
     "model_changed": "the model changed",

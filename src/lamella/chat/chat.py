@@ -24,7 +24,7 @@ from lamella.chat.waiting import Words, payload_of
 from lamella.commands.command import Reach, Stopped
 from lamella.commands.parse import Typed, parse
 from lamella.commands.registry import Commands
-from lamella.core.dynamic import joined
+from lamella.core.agents import joined
 from lamella.core.errors import InvalidRequest, LamellaError, NotFound
 from lamella.core.json import digest, encode
 from lamella.core.messages import TurnStatus

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from lamella.chat.message import Message
-from lamella.core.dynamic import DynamicBlock
-from lamella.core.effort import effort_named
+from lamella.core.agents import DynamicBlock
 from lamella.core.errors import InvalidRequest
 from lamella.core.execution import ExecutionRequest
+from lamella.core.models import effort_named
 from lamella.core.records import Choices
 
 

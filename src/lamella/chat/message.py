@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from lamella.core.dynamic import DynamicBlock
+from lamella.core.agents import DynamicBlock
 from lamella.core.errors import InvalidRequest
 from lamella.core.records import LEAVE, Choices, Leave
 

@@ -16,7 +16,7 @@ import msgspec
 
 from lamella.chat.message import MAX_FILES, sent_along
 from lamella.commands.parse import Typed
-from lamella.core.dynamic import DynamicBlock, DynamicContext, KnowledgePrompt, joined, strictest
+from lamella.core.agents import DynamicBlock, DynamicContext, KnowledgePrompt, joined, strictest
 from lamella.core.errors import StoreFailed
 from lamella.core.json import JsonObject
 from lamella.core.records import Place, QueuedMessage

@@ -22,8 +22,8 @@ from lamella.cli.logs import configure_logs
 from lamella.cli.main import DataOption, KeyOption, cli
 from lamella.cli.piped import Written, unsent
 from lamella.cli.zones import local_zone
-from lamella.core.effort import effort_named
 from lamella.core.errors import InvalidRequest, LamellaError
+from lamella.core.models import effort_named
 from lamella.core.packets import (
     AnyPacket,
     CitationPacket,

@@ -10,7 +10,7 @@ from lamella.cli.api import Api, Object
 from lamella.cli.asking import Asking, JsonOption, moment, show, whole
 from lamella.cli.inspect import newest
 from lamella.cli.main import DataOption, KeyOption, cli
-from lamella.core.figures import short
+from lamella.core.tokens import short
 
 sessions = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The sessions of a conversation.")
 cli.add_typer(sessions, name="sessions")

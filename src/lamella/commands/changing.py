@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from lamella.commands.command import Answer, Asked, Reach
 from lamella.commands.session_lines import choice, listed
 from lamella.core.errors import InvalidRequest
-from lamella.core.figures import short
 from lamella.core.json import JsonObject
 from lamella.core.recall import SessionHit
 from lamella.core.sessions import Session
+from lamella.core.tokens import short
 from lamella.search.terms import names_subject
 from lamella.sessions.figures import pruned_text
 from lamella.sessions.moves import OVER

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from lamella.cache.expiry import Act
 from lamella.cache.why import Why
 from lamella.commands.command import Answer, Asked, Command, Reach
-from lamella.core.effort import OFF
-from lamella.core.figures import percent, short
 from lamella.core.json import JsonObject
+from lamella.core.models import OFF
+from lamella.core.tokens import percent, short
 from lamella.sessions.idle import Next
 from lamella.sessions.notifications import parts_data
 from lamella.sessions.outlook import compaction_line, offer_line, outlook_json

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from lamella.commands.command import Answer
-from lamella.core.figures import short
 from lamella.core.json import Json, JsonObject
 from lamella.core.recall import SessionHit
 from lamella.core.sessions import Session
+from lamella.core.tokens import short
 from lamella.search.passages import snippet_of
 from lamella.search.terms import query_terms
 from lamella.sessions.sessions import SessionView

@@ -14,7 +14,7 @@ from datetime import datetime
 from importlib.resources import files
 
 from lamella.context.moments import date_line
-from lamella.core.dynamic import KnowledgePrompt
+from lamella.core.agents import KnowledgePrompt
 from lamella.core.errors import ConfigurationError
 from lamella.core.prompt import ToolSpec
 

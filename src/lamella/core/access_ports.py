@@ -7,6 +7,8 @@ from datetime import datetime
 from typing import Protocol
 
 from lamella.core.access import (
+    AuditEntry,
+    AuditKind,
     BaseContent,
     Grant,
     GrantChange,
@@ -18,7 +20,6 @@ from lamella.core.access import (
     User,
     UserChange,
 )
-from lamella.core.audit import AuditEntry, AuditKind
 from lamella.core.records import Caller, Page, PageQuery
 
 

@@ -1,13 +1,26 @@
-"""What a provider has cached of a prefix, as far as is known here."""
+"""Prefixes in a provider's cache: how long they live, what is known of each, and how the provider explains a miss."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Protocol
 
-from lamella.core.ttl import Ttl
+
+class Ttl(StrEnum):
+    """How long a cache entry lives."""
+
+    FIVE_MINUTES = "5m"
+    THIRTY_MINUTES = "30m"
+    ONE_HOUR = "1h"
+
+    @property
+    def seconds(self) -> int:
+        """The life time in seconds."""
+        return {"5m": 300, "30m": 1800, "1h": 3600}[self.value]
+
 
 SKEW = timedelta(minutes=1)
 """How far in the future an entry may have been used: clocks differ a little. Beyond it the clock has been set back, and
@@ -46,3 +59,34 @@ class CacheEntries(Protocol):
     async def keep(self, entries: Sequence[CacheEntry], forgotten: Sequence[str], now: datetime) -> None:
         """Store entries in the place of those with the same keys, and remove the forgotten and the ended."""
         ...
+
+
+ASKED_BY = ("diagnostics", "previous_message_id", "comparison_response_id")
+"""The fields of requests that ask for it: a server that does not have it names one in its refusal."""
+
+
+class Verdict(StrEnum):
+    """How a provider's comparison of two prompts came out."""
+
+    SAME = "same"
+    """Nothing kept what was cached of the earlier prompt from being read."""
+    CHANGED = "changed"
+    PENDING = "pending"
+    """The answer was made before the comparison had ended."""
+    NOT_FOUND = "not_found"
+    """The provider does not know the answer to compare with: too old, or of another account."""
+    UNAVAILABLE = "unavailable"
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What a provider says of the prompt of one answer, compared with that of `against`, an earlier answer's id.
+
+    `reason` is what changed, in the provider's own word (`tools_changed`), "" without one; `missed` its estimate of the
+    tokens that were not read because of it, None where it gives none.
+    """
+
+    against: str
+    verdict: Verdict
+    reason: str = ""
+    missed: int | None = None

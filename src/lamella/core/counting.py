@@ -1,14 +1,17 @@
-"""A quick local token count for what has no other: messages, results, traces. Files are counted when extracted.
+"""Counts tokens locally, and moves work that grows with the window off the event loop (`aside`).
 
-It follows the habits of byte-pair vocabularies (o200k) without carrying one: the server stays small, and the provider's
-own counts calibrate it after the first answer (`docs/decisions/0003-two-local-counters.md` has the measured error).
+The count is for what has no other: messages, results, traces; files are counted when they are extracted. It follows the
+habits of byte-pair vocabularies (o200k) without carrying one: the server stays small, and the provider's own counts
+calibrate it after the first answer (`docs/decisions/0003-two-local-counters.md` has the measured error).
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
+from typing import ParamSpec, TypeVar
 
 _PIECES = re.compile(
     r"(?P<blob>[A-Za-z0-9+/]{48,}={0,2})"
@@ -126,3 +129,17 @@ def at_an_end(text: str) -> str:
     """A text without its last line, or else its last word, where that is short."""
     ends = [text.rfind(mark) + 1 for mark in ("\n", " ")]
     return text[: next((end for end in ends if end > len(text) * LEAST_PART), len(text))]
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LONG_WINDOW = 20
+"""Turns of a window from which on it is worked on in a thread; for a shorter one the thread would cost more."""
+
+
+async def aside(turns: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What `work` gives for a window of so many turns; it must be pure, for it may run in a thread."""
+    if turns >= LONG_WINDOW:
+        return await asyncio.to_thread(work, *args, **kwargs)
+    return work(*args, **kwargs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lamella.core.diagnosis import Diagnosis
+from lamella.core.caching import Diagnosis
 from lamella.core.messages import StopReason
 from lamella.core.tokens import Usage
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from lamella.core.effort import OFF
+from lamella.core.caching import Ttl as Ttl
 from lamella.core.json import JsonObject, digest, encode
 from lamella.core.messages import Part
-from lamella.core.ttl import Ttl as Ttl
+from lamella.core.models import OFF
 
 
 class Kind(StrEnum):
@@ -109,7 +109,7 @@ class Segment:
 class Sampling:
     """What goes with a prompt outside its blocks. All of it is part of the cache key (a *salt*, DESIGN 3).
 
-    `thinking_effort` is in its one spelling (`core.effort`). `drop_unbound_thinking` asks the provider to drop thinking
+    `thinking_effort` is in its one spelling (`core.models`). `drop_unbound_thinking` asks the provider to drop thinking
     whose prefix changed instead of refusing the request.
     `images`: there is a picture in the window. `compared_with` is the provider's name of an earlier answer: it is asked
     to compare the prompts, which the cache does not see.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lamella.context.assemble import Assembled, assemble
-from lamella.core.aside import aside
+from lamella.core.counting import aside
 from lamella.core.errors import ContextLengthExceeded, NeedsCompaction
 from lamella.core.messages import Turn
 from lamella.engine.counted import count, is_near, margin_of

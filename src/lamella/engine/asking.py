@@ -11,9 +11,8 @@ import structlog
 from lamella.cache.ledger import unread
 from lamella.cache.planner import note_billed, note_written
 from lamella.context.input import ContextInput
+from lamella.core.caching import ASKED_BY
 from lamella.core.decisions import Decision
-from lamella.core.diagnosis import ASKED_BY
-from lamella.core.effort import SUBJECT
 from lamella.core.errors import (
     ContextLengthExceeded,
     LamellaError,
@@ -22,12 +21,13 @@ from lamella.core.errors import (
     ProviderError,
     ProviderRefusedRequest,
 )
+from lamella.core.knowledge import bases_of_steps
 from lamella.core.messages import Step
+from lamella.core.models import EFFORT_SUBJECT
 from lamella.core.packets import CacheLost, ContextDegraded, RequestStarted, UsageBody, UsagePacket
 from lamella.core.prompt import Report, Sampling
 from lamella.core.records import ConversationChange, NewRequest, ProviderLimit, RequestEnd, RequestRecord
 from lamella.core.tokens import Usage
-from lamella.core.withheld import bases_of_steps
 from lamella.engine.citations import CitationWatch
 from lamella.engine.container import OpenStep, StateContainer, StepBirth
 from lamella.engine.counted import Counted, billed_factor, count, is_near, margin_of, with_count
@@ -363,7 +363,7 @@ class Asker:
         if lost is not None and lost.tokens:
             why = f"the thinking effort was changed from {before} to {sampling.thinking_effort}"
             self._emitter.emit(
-                CacheLost(subject=SUBJECT, level=lost.level, tokens=lost.tokens, cost=lost.cost, why=why)
+                CacheLost(subject=EFFORT_SUBJECT, level=lost.level, tokens=lost.tokens, cost=lost.cost, why=why)
             )
 
     def _announce(self, prepared: Prepared, stored: NewRequest) -> None:

@@ -9,8 +9,8 @@ import msgspec
 
 from lamella.context.segments import sendable_parts
 from lamella.core import deltas
+from lamella.core.caching import Diagnosis
 from lamella.core.deltas import Delta
-from lamella.core.diagnosis import Diagnosis
 from lamella.core.json import decode_arguments
 from lamella.core.messages import AnswerPart, Reasoning, Step, StopReason, Text, ToolCall, ToolResult
 from lamella.core.records import RequestEnd

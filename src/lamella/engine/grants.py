@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from lamella.context.segments import dynamic_id
 from lamella.core.agents import Summary
 from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.knowledge import bases_of_steps
 from lamella.core.messages import Turn
-from lamella.core.withheld import bases_of_steps
 
 GRANT = "grant"
 """The beginning of the decisions' subject, before the base's id, and whose doing it is."""

@@ -14,12 +14,12 @@ from lamella.core.agents import Agent, Project, Summary
 from lamella.core.clock import Clock
 from lamella.core.decisions import Decision
 from lamella.core.ids import Ids
+from lamella.core.knowledge import bases_of_window
 from lamella.core.messages import Attachment, Turn
 from lamella.core.ports import ChatModel, Store
 from lamella.core.prompt import Sampling, Ttl
 from lamella.core.records import Caller, Conversation
 from lamella.core.tokens import TokenCounter
-from lamella.core.withheld import bases_of_window
 from lamella.engine.approvals import Approvals
 from lamella.engine.counted import Counted
 from lamella.engine.refusals import MOST_OFF

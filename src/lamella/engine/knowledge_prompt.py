@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 
 from lamella.context.layout import Layout
 from lamella.context.system_prompt import knowledge_text
-from lamella.core.agents import Agent
+from lamella.core.agents import Agent, DynamicContext, KnowledgePrompt
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.dynamic import DynamicContext, KnowledgePrompt
 from lamella.core.prompt import Kind
 from lamella.core.records import Beginning, Conversation
 

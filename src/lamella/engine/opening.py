@@ -10,12 +10,11 @@ from lamella.cache.planner import MarkerPolicy
 from lamella.context.choices import back_again
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
+from lamella.core.agents import DynamicContext
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.dynamic import DynamicContext
-from lamella.core.effort import OFF
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.messages import Turn
-from lamella.core.models import ModelFacts
+from lamella.core.models import OFF, ModelFacts
 from lamella.core.ports import ModelSource, OpenModel
 from lamella.core.prompt import Sampling, Ttl
 from lamella.core.records import LEAVE, Beginning, Caller, Choices, Conversation, NewRun, NewTurn, Place, Surroundings

@@ -13,6 +13,7 @@ import structlog
 from lamella.core import deltas
 from lamella.core.clock import Clock
 from lamella.core.errors import LamellaError, StoreFailed
+from lamella.core.knowledge import bases_of_steps, bases_of_window
 from lamella.core.messages import StopReason, ToolResult, TurnStatus
 from lamella.core.models import ModelFacts
 from lamella.core.packets import (
@@ -37,7 +38,6 @@ from lamella.core.packets import (
 from lamella.core.ports import Store
 from lamella.core.records import JournalEntry, RequestEnd, RunEnd, TurnEnd, UnfinishedTurn
 from lamella.core.tokens import TokenCounter, Usage
-from lamella.core.withheld import bases_of_steps, bases_of_window
 from lamella.engine.container import OpenStep, StateContainer, StepBirth, build_step
 
 log = structlog.get_logger()

@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from lamella.cache.planner import MarkerPolicy, policy_named
 from lamella.context.layout import Layout
 from lamella.context.layouts import LAYOUTS
-from lamella.core.agents import Agent
+from lamella.core.agents import Agent, KnowledgePrompt
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.dynamic import KnowledgePrompt
-from lamella.core.effort import OFF, SUBJECT, effort_named, effort_of, tokens_of
 from lamella.core.errors import InvalidRequest
+from lamella.core.models import EFFORT_SUBJECT, OFF, effort_named, effort_of, tokens_of
 from lamella.core.prompt import Kind, ToolSpec
 from lamella.core.records import LEAVE, Choices, Conversation, Pinned, PinnedProject, Surroundings
 
@@ -144,7 +143,7 @@ def _changes(
     if _outcome(last, "tools", _names(pinned.tools)) != names:
         why = f"the tools that may be called are {names}" if conversation.tools else "no tool may be called"
         yield _setting("tools", names, who, why, _fixed(layout, Kind.TOOLS, "tools"))
-    yield from _effort_change(now.effort, last.get(SUBJECT), who)
+    yield from _effort_change(now.effort, last.get(EFFORT_SUBJECT), who)
     yield from _agent(now, last.get("agent"), who, "agent" in deleted)
     yield from _project(now, last.get("project"), who, "project" in deleted)
 
@@ -159,12 +158,12 @@ def _effort_change(effort: str, last: Decision | None, who: str) -> Iterator[Dec
     if before != effort:
         numbers = {EFFORT_BEFORE: float(tokens_of(before)), "after": float(tokens_of(effort))}
         why = f"the thinking effort was changed from {before} to {effort}"
-        yield _setting(SUBJECT, effort, who, why, numbers=numbers)
+        yield _setting(EFFORT_SUBJECT, effort, who, why, numbers=numbers)
 
 
 def effort_before(decided: Sequence[Decision]) -> str | None:
     """The effort before a change that is among these decisions."""
-    changed = next((d for d in decided if d.kind is DecisionKind.SETTING and d.subject == SUBJECT), None)
+    changed = next((d for d in decided if d.kind is DecisionKind.SETTING and d.subject == EFFORT_SUBJECT), None)
     return effort_of(int(changed.numbers[EFFORT_BEFORE])) if changed is not None else None
 
 

@@ -10,11 +10,10 @@ import anthropic
 
 from lamella.core import deltas
 from lamella.core.deltas import Delta
-from lamella.core.effort import AskedThinking, asked_thinking
 from lamella.core.errors import ProviderError
 from lamella.core.json import Json, encode_text
 from lamella.core.messages import StopReason
-from lamella.core.models import ModelFacts, Thinking
+from lamella.core.models import AskedThinking, ModelFacts, Thinking, asked_thinking
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
 from lamella.llm.anthropic_wire import CLEAR_AT, blocks_of, body_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lamella.core.diagnosis import Diagnosis, Verdict
+from lamella.core.caching import Diagnosis, Verdict
 from lamella.llm.fields import word
 
 ANTHROPIC_FIELD = "diagnostics"

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import msgspec
 
+from lamella.core.caching import Ttl
 from lamella.core.errors import ConfigurationError
 from lamella.core.models import ImageRule, Markers, ModelFacts, Price, Thinking, WireProtocol
-from lamella.core.ttl import Ttl
 
 SETTING = "LAMELLA_MODELS"
 

@@ -12,11 +12,10 @@ from openai.types.chat import ChatCompletionChunk
 
 from lamella.core import deltas
 from lamella.core.deltas import Delta
-from lamella.core.effort import asked_thinking
 from lamella.core.errors import ProviderRefusedRequest
 from lamella.core.json import Json
 from lamella.core.messages import StopReason
-from lamella.core.models import Markers, ModelFacts, WireProtocol
+from lamella.core.models import Markers, ModelFacts, WireProtocol, asked_thinking
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
 from lamella.llm.fields import counter, index_of, plain

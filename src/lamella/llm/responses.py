@@ -10,10 +10,9 @@ import openai
 
 from lamella.core import deltas
 from lamella.core.deltas import Delta
-from lamella.core.effort import asked_thinking
 from lamella.core.json import Json
 from lamella.core.messages import StopReason
-from lamella.core.models import Markers, ModelFacts, Thinking, WireProtocol
+from lamella.core.models import Markers, ModelFacts, Thinking, WireProtocol, asked_thinking
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
 from lamella.llm.diagnosing import OPENAI_FIELD, of_openai

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from lamella.core import deltas
+from lamella.core.caching import Ttl
 from lamella.core.clock import Clock, SystemClock
 from lamella.core.deltas import Delta
 from lamella.core.errors import InvalidRequest, LamellaError, ProviderRefusedRequest, ProviderStreamBroken
@@ -16,7 +17,6 @@ from lamella.core.models import Markers, ModelFacts, Price
 from lamella.core.ports import OpenModel
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
-from lamella.core.ttl import Ttl
 from lamella.llm.anthropic_wire import blocks_of, body_of
 from lamella.llm.diagnosing import ANTHROPIC_FIELD
 from lamella.llm.wiring import wire_segments

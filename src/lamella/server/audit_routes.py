@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from lamella.core.audit import AuditEntry, AuditKind
+from lamella.core.access import AuditEntry, AuditKind
 from lamella.server.asked import PREFIX, TheAdmin, TheApp, ThePage
 from lamella.server.schemas import Json, list_json
 

@@ -15,7 +15,7 @@ from lamella.app.request_map import map_request
 from lamella.chat import Message, Queued
 from lamella.commands.looking import why_data
 from lamella.commands.parse import Typed
-from lamella.core.aside import aside
+from lamella.core.counting import aside
 from lamella.core.errors import InvalidRequest
 from lamella.core.json import encode
 from lamella.core.records import LEAVE, Notice, PageQuery

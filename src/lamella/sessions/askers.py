@@ -13,10 +13,9 @@ from lamella.context.input import MARGIN, ContextInput
 from lamella.context.results import kept_names
 from lamella.core.clock import Clock
 from lamella.core.counting import count_tokens
-from lamella.core.effort import OFF
 from lamella.core.errors import ProviderTimeout
 from lamella.core.messages import Turn, UserMessage
-from lamella.core.models import ModelFacts
+from lamella.core.models import OFF, ModelFacts
 from lamella.core.ports import ChatModel, OpenModel
 from lamella.core.prompt import Sampling, WireRequest
 from lamella.core.records import Caller

@@ -15,7 +15,7 @@ import structlog
 from lamella.cache.weighing import LEAST_CARRIED, LEAST_GAIN, ChainRoom, chain_room, expected_summary, turns_kept
 from lamella.context.assemble import Assembled
 from lamella.context.choices import usable
-from lamella.core.aside import aside
+from lamella.core.counting import aside
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import LamellaError, LeaseLost, NotFound, SessionMoved, StoreFailed
 from lamella.core.json import JsonObject

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from lamella.cache.ledger import Unread, unread
 from lamella.cache.window import chain
-from lamella.core.aside import aside
-from lamella.core.effort import LEVELS, OFF, AskedThinking, asked_thinking, tokens_of
+from lamella.core.counting import aside
 from lamella.core.messages import Turn, TurnStatus, UserMessage
+from lamella.core.models import EFFORT_LEVELS, OFF, AskedThinking, asked_thinking, tokens_of
 from lamella.core.prompt import Prompt, WireBlock
 from lamella.engine.inputs import Services
 from lamella.engine.opening import Opening
@@ -43,7 +43,7 @@ async def effort_choices(opening: Opening, services: Services) -> tuple[EffortCh
             asked=asked_thinking(facts, name, sampling.max_output),
             lost=_lost(opening, services, window, before=now, after=name),
         )
-        for name in sorted({OFF, *LEVELS, now}, key=tokens_of)
+        for name in sorted({OFF, *EFFORT_LEVELS, now}, key=tokens_of)
     )
 
 

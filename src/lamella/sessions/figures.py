@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lamella.core.figures import percent, short
 from lamella.core.json import JsonObject
 from lamella.core.messages import Turn
 from lamella.core.prompt import Kind, Segment
+from lamella.core.tokens import percent, short
 
 
 @dataclass(frozen=True, slots=True)

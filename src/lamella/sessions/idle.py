@@ -15,8 +15,8 @@ from lamella.cache.economics import Elsewhere
 from lamella.cache.expiry import Act, Move, after_it_ended, before_it_ends, ends_at
 from lamella.cache.returns import Rhythm, rhythm_between
 from lamella.cache.weighing import Economy, floor_of
-from lamella.core.aside import aside
 from lamella.core.caching import SKEW
+from lamella.core.counting import aside
 from lamella.core.decisions import Decision
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.json import JsonObject

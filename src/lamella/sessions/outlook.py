@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from lamella.cache.economics import Elsewhere
 from lamella.cache.weighing import NextCompaction, Offer
-from lamella.core.figures import percent, short
 from lamella.core.json import JsonObject
+from lamella.core.tokens import percent, short
 from lamella.engine.opening import Opening
 from lamella.sessions.idle import Next, next_json
 from lamella.sessions.settings import SessionSettings

@@ -19,7 +19,7 @@ from lamella.cache.ledger import Unread
 from lamella.cache.weighing import Economy
 from lamella.cache.why import Why
 from lamella.context.layout import OldResults
-from lamella.core.aside import aside
+from lamella.core.counting import aside
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.ports import Jobs

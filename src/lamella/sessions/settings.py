@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from lamella.cache.weighing import CompactWhen
-from lamella.core.amounts import Threshold
+from lamella.core.tokens import Threshold
 from lamella.sessions.pruning import PruneSettings
 
 SummariserChoice = Literal["configured", "cheapest"]

@@ -34,13 +34,13 @@ from lamella.core.errors import (
     ProviderError,
 )
 from lamella.core.json import Json, JsonObject
+from lamella.core.knowledge import bases_of_window
 from lamella.core.messages import Turn
 from lamella.core.models import ModelFacts
 from lamella.core.ports import OpenModel
 from lamella.core.records import Caller
 from lamella.core.sessions import SessionSummary
 from lamella.core.tokens import Usage
-from lamella.core.withheld import bases_of_window
 from lamella.engine.inputs import Services
 from lamella.engine.opening import Opening
 from lamella.engine.request import Prepared

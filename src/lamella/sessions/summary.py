@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from lamella.core.counting import beginning_of, count_tokens
+from lamella.core.knowledge import bases_of_window
 from lamella.core.messages import StopReason, Turn
 from lamella.core.sessions import SessionSummary
-from lamella.core.withheld import bases_of_window
 from lamella.sessions.material import framed, neutral
 from lamella.sessions.summary_check import TOP, Check
 

@@ -10,9 +10,9 @@ from importlib.resources import files
 import structlog
 
 from lamella.background.worker import Again
-from lamella.core.effort import OFF
 from lamella.core.errors import CallerError, ConfigurationError, NotFound
 from lamella.core.messages import StopReason, TurnStatus
+from lamella.core.models import OFF
 from lamella.core.ports import OpenModel
 from lamella.core.prompt import Sampling
 from lamella.core.records import Caller, Job, NewJob, TurnRecord

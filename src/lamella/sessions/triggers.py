@@ -15,7 +15,7 @@ from lamella.cache.weighing import (
     floor_of,
     next_compaction,
 )
-from lamella.core.amounts import Threshold
+from lamella.core.tokens import Threshold
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import SILENT
 

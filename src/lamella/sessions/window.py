@@ -11,10 +11,10 @@ from lamella.context.assemble import Assembled, assemble
 from lamella.context.choices import usable
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
-from lamella.core.aside import aside
+from lamella.core.counting import aside
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.effort import AskedThinking, asked_thinking
 from lamella.core.messages import Turn, TurnStatus, UserMessage
+from lamella.core.models import AskedThinking, asked_thinking
 from lamella.core.prompt import Kind
 from lamella.core.records import Caller, LastBill, StoredDecision
 from lamella.core.sessions import Session

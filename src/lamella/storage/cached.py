@@ -7,8 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import delete, insert, select
 
-from lamella.core.caching import CacheEntry
-from lamella.core.ttl import Ttl
+from lamella.core.caching import CacheEntry, Ttl
 from lamella.storage.columns import moment_text, word_of
 from lamella.storage.database import Database, uninterrupted
 from lamella.storage.tables import cache_entries as entries

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, assert_never
 
 import msgspec
 
-from lamella.core.diagnosis import Diagnosis
+from lamella.core.caching import Diagnosis
 from lamella.core.errors import InvalidRequest
 from lamella.core.json import JsonObject
 from lamella.core.messages import Reasoning, StoredPart, Text, ToolCall, ToolResult

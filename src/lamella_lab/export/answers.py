@@ -7,9 +7,9 @@ from datetime import datetime
 
 from msgspec import structs
 
+from lamella.core.knowledge import WITHHELD
 from lamella.core.messages import AnswerPart, Reasoning, Step, StopReason, Text, ToolCall, ToolResult, TurnStatus
 from lamella.core.records import RequestRecord, RunRecord, TurnRecord
-from lamella.core.withheld import WITHHELD
 from lamella_lab.export.gathered import Gathered
 from lamella_lab.export.requests import Sent, answer_of
 from lamella_lab.trace.parts import TraceAnswer, TraceCall, TracePart, TraceRun, TraceSent, TraceStep, TraceStop

@@ -10,13 +10,13 @@ from lamella.app.app import App
 from lamella.app.providers import Models
 from lamella.context.layout import Layout
 from lamella.context.layouts import LAYOUTS
-from lamella.core.aside import aside
 from lamella.core.clock import Clock
+from lamella.core.counting import aside
 from lamella.core.errors import InvalidRequest
+from lamella.core.knowledge import WITHHELD_SUMMARY
 from lamella.core.models import ModelFacts
 from lamella.core.ports import Store
 from lamella.core.records import Caller, RequestRecord
-from lamella.core.withheld import WITHHELD_SUMMARY
 from lamella.llm.model_table import row_of
 from lamella.settings import Settings
 from lamella.tooling.tool import Registry

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from lamella.app.request_body import sizes_of, stored_body
-from lamella.core.aside import aside
+from lamella.core.counting import aside
 from lamella.core.decisions import DecisionKind
 from lamella.core.json import digest, encode
 from lamella.core.ports import Store

@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from lamella.context.system_prompt import knowledge_text
-from lamella.core.agents import Agent
+from lamella.core.agents import Agent, KnowledgePrompt
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.dynamic import KnowledgePrompt
-from lamella.core.effort import effort_named
-from lamella.core.models import ModelFacts
+from lamella.core.models import ModelFacts, effort_named
 from lamella.core.prompt import ToolSpec
 from lamella.core.records import (
     Notice,

@@ -10,11 +10,11 @@ from typing import Any
 from lamella.core.agents import Agent
 from lamella.core.errors import NotFound
 from lamella.core.json import decode_object, encode_text
+from lamella.core.knowledge import WITHHELD_DOCUMENT
 from lamella.core.messages import Attachment
 from lamella.core.ports import Store
 from lamella.core.prompt import ToolSpec
 from lamella.core.records import Caller, PinnedProject
-from lamella.core.withheld import WITHHELD_DOCUMENT
 from lamella.tooling.tool import Registry
 from lamella_lab.export.blanks import Blanks
 from lamella_lab.trace.format import TraceAgent, TraceProject

@@ -18,10 +18,10 @@ from lamella.app.providers import DEFAULT_MODELS
 from lamella.context.layouts import LAYOUTS
 from lamella.context.system_prompt import STATIC_SECTIONS
 from lamella.core import errors
-from lamella.core.effort import LEVELS, OFF
 from lamella.core.json import encode_text
+from lamella.core.knowledge import bases_of, quoting
 from lamella.core.messages import ToolResult
-from lamella.core.withheld import bases_of, quoting
+from lamella.core.models import EFFORT_LEVELS, OFF
 from lamella.knowledge import media_type
 from lamella.llm.failures import figures_of
 from lamella.llm.model_table import ModelTable, row_of
@@ -60,7 +60,7 @@ _MODELS = frozenset({"model", "models", "fallback_model", "compaction_model", "r
 _AMOUNT = re.compile(r"[0-9.]+ ?[%kKmM]?")
 _CHOICES = {choice for field in Settings.model_fields.values() for choice in get_args(field.annotation)} | {
     OFF,
-    *LEVELS,
+    *EFFORT_LEVELS,
 }
 """What a setting can be whose value is not free."""
 

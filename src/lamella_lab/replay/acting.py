@@ -8,6 +8,7 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 
 from lamella.core import deltas, errors
+from lamella.core.caching import Ttl
 from lamella.core.deltas import Delta
 from lamella.core.errors import (
     ProviderContextOverflow,
@@ -21,7 +22,6 @@ from lamella.core.messages import StopReason
 from lamella.core.ports import ChatModel
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, ToolSpec, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
-from lamella.core.ttl import Ttl
 from lamella.llm.failures import figures_of
 from lamella.tooling.tool import Invocation, ToolKind, ToolOutput, ToolScope
 from lamella_lab.replay.stage import Acting, Ask, Script, SentBody, Stage

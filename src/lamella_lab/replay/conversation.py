@@ -14,10 +14,10 @@ from lamella.cache.planner import policy_named
 from lamella.chat import Message, QueueSettings
 from lamella.commands.parse import Typed
 from lamella.context.layouts import LAYOUTS
+from lamella.core.agents import DynamicBlock, KnowledgePrompt
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.dynamic import DynamicBlock, KnowledgePrompt
-from lamella.core.effort import effort_named
 from lamella.core.errors import InvalidRequest
+from lamella.core.models import effort_named
 from lamella.core.packets import AnyPacket, decode_packet
 from lamella.core.records import (
     LEAVE,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lamella.app.core import CoreSettings
-from lamella.core.effort import OFF
-from lamella.core.models import ModelFacts
+from lamella.core.models import OFF, ModelFacts
 from lamella.settings import Settings
 from lamella_lab.trace.format import Trace
 from lamella_lab.trace.settings import GivenSettings, settings_of

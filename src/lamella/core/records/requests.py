@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from lamella.core.caching import Diagnosis
 from lamella.core.decisions import Decision
-from lamella.core.diagnosis import Diagnosis
-from lamella.core.effort import OFF
 from lamella.core.json import JsonObject
+from lamella.core.models import OFF
 from lamella.core.prompt import Level
 from lamella.core.records.pinned import Pinned
 from lamella.core.tokens import Usage

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
+from lamella.core.agents import DynamicContext
 from lamella.core.decisions import Decision
-from lamella.core.dynamic import DynamicContext
 from lamella.core.messages import Attachment, Step, Text, TurnStatus, UserMessage
 from lamella.core.records.callers import Caller
 from lamella.core.records.pinned import Pinned

@@ -7,7 +7,7 @@ from typing import Annotated, TypeGuard
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from lamella.chat import Message, Patience
-from lamella.core.effort import effort_named
+from lamella.core.models import effort_named
 from lamella.core.records import (
     LEAVE,
     Choices,

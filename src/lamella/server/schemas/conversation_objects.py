@@ -5,7 +5,7 @@ from __future__ import annotations
 from lamella.cache.ledger import Unread
 from lamella.chat import Queued
 from lamella.chat.waiting import Words, sent_of
-from lamella.core.effort import tokens_of
+from lamella.core.models import tokens_of
 from lamella.core.records import (
     Conversation,
     Notice,

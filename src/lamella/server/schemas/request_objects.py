@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lamella.app.request_map import MappedSegment
 from lamella.cache.why import Why
-from lamella.core.diagnosis import Diagnosis
+from lamella.core.caching import Diagnosis
 from lamella.core.records import (
     RequestRecord,
 )

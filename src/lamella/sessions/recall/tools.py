@@ -13,10 +13,10 @@ import msgspec
 from lamella.context.results import READ_MESSAGE
 from lamella.core.errors import InvalidRequest, NotFound, ToolFailed
 from lamella.core.json import Json, encode_text
+from lamella.core.knowledge import quoting
 from lamella.core.messages import Turn
 from lamella.core.prompt import ToolSpec
 from lamella.core.recall import Hit, Source
-from lamella.core.withheld import quoting
 from lamella.sessions.recall.indexing import SEARCH_CONVERSATION
 from lamella.sessions.recall.recall import Recall
 from lamella.tooling.tool import Invocation, ToolKind, ToolOutput, ToolScope

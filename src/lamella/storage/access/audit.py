@@ -1,4 +1,4 @@
-"""The audit of access: changes of grants and of groups, and questions to restricted bases (`core.audit`)."""
+"""The audit of access: changes of grants and of groups, and questions to restricted bases (`core.access`)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 from sqlalchemy import Column, RowMapping, Select, insert, literal, null, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from lamella.core.access import Group, User
-from lamella.core.audit import AuditEntry, AuditKind
+from lamella.core.access import AuditEntry, AuditKind, Group, User
 from lamella.core.ids import Ids
 from lamella.core.records import Page, PageQuery
 from lamella.storage.columns import moment_text

@@ -10,10 +10,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lamella.core.access import GrantLevel, level_of
 from lamella.core.counting import count_tokens
+from lamella.core.knowledge import DOUBTFUL, WITHHELD_SUMMARY, bases_of_steps, user_held_back, with_held_back
 from lamella.core.messages import Turn
 from lamella.core.records import Caller, TurnRecord
 from lamella.core.sessions import Session
-from lamella.core.withheld import DOUBTFUL, WITHHELD_SUMMARY, bases_of_steps, user_held_back, with_held_back
 from lamella.storage.access.grants import standings
 from lamella.storage.tables import grant_changes, knowledge_bases
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import RowMapping, Select, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from lamella.core.aside import aside
+from lamella.core.counting import aside
 from lamella.core.errors import NotFound
 from lamella.core.messages import Attachment, Turn
 from lamella.core.records import Caller, Place, TurnRecord

@@ -6,8 +6,8 @@ from datetime import datetime
 
 from sqlalchemy import RowMapping
 
+from lamella.core.caching import Diagnosis
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.diagnosis import Diagnosis
 from lamella.core.records import (
     RequestEnd,
     RequestRecord,

@@ -10,10 +10,10 @@ from sqlalchemy import RowMapping, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lamella.core.errors import NotFound
+from lamella.core.knowledge import WITHHELD, WITHHELD_ANSWER, WITHHELD_SUMMARY, bases_of, held_back
 from lamella.core.messages import Text, ToolResult
 from lamella.core.recall import Source, Speaker
 from lamella.core.records import Caller
-from lamella.core.withheld import WITHHELD, WITHHELD_ANSWER, WITHHELD_SUMMARY, bases_of, held_back
 from lamella.storage.access.closed_bases import closed_bases
 from lamella.storage.columns import NAMES, json_of, parts_of, word_of
 from lamella.storage.tables import messages, recall_entries, sessions, turns
