@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from lamella.app.app import App
+from lamella.app.app import LOCAL_OWNER, App
 from lamella.core.access import GrantLevel
 from lamella.core.json import encode_text
+from lamella.core.knowledge import WITHHELD_DOCUMENT
 from lamella.core.messages import ToolCall
 from lamella.core.prompt import ToolSpec
 from lamella.core.records import FoundDocument
@@ -78,7 +79,14 @@ async def test_what_was_copied_from_a_base_goes_with_its_grant(
         await client.send(conversation, text, knowledge_base_ids=[base])
     whole = await carried(client, conversation)
     assert CANARY in encode_text(whole.raw)
+    kept = [one for _, one in await app.store.found_documents(LOCAL_OWNER, conversation)]
+    shown = [await client.get(f"/documents/{one.file_id}") for one in kept]
+    assert all(CANARY in encode_text(one) for one in shown)
     await grant(app, base, level)
+    for one in kept:
+        left = await client.get(f"/documents/{one.file_id}")
+        withheld = WITHHELD_DOCUMENT.format(number=one.document)
+        assert (left["title"], left["url"], left["text"]) == ("Withheld", None, withheld)
     model.then(saying("No."))
     await client.send(conversation, "Without?")
     for query in ("", "?content=false"):

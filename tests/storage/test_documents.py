@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lamella.core.errors import InvalidRequest, NotFound
+from lamella.core.knowledge import DOUBTFUL
 from lamella.storage import SqlStore
 
 from .conftest import Backing
@@ -37,6 +38,19 @@ async def test_the_same_from_the_same_place_is_the_same_document(store: SqlStore
     elsewhere = await store.keep_document(ANN, "conv_1", found_document(url="https://example.org/b"), 2, NOON)
     changed = await store.keep_document(ANN, "conv_1", found_document("A page, edited."), 2, NOON)
     assert [elsewhere.document, changed.document] == [2, 3]
+
+
+async def test_a_document_is_withheld_while_a_base_that_it_was_made_from_is_closed(store: SqlStore) -> None:
+    await store.create_conversation(ANN, conversation())
+    open_one = await store.keep_document(ANN, "conv_1", found_document(), 2, NOON)
+    made = replace(found_document("What a base says."), made_from=(DOUBTFUL,))
+    kept = await store.keep_document(ANN, "conv_1", made, 2, NOON)
+    text = "Document 2 was brought here with a knowledge base that may not be read in full any more."
+    withheld = replace(kept, title="Withheld", url=None, text=text)
+    assert await store.document(ANN, kept.file_id) == withheld
+    assert [one for _, one in await store.found_documents(ANN, "conv_1")] == [open_one, withheld]
+    found = (await store.beginning(ANN, "conv_1", "m-1")).documents
+    assert found == (replace(open_one, text=None), replace(withheld, text=None))
 
 
 async def test_documents_go_with_their_conversation(store: SqlStore) -> None:

@@ -5,7 +5,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,14 +18,11 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from lamella.core.errors import ConfigurationError, StoreFailed
-from lamella.core.messages import TurnStatus
-from lamella.core.records import Caller, TurnEnd
-from lamella.core.sessions import Session, SessionCause
-from lamella.core.tokens import Usage
+from lamella.core.records import Caller
 from lamella.storage import open_store
-from lamella.storage.migrate import HEAD, migrate
+from lamella.storage.migrate import BASELINE, HEAD, migrate
 from lamella.storage.migrations.upgrade import config
-from lamella.storage.sqlite import sqlite_engine, sqlite_url
+from lamella.storage.sqlite import sqlite_url, sync_engine
 from lamella.storage.tables import metadata
 
 pytestmark = pytest.mark.anyio
@@ -69,7 +65,7 @@ async def test_a_new_database_is_what_the_revisions_make(tmp_path: Path) -> None
 
 async def test_the_revisions_make_the_tables_of_the_schema(tmp_path: Path) -> None:
     await _older(tmp_path / "migrated.db", "head")
-    engine = sqlite_engine(sqlite_url(tmp_path / "migrated.db"), writes=False)
+    engine = sync_engine(sqlite_url(tmp_path / "migrated.db"), writes=False)
 
     def differences(connection: Connection) -> list[object]:
         # Full-text indexes and their own tables, keys, defaults, deletion rules and conditions of indexes are
@@ -79,9 +75,9 @@ async def test_the_revisions_make_the_tables_of_the_schema(tmp_path: Path) -> No
         context = MigrationContext.configure(connection, opts=named)
         return list(compare_metadata(context, metadata))
 
-    async with engine.connect() as connection:
-        assert await connection.run_sync(differences) == []
-    await engine.dispose()
+    with engine.connect() as connection:
+        assert differences(connection) == []
+    engine.dispose()
 
 
 @pytest.mark.parametrize("table", metadata.sorted_tables, ids=str)
@@ -128,10 +124,10 @@ async def test_a_revision_that_fails_leaves_nothing(tmp_path: Path, capsys: pyte
 
 async def _older(path: Path, revision: str, *statements: str) -> None:
     """A database as an older version left it."""
-    engine = sqlite_engine(sqlite_url(path), writes=True, foreign_keys=False)
-    async with engine.begin() as connection:
-        await connection.run_sync(lambda opened: command.upgrade(config(opened), revision))
-    await engine.dispose()
+    engine = sync_engine(sqlite_url(path), writes=True, foreign_keys=False)
+    with engine.begin() as connection:
+        command.upgrade(config(connection), revision)
+    engine.dispose()
     with sqlite3.connect(path) as older:
         for statement in statements:
             older.execute(statement)
@@ -141,95 +137,43 @@ async def _older(path: Path, revision: str, *statements: str) -> None:
 NOON = "2026-03-01T12:00:00.000000+00:00"
 CONVERSATION = (
     "INSERT INTO conversations (id, owner, title, model, layout, marker_policy, system_prompt, tools, created_at, "
-    f"updated_at, head) VALUES ('conv_{{0}}', 'user_ann', 'Before', 'm-1', 'lamella', 'planner', 'S', '[]', '{NOON}', "
-    f"'{NOON}', {{1}})"
+    "updated_at, session_id) VALUES ('conv_1', 'user_ann', 'Before', 'm-1', 'lamella', 'planner', 'S', '[]', "
+    f"'{NOON}', '{NOON}', 'sess_1')"
 )
 
 
-async def test_what_an_older_version_stored_is_there_after_the_upgrade(tmp_path: Path) -> None:
-    path = tmp_path / "older.db"
-    await _older(
-        path,
-        "0001",
-        CONVERSATION.format(1, "NULL"),
-        "INSERT INTO files (id, owner, name, media_type, size, status, tokens, created_at) VALUES "
-        f"('file_1', 'user_ann', 'a.txt', 'text/plain', 1, 'ready', 1, '{NOON}')",
-    )
-    async with await open_store(path) as store:
-        found = await store.conversation(Caller("user_ann"), "conv_1")
-        assert (found.title, found.agent_id, found.project_id, found.system_prompt_version) == ("Before", None, None, 0)
-        assert (await store.file(Caller("user_ann"), "file_1")).width is None
-
-
-async def test_conversations_from_before_there_were_sessions_are_in_their_first(tmp_path: Path) -> None:
+async def test_what_the_baseline_stored_is_there_after_the_upgrade(tmp_path: Path) -> None:
     path, ann = tmp_path / "older.db", Caller("user_ann")
-    turn = "INSERT INTO turns (id, owner, conversation_id, parent_id, run_id, model, status, started_at) VALUES "
-    message = "INSERT INTO messages (id, owner, turn_id, seq, role, parts, tokens, sent_at, timezone) VALUES "
-    request = (
-        "INSERT INTO requests (id, owner, conversation_id, turn_id, step, purpose, model, layout, marker_policy, at, "
-        "head, letters, shared, depth, length, segments, zones, markers, notes, protocol, local_tokens, estimate, "
-        "budget, predicted_read, predicted_written, input_tokens, cache_read_tokens, cache_write_5m_tokens, "
-        "cache_write_1h_tokens, output_tokens, reasoning_tokens) VALUES ('{}', 'user_ann', 'conv_1', 'turn_1', 0, '{}'"
-        f", 'm-1', 'lamella', 'planner', '{NOON}', '{{{{}}}}', '', 0, 0, 0, '[]', '[]', '[]', '[]', 'openai', 1, 1, 9, "
-        "0, 0, 10, 6, 2, 1, 5, 3)"
-    )
-    user = "'user', '[{\"type\":\"text\",\"text\":\"Hello?\"}]', 4, '2026-03-01T13:00:00+01:00', 'Europe/Berlin'"
     await _older(
         path,
-        "0002",
-        CONVERSATION.format(1, "'turn_2'"),
-        CONVERSATION.format(2, "NULL"),
-        turn + f"('turn_1', 'user_ann', 'conv_1', NULL, 'run_1', 'm-1', 'finished', '{NOON}')",
-        turn + f"('turn_2', 'user_ann', 'conv_1', 'turn_1', 'run_2', 'm-1', 'running', '{NOON}')",
-        message + f"('msg_1', 'user_ann', 'turn_1', 0, {user})",
-        message + f"('msg_2', 'user_ann', 'turn_2', 0, {user})",
-        *(request.format(id, purpose) for id, purpose in (("req_1", "chat"), ("req_2", "chat"), ("req_3", "digest"))),
-    )
-    async with await open_store(path) as store:
-        billed = Usage(10, 6, 2, 1, 5, 3)
-        first = Session("sess_1", "conv_1", 1, datetime.fromisoformat(NOON), SessionCause.CREATED)
-        [found] = await store.sessions(ann, "conv_1")
-        assert found == replace(first, usage={"chat": billed + billed, "digest": billed})
-        assert [session.id for session in await store.sessions(ann, "conv_2")] == ["sess_2"]
-        beginning = await store.beginning(ann, "conv_1", "m-1")
-        assert (beginning.session, [turn.id for turn in beginning.path]) == (found, ["turn_1", "turn_2"])
-        await store.finish_turn(ann, TurnEnd("turn_2", TurnStatus.INTERRUPTED, (), datetime.fromisoformat(NOON)))
-    with sqlite3.connect(path) as upgraded:
-        assert upgraded.execute("SELECT DISTINCT session_id FROM messages").fetchall() == [("sess_1",)]
-        assert upgraded.execute("PRAGMA foreign_key_check").fetchall() == []
-    upgraded.close()
-
-
-async def test_files_keep_the_numbers_that_they_had(tmp_path: Path) -> None:
-    """Also one that had several; it keeps the last one for what comes."""
-    path, ann = tmp_path / "older.db", Caller("user_ann")
-    turn = "INSERT INTO turns (id, owner, conversation_id, status, started_at) VALUES "
-    message = "INSERT INTO messages (id, owner, turn_id, seq, role, parts, tokens, session_id) VALUES "
-    attached = "INSERT INTO attachments (message_id, position, owner, file_id, document) VALUES "
-    file = "INSERT INTO files (id, owner, name, media_type, size, status, tokens, created_at) VALUES "
-    await _older(
-        path,
-        "0022",
-        CONVERSATION.format(1, "NULL").replace("head)", "head, session_id, next_document)")[:-1] + ", 'sess_1', 5)",
+        BASELINE,
+        CONVERSATION,
         "INSERT INTO sessions (id, owner, conversation_id, number, inherits, opened_at, opened_by) VALUES "
         f"('sess_1', 'user_ann', 'conv_1', 1, 0, '{NOON}', 'created')",
-        *(file + f"('file_{n}', 'user_ann', 'a', 'text/plain', 1, 'ready', 1, '{NOON}')" for n in (1, 2, 3)),
-        *(turn + f"('turn_{n}', 'user_ann', 'conv_1', 'finished', '{NOON}')" for n in (1, 2)),
-        *(message + f"('msg_{n}', 'user_ann', 'turn_{n}', 0, 'user', '[]', 1, 'sess_1')" for n in (1, 2)),
-        *(attached + f"('msg_{n}', 0, 'user_ann', 'file_1', {n})" for n in (1, 2)),
-        attached + "('msg_2', 1, 'user_ann', 'file_2', 4)",
-        "INSERT INTO project_documents (conversation_id, file_id, owner, document) VALUES "
-        "('conv_1', 'file_2', 'user_ann', 3)",
+        "INSERT INTO found_documents (id, owner, conversation_id, document, title, media_type, size, tokens, digest, "
+        "data, created_at) VALUES ('doc_1', 'user_ann', 'conv_1', 1, 'Page', 'text/plain', 4, 1, 'd', x'74657874', "
+        f"'{NOON}')",
     )
+    before = _rows(path)
     async with await open_store(path) as store:
-        found = await store.attachments(ann, "conv_1", ("file_1", "file_2", "file_3"))
-        assert [(one.document, one.use) for one in found] == [(2, 1), (3, 1), (5, 0)]
-        assert (await store.attached(ann, "conv_1", "file_1")).document == 2
-    with sqlite3.connect(path) as upgraded:
-        numbers = "SELECT message_id, document, use FROM attachments ORDER BY message_id, position"
-        assert upgraded.execute(numbers).fetchall() == [("msg_1", 1, 0), ("msg_2", 2, 0), ("msg_2", 4, 0)]
-        assert upgraded.execute("PRAGMA foreign_key_check").fetchall() == []
-    upgraded.close()
+        found = await store.conversation(ann, "conv_1")
+        assert (found.title, found.session_id) == ("Before", "sess_1")
+        assert (await store.document(ann, "doc_1")).text == "text"
+    after = _rows(path)
+    assert after.pop("alembic_version") == [(HEAD,)]
+    before.pop("alembic_version")
+    assert after.pop("found_documents") == [(*before.pop("found_documents")[0], "[]")]
+    assert after == before
+
+
+async def test_a_database_from_before_the_baseline_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "older.db"
+    await _older(path, BASELINE, CONVERSATION, "UPDATE alembic_version SET version_num = '0034'")
+    before = path.read_bytes()
+    with pytest.raises(ConfigurationError, match=r"revision 0034, this one begins with 0035") as caught:
+        await open_store(path)
+    assert "Nothing was changed." in str(caught.value.hint)
+    assert path.read_bytes() == before
 
 
 async def test_a_newer_database_is_refused(migrated: Path, tmp_path: Path) -> None:

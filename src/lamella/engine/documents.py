@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from lamella.core.clock import Clock
 from lamella.core.messages import Attachment
@@ -13,7 +14,10 @@ from lamella.engine.inputs import TurnInput
 
 
 class KeptDocuments:
-    """The `Documents` of a turn's calls, over a store; `kept` are those of this turn, with their texts."""
+    """The `Documents` of a turn's calls, over a store; `kept` are those of this turn, with their texts.
+
+    `made_from` are the knowledge bases of which something stands in the window that the running calls come from.
+    """
 
     def __init__(self, store: Store, clock: Clock, counter: TokenCounter, turn: TurnInput) -> None:
         self._store = store
@@ -21,12 +25,14 @@ class KeptDocuments:
         self._counter = counter
         self._turn = turn
         self.kept: tuple[Attachment, ...] = ()
+        self.made_from: frozenset[str] = frozenset()
 
     async def keep(self, found: FoundDocument) -> Attachment:
         """See `Documents`."""
         turn = self._turn
         tokens = await asyncio.to_thread(self._counter.count, found.text)
-        kept = await self._store.keep_document(turn.caller, turn.conversation.id, found, tokens, self._clock.now())
+        made = replace(found, made_from=tuple(sorted(self.made_from.union(found.made_from))))
+        kept = await self._store.keep_document(turn.caller, turn.conversation.id, made, tokens, self._clock.now())
         self.kept = (*(other for other in self.kept if other.file_id != kept.file_id), kept)
         return kept
 

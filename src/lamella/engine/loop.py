@@ -184,6 +184,7 @@ class Loop:
             project_files=tuple(file.file_id for file in project.files) if project is not None else (),
             room=self._asker.room // len(running),
         )
+        self._documents.made_from = frozenset(opened.birth.made_from)
         registry = self._services.registry.only(self._turn.conversation.tools)
         await ToolRunner(registry).run(running, scope, opened.malformed, done)
         self._citations.know(self._documents.kept)

@@ -1,67 +1,123 @@
-"""Brings a database up to the tables of this version; a database that is up to date costs one small query."""
+"""Brings a database up to the tables of this version; a database that is up to date costs one small query.
+
+A new database gets the tables of the schema at once, by statements that are compiled once per process. Alembic's
+revisions only bring older databases up, from the baseline on. Both ways give the same tables; the tests compare them.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import URL, Connection, inspect, text
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy import (
+    URL,
+    Column,
+    Connection,
+    MetaData,
+    String,
+    Table,
+    create_mock_engine,
+    insert,
+    inspect,
+    select,
+)
 
+from lamella.core.access import LOCAL_USER
 from lamella.core.errors import ConfigurationError
 from lamella.storage.failures import plain_errors
-from lamella.storage.fresh import is_new, make
-from lamella.storage.sqlite import check_references, sqlite_engine, sqlite_url
+from lamella.storage.sqlite import check_references, sqlite_url, sync_engine
+from lamella.storage.tables import metadata, users
 
-HEAD = "0035"
+BASELINE = "0035"
+"""The first revision in `migrations/versions`: older databases are refused."""
+
+HEAD = "0036"
 """The newest revision in `migrations/versions`, as text so that asking for it does not load Alembic."""
 
-
-def _stored(connection: Connection) -> str | None:
-    if not inspect(connection).has_table("alembic_version"):
-        return None
-    revision: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
-    return revision
+_VERSION = Table("alembic_version", MetaData(), Column("version_num", String(32), nullable=False))
+"""Alembic's own table, as it makes it but for the name of its key."""
 
 
-async def _made(engine: AsyncEngine) -> bool:
-    """Whether the tables are there and up to date now: a new database gets them all at once."""
-    async with engine.begin() as connection:
-        stored = await connection.run_sync(_stored)
-        if stored is None and await connection.run_sync(is_new):
-            await connection.run_sync(make, HEAD)
-            return True
-        return stored == HEAD
+@cache
+def _statements(dialect: str) -> Sequence[str]:
+    """The statements that make every table of the schema."""
+    made: list[str] = []
+
+    def take(statement: Any, *_: Any, **__: Any) -> None:
+        made.append(str(statement.compile(dialect=engine.dialect)))
+
+    engine = create_mock_engine(f"{dialect}://", take)
+    metadata.create_all(engine, checkfirst=False)
+    _VERSION.create(engine, checkfirst=False)
+    return made
 
 
-async def _upgrade(engine: AsyncEngine) -> None:
-    # Alembic costs most of a second to load and is needed once per version, so it is loaded here, beside the loop.
-    upgrade = (await asyncio.to_thread(import_module, "lamella.storage.migrations.upgrade")).upgrade
-    async with engine.begin() as connection:
-        stored = await connection.run_sync(_stored)
-        if stored != HEAD:
-            await connection.run_sync(upgrade)
-            await connection.run_sync(check_references)
+def _make(connection: Connection) -> None:
+    """Make every table, the user that every database begins with, and the mark that it is up to date."""
+    for statement in _statements(connection.dialect.name):
+        connection.exec_driver_sql(statement)
+    connection.execute(insert(_VERSION).values(version_num=HEAD))
+    name = "Local user"
+    connection.execute(
+        insert(users).values(
+            id=LOCAL_USER,
+            name=name,
+            folded=name.lower(),
+            role="admin",
+            disabled=False,
+            created_at=datetime.now(UTC).isoformat(timespec="microseconds"),
+        )
+    )
+
+
+def _check_known(stored: str) -> None:
+    """Raises `ConfigurationError` for a revision that this version can't begin from."""
+    if stored > HEAD:
+        raise ConfigurationError(
+            f"A newer lamella wrote this database (revision {stored}, this one knows {HEAD}).",
+            hint="Install the newer version again.",
+        )
+    if stored < BASELINE:
+        raise ConfigurationError(
+            f"An older lamella wrote this database (revision {stored}, this one begins with {BASELINE}).",
+            hint="Nothing was changed. Open it once with the lamella of commit f24e334, which upgrades it; then this "
+            "one can open it.",
+        )
+
+
+def _upgrade(connection: Connection) -> None:
+    tables = inspect(connection).get_table_names()
+    if not tables:
+        return _make(connection)
+    if _VERSION.name in tables:
+        stored = connection.execute(select(_VERSION.c.version_num)).scalar_one_or_none()
+        if stored == HEAD:
+            return None
+        _check_known(stored or BASELINE)
+    # Alembic costs most of a second to load and is needed once per version.
+    import_module("lamella.storage.migrations.upgrade").upgrade(connection)
+    return check_references(connection)
+
+
+def _migrate(url: URL) -> None:
+    engine = sync_engine(url, writes=True, foreign_keys=False)
+    try:
+        with plain_errors(), engine.begin() as connection:
+            _upgrade(connection)
+    finally:
+        engine.dispose()
 
 
 async def migrate(url_or_path: str | Path | URL) -> None:
     """Create or upgrade the tables, all or nothing.
 
-    Raises `ConfigurationError` when a newer version wrote the database, `StoreFailed` when it cannot be changed.
+    Raises `ConfigurationError` when another version wrote the database that can't be upgraded, `StoreFailed` when it
+    can't be changed.
     """
     url = url_or_path if isinstance(url_or_path, URL) else sqlite_url(url_or_path)
-    engine = sqlite_engine(url, writes=True, foreign_keys=False)
-    try:
-        with plain_errors():
-            async with engine.connect() as connection:
-                stored = await connection.run_sync(_stored)
-            if stored is not None and stored > HEAD:
-                raise ConfigurationError(
-                    f"A newer lamella wrote this database (revision {stored}, this one knows {HEAD}).",
-                    hint="Install the newer version again.",
-                )
-            if stored != HEAD and not await _made(engine):
-                await _upgrade(engine)
-    finally:
-        await engine.dispose()
+    await asyncio.to_thread(_migrate, url)

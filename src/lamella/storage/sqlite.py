@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from sqlalchemy import URL, Connection, event, make_url
+from sqlalchemy import URL, Connection, Engine, QueuePool, create_engine, event, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
@@ -38,20 +39,7 @@ def sqlite_url(url_or_path: str | Path) -> URL:
     return URL.create("sqlite+aiosqlite", database=url.database)
 
 
-def sqlite_engine(url: URL, *, writes: bool, foreign_keys: bool = True, connector: Connector = connect) -> AsyncEngine:
-    """An engine on a database file. A writing one has a single connection, and takes the write lock as it begins.
-
-    Raises `StoreFailed` when there can be no such file.
-    """
-    path = Path(str(url.database)).absolute()
-    if not path.parent.is_dir():
-        raise StoreFailed(f"The data folder {path.parent} does not exist.", hint="Make it, or name another one.")
-    if path.is_dir():
-        raise StoreFailed(f"{path} is a folder, not a database file.", hint="Name a file in it.")
-    size = 1 if writes else _READERS
-    engine = create_async_engine(
-        url, pool_size=size, max_overflow=0, async_creator=lambda: connector(str(path), _BUSY_MS / 1000)
-    )
+def _set_up(*, writes: bool, foreign_keys: bool) -> Callable[[DBAPIConnection, ConnectionPoolEntry], None]:
     settings = [
         "PRAGMA journal_mode = WAL",
         "PRAGMA synchronous = NORMAL",
@@ -69,12 +57,51 @@ def sqlite_engine(url: URL, *, writes: bool, foreign_keys: bool = True, connecto
             cursor.close()
             undo.pop_all()
 
+    return connected
+
+
+def _checked_path(url: URL) -> Path:
+    path = Path(str(url.database)).absolute()
+    if not path.parent.is_dir():
+        raise StoreFailed(f"The data folder {path.parent} does not exist.", hint="Make it, or name another one.")
+    if path.is_dir():
+        raise StoreFailed(f"{path} is a folder, not a database file.", hint="Name a file in it.")
+    return path
+
+
+def sync_engine(url: URL, *, writes: bool, foreign_keys: bool = True) -> Engine:
+    """As `sqlite_engine`, for use within one thread."""
+    path = _checked_path(url)
+
+    def opened() -> sqlite3.Connection:
+        return sqlite3.connect(path, timeout=_BUSY_MS / 1000, isolation_level=None, check_same_thread=False)
+
+    engine = create_engine("sqlite://", creator=opened, poolclass=QueuePool, pool_size=1, max_overflow=0)
+    event.listen(engine, "connect", _set_up(writes=writes, foreign_keys=foreign_keys))
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(_BEGIN[writes]))
+    return engine
+
+
+_BEGIN = {True: "BEGIN IMMEDIATE", False: "BEGIN"}
+
+
+def sqlite_engine(url: URL, *, writes: bool, foreign_keys: bool = True, connector: Connector = connect) -> AsyncEngine:
+    """An engine on a database file. A writing one has a single connection, and takes the write lock as it begins.
+
+    Raises `StoreFailed` when there can be no such file.
+    """
+    size = 1 if writes else _READERS
+    path = _checked_path(url)
+    engine = create_async_engine(
+        url, pool_size=size, max_overflow=0, async_creator=lambda: connector(str(path), _BUSY_MS / 1000)
+    )
+
     def begun(connection: Connection) -> None:
         driver = connection.connection.driver_connection
         assert isinstance(driver, QuickConnection)
-        driver.begin("BEGIN IMMEDIATE" if writes else "BEGIN")
+        driver.begin(_BEGIN[writes])
 
-    event.listen(engine.sync_engine, "connect", connected)
+    event.listen(engine.sync_engine, "connect", _set_up(writes=writes, foreign_keys=foreign_keys))
     event.listen(engine.sync_engine, "begin", begun)
     return engine
 

@@ -14,6 +14,7 @@ import structlog
 
 from lamella.core.errors import LamellaError, ToolFailed
 from lamella.core.json import JsonObject, decode_arguments
+from lamella.core.knowledge import bases_of
 from lamella.core.messages import ToolCall, ToolResult
 from lamella.core.records import FoundDocument
 from lamella.tooling.arguments import fitted
@@ -46,7 +47,8 @@ async def _keep(result: ToolResult, scope: ToolScope) -> str:
     if scope.documents is None:
         return "Call the tool again for less to see the rest."
     content = result.content[:MAX_KEPT]
-    found = FoundDocument(f"Result of {result.name}", "text/plain", content, len(result.content.encode()))
+    title, size = f"Result of {result.name}", len(result.content.encode())
+    found = FoundDocument(title, "text/plain", content, size, made_from=tuple(bases_of(result)))
     try:
         document = await scope.documents.keep(found)
     except LamellaError as error:

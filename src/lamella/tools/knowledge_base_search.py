@@ -297,8 +297,10 @@ async def _number(scope: ToolScope, document: Document) -> int:
         return held.document
     if scope.documents is None:
         raise ToolFailed("Documents can't be cited here.")
-    url = f"/api/v1/knowledge-bases/{document.shelf.id}/documents/{document.id}"
-    found = FoundDocument(document.name, document.media_type or "text/plain", "", document.size, url)
+    base = document.shelf.id
+    url = f"/api/v1/knowledge-bases/{base}/documents/{document.id}"
+    made_from = (base,) if base else ()
+    found = FoundDocument(document.name, document.media_type or "text/plain", "", document.size, url, made_from)
     return (await scope.documents.keep(found)).document
 
 

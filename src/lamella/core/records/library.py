@@ -73,7 +73,8 @@ class StoredProject:
 class FoundDocument:
     """Something to read that a tool brought into a conversation; `url` is where it came from, if anywhere.
 
-    `size` is in bytes: of what was fetched, of which `text` is what can be read.
+    `size` is in bytes: of what was fetched, of which `text` is what can be read. `made_from` are the knowledge bases
+    that it was made from, so that it is withheld when a grant on one of them falls.
     """
 
     title: str
@@ -81,3 +82,4 @@ class FoundDocument:
     text: str
     size: int
     url: str | None = None
+    made_from: tuple[str, ...] = ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from sqlalchemy import RowMapping, insert, select, update
@@ -9,9 +11,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lamella.core.errors import NotFound
 from lamella.core.json import digest
+from lamella.core.knowledge import WITHHELD_DOCUMENT
 from lamella.core.messages import Attachment
 from lamella.core.records import Caller, FoundDocument
-from lamella.storage.columns import moment_text
+from lamella.storage.access.closed_bases import closed_bases
+from lamella.storage.columns import NAMES, json_of, json_text, moment_text
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.database import Verbs, uninterrupted
 from lamella.storage.failures import damaged, unicode_only
@@ -33,6 +37,7 @@ def _row(owner: str, conversation_id: str, found: FoundDocument) -> Row:
             "size": found.size,
             "digest": digest((found.url or "").encode(), found.title.encode(), data),
             "data": data,
+            "made_from": json_text(found.made_from),
         }
 
 
@@ -57,7 +62,25 @@ async def find_documents(connection: AsyncConnection, caller: Caller, conversati
         .where(found_documents.c.conversation_id == conversation_id, found_documents.c.owner == caller.user_id)
         .order_by(found_documents.c.document)
     )
-    return tuple(_of(row) for row in (await connection.execute(query)).mappings())
+    rows = (await connection.execute(query)).mappings().all()
+    return await _held_back(connection, caller, rows, [None] * len(rows))
+
+
+async def _held_back(
+    connection: AsyncConnection, caller: Caller, rows: Sequence[RowMapping], texts: Sequence[str | None]
+) -> tuple[Attachment, ...]:
+    """The documents of these rows; of one that was made from a base that is closed to the caller only the number."""
+    made_from = [json_of(NAMES, row["made_from"], f"document {row['id']}") for row in rows]
+    closed = await closed_bases(connection, caller, (base for bases in made_from for base in bases))
+    documents = [_of(row, text) for row, text in zip(rows, texts, strict=True)]
+    return tuple(
+        one if closed.isdisjoint(bases) else _withheld(one) for one, bases in zip(documents, made_from, strict=True)
+    )
+
+
+def _withheld(document: Attachment) -> Attachment:
+    text = None if document.text is None else WITHHELD_DOCUMENT.format(number=document.document)
+    return replace(document, title="Withheld", text=text, url=None)
 
 
 class DocumentVerbs(Verbs):
@@ -101,7 +124,8 @@ class DocumentVerbs(Verbs):
         async with self._database.reading() as connection:
             await find_conversation(connection, caller, conversation_id)
             rows = (await connection.execute(query)).mappings().all()
-        return tuple((datetime.fromisoformat(row["created_at"]), _of(row, _text(row))) for row in rows)
+            found = await _held_back(connection, caller, rows, [_text(row) for row in rows])
+        return tuple((datetime.fromisoformat(row["created_at"]), one) for row, one in zip(rows, found, strict=True))
 
     @uninterrupted
     async def document(self, caller: Caller, document_id: str) -> Attachment:
@@ -111,9 +135,10 @@ class DocumentVerbs(Verbs):
         )
         async with self._database.reading() as connection:
             row = (await connection.execute(query)).mappings().first()
-        if row is None:
-            raise NotFound(f"There is no document {document_id}.", param="document_id")
-        return _of(row, _text(row))
+            if row is None:
+                raise NotFound(f"There is no document {document_id}.", param="document_id")
+            [document] = await _held_back(connection, caller, [row], [_text(row)])
+            return document
 
 
 def _text(row: RowMapping) -> str:

@@ -135,9 +135,12 @@ found_documents = Table(
     Column("digest", String, nullable=False),
     Column("data", LargeBinary, nullable=False),
     Column("created_at", String, nullable=False),
+    Column("made_from", Text, nullable=False, server_default="[]"),
     Index("ix_found_documents_conversation_id_digest", "conversation_id", "digest", unique=True),
 )
-"""What tools brought into a conversation to read; `digest` is the fingerprint of where it came from and of its text."""
+"""What tools brought into a conversation to read; `digest` is the fingerprint of where it came from and of its text.
+
+`made_from`: as in `messages`."""
 
 journal = Table(
     "journal",
