@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+from lamella.agent.request import Identity, PrefixLine, draft, new_request, next_line, prepare
 from lamella.cache.ledger import Ledger
 from lamella.cache.planner import Facts, MarkerPolicy, plan
 from lamella.cache.window import chain
@@ -36,7 +37,6 @@ from lamella.core.messages import (
 )
 from lamella.core.ports import ChatModel
 from lamella.core.prompt import Sampling, ToolSpec
-from lamella.engine.request import Identity, Line, draft, new_request, next_line, prepare
 from lamella.llm import anthropic, openai
 from lamella.llm.model_table import ModelTable
 from tables import arguments, emit, middle, milliseconds, show
@@ -196,7 +196,7 @@ def measure(name: str, turns: int, rounds: int) -> Figures:
     step_more = talk.context(stepped)
     whole = talk.context(first)
 
-    def built(context: ContextInput, before: Line | None) -> Callable[[], object]:
+    def built(context: ContextInput, before: PrefixLine | None) -> Callable[[], object]:
         return lambda: prepare(draft(context, LAYOUT, model, ACCOUNT, before), POLICY, ledger, now)
 
     prepared = prepare(draft(step_more, LAYOUT, model, ACCOUNT, line), POLICY, ledger, now)
@@ -212,7 +212,9 @@ def measure(name: str, turns: int, rounds: int) -> Figures:
     )
 
 
-def line_of(model: ChatModel, context: ContextInput, ledger: Ledger, now: datetime, before: Line | None) -> Line:
+def line_of(
+    model: ChatModel, context: ContextInput, ledger: Ledger, now: datetime, before: PrefixLine | None
+) -> PrefixLine:
     """What a request leaves behind."""
     prepared = prepare(draft(context, LAYOUT, model, ACCOUNT, before), POLICY, ledger, now)
     return next_line(prepared, new_request(prepared, identity(now), POLICY, before), before)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from time import process_time
 
-from lamella.engine.citation_scanner import CitationScanner
+from lamella.agent.citation_scanner import CitationScanner
 from tables import arguments, emit, show
 
 PLAIN = (

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from assemble import ACCOUNT, BEGUN, LAYOUT, POLICY, Conversation, model_of
+from lamella.agent.request import draft, prepare
 from lamella.cache.ledger import Ledger
 from lamella.context.input import ContextInput
 from lamella.core.decisions import Decision, DecisionKind
@@ -30,7 +31,6 @@ from lamella.core.ports import ChatModel, Store
 from lamella.core.prompt import Sampling
 from lamella.core.records import Beginning, Caller, ConversationChange, NewRun, NewTurn, Place, RunEnd, TurnEnd
 from lamella.core.records import Conversation as Row
-from lamella.engine.request import draft, prepare
 from lamella.storage.mapping import end_row, run_row, step_row, turn_row, user_message_row
 from lamella.storage.store import open_store
 from tables import arguments, emit, middle, milliseconds, show

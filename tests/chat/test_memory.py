@@ -8,14 +8,14 @@ from collections import Counter
 
 import pytest
 
+from lamella.agent.citations import CitationWatch
+from lamella.agent.container import StateContainer
+from lamella.agent.inputs import TurnInput
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.app.conversations import NewConversation
 from lamella.chat import Mailbox, Message
 from lamella.core.packets import Packet
 from lamella.engine.bus import MemoryBus
-from lamella.engine.citations import CitationWatch
-from lamella.engine.container import StateContainer
-from lamella.engine.inputs import TurnInput
 from lamella.engine.journal import TurnLog
 from lamella.llm.scripted import ScriptedModel, saying
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from lamella.agent.citation_scanner import CitationScanner, Found
+from lamella.agent.citations import CitationWatch
 from lamella.core.messages import Attachment
 from lamella.core.packets import CitationPacket, SourcePacket
-from lamella.engine.citation_scanner import CitationScanner, Found
-from lamella.engine.citations import CitationWatch
 from measures import MOST_GROWTH, growth
 
 MARKS = ["[1]", "[2,3]", "[", "]", "1", "23", ",", "`", "``", "```", "````", "~~~", "~", "(", ")", ":", "\\", "a"]

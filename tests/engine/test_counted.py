@@ -10,12 +10,12 @@ import httpx2
 import pytest
 from structlog.testing import capture_logs
 
+from lamella.agent.calibration import Counted, count
 from lamella.app.app import LOCAL_OWNER
 from lamella.core.decisions import DecisionKind
 from lamella.core.errors import ProviderUnreachable
 from lamella.core.prompt import WireRequest
 from lamella.core.tokens import Usage
-from lamella.engine.counted import Counted, count
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import served
 from lamella.settings import read_settings

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from lamella.agent.container import CUT_CALL, REFUSED_CALL
+from lamella.agent.reminders import SAID_NOTHING
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.core import deltas
 from lamella.core.counting import ApproximateCounter
@@ -16,9 +18,7 @@ from lamella.core.messages import StopReason, ToolCall
 from lamella.core.packets import decode_packet
 from lamella.core.prompt import ToolSpec, WireRequest
 from lamella.core.tokens import Usage
-from lamella.engine.endings import CUT_CALL, REFUSED_CALL
 from lamella.engine.recovery import rebuild
-from lamella.engine.reminders import SAID_NOTHING
 from lamella.llm.scripted import Happening, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from lamella.agent.loop import LIMIT_REACHED
+from lamella.agent.reminders import CITATION, LAST_STEP, OPEN_PAGES
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.app.toolbox import SHIPPED_TOOLS
 from lamella.core import deltas
 from lamella.core.messages import StopReason, ToolCall
 from lamella.core.prompt import ToolSpec, WireRequest
 from lamella.core.tokens import Usage
-from lamella.engine.loop import LIMIT_REACHED
-from lamella.engine.reminders import CITATION, LAST_STEP, OPEN_PAGES
 from lamella.llm.scripted import Happening, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings

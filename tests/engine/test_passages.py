@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lamella.agent.citations import CitationWatch, PassageFinder, statement_before
 from lamella.core.messages import Attachment
 from lamella.core.packets import CitationPacket
-from lamella.engine.citations import CitationWatch
-from lamella.engine.passages import PassageFinder, statement_before
 from measures import MOST_GROWTH, growth, loop_pauses
 
 pytestmark = pytest.mark.anyio

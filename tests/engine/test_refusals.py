@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from lamella.agent.calibration import RefusedWindow, lesson
 from lamella.core.errors import ProviderContextOverflow
-from lamella.engine.refusals import RefusedWindow, lesson
 from lamella.llm.failures import figures_of, of_status
 from lamella.llm.scripted import FACTS
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from lamella.agent.side import SideAnswer
 from lamella.app.base_descriptions import BaseDescriptions, Description, NoDescription, describer, description_of
 from lamella.app.bases import described
 from lamella.core.access import BaseContent, GrantLevel, Role, Subject, User
@@ -20,7 +21,6 @@ from lamella.core.ids import RandomIds
 from lamella.core.knowledge import Document, DocumentText, Shelf
 from lamella.core.messages import StopReason
 from lamella.core.records import JobStatus, NewJob
-from lamella.engine.side import SideAnswer
 from lamella.knowledge.passages import passages_of
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import served

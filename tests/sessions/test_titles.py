@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lamella.agent.side import SideAnswer
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.core import deltas
 from lamella.core.errors import ProviderUnreachable
@@ -18,7 +19,6 @@ from lamella.core.messages import StopReason, ToolCall
 from lamella.core.models import Price
 from lamella.core.records import JobStatus
 from lamella.core.tokens import Usage
-from lamella.engine.side import SideAnswer
 from lamella.llm.scripted import FACTS, Gate, Happening, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, served
 from lamella.sessions.titles import PROMPT, NoTitle, titled

@@ -14,6 +14,8 @@ from itertools import islice
 import msgspec
 import structlog
 
+from lamella.agent.request import side_prompt
+from lamella.agent.side import SideAnswer
 from lamella.app.providers import Models
 from lamella.app.second import Second
 from lamella.background.worker import Again, Worker
@@ -30,8 +32,6 @@ from lamella.core.ports import Jobs, OpenModel
 from lamella.core.prompt import Sampling
 from lamella.core.records import Caller, Job, NewJob, PageQuery
 from lamella.core.tokens import Usage
-from lamella.engine.request import side_prompt
-from lamella.engine.side import SideAnswer
 from lamella.sessions.askers import heard
 from lamella.sessions.material import framed
 

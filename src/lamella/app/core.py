@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lamella.app.surroundings import StoredSurroundings
 from lamella.cache.ledger import Ledger
 from lamella.chat import Chat, QueueSettings
 from lamella.context.layout import Layout
@@ -15,9 +14,9 @@ from lamella.core.counting import ApproximateCounter
 from lamella.core.ids import Ids
 from lamella.core.ports import Jobs, ModelSource, Store, StreamBus
 from lamella.engine.bus import MemoryBus
-from lamella.engine.inputs import Services
 from lamella.engine.journal import Journal
 from lamella.engine.opening import EngineSettings
+from lamella.engine.services import Services, StoredSurroundings
 from lamella.engine.turn import TurnEngine
 from lamella.sessions.recall.recall import Recall
 from lamella.sessions.sessions import Sessions
@@ -65,4 +64,4 @@ def build_core(
 
 def build_services(store: Store, registry: Registry, clock: Clock, ids: Ids, ledger: Ledger | None = None) -> Services:
     """What the engine needs; without a ledger, with a new one."""
-    return Services(store, clock, ids, ApproximateCounter(), registry, ledger or Ledger(), StoredSurroundings(store))
+    return Services(registry, ledger or Ledger(), clock, ids, ApproximateCounter(), store, StoredSurroundings(store))

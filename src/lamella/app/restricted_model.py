@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+from lamella.agent.request import side_prompt
+from lamella.agent.side import SideAnswer, ask
 from lamella.app.own_endpoint import own_endpoint, restricted_model
 from lamella.app.providers import Endpoint, Models, adapter
 from lamella.core.errors import ProviderError
 from lamella.core.messages import StopReason
 from lamella.core.ports import ChatModel, OpenModel
 from lamella.core.prompt import Sampling
-from lamella.engine.request import side_prompt
-from lamella.engine.side import SideAnswer, ask
 from lamella.knowledge.restricted.second_model import Heard
 from lamella.llm.model_table import ModelTable
 from lamella.settings import Settings

@@ -40,10 +40,10 @@ from lamella.core.records import (
     QueuedMessage,
     can_go_on,
 )
-from lamella.engine.inputs import Services
 from lamella.engine.journal import Journal
 from lamella.engine.preview import Preview
 from lamella.engine.recovery import recover
+from lamella.engine.services import Services
 from lamella.engine.turn import TurnEngine
 from lamella.sessions.sessions import Sessions
 from lamella.tooling.tool import Verdict

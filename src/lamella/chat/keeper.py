@@ -29,7 +29,7 @@ from lamella.core.records import (
     QueuedMessage,
     QueueStatus,
 )
-from lamella.engine.inputs import Services
+from lamella.engine.services import Services
 
 log = structlog.get_logger()
 

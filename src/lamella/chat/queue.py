@@ -23,7 +23,7 @@ from lamella.commands.parse import Typed
 from lamella.core.errors import InvalidRequest, NotFound, NotWaiting
 from lamella.core.ports import Batch, Store
 from lamella.core.records import Caller, QueuedMessage, QueueStatus
-from lamella.engine.inputs import Services
+from lamella.engine.services import Services
 
 Read = Callable[[Message], Message | Typed]
 

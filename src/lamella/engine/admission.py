@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from lamella.agent.calibration import count, is_near, margin_of
 from lamella.context.assemble import Assembled, assemble
 from lamella.core.counting import aside
 from lamella.core.errors import ContextLengthExceeded, NeedsCompaction
 from lamella.core.messages import Turn
-from lamella.engine.counted import count, is_near, margin_of
-from lamella.engine.inputs import Services
 from lamella.engine.opening import Opening, first_context
+from lamella.engine.services import Services
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 
 from lamella.core.errors import InvalidRequest
-from lamella.core.json import encode_text
-from lamella.core.packets import ToolApprovalPacket, ToolVerdictPacket
-from lamella.engine.emitter import Emitter
-from lamella.tooling.tool import Invocation, Verdict
+from lamella.tooling.tool import Verdict
 
 
 class Approvals:
@@ -37,22 +33,3 @@ class Approvals:
                 param="call_id",
             )
         asked.set_result(verdict)
-
-
-class TurnApprovals:
-    """The `ApprovalAsker` of a step's calls."""
-
-    def __init__(self, approvals: Approvals, turn_id: str, emitter: Emitter, block_of: Mapping[str, int]) -> None:
-        self._approvals = approvals
-        self._turn_id = turn_id
-        self._emitter = emitter
-        self._block_of = block_of
-
-    async def ask(self, call: Invocation, name: str) -> Verdict:
-        """See `ApprovalAsker.ask`."""
-        packet = ToolApprovalPacket(call_id=call.id, name=name, arguments=encode_text(call.arguments))
-        self._emitter.emit(packet, self._block_of[call.id])
-        verdict = await self._approvals.wait(self._turn_id, call.id)
-        said = ToolVerdictPacket(call_id=call.id, approved=verdict.approved)
-        self._emitter.emit(said, self._block_of[call.id])
-        return verdict

@@ -16,6 +16,7 @@ from lamella.core.records import JournalEntry
 
 log = structlog.get_logger()
 
+
 FLUSH_SECONDS = 0.25
 """The most that a killed process loses of what its clients have seen."""
 

@@ -6,6 +6,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from lamella.agent.calibration import BELIEVED, billed_factor, bounded
+from lamella.agent.inputs import CompactedHistory, RunInput, TurnInput
+from lamella.agent.reminders import ReminderView, merged
+from lamella.agent.request import PrefixLine, tool_choice_is_free
 from lamella.cache.planner import MarkerPolicy
 from lamella.context.choices import back_again
 from lamella.context.input import ContextInput
@@ -19,14 +23,10 @@ from lamella.core.ports import ModelSource, OpenModel
 from lamella.core.prompt import Sampling, Ttl
 from lamella.core.records import LEAVE, Beginning, Caller, Choices, Conversation, NewRun, NewTurn, Place, Surroundings
 from lamella.core.sessions import Session
-from lamella.engine.counted import billed_factor
 from lamella.engine.dynamic_form import FormChoice, FormRule, Terms, chosen_form, form_is_open, layout_of
 from lamella.engine.grants import grant_changes
-from lamella.engine.inputs import Reopened, RunInput, Services, TurnInput
 from lamella.engine.knowledge_prompt import chosen_prompt, completed
-from lamella.engine.refusals import BELIEVED, bounded
-from lamella.engine.reminders import ReminderView, merged
-from lamella.engine.request import Line, tool_choice_is_free
+from lamella.engine.services import Services
 from lamella.engine.setting import TurnSetting, changes, effort_before, lost_id, offered, setting_of, with_agent
 from lamella.tooling.tool import Registry
 
@@ -80,7 +80,7 @@ class Opening:
     setting: TurnSetting
     begun: tuple[Decision, ...]
     run: RunInput
-    line: Line | None
+    line: PrefixLine | None
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -173,7 +173,7 @@ class Openings:
         self._models = models
         self._settings = settings
         self.layouts = layouts
-        self._lines: OrderedDict[tuple[str, str, str], Line] = OrderedDict()
+        self._lines: OrderedDict[tuple[str, str, str], PrefixLine] = OrderedDict()
 
     async def open(
         self, caller: Caller, conversation_id: str, model: str, choices: Choices, turn_id: str, *, keep: bool = True
@@ -257,12 +257,12 @@ class Openings:
         line = self._lines.get((conversation, opened.account, facts.name))
         return replace(opening, found=found, run=replace(run, headers=opening.run.headers), line=line)
 
-    async def reopened(self, turn: TurnInput, model: str) -> Reopened:
+    async def reopened(self, turn: TurnInput, model: str) -> CompactedHistory:
         """What stands before a turn that runs, after its conversation was compacted."""
-        found = await self._services.store.beginning(turn.caller, turn.conversation.id, model)
+        found = await self._services.store.beginning(turn.caller, turn.conversation_id, model)
         history = tuple(one for one in found.path if one.id != turn.turn.id)
         decisions = tuple(stored.decision for stored in found.decisions)
-        return Reopened(history, found.summaries, decisions, found.sent_before)
+        return CompactedHistory(history, found.summaries, decisions, found.sent_before)
 
     async def facts(self, model: str) -> ModelFacts:
         """What is known of a model; raises `InvalidRequest` for one that is not served."""
@@ -344,7 +344,7 @@ class Openings:
             headers=lambda purpose, number: self._settings.headers(turn_id, purpose, number),
         )
 
-    def keep_line(self, conversation_id: str, run: RunInput, line: Line | None) -> None:
+    def keep_line(self, conversation_id: str, run: RunInput, line: PrefixLine | None) -> None:
         """Remember the last window of a line."""
         if line is None:
             return

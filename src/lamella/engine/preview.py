@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from lamella.agent.request import Identity, drafted, new_request, prepare
 from lamella.core.errors import TurnInProgress
 from lamella.core.messages import Attachment, Turn
 from lamella.core.records import Caller, NewTurn, RequestRecord, StoredBlock
-from lamella.engine.inputs import Services
 from lamella.engine.knowledge_prompt import completed
 from lamella.engine.opening import OpeningQuery, Openings, first_context
-from lamella.engine.request import Identity, drafted, new_request, prepare
+from lamella.engine.services import Services
 
 
 @dataclass(frozen=True, slots=True)

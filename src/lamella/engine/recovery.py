@@ -10,6 +10,7 @@ from types import MappingProxyType
 import msgspec
 import structlog
 
+from lamella.agent.container import OpenStep, StateContainer, StepBirth, build_step
 from lamella.core import deltas
 from lamella.core.clock import Clock
 from lamella.core.errors import LamellaError, StoreFailed
@@ -38,9 +39,9 @@ from lamella.core.packets import (
 from lamella.core.ports import Store
 from lamella.core.records import JournalEntry, RequestEnd, RunEnd, TurnEnd, UnfinishedTurn
 from lamella.core.tokens import TokenCounter, Usage
-from lamella.engine.container import OpenStep, StateContainer, StepBirth, build_step
 
 log = structlog.get_logger()
+
 
 Prices = Mapping[str, ModelFacts]
 """What is known of models, by name."""

@@ -12,6 +12,7 @@ from lamella.core.ports import StreamBus
 
 log = structlog.get_logger()
 
+
 LOOK_SECONDS = 0.04
 """How often it is looked whether another process stopped something: with the look itself, within 50 ms."""
 

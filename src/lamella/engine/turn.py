@@ -11,6 +11,10 @@ from typing import Literal
 
 import structlog
 
+from lamella.agent.container import StateContainer
+from lamella.agent.hooks import Fallback
+from lamella.agent.inputs import CompactedHistory, TurnInput
+from lamella.agent.runs import Run, run_models
 from lamella.cache.expiry import ends_at
 from lamella.context.layout import Layout
 from lamella.context.layouts import LAYOUTS
@@ -34,19 +38,18 @@ from lamella.core.records import (
 from lamella.core.sessions import SessionReturn, SessionStep
 from lamella.core.tokens import Usage
 from lamella.engine.admission import Admission
-from lamella.engine.container import StateContainer
-from lamella.engine.inputs import Reopened, RunInput, Services, TurnInput
-from lamella.engine.instead import FindInstead, Instead
+from lamella.engine.hooks import CompactHistory, FindFallback, TurnHooks
 from lamella.engine.journal import Journal
 from lamella.engine.knowledge_prompt import completed
 from lamella.engine.opening import EngineSettings, Opening, OpeningQuery, Openings
 from lamella.engine.preview import Preview, preview
-from lamella.engine.runs import Acting, Course, Run, run_models
+from lamella.engine.services import Services
 from lamella.engine.setting import TurnSetting, pinned_of
 from lamella.engine.stops import Stops
 from lamella.engine.ways import way_to
 
 log = structlog.get_logger()
+
 
 SAVE_ATTEMPTS = 2
 """How often saving a turn is tried again before its followers are told."""
@@ -62,7 +65,9 @@ class Begun:
     """A turn whose user message is stored and whose runs have not started."""
 
     input: TurnInput
+    conversation: Conversation
     runs: tuple[Run, ...]
+    hooks: TurnHooks
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +115,7 @@ class TurnEngine:
         self._settings = settings
         self._admission = Admission(services, settings.reminders)
         self._interrupted = asyncio.Event()
-        self._acting: dict[str, Acting] = {}
-        self._preferred: dict[str, str] = {}
+        self._hooks: dict[str, TurnHooks] = {}
         self._turn_of: dict[str, str] = {}
         self.compact: CompactConversation | None = None
         """Compacts a conversation while a turn of it runs; set by whoever has sessions."""
@@ -158,7 +162,9 @@ class TurnEngine:
             raise
         turn_input = TurnInput(
             caller=caller,
-            conversation=replace(setting.conversation, session_id=_session_of(footing, found.conversation)),
+            conversation_id=setting.conversation.id,
+            system=setting.conversation.system_prompt,
+            tools=setting.conversation.tools,
             history=found.path,
             turn=turn,
             layout=setting.layout,
@@ -177,38 +183,38 @@ class TurnEngine:
         alone = can_compact and len(admitted) == 1
         runs = tuple(
             Run(
-                self._compacting(turn_input, one.opening.run) if alone else one.opening.run,
+                replace(one.opening.run, can_compact=alone and self.compact is not None),
                 StateContainer(self._services.counter, call_ids),
                 one.opening.line,
                 error=one.refusal,
-                instead=self._instead(turn_input, one.opening, openings),
             )
             for one in admitted
         )
-        self._acting[new.id] = Acting(runs[0].id)
+        fallbacks = {one.opening.run.id: self._fallback(turn_input, one.opening, openings) for one in admitted}
+        hooks = TurnHooks(
+            turn_input, self._services, self._journal, self.stops, fallbacks, self._compacting(turn_input)
+        )
+        self._hooks[new.id] = hooks
         self._turn_of |= {run.id: new.id for run in runs}
-        return Begun(turn_input, runs)
+        conversation = replace(setting.conversation, session_id=_session_of(footing, found.conversation))
+        return Begun(turn_input, conversation, runs, hooks)
 
-    def _compacting(self, turn: TurnInput, run: RunInput) -> RunInput:
-        """The run with a way to compact its conversation, if there is one."""
-        compact = self.compact
-        if compact is None:
-            return run
+    def _compacting(self, turn: TurnInput) -> CompactHistory:
+        """How the conversation of a running turn is compacted for a model that refused its request as too large."""
 
-        async def compacted() -> Reopened | None:
-            name = run.model.facts.name
-            why = f"{name} refused the request as too large"
-            if not await compact(turn.caller, turn.conversation.id, why):
+        async def compacted(model: str) -> CompactedHistory | None:
+            why = f"{model} refused the request as too large"
+            if self.compact is None or not await self.compact(turn.caller, turn.conversation_id, why):
                 return None
-            return await self.openings.reopened(turn, name)
+            return await self.openings.reopened(turn, model)
 
-        return replace(run, compact=compacted)
+        return compacted
 
-    def _instead(self, turn: TurnInput, opening: Opening, openings: Sequence[Opening]) -> FindInstead:
-        """Finds the model in whose place another answers: none that answers the turn anyway."""
+    def _fallback(self, turn: TurnInput, opening: Opening, openings: Sequence[Opening]) -> FindFallback:
+        """Finds the fallback model, unless it already answers this turn."""
         taken = {one.run.model.facts.name for one in openings}
 
-        async def find() -> Instead | None:
+        async def find() -> Fallback | None:
             other = await self.openings.instead(turn.caller, opening)
             if other is None or other.run.model.facts.name in taken:
                 return None
@@ -220,7 +226,7 @@ class TurnEngine:
                 documents=found.documents,
                 sent_before=found.sent_before,
             )
-            return Instead(same, other.run, other.line)
+            return Fallback(same, other.run, other.line)
 
         return find
 
@@ -240,14 +246,13 @@ class TurnEngine:
         turn_id = begun.input.turn.id
         try:
             await self._finish(begun, await self._until_ended(begun))
-            return _finished(begun, self._preferred.get(turn_id))
+            return _finished(begun)
         finally:
             self._bus.close(turn_id)
             self.stops.close(turn_id)
-            self._acting.pop(turn_id, None)
+            self._hooks.pop(turn_id, None)
             for run in begun.runs:
                 self._turn_of.pop(run.id, None)
-            self._preferred.pop(turn_id, None)
 
     async def go_to(self, caller: Caller, conversation_id: str, place: Place) -> Conversation:
         """Let a conversation go on from another answer, in the session that its path stands in; a recorded decision.
@@ -265,8 +270,8 @@ class TurnEngine:
         way = way_to(found, caller, self._services.ids, now)
         decided = (decision, *(way.decisions if way is not None else ()))
         gone = await store.go_to(caller, conversation_id, before.place, place, now, decided, way)
-        if place.turn_id in self._acting and place.run_id is not None:
-            self._acting[place.turn_id].run_id = self._preferred[place.turn_id] = place.run_id
+        if place.turn_id in self._hooks and place.run_id is not None:
+            self._hooks[place.turn_id].prefer(place.run_id)
         return gone
 
     def turn_of(self, run_id: str) -> str | None:
@@ -282,12 +287,7 @@ class TurnEngine:
         turn = begun.input
         if await self.stops.is_stopped(turn.turn.id):
             return "user_cancelled"
-        course = Course(
-            sink=lambda packet: self._emit(turn, packet),
-            stopped=lambda run_id: self.stops.requested(turn.turn.id, run_id),
-            acting=self._acting[turn.turn.id],
-        )
-        work = asyncio.create_task(run_models(turn, begun.runs, self._services, course))
+        work = asyncio.create_task(run_models(turn, begun.runs, self._services, begun.hooks))
         stop = asyncio.create_task(self.stops.requested(turn.turn.id))
         interrupt = asyncio.create_task(self._interrupted.wait())
         try:
@@ -307,7 +307,7 @@ class TurnEngine:
         for run in begun.runs:
             if run.status is TurnStatus.RUNNING:
                 run.end(*_CUT_OFF[cause or "interrupted"])
-            self.openings.keep_line(turn.conversation.id, run.input, run.line)
+            self.openings.keep_line(turn.conversation_id, run.input, run.line)
         now = self._services.clock.now()
         status = _status(begun.runs, cause)
         error = begun.runs[0].error if status is TurnStatus.FAILED else None
@@ -355,18 +355,18 @@ def _session_of(footing: Footing, conversation: Conversation) -> str:
             return id
 
 
-def _finished(begun: Begun, preferred: str | None) -> Finished:
+def _finished(begun: Begun) -> Finished:
     """What follows a turn looks at the answer that it goes on from."""
     turn = begun.input
     statuses = [run.status for run in begun.runs]
-    chosen = (run for n, run in enumerate(begun.runs) if run.id == preferred and can_go_on(statuses, n))
+    chosen = (run for n, run in enumerate(begun.runs) if run.id == begun.hooks.preferred and can_go_on(statuses, n))
     run = next(chosen, begun.runs[first_choice(statuses)])
     whole = replace(turn.turn, steps=run.container.steps, status=run.status)
     # An estimate starts nothing: what follows a turn goes by what was measured.
     billed = [end.usage.input for end in run.container.ends if end.error is None and not end.usage.input_estimated]
     return Finished(
         caller=turn.caller,
-        conversation=turn.conversation,
+        conversation=begun.conversation,
         model=run.input.model.facts.name,
         turns=(*turn.history, whole),
         decisions=run.decisions or run.input.decisions,
@@ -414,7 +414,7 @@ def _unsaved(error: StoreFailed) -> StoreFailed:
 def _started(turn: TurnInput) -> TurnStarted:
     user = turn.turn.user
     return TurnStarted(
-        conversation_id=turn.conversation.id,
+        conversation_id=turn.conversation_id,
         user_message_id=user.id,
         sent_at=user.sent_at.isoformat(),
         documents=[

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from lamella.agent.request import Identity, Prepared, drafted, new_request, prepare, side_prompt, side_request
+from lamella.agent.side import SideAnswer, ask
 from lamella.cache.planner import note_billed, note_written
 from lamella.context.choices import Known, usable
 from lamella.context.input import MARGIN, ContextInput
@@ -20,11 +22,9 @@ from lamella.core.ports import ChatModel, OpenModel
 from lamella.core.prompt import Sampling, WireRequest
 from lamella.core.records import Caller
 from lamella.core.tokens import Usage
-from lamella.engine.inputs import Services
 from lamella.engine.opening import Opening
-from lamella.engine.request import Identity, Prepared, drafted, new_request, prepare, side_prompt, side_request
+from lamella.engine.services import Services
 from lamella.engine.setting import pinned_of
-from lamella.engine.side import SideAnswer, ask
 from lamella.sessions.material import framed, hidden, results, text_of
 from lamella.sessions.summary import LONGEST, MAX_OUTPUT, SYSTEM, Wanted, instruction
 from lamella.sessions.window import as_it_stands

@@ -23,8 +23,8 @@ from lamella.core.messages import Turn, TurnStatus
 from lamella.core.prompt import ToolSpec
 from lamella.core.records import Caller, Job, StoredDecision
 from lamella.core.sessions import Session, SessionCause, SessionStep, SessionSummary, summaries_in_window
-from lamella.engine.inputs import Services
 from lamella.engine.opening import Opening, Openings
+from lamella.engine.services import Services
 from lamella.engine.setting import allowed, taken
 from lamella.sessions.askers import asking
 from lamella.sessions.earlier import carried_on

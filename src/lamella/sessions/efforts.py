@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from lamella.agent.request import cache_root
 from lamella.cache.ledger import Unread, unread
 from lamella.cache.window import chain
 from lamella.core.counting import aside
 from lamella.core.messages import Turn, TurnStatus, UserMessage
 from lamella.core.models import EFFORT_LEVELS, OFF, AskedThinking, asked_thinking, tokens_of
 from lamella.core.prompt import Prompt, WireBlock
-from lamella.engine.inputs import Services
 from lamella.engine.opening import Opening
-from lamella.engine.request import cache_root
+from lamella.engine.services import Services
 from lamella.sessions.window import as_it_stands
 
 _Window = tuple[Prompt, tuple[WireBlock, ...]]

@@ -9,8 +9,8 @@ from lamella.core.errors import NotFound
 from lamella.core.messages import TurnStatus
 from lamella.core.records import Caller, Job, NewJob
 from lamella.core.sessions import Session, SessionSummary
-from lamella.engine.inputs import Services
 from lamella.engine.opening import Openings
+from lamella.engine.services import Services
 from lamella.sessions.summariser import NotCompacted, Source, Summariser
 from lamella.sessions.summary import LITERAL, literal
 

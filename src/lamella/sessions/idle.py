@@ -23,8 +23,8 @@ from lamella.core.json import JsonObject
 from lamella.core.messages import TurnStatus
 from lamella.core.models import ModelFacts
 from lamella.core.records import Caller, Job, NewJob
-from lamella.engine.inputs import Services
 from lamella.engine.opening import Opening, Openings
+from lamella.engine.services import Services
 from lamella.engine.turn import Finished
 from lamella.sessions.compaction import ENGINE, Asked
 from lamella.sessions.compactions import Compactions

@@ -13,8 +13,8 @@ from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import InvalidRequest, NotFound, SessionMoved
 from lamella.core.records import Caller, Conversation
 from lamella.core.sessions import Carried, Session, SessionCause, SessionReturn, SessionStep
-from lamella.engine.inputs import Services
 from lamella.engine.opening import Openings
+from lamella.engine.services import Services
 from lamella.engine.setting import taken
 from lamella.sessions.earlier import carried_on
 from lamella.sessions.ended import SUMMARISE, summarise_job

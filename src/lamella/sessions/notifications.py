@@ -9,8 +9,8 @@ import structlog
 from lamella.core.errors import LamellaError
 from lamella.core.json import JsonObject
 from lamella.core.records import Caller, Notice, NoticeKind, PageQuery
-from lamella.engine.inputs import Services
 from lamella.engine.opening import Openings
+from lamella.engine.services import Services
 from lamella.engine.setting import layout_named
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.figures import Breakdown, check_text, compacted_line, compacted_text, pruned_text

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from lamella.core.records import Caller
 from lamella.core.sessions import Session
-from lamella.engine.inputs import Services
 from lamella.engine.opening import Openings
+from lamella.engine.services import Services
 
 
 async def resumed_size(

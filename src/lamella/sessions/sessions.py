@@ -25,8 +25,8 @@ from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.ports import Jobs
 from lamella.core.records import Caller, ConversationChange, Job, LastBill
 from lamella.core.sessions import Session
-from lamella.engine.inputs import Services
 from lamella.engine.opening import Openings
+from lamella.engine.services import Services
 from lamella.engine.setting import layout_named
 from lamella.engine.turn import Finished
 from lamella.sessions.compaction import ENGINE, Ahead, Asked, Compactor

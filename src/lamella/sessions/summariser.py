@@ -20,6 +20,8 @@ from typing import Protocol
 
 import structlog
 
+from lamella.agent.request import Prepared
+from lamella.agent.side import SideAnswer
 from lamella.cache.economics import Elsewhere
 from lamella.context.choices import INCLUDED, usable
 from lamella.context.documents import key_of
@@ -41,10 +43,8 @@ from lamella.core.ports import OpenModel
 from lamella.core.records import Caller
 from lamella.core.sessions import SessionSummary
 from lamella.core.tokens import Usage
-from lamella.engine.inputs import Services
 from lamella.engine.opening import Opening
-from lamella.engine.request import Prepared
-from lamella.engine.side import SideAnswer
+from lamella.engine.services import Services
 from lamella.sessions.askers import Asking, LiveWindow, Reader, asking
 from lamella.sessions.material import Piece, conversation, packed, text_of
 from lamella.sessions.settings import SummariserChoice

@@ -9,6 +9,8 @@ from importlib.resources import files
 
 import structlog
 
+from lamella.agent.request import Identity, side_prompt, side_request
+from lamella.agent.side import SideAnswer
 from lamella.background.worker import Again
 from lamella.core.errors import CallerError, ConfigurationError, NotFound
 from lamella.core.messages import StopReason, TurnStatus
@@ -17,10 +19,8 @@ from lamella.core.ports import OpenModel
 from lamella.core.prompt import Sampling
 from lamella.core.records import Caller, Job, NewJob, TurnRecord
 from lamella.core.tokens import Usage
-from lamella.engine.inputs import Services
 from lamella.engine.opening import Opening, Openings
-from lamella.engine.request import Identity, side_prompt, side_request
-from lamella.engine.side import SideAnswer
+from lamella.engine.services import Services
 from lamella.engine.turn import Finished
 from lamella.sessions.askers import heard
 from lamella.sessions.material import framed

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from lamella.agent.calibration import billed_factor
 from lamella.cache.economics import Elsewhere, Prospect, Rates
 from lamella.cache.weighing import INSTRUCTION, CompactWhen, Economy, NextCompaction, Offer, expected_summary, offer
 from lamella.context.choices import Known
@@ -18,7 +19,6 @@ from lamella.core.messages import Turn, TurnStatus
 from lamella.core.models import ModelFacts
 from lamella.core.prompt import ToolSpec
 from lamella.core.records import Beginning, LastBill
-from lamella.engine.counted import billed_factor
 from lamella.engine.opening import Opening
 from lamella.engine.turn import Finished
 from lamella.sessions.moves import UNDONE

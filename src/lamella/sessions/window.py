@@ -19,8 +19,8 @@ from lamella.core.prompt import Kind
 from lamella.core.records import Caller, LastBill, StoredDecision
 from lamella.core.sessions import Session
 from lamella.core.tokens import Usage
-from lamella.engine.inputs import Services
 from lamella.engine.opening import Opening, Openings
+from lamella.engine.services import Services
 from lamella.sessions.figures import Breakdown, breakdown
 
 _NOTHING = "nothing"

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
+from lamella.agent.reminders import OPEN_URL
 from lamella.context.documents import documents_json
 from lamella.core.errors import ToolFailed
 from lamella.core.json import Json, encode_text
@@ -19,7 +20,6 @@ from lamella.knowledge.extraction import Extraction, Extractor
 from lamella.tooling.tool import Invocation, ToolKind, ToolScope
 from lamella.tools.read_file import piece_of
 from lamella.tools.web.fetching import Fetcher, Page
-from lamella.tools.web.hits import OPEN_URL
 
 _SCHEMA: dict[str, Json] = {
     "type": "object",

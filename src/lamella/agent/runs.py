@@ -1,24 +1,26 @@
-"""Runs: one task for each model that answers a message; packets in arrival order (SPEC O13, hop 5)."""
+"""Runs: one task for each model that answers a message; packets in arrival order.
+
+A model that fails before anything of its answer was shown is replaced by its fallback, if it has one.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 
 import structlog
 
-from lamella.core.decisions import Decision
+from lamella.agent.container import StateContainer
+from lamella.agent.hooks import Emitter, Fallback, RunHooks
+from lamella.agent.inputs import AgentServices, RunInput, TurnInput
+from lamella.agent.loop import Loop
+from lamella.agent.request import PrefixLine
+from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import LamellaError, ProviderError
 from lamella.core.messages import StopReason, TurnStatus
-from lamella.core.packets import ErrorPacket, Packet, RunFinished, RunStarted, UsageBody
+from lamella.core.packets import ErrorPacket, ModelFallback, RunFinished, RunStarted, UsageBody
 from lamella.core.tokens import Usage
-from lamella.engine.container import StateContainer
-from lamella.engine.emitter import Emitter
-from lamella.engine.inputs import RunInput, Services, TurnInput
-from lamella.engine.instead import FindInstead, record, taken_over
-from lamella.engine.loop import Loop
-from lamella.engine.request import Line
 
 log = structlog.get_logger()
 
@@ -27,18 +29,16 @@ log = structlog.get_logger()
 class Run:
     """One model's part of a turn: what it was given, what it produced and decided, and how it ended.
 
-    An `error` that is there from the beginning is why it can't answer: its model is not asked. `instead` finds the
-    model that answers where this one fails before it has shown anything.
+    An `error` that is there from the beginning is why it can't answer: its model is not asked.
     """
 
     input: RunInput
     container: StateContainer
-    line: Line | None
+    line: PrefixLine | None
     decisions: tuple[Decision, ...] = ()
     calibration: float = 0.0
     status: TurnStatus = TurnStatus.RUNNING
     error: LamellaError | None = None
-    instead: FindInstead | None = None
 
     @property
     def id(self) -> str:
@@ -61,33 +61,17 @@ class Run:
         self.container.cut_off(reason, self.input.model.facts.cost)
 
 
-@dataclass(slots=True)
-class Acting:
-    """Which run of a turn may change something outside: the first, unless the user prefers another meanwhile."""
-
-    run_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Course:
-    """How the runs of a turn go: where packets go to, when somebody stops one of them, and which of them may act."""
-
-    sink: Callable[[Packet], None]
-    stopped: Callable[[str], Awaitable[None]]
-    acting: Acting
-
-
-async def run_models(turn: TurnInput, runs: Sequence[Run], services: Services, course: Course) -> None:
+async def run_models(turn: TurnInput, runs: Sequence[Run], services: AgentServices, hooks: RunHooks) -> None:
     """Let every model answer; one that fails or is stopped ends, and the others go on."""
     async with asyncio.TaskGroup() as group:
         for index, run in enumerate(runs):
-            group.create_task(_one(turn, run, services, Emitter(course.sink, index), course))
+            group.create_task(_one(turn, run, services, Emitter(hooks.emit, index), hooks))
 
 
-async def _one(turn: TurnInput, run: Run, services: Services, emitter: Emitter, course: Course) -> None:
+async def _one(turn: TurnInput, run: Run, services: AgentServices, emitter: Emitter, hooks: RunHooks) -> None:
     facts = run.input.model.facts
     emitter.emit(RunStarted(run_id=run.id, model=facts.name, caution=facts.caution))
-    said = await _until_stopped(run, _answer(turn, run, services, emitter, course), course)
+    said = await _until_stopped(run, _answer(turn, run, services, emitter, hooks), hooks)
     if run.error is not None:
         run.end(TurnStatus.FAILED, StopReason.ERROR)
         emitter.emit(ErrorPacket(error=run.error.as_dict()))
@@ -103,9 +87,9 @@ async def _one(turn: TurnInput, run: Run, services: Services, emitter: Emitter, 
     )
 
 
-async def _until_stopped(run: Run, answer: Awaitable[str], course: Course) -> str:
+async def _until_stopped(run: Run, answer: Awaitable[str], hooks: RunHooks) -> str:
     """The answer's end, or that of whoever stopped it."""
-    work, stop = asyncio.ensure_future(answer), asyncio.ensure_future(course.stopped(run.id))
+    work, stop = asyncio.ensure_future(answer), asyncio.ensure_future(hooks.stopped(run.id))
     try:
         await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
         if work.done():
@@ -118,12 +102,12 @@ async def _until_stopped(run: Run, answer: Awaitable[str], course: Course) -> st
     return StopReason.USER_CANCELLED.value
 
 
-async def _answer(turn: TurnInput, run: Run, services: Services, emitter: Emitter, course: Course) -> str:
+async def _answer(turn: TurnInput, run: Run, services: AgentServices, emitter: Emitter, hooks: RunHooks) -> str:
     """Why the model stopped; a failure is the run's error."""
     if run.error is not None:
         return "error"
     try:
-        stop_reason = await _asked(turn, run, services, emitter, course)
+        stop_reason = await _asked(turn, run, services, emitter, hooks)
     except LamellaError as error:
         run.error = error
         return "error"
@@ -135,33 +119,19 @@ async def _answer(turn: TurnInput, run: Run, services: Services, emitter: Emitte
     return stop_reason.value
 
 
-async def _asked(turn: TurnInput, run: Run, services: Services, emitter: Emitter, course: Course) -> StopReason:
+async def _asked(turn: TurnInput, run: Run, services: AgentServices, emitter: Emitter, hooks: RunHooks) -> StopReason:
     """The loop of the run's model, and that of another one where it fails before it has shown anything."""
-    loop = _loop(turn, run, services, emitter, course)
+    loop = Loop(turn, run.input, services, hooks, emitter, run.container, run.line)
     try:
         return await _run(run, loop)
     except ProviderError as error:
         if loop.has_shown:
             raise
-        failed = run.input
-        other = await taken_over(failed, run.container, error, run.instead, emitter)
+        other = await _fallback(run, hooks, error, emitter)
         if other is None:
             raise
-        await record(other, failed, error, services)
         run.input, run.line = other.input, other.line
-    return await _run(run, _loop(other.turn, run, services, emitter, course))
-
-
-def _loop(turn: TurnInput, run: Run, services: Services, emitter: Emitter, course: Course) -> Loop:
-    return Loop(
-        turn,
-        run.input,
-        services,
-        emitter,
-        run.container,
-        run.line,
-        may_act=lambda: course.acting.run_id == run.id,
-    )
+    return await _run(run, Loop(other.turn, run.input, services, hooks, emitter, run.container, run.line))
 
 
 async def _run(run: Run, loop: Loop) -> StopReason:
@@ -169,3 +139,22 @@ async def _run(run: Run, loop: Loop) -> StopReason:
         return await loop.run()
     finally:
         run.line, run.decisions, run.calibration = loop.line, loop.decisions, loop.calibration
+
+
+async def _fallback(run: Run, hooks: RunHooks, error: ProviderError, emitter: Emitter) -> Fallback | None:
+    """The model that goes on after `error`: the request that failed is closed, and clients are told."""
+    model = run.input.model.facts
+    try:
+        other = await hooks.fallback(run.id)
+    except LamellaError as problem:
+        log.error("no other model can answer", model=model.name, error=problem.message)
+        return None
+    if other is None:
+        return None
+    opened = run.container.opened
+    if opened is not None:
+        run.container.refused(opened.end(opened.usage, model.cost(opened.usage), error.as_dict()))
+    name = other.input.model.facts.name
+    emitter.emit(ModelFallback(asked=model.name, model=name, error=error.as_dict()))
+    await hooks.decided((Decision(DecisionKind.FALLBACK, model.name, name, "engine", error.message),))
+    return other

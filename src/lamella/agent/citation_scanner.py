@@ -11,7 +11,8 @@ from functools import lru_cache
 from typing import NamedTuple
 from unicodedata import category
 
-from lamella.engine.passages import LONGEST_STATEMENT
+LONGEST_STATEMENT = 600
+
 
 _OPENING = re.compile(r"[\[【［`~$\\]")
 _PLAIN = re.compile(r"\[\d{1,5}(?:, ?\d{1,5}){0,27}\](?=[^\](:])")

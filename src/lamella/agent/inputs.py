@@ -1,11 +1,12 @@
-"""What a turn and its runs are given: frozen data, and the services around them (hop 4)."""
+"""What a turn and its runs are given: frozen data, and the services that all runs share."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+from lamella.agent.calibration import MOST_OFF, Counted
 from lamella.cache.ledger import Ledger
 from lamella.cache.planner import MarkerPolicy
 from lamella.context.input import MARGIN
@@ -16,24 +17,24 @@ from lamella.core.decisions import Decision
 from lamella.core.ids import Ids
 from lamella.core.knowledge import bases_of_window
 from lamella.core.messages import Attachment, Turn
-from lamella.core.ports import ChatModel, Store
-from lamella.core.prompt import Sampling, Ttl
-from lamella.core.records import Caller, Conversation
+from lamella.core.ports import ChatModel
+from lamella.core.prompt import Sampling, ToolSpec, Ttl
+from lamella.core.records import Caller
 from lamella.core.tokens import TokenCounter
-from lamella.engine.approvals import Approvals
-from lamella.engine.counted import Counted
-from lamella.engine.refusals import MOST_OFF
-from lamella.engine.surroundings import NoSurroundings, SurroundingsSource
 from lamella.guard.kept_back import KeptBack
 from lamella.tooling.tool import Registry
 
 
 @dataclass(frozen=True, slots=True)
 class TurnInput:
-    """One turn, frozen: everything that its runs share (hop 4)."""
+    """One turn, frozen: everything that its runs share."""
 
     caller: Caller
-    conversation: Conversation
+    conversation_id: str
+    system: str
+    """The system prompt."""
+    tools: tuple[ToolSpec, ...]
+    """Those that may be called."""
     history: tuple[Turn, ...]
     turn: Turn
     layout: Layout
@@ -75,17 +76,14 @@ class TurnInput:
 
 
 @dataclass(frozen=True, slots=True)
-class Reopened:
-    """What stands before a running turn after its conversation was compacted; `decisions` are all that hold."""
+class CompactedHistory:
+    """What stands before a running turn after a compaction; `decisions` are all that hold."""
 
     history: tuple[Turn, ...]
     summaries: tuple[Summary, ...]
     decisions: tuple[Decision, ...]
     sent_before: tuple[datetime, ...] = ()
 
-
-Compact = Callable[[], Awaitable[Reopened | None]]
-"""Compacts the conversation of a running turn; None if that was not possible. Raises a `LamellaError`."""
 
 CALIBRATED_DOUBT = 0.25
 """How far too high an estimate may be after its line was billed."""
@@ -123,8 +121,8 @@ class RunInput:
     """The local tokens of the window that the calibration was made from; 0: the line is not calibrated."""
     margin: float = MARGIN
     """The share that the estimate may be too low."""
-    compact: Compact | None = None
-    """Compacts the conversation while this turn runs."""
+    can_compact: bool = False
+    """Whether the history is compacted while this turn runs, if the provider refuses the request as too large."""
     learnt: tuple[Decision, ...] = ()
     """Those of `decisions` that are not stored yet: they are, with the first request."""
 
@@ -157,14 +155,11 @@ class RunInput:
 
 
 @dataclass(frozen=True, slots=True)
-class Services:
-    """What the engine is given by its surroundings."""
+class AgentServices:
+    """What all runs of a process share."""
 
-    store: Store
+    registry: Registry
+    ledger: Ledger
     clock: Clock
     ids: Ids
     counter: TokenCounter
-    registry: Registry
-    ledger: Ledger
-    surroundings: SurroundingsSource = field(default_factory=NoSurroundings)
-    approvals: Approvals = field(default_factory=Approvals)

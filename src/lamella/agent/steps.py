@@ -1,4 +1,4 @@
-"""One inference of a run: its window, its request, its bill; asked again where nothing came of it (hops 7 and 8)."""
+"""One inference of a run: its window, its request, its bill. An inference that brought nothing is asked for again."""
 
 from __future__ import annotations
 
@@ -8,6 +8,24 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from lamella.agent.calibration import (
+    Counted,
+    RefusedWindow,
+    believed,
+    billed_factor,
+    count,
+    is_near,
+    lesson,
+    margin_of,
+    with_count,
+)
+from lamella.agent.citations import CitationWatch
+from lamella.agent.container import OpenStep, StateContainer, StepBirth, may_ask_again, nothing_of
+from lamella.agent.hooks import Emitter, RunHooks
+from lamella.agent.inference import ShownBlocks, run_step, sieved
+from lamella.agent.inputs import AgentServices, RunInput, TurnInput
+from lamella.agent.reminders import ReminderView, has_found, merged
+from lamella.agent.request import Identity, PrefixLine, Prepared, drafted, new_request, next_line, prepare
 from lamella.cache.ledger import unread
 from lamella.cache.planner import note_billed, note_written
 from lamella.context.input import ContextInput
@@ -26,21 +44,11 @@ from lamella.core.messages import Step
 from lamella.core.models import EFFORT_SUBJECT
 from lamella.core.packets import CacheLost, ContextDegraded, RequestStarted, UsageBody, UsagePacket
 from lamella.core.prompt import Report, Sampling
-from lamella.core.records import ConversationChange, NewRequest, ProviderLimit, RequestEnd, RequestRecord
+from lamella.core.records import NewRequest, ProviderLimit, RequestEnd, RequestRecord
 from lamella.core.tokens import Usage
-from lamella.engine.citations import CitationWatch
-from lamella.engine.container import OpenStep, StateContainer, StepBirth
-from lamella.engine.counted import Counted, billed_factor, count, is_near, margin_of, with_count
-from lamella.engine.emitter import Emitter
-from lamella.engine.endings import may_ask_again, nothing_of
-from lamella.engine.inputs import RunInput, Services, TurnInput
-from lamella.engine.refusals import RefusedWindow, believed, lesson
-from lamella.engine.reminders import ReminderView, has_found, merged
-from lamella.engine.request import Identity, Line, Prepared, drafted, new_request, next_line, prepare
-from lamella.engine.sieved import sieved
-from lamella.engine.step import ShownBlocks, run_step
 
 log = structlog.get_logger()
+
 
 LEAST, FAR = 1_000, 2.0
 """The local tokens of a window from which a bill calibrates the next step, and how many times as much or as little as
@@ -48,7 +56,7 @@ expected it may be."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class StepRequest:
     """One step before it is asked: its number, the steps before it, and whether it is the last that is permitted.
 
     `said_nothing`: the model was asked already, and ended without a word.
@@ -62,7 +70,7 @@ class Asking:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StepResult:
     """One inference that came to its end; `places` are the shown blocks of the provider's blocks."""
 
     prepared: Prepared
@@ -71,18 +79,19 @@ class Asked:
     places: Mapping[int, int]
 
 
-class Asker:
+class StepRunner:
     """Asks one model for the steps of one turn; keeps what its requests decided, and the line that they are on."""
 
     def __init__(
         self,
         turn: TurnInput,
         run: RunInput,
-        services: Services,
+        services: AgentServices,
+        hooks: RunHooks,
         emitter: Emitter,
         container: StateContainer,
         citations: CitationWatch,
-        line: Line | None,
+        line: PrefixLine | None,
     ) -> None:
         self.decisions = run.decisions
         self.calibration = run.calibration
@@ -90,6 +99,7 @@ class Asker:
         self._turn = turn
         self._run = run
         self._services = services
+        self._hooks = hooks
         self._emitter = emitter
         self._container = container
         self._citations = citations
@@ -109,36 +119,36 @@ class Asker:
         """Whether anything of an answer has reached a client."""
         return self._shown.any
 
-    async def ask(self, asking: Asking) -> Asked:
+    async def ask(self, wanted: StepRequest) -> StepResult:
         """One inference that brought a text or a call, and its bill. One that brought neither is asked again, once,
         where that helps.
 
         Raises `ContextLengthExceeded` or a `ProviderError`; then the container holds what came.
         """
-        asked = await self._fitting(asking)
+        asked = await self._fitting(wanted)
         failure = self._nothing_of(asked)
         if failure is None:
             return asked
         if may_ask_again(failure, asked.opened):
             self._container.refused(self._end_of(asked, failure))
-            asked = await self._fitting(replace(asking, said_nothing=isinstance(failure, ProviderAnsweredNothing)))
+            asked = await self._fitting(replace(wanted, said_nothing=isinstance(failure, ProviderAnsweredNothing)))
             failure = self._nothing_of(asked)
             if failure is None:
                 return asked
         asked.opened.error = failure.as_dict()
         raise failure
 
-    def _nothing_of(self, asked: Asked) -> ProviderError | None:
+    def _nothing_of(self, asked: StepResult) -> ProviderError | None:
         return nothing_of(asked.opened, self._run.model.facts.name, self._run.sampling.max_output)
 
-    def _end_of(self, asked: Asked, error: LamellaError) -> RequestEnd:
+    def _end_of(self, asked: StepResult, error: LamellaError) -> RequestEnd:
         opened = asked.opened
         return opened.end(opened.usage, self._run.model.facts.cost(opened.usage), error.as_dict())
 
-    async def _fitting(self, asking: Asking) -> Asked:
+    async def _fitting(self, wanted: StepRequest) -> StepResult:
         """One inference. What its provider refuses as too large is compacted, and sent once more as it fits (law 7)."""
         try:
-            return await self._accepted(asking)
+            return await self._accepted(wanted)
         except ProviderContextOverflow as error:
             opened, line = self._container.opened, self.line
             if opened is None or line is None:
@@ -148,7 +158,7 @@ class Asker:
             await self._learn_from(error, line.assembled.report)
             await self._compact()
         try:
-            return await self._accepted(asking)
+            return await self._accepted(wanted)
         except ContextLengthExceeded:
             await self._keep_learnt()
             raise refusal from None  # nothing could give way: what the provider said is the better reason
@@ -168,37 +178,37 @@ class Asker:
             self._learn(learnt.decision(facts.name, window, self.calibration), learnt.factor)
         if learnt.limit is not None:
             limit = believed(learnt.limit, run.account, facts.name, self._services.clock.now())
-            await self._services.store.keep_provider_limit(limit)
+            await self._hooks.limit_learned(limit)
             self._limit = limit.tokens
             told += f" (until {limit.until:%H:%M} UTC it is sent no more than about {limit.tokens} tokens)"
         self._emitter.emit(ContextDegraded(subject=facts.name, why=told))
 
     async def _compact(self) -> None:
         """Summarise what stands before the turn, if that is possible; if not, its oldest turns give way."""
-        if self._run.compact is None or not self._turn.history:
+        if not self._run.can_compact or not self._turn.history:
             return
         try:
-            reopened = await self._run.compact()
+            compacted = await self._hooks.compact(self._run.model.facts.name)
         except LamellaError as error:
             log.warning("a running turn was not compacted", turn_id=self._turn.turn.id, error=error.message)
             return
-        if reopened is not None:
-            history, summaries, sent = reopened.history, reopened.summaries, reopened.sent_before
+        if compacted is not None:
+            history, summaries, sent = compacted.history, compacted.summaries, compacted.sent_before
             self._turn = replace(self._turn, history=history, summaries=summaries, sent_before=sent)
-            self.decisions = (*reopened.decisions, *self._unstored)
+            self.decisions = (*compacted.decisions, *self._unstored)
 
     async def _lift(self, usage: Usage) -> None:
         """Forget a limit that the provider has just gone beyond."""
         if self._limit is not None and usage.input > self._limit and not usage.input_estimated:
             now = self._services.clock.now()
             name = self._run.model.facts.name
-            await self._services.store.keep_provider_limit(ProviderLimit(self._run.account, name, usage.input, now))
+            await self._hooks.limit_learned(ProviderLimit(self._run.account, name, usage.input, now))
             self._limit = None
 
-    async def _accepted(self, asking: Asking) -> Asked:
+    async def _accepted(self, wanted: StepRequest) -> StepResult:
         """One inference. A provider that refuses to be asked why a cache was missed is not asked again in this turn."""
         try:
-            return await self._try(asking)
+            return await self._try(wanted)
         except ProviderRefusedRequest as error:
             opened = self._container.opened
             if opened is None or self._compared_with is None or not any(name in error.message for name in ASKED_BY):
@@ -208,13 +218,11 @@ class Asker:
             name = self._run.model.facts.name
             why = f"{name} refused to be asked why its cache was missed; the request is sent again without that"
             self._emitter.emit(ContextDegraded(subject=name, why=f"{why} (LAMELLA_CACHE_DIAGNOSTICS=false)"))
-        return await self._try(asking)
+        return await self._try(wanted)
 
     async def _keep_learnt(self) -> None:
         """Store what was decided without a request to store it with: the next turn begins with it."""
-        now = self._services.clock.now()
-        change = ConversationChange(decisions=self._unstored)
-        await self._services.store.change_conversation(self._turn.caller, self._turn.conversation.id, change, now)
+        await self._hooks.decided(self._unstored)
         self._unstored = ()
 
     @property
@@ -229,9 +237,9 @@ class Asker:
         self.decisions += (learnt,)
         self._unstored += (learnt,)
 
-    async def _try(self, asking: Asking) -> Asked:
-        reminder = merged(self._view(asking))
-        prepared, stored = await self._prepare(asking, reminder)
+    async def _try(self, wanted: StepRequest) -> StepResult:
+        reminder = merged(self._view(wanted))
+        prepared, stored = await self._prepare(wanted, reminder)
         opened = self._container.open(
             StepBirth(
                 id=self._services.ids.new("step"),
@@ -241,30 +249,30 @@ class Asker:
                 reminder=reminder,
                 estimate=_estimate(stored.record),
                 factor=self.calibration,
-                made_from=tuple(sorted(self._turn.made_from | bases_of_steps(asking.steps))),
+                made_from=tuple(sorted(self._turn.made_from | bases_of_steps(wanted.steps))),
             )
         )
-        asked = Asked(prepared, stored, opened, await self._infer(asking.index, prepared, opened))
+        asked = StepResult(prepared, stored, opened, await self._infer(wanted.index, prepared, opened))
         self._bill(asked)
         await self._lift(opened.usage)
         if self._diagnoses and opened.answer_id is not None and opened.usage.input:
             self._compared_with = opened.answer_id
         return asked
 
-    def _view(self, asking: Asking) -> ReminderView:
+    def _view(self, wanted: StepRequest) -> ReminderView:
         turn = self._turn
         return ReminderView(
-            asking.steps,
+            wanted.steps,
             self._services.registry,
             turn.agent,
             turn.layout,
             turn.reminders,
-            asking.last,
-            turn.conversation.tools,
-            asking.said_nothing,
+            wanted.last,
+            turn.tools,
+            wanted.said_nothing,
         )
 
-    async def _near(self, asking: Asking, reminder: str, prepared: Prepared) -> Prepared:
+    async def _near(self, wanted: StepRequest, reminder: str, prepared: Prepared) -> Prepared:
         """The request, made anew by what its provider counts if it is near the limit (SPEC L6)."""
         report, run = prepared.assembled.report, self._run
         margin = await asyncio.to_thread(margin_of, prepared.assembled, run.billed_local)
@@ -275,49 +283,49 @@ class Asker:
             if self._counted is None:
                 self._counts = False  # for the rest of the turn: an estimate is at hand
             elif self._counted.corrects(report.estimate):
-                return await self._corrected(asking, reminder, prepared, self._counted)
+                return await self._corrected(wanted, reminder, prepared, self._counted)
         if self._counted is None and margin > self._margin:
             self._margin = margin
-            return await self._smaller(asking, reminder)
+            return await self._smaller(wanted, reminder)
         counted = self._counted
         return with_count(prepared, counted) if counted is not None and counted.local == report.local else prepared
 
-    async def _corrected(self, asking: Asking, reminder: str, prepared: Prepared, counted: Counted) -> Prepared:
+    async def _corrected(self, wanted: StepRequest, reminder: str, prepared: Prepared, counted: Counted) -> Prepared:
         """The request after its count said that the estimate was wrong."""
         run, name = self._run, self._run.model.facts.name
         learnt = counted.decision(name, self.calibration, run.budget)
         self._learn(learnt, counted.factor(run.budget))
         if counted.tokens > run.budget:
             self._emitter.emit(ContextDegraded(subject=name, why=f"{learnt.why}; it is made smaller"))
-            return await self._smaller(asking, reminder)
+            return await self._smaller(wanted, reminder)
         return with_count(prepared, counted)
 
-    async def _smaller(self, asking: Asking, reminder: str) -> Prepared:
+    async def _smaller(self, wanted: StepRequest, reminder: str) -> Prepared:
         try:
-            return await self._fitted(asking, reminder)
+            return await self._fitted(wanted, reminder)
         except ContextLengthExceeded:
             await self._keep_learnt()
             raise
 
-    async def _fitted(self, asking: Asking, reminder: str) -> Prepared:
+    async def _fitted(self, wanted: StepRequest, reminder: str) -> Prepared:
         """The window and its markers."""
         turn, run = self._turn, self._run
         context = ContextInput(
             model=run.model.facts,
             budget=run.budget,
-            sampling=replace(asking.sampling, compared_with=self._compared_with),
-            system=turn.conversation.system_prompt,
-            tools=turn.conversation.tools,
+            sampling=replace(wanted.sampling, compared_with=self._compared_with),
+            system=turn.system,
+            tools=turn.tools,
             history=turn.history,
-            turn=replace(turn.turn, steps=asking.steps),
+            turn=replace(turn.turn, steps=wanted.steps),
             reminder=reminder,
             decisions=self.decisions,
             calibration=self.calibration,
             agent=turn.agent,
             project=turn.project,
             summaries=turn.summaries,
-            searched=has_found(asking.steps, self._services.registry),
-            last_step=asking.last,
+            searched=has_found(wanted.steps, self._services.registry),
+            last_step=wanted.last,
             keeps_results=run.keeps_results,
             limit=self._limit,
             margin=self._margin,
@@ -328,22 +336,22 @@ class Asker:
         now = self._services.clock.now()
         return prepare(made, turn.policy, self._services.ledger, now, run.ttl)
 
-    async def _prepare(self, asking: Asking, reminder: str) -> tuple[Prepared, NewRequest]:
-        """Hop 7: the window, its markers, and its row, stored before anything is sent."""
+    async def _prepare(self, wanted: StepRequest, reminder: str) -> tuple[Prepared, NewRequest]:
+        """The window, its markers, and its row, which the hooks get before anything is sent."""
         turn, run = self._turn, self._run
-        prepared = await self._near(asking, reminder, await self._fitted(asking, reminder))
+        prepared = await self._near(wanted, reminder, await self._fitted(wanted, reminder))
         identity = Identity(
             id=self._services.ids.new("req"),
-            conversation_id=turn.conversation.id,
+            conversation_id=turn.conversation_id,
             turn_id=turn.turn.id,
             run_id=run.id,
-            step=asking.index,
+            step=wanted.index,
             purpose="chat",
             at=prepared.facts.now,
         )
         stored = new_request(prepared, identity, turn.policy, self.line)
         stored = replace(stored, decisions=(*self._unstored, *stored.decisions))
-        await self._services.store.record_request(turn.caller, stored)
+        await self._hooks.request(stored)
         self._warn(prepared, self._effort_before)
         self._effort_before = None
         self._unstored = ()
@@ -414,7 +422,7 @@ class Asker:
         if self.calibration / FAR <= factor <= self.calibration * FAR:
             self.calibration = factor
 
-    def _bill(self, asked: Asked) -> None:
+    def _bill(self, asked: StepResult) -> None:
         usage, dropped = asked.opened.usage, asked.opened.dropped_thinking
         if dropped:
             why = f"the provider left out {dropped} block{'s' if dropped > 1 else ''} of earlier thinking"

@@ -1,27 +1,36 @@
-"""The loop of a run: infer, run the tools, again, until there is an answer (SPEC O11, hops 6 and 9)."""
+"""The loop of a run: infer, run the tools, and again, until there is an answer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import asyncio
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+from lamella.agent.citations import CitationWatch
+from lamella.agent.container import (
+    CUT_CALL,
+    REFUSED_CALL,
+    OpenStep,
+    StateContainer,
+    build_step,
+    no_room_for_calls,
+    partial_of,
+)
+from lamella.agent.hooks import Emitter, RunHooks
+from lamella.agent.inputs import AgentServices, RunInput, TurnInput
+from lamella.agent.request import PrefixLine, tool_choice_is_free
+from lamella.agent.side import DigestRequest, digestible, digests_of
+from lamella.agent.steps import StepRequest, StepResult, StepRunner
 from lamella.context.choices import Known
 from lamella.context.render import pruned_steps
 from lamella.core.decisions import Decision
-from lamella.core.messages import Step, StopReason, ToolCall, ToolResult
-from lamella.core.packets import ToolResultPacket
-from lamella.engine.approvals import TurnApprovals
-from lamella.engine.asking import Asked, Asker, Asking
-from lamella.engine.citations import CitationWatch
-from lamella.engine.container import OpenStep, StateContainer, build_step
-from lamella.engine.digests import DigestAsking, digestible, digests_of
-from lamella.engine.documents import KeptDocuments
-from lamella.engine.emitter import Emitter
-from lamella.engine.endings import CUT_CALL, REFUSED_CALL, no_room_for_calls, partial_of
-from lamella.engine.inputs import RunInput, Services, TurnInput
-from lamella.engine.request import Line, tool_choice_is_free
+from lamella.core.json import encode_text
+from lamella.core.messages import Attachment, Step, StopReason, ToolCall, ToolResult
+from lamella.core.packets import ToolApprovalPacket, ToolResultPacket, ToolVerdictPacket
+from lamella.core.records import FoundDocument
+from lamella.core.tokens import TokenCounter
 from lamella.tooling.runner import ToolRunner
-from lamella.tooling.tool import ToolScope
+from lamella.tooling.tool import Invocation, ToolScope, Verdict
 
 NOT_ACTING = (
     "This call did not run: several models answer this message, and only the first of them, or the one that the user "
@@ -33,7 +42,7 @@ LIMIT_REACHED = "The limit of steps for this turn is reached; this call did not 
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ClosedStep:
     """A step that is whole: what its provider said of its end, and the calls that the limit of its output broke off."""
 
     step: Step
@@ -48,43 +57,42 @@ class Loop:
         self,
         turn: TurnInput,
         run: RunInput,
-        services: Services,
+        services: AgentServices,
+        hooks: RunHooks,
         emitter: Emitter,
         container: StateContainer,
-        line: Line | None,
-        *,
-        may_act: Callable[[], bool] = lambda: True,
+        line: PrefixLine | None,
     ) -> None:
-        self._may_act = may_act
         self._turn = turn
         self._run = run
         self._services = services
+        self._hooks = hooks
         self._emitter = emitter
         self._container = container
         self._steps: tuple[Step, ...] = ()
         self._citations = CitationWatch(turn.attachments)
-        self._documents = KeptDocuments(services.store, services.clock, services.counter, turn)
-        self._asker = Asker(turn, run, services, emitter, container, self._citations, line)
+        self._documents = KeptDocuments(hooks, services.counter)
+        self._runner = StepRunner(turn, run, services, hooks, emitter, container, self._citations, line)
 
     @property
-    def line(self) -> Line | None:
+    def line(self) -> PrefixLine | None:
         """What the last request left behind."""
-        return self._asker.line
+        return self._runner.line
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
         """All that hold for the window by now."""
-        return self._asker.decisions
+        return self._runner.decisions
 
     @property
     def calibration(self) -> float:
         """What the provider counts for a local token, by what is known now."""
-        return self._asker.calibration
+        return self._runner.calibration
 
     @property
     def has_shown(self) -> bool:
         """Whether anything of an answer has reached a client."""
-        return self._asker.has_shown
+        return self._runner.has_shown
 
     async def run(self) -> StopReason:
         """Go on until the model answers without a call, and tell where that answer is not whole.
@@ -95,43 +103,43 @@ class Loop:
         cut_before = False
         for index in range(limit):
             last = index == limit - 1
-            taken = await self._step(index, last=last)
-            self._steps += (taken.step,)
-            if taken.cut and cut_before:
-                raise no_room_for_calls(taken.step, taken.cut, self._run.model.facts.name, most)
-            cut_before = bool(taken.cut)
-            is_over = not taken.step.calls or taken.step.stop_reason is StopReason.REFUSAL
+            closed = await self._step(index, last=last)
+            self._steps += (closed.step,)
+            if closed.cut and cut_before:
+                raise no_room_for_calls(closed.step, closed.cut, self._run.model.facts.name, most)
+            cut_before = bool(closed.cut)
+            is_over = not closed.step.calls or closed.step.stop_reason is StopReason.REFUSAL
             if is_over:
                 await self._digest()
             if is_over or last:
-                partial = partial_of(taken.step, taken.why, most)
+                partial = partial_of(closed.step, closed.why, most)
                 if partial is not None:
                     self._emitter.emit(partial)
-                return taken.step.stop_reason if is_over else StopReason.END_TURN
+                return closed.step.stop_reason if is_over else StopReason.END_TURN
         raise AssertionError("the last step ends the loop")
 
     async def _digest(self) -> None:
-        """What may stand in place of results once they are old, where their tools ask for it (SPEC O9).
+        """What may stand in place of results once they are old, where their tools ask for it.
 
         A result that gave way within the turn keeps the stub that it was sent with.
         """
         turns = (replace(self._turn.turn, steps=self._steps),)
         stubs = pruned_steps(turns, Known(self._run.model.facts.name, self.decisions).boundary(turns))
         whole = [step for step in self._steps if step.id not in stubs]
-        wanted = digestible(whole, self._turn.conversation.tools)
+        wanted = digestible(whole, self._turn.tools)
         if wanted:
-            asking = DigestAsking(self._turn, self._run, self._services, self._container)
+            asking = DigestRequest(self._turn, self._run, self._services, self._hooks, self._container)
             self._container.digested(await digests_of(wanted, asking))
 
-    async def _step(self, index: int, *, last: bool) -> Taken:
+    async def _step(self, index: int, *, last: bool) -> ClosedStep:
         run = self._run
         forbids = last and tool_choice_is_free(run.model, run.sampling)
         sampling = replace(run.sampling, tool_choice="none") if forbids else run.sampling
-        asked = await self._asker.ask(Asking(index, self._steps, sampling, last))
+        asked = await self._runner.ask(StepRequest(index, self._steps, sampling, last))
         return await self._finish(asked, last=last)
 
-    async def _finish(self, asked: Asked, *, last: bool) -> Taken:
-        """Hop 9: run the calls, if any, and close the step."""
+    async def _finish(self, asked: StepResult, *, last: bool) -> ClosedStep:
+        """Run the calls, if any, and close the step."""
         opened = asked.opened
         parts = opened.parts()
         calls = [part for part in parts if isinstance(part, ToolCall)]
@@ -141,7 +149,7 @@ class Loop:
             await self._call(opened, calls, block_of, last=last)
         step = build_step(opened, parts, self._services.counter)
         self._container.close(step, opened.end(opened.usage, self._run.model.facts.cost(opened.usage)))
-        return Taken(step, opened.why, opened.cut_calls)
+        return ClosedStep(step, opened.why, opened.cut_calls)
 
     async def _call(self, opened: OpenStep, calls: list[ToolCall], block_of: Mapping[str, int], *, last: bool) -> None:
         def done(result: ToolResult, seconds: float | None = None) -> None:
@@ -170,22 +178,22 @@ class Loop:
             return
         attachments = (*self._turn.attachments, *self._documents.kept)
         turns = (*self._turn.history, replace(self._turn.turn, steps=self._steps))
-        asker = TurnApprovals(self._services.approvals, self._turn.turn.id, self._emitter, block_of)
+        approvals = StepApprovals(self._hooks, self._emitter, block_of)
         agent, project = self._turn.agent, self._turn.project
         scope = ToolScope(
             self._turn.caller,
-            self._turn.conversation.id,
+            self._turn.conversation_id,
             attachments,
             self._documents,
             turns,
-            approvals=asker,
+            approvals=approvals,
             agent_id=agent.id if agent is not None else None,
             base_ids=self._turn.knowledge_bases,
             project_files=tuple(file.file_id for file in project.files) if project is not None else (),
-            room=self._asker.room // len(running),
+            room=self._runner.room // len(running),
         )
         self._documents.made_from = frozenset(opened.birth.made_from)
-        registry = self._services.registry.only(self._turn.conversation.tools)
+        registry = self._services.registry.only(self._turn.tools)
         await ToolRunner(registry).run(running, scope, opened.malformed, done)
         self._citations.know(self._documents.kept)
 
@@ -201,6 +209,49 @@ class Loop:
             return LIMIT_REACHED
         if call.id in opened.cut_calls:
             return CUT_CALL.format(most=f"{self._run.sampling.max_output:,}")
-        if not self._may_act() and self._services.registry.acts_unasked(call.name):
+        if not self._hooks.may_act(self._run.id) and self._services.registry.acts_unasked(call.name):
             return NOT_ACTING
         return None
+
+
+class KeptDocuments:
+    """The `Documents` of a run's calls; `kept` are those that it brought, with their texts.
+
+    `made_from` are the knowledge bases of which something stands in the window that the running calls come from.
+    """
+
+    def __init__(self, hooks: RunHooks, counter: TokenCounter) -> None:
+        self._hooks = hooks
+        self._counter = counter
+        self.made_from: frozenset[str] = frozenset()
+        self.kept: tuple[Attachment, ...] = ()
+
+    async def keep(self, found: FoundDocument) -> Attachment:
+        """See `Documents`."""
+        tokens = await asyncio.to_thread(self._counter.count, found.text)
+        made = replace(found, made_from=tuple(sorted(self.made_from.union(found.made_from))))
+        kept = await self._hooks.keep_document(made, tokens)
+        self.kept = (*(other for other in self.kept if other.file_id != kept.file_id), kept)
+        return kept
+
+    async def text(self, document_id: str) -> str:
+        """See `Documents`."""
+        return await self._hooks.document_text(document_id)
+
+
+class StepApprovals:
+    """The `ApprovalAsker` of a step's calls: clients are told that a call waits, and what the user said."""
+
+    def __init__(self, hooks: RunHooks, emitter: Emitter, block_of: Mapping[str, int]) -> None:
+        self._hooks = hooks
+        self._emitter = emitter
+        self._block_of = block_of
+
+    async def ask(self, call: Invocation, name: str) -> Verdict:
+        """See `ApprovalAsker.ask`."""
+        packet = ToolApprovalPacket(call_id=call.id, name=name, arguments=encode_text(call.arguments))
+        self._emitter.emit(packet, self._block_of[call.id])
+        verdict = await self._hooks.approve(call, name)
+        said = ToolVerdictPacket(call_id=call.id, approved=verdict.approved)
+        self._emitter.emit(said, self._block_of[call.id])
+        return verdict

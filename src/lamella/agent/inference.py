@@ -1,4 +1,7 @@
-"""One inference: the adapter's deltas become packets at once and facts in the container (SPEC O12, hop 8)."""
+"""One inference: the adapter's deltas become packets at once and facts in the container (SPEC O12, hop 8).
+
+A model's stream without what its answer must not repeat: taken out before anybody sees or stores it (SPEC W8).
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 
+from lamella.agent.citations import CitationWatch
+from lamella.agent.container import OpenStep
+from lamella.agent.hooks import Emitter
 from lamella.core import deltas
 from lamella.core.deltas import Delta
+from lamella.core.errors import LamellaError
 from lamella.core.packets import (
     Packet,
     ReasoningPacket,
@@ -15,9 +22,7 @@ from lamella.core.packets import (
     ToolArgsPacket,
     ToolCallPacket,
 )
-from lamella.engine.citations import CitationWatch
-from lamella.engine.container import OpenStep
-from lamella.engine.emitter import Emitter
+from lamella.guard.kept_back import KeptBack, Sieve
 
 BURST = 16
 """Packets after which others get their turn: a provider's burst is read without waiting, and would be shown at once."""
@@ -88,3 +93,32 @@ def _packet(delta: Delta, call_ids: Mapping[int, str]) -> tuple[Packet | None, i
             return ToolArgsPacket(call_id=call_ids[block], json=json), block
         case _:
             return None, None
+
+
+_BESIDE = (deltas.Opened, deltas.UsageReported, deltas.ThinkingDropped)
+"""What may come in the middle of a text."""
+
+
+async def sieved(stream: AsyncIterator[Delta], kept: KeptBack) -> AsyncIterator[Delta]:
+    """The same deltas, the texts of answers sieved. What waits comes before whatever ends its text."""
+    block, sieve = 0, Sieve(kept)
+    async with aclosing(stream) as source:  # type: ignore[type-var]  # every adapter's stream is a generator
+        try:
+            async for delta in source:
+                is_more = isinstance(delta, deltas.TextDelta) and delta.block == block
+                ends = not is_more and not isinstance(delta, _BESIDE)
+                if ends and (rest := sieve.end()):
+                    yield deltas.TextDelta(block, rest)
+                if isinstance(delta, deltas.TextDelta):
+                    if not is_more:
+                        block, sieve = delta.block, Sieve(kept)
+                    if shown := sieve.feed(delta.text):
+                        yield deltas.TextDelta(block, shown)
+                    continue
+                yield delta
+        except LamellaError:
+            if rest := sieve.end():
+                yield deltas.TextDelta(block, rest)
+            raise
+    if rest := sieve.end():
+        yield deltas.TextDelta(block, rest)

@@ -36,7 +36,7 @@ from lamella.core.records import NewRequest, RequestRecord, StoredBlock, StoredM
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PrefixLine:
     """What the last request of a line left behind, so that the next one only makes what is new."""
 
     assembled: Assembled
@@ -86,7 +86,7 @@ class Draft:
     model: ChatModel
 
 
-def draft(context: ContextInput, layout: Layout, model: ChatModel, account: str, line: Line | None) -> Draft:
+def draft(context: ContextInput, layout: Layout, model: ChatModel, account: str, line: PrefixLine | None) -> Draft:
     """Assemble the window and wire it; only what is new behind `line`, the last request of the same line.
 
     Raises `ContextLengthExceeded` when the window does not hold it.
@@ -98,7 +98,9 @@ def draft(context: ContextInput, layout: Layout, model: ChatModel, account: str,
     return Draft(context, assembled, wired, keys, model)
 
 
-async def drafted(context: ContextInput, layout: Layout, model: ChatModel, account: str, line: Line | None) -> Draft:
+async def drafted(
+    context: ContextInput, layout: Layout, model: ChatModel, account: str, line: PrefixLine | None
+) -> Draft:
     """See `draft`; a long window does not hold the event loop up, whatever of `line` still holds."""
     return await aside(len(context.history), draft, context, layout, model, account, line)
 
@@ -140,7 +142,7 @@ def tool_choice_is_free(model: ChatModel, sampling: Sampling) -> bool:
     return model.salts(sampling) == model.salts(replace(sampling, tool_choice="none"))
 
 
-def new_request(prepared: Prepared, identity: Identity, policy: MarkerPolicy, line: Line | None) -> NewRequest:
+def new_request(prepared: Prepared, identity: Identity, policy: MarkerPolicy, line: PrefixLine | None) -> NewRequest:
     """The row of a prepared request, stored as its difference to the one before on its line."""
     stored = _stored_segments(prepared.wired, line)
     base = line.record if line is not None and line.depth < WHOLE_EVERY else None
@@ -182,13 +184,13 @@ def new_request(prepared: Prepared, identity: Identity, policy: MarkerPolicy, li
     )
 
 
-def next_line(prepared: Prepared, stored: NewRequest, line: Line | None) -> Line:
+def next_line(prepared: Prepared, stored: NewRequest, line: PrefixLine | None) -> PrefixLine:
     """What the next request of this line starts from."""
     depth = line.depth + 1 if line is not None and stored.base else 0
-    return Line(prepared.assembled, prepared.wired, prepared.plan.chain, stored.record, depth)
+    return PrefixLine(prepared.assembled, prepared.wired, prepared.plan.chain, stored.record, depth)
 
 
-def _stored_segments(wired: Wired, line: Line | None) -> tuple[StoredSegment, ...]:
+def _stored_segments(wired: Wired, line: PrefixLine | None) -> tuple[StoredSegment, ...]:
     """The rows of all segments; those that the request before began with are at hand."""
     same = 0
     if line is not None:
