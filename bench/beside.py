@@ -84,7 +84,7 @@ class Figures:
 async def turn(app: App, conversation_id: str) -> float:
     """Seconds until the whole answer has come."""
     begun = time.perf_counter()
-    turn_id = await app.chat.send(LOCAL_OWNER, conversation_id, Message(QUESTION))
+    turn_id = await app.chat.sender.begin(LOCAL_OWNER, conversation_id, Message(QUESTION))
     async for _ in app.chat.stream(LOCAL_OWNER, turn_id):
         pass
     return time.perf_counter() - begun

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lamella.app.accounts import LOCAL_IDENTITY
 from lamella.app.app import LOCAL_OWNER, App, open_app
 from lamella.app.conversations import NewConversation
 from lamella.chat.message import Message
@@ -130,7 +131,7 @@ async def _answered(
 ) -> Sequence[JsonObject]:
     """The packets of an answer to a message after `parent`, None for the newest turn."""
     message = Message(text, tuple(files), models=(model,), parent_message_id=LEAVE if parent is None else parent)
-    turn = await app.chat.send(LOCAL_OWNER, conversation, message)
+    turn = await app.chat.sender.begin(LOCAL_OWNER, conversation, message)
     packets = [decode_object(packet) async for batch in app.chat.stream(LOCAL_OWNER, turn) for _, packet in batch]
     await app.chat.rest(conversation)
     return packets
@@ -222,4 +223,4 @@ async def smallest_window(folder: Path) -> int:
     """The local tokens of a window with nothing but what stands in each, and "hi"."""
     async with opened(folder, Providers()) as app:
         conversation = (await app.conversations.create(LOCAL_OWNER, NewConversation())).id
-        return (await app.chat.preview(LOCAL_OWNER, conversation, Message("hi"))).record.local_tokens
+        return (await app.chat.sender.preview(LOCAL_IDENTITY, conversation, Message("hi"))).record.local_tokens

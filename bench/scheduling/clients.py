@@ -90,7 +90,7 @@ class Client:
         message = Message(f"{sent.name}: {FILLER}", key=sent.key)
         for _ in range(PATIENCE):
             try:
-                sent.turn_id = self._last_turn = await self._core.chat.send(ANN, CONVERSATION, message)
+                sent.turn_id = self._last_turn = await self._core.chat.sender.begin(ANN, CONVERSATION, message)
             except TurnInProgress:
                 sent.heard = "refused"
                 await asyncio.sleep(1.0)
@@ -136,7 +136,7 @@ class QueueClient(Client):
         message, chat = Message(f"{sent.name}: {FILLER}", key=sent.key), self._core.chat
         patience = Patience(debounce=DEBOUNCES[int(self._story.draw() * len(DEBOUNCES))])
         try:
-            done = await chat.submit(ANN, CONVERSATION, message, patience)
+            done = await chat.sender.submit(ANN, CONVERSATION, message, patience)
         except LamellaError as error:
             sent.heard = "refused"
             self._story.told.broken.append(f"{sent.name} can't be sent: {error.message}")

@@ -11,12 +11,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lamella.backend.library import ExecutionRequest, open_library, read_settings
+from lamella.app.app import open_app
+from lamella.core.execution import ExecutionRequest
+from lamella.settings import read_settings
 
 
 async def ask(question: str, folder: Path) -> str:
     """The whole answer, and what it was made from."""
-    async with open_library(read_settings(data=folder)) as lamella:
+    async with open_app(read_settings(data=folder)) as lamella:
         request = ExecutionRequest(text=question, dynamic_context=("The user reads this in a terminal.",))
         turn = await lamella.run(request)
         if turn.error is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lamella.backend.blocks import BlockScope
+from lamella.chat.dynamic_context import BlockScope
 from lamella.core.access import Role
 
 MAY = {

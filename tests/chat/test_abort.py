@@ -16,8 +16,7 @@ import pytest
 
 from lamella.app.accounts import LOCAL_IDENTITY
 from lamella.app.app import App
-from lamella.backend.backend import Backend
-from lamella.backend.blocks import Blocks, BlockScope
+from lamella.chat.dynamic_context import Blocks, BlockScope
 from lamella.core import deltas
 from lamella.core.clock import VirtualClock
 from lamella.core.execution import ExecutionRequest
@@ -146,9 +145,8 @@ async def test_an_abort_holds_for_messages_of_the_other_doors(tmp_path: Path) ->
         slow.gate.opened.set()
         await sending
         slow.gate = Gate()
-        backend = Backend(app, Blocks([slow]))
         asked = ExecutionRequest(text="Hello again?", conversation_id=conversation)
-        running = asyncio.create_task(backend.run(asked, LOCAL_IDENTITY))
+        running = asyncio.create_task(app.run(asked, LOCAL_IDENTITY))
         await slow.gate.reached.wait()
         assert (await abort(client, conversation))["data"]["stopped"]
         slow.gate.opened.set()

@@ -88,7 +88,7 @@ async def beginning(folder: Path) -> AsyncIterator[Place]:
 async def test_a_stop_while_the_turn_begins_is_taken_at_once_and_asks_no_model(tmp_path: Path) -> None:
     async with beginning(tmp_path) as place:
         chat = place.core.chat
-        sending = asyncio.create_task(chat.send(ANN, "conv_1", Message("Hello?")))
+        sending = asyncio.create_task(chat.sender.begin(ANN, "conv_1", Message("Hello?")))
         await place.slow.gate.reached.wait()
         [turn_id] = place.ids.turns
         assert [await chat.stop(ANN, turn_id) for _ in range(3)] == [TurnStatus.RUNNING] * 3
@@ -103,14 +103,14 @@ async def test_a_stop_while_the_turn_begins_is_taken_at_once_and_asks_no_model(t
         assert place.model.requests == []
         assert await chat.stop(ANN, turn_id) is TurnStatus.STOPPED
         # The conversation goes on.
-        next_turn = await chat.send(ANN, "conv_1", Message("And now?"))
+        next_turn = await chat.sender.begin(ANN, "conv_1", Message("And now?"))
         assert (await place.packets(next_turn))[-1]["status"] == "finished"
 
 
 async def test_a_stop_by_somebody_else_stops_nothing(tmp_path: Path) -> None:
     async with beginning(tmp_path) as place:
         chat = place.core.chat
-        sending = asyncio.create_task(chat.send(ANN, "conv_1", Message("Hello?")))
+        sending = asyncio.create_task(chat.sender.begin(ANN, "conv_1", Message("Hello?")))
         await place.slow.gate.reached.wait()
         for foreign in (place.ids.turns[0], "turn_x"):
             with pytest.raises(NotFound):
@@ -128,7 +128,7 @@ async def test_a_turn_is_stopped_from_another_process_on_the_same_bus(tmp_path: 
         services = build_services(store, Registry(()), SystemClock(), CountingIds())
         here, there = (build_core(services, models, jobs=store, bus=bus).chat for _ in range(2))
         await here.start()
-        turn_id = await here.send(ANN, "conv_1", Message("Hello?"))
+        turn_id = await here.sender.begin(ANN, "conv_1", Message("Hello?"))
         await gate.reached.wait()
         [run] = (await store.turn(ANN, turn_id)).runs
         with pytest.raises(NotFound):

@@ -72,7 +72,7 @@ async def test_a_message_that_comes_again_while_it_begins_holds_up_nobody_else(t
         await core.chat.start()
         await store.create_conversation(ANN, CONVERSATION)
         message = Message("Hello?", key="once")
-        sent = [asyncio.create_task(core.chat.send(ANN, "conv_1", message)) for _ in range(2)]
+        sent = [asyncio.create_task(core.chat.sender.begin(ANN, "conv_1", message)) for _ in range(2)]
         await slow.gate.reached.wait()
         for _ in sent:
             await store.claims.acquire()
@@ -93,9 +93,9 @@ async def test_what_waits_is_answered_also_after_a_mistake_of_ours(tmp_path: Pat
         core = build_core(services, ScriptedModels(model), jobs=store)
         await core.chat.start()
         await store.create_conversation(ANN, CONVERSATION)
-        await core.chat.send(ANN, "conv_1", Message("First"))
+        await core.chat.sender.begin(ANN, "conv_1", Message("First"))
         await gate.reached.wait()
-        waiting = await core.chat.submit(ANN, "conv_1", Message("Second"))
+        waiting = await core.chat.sender.submit(ANN, "conv_1", Message("Second"))
         assert isinstance(waiting, Queued)
         with capture_logs() as lines:
             store.mistakes = 1

@@ -38,7 +38,7 @@ async def test_ended_turns_are_dropped(app: App, model: ScriptedModel) -> None:
     async def talk() -> None:
         conversation = await app.conversations.create(LOCAL_OWNER, NewConversation())
         for number in range(TURNS):
-            turn_id = await app.chat.send(LOCAL_OWNER, conversation.id, Message(f"Question {number}"))
+            turn_id = await app.chat.sender.begin(LOCAL_OWNER, conversation.id, Message(f"Question {number}"))
             async for _ in app.chat.stream(LOCAL_OWNER, turn_id):
                 pass
 

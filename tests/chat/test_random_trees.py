@@ -159,13 +159,13 @@ class Talk:
 
     async def again(self, turn_id: str) -> None:
         """A turn asked once more."""
-        asked = await self.app.chat.again(LOCAL_OWNER, self.conversation, turn_id, Message(""))
+        asked = await self.app.chat.sender.again(LOCAL_OWNER, self.conversation, turn_id, Message(""))
         await self._turn(asked, self.tree.nodes[turn_id].parent, self.tree.nodes[turn_id].whole[0])
 
     async def _turn(self, asked: Message, parent: str | None, question: str) -> None:
         expected, before = self.tree.window(parent), len(self.model.requests)
         born = self.tree.tick()
-        turn_id = await self.app.chat.send(LOCAL_OWNER, self.conversation, asked)
+        turn_id = await self.app.chat.sender.begin(LOCAL_OWNER, self.conversation, asked)
         async for _ in self.app.chat.stream(LOCAL_OWNER, turn_id):
             pass
         await self.app.chat.rest(self.conversation)

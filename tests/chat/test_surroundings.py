@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lamella.app.app import LOCAL_OWNER
+from lamella.app.accounts import LOCAL_IDENTITY
 from lamella.chat import Message
 from lamella.server.testing import Object
 
@@ -87,5 +87,5 @@ async def test_a_restart_changes_no_byte(provider: str, tmp_path: Path, layout: 
 async def blocks(stage: Stage, conversation: str) -> list[tuple[str, tuple[str, ...]]]:
     """The fingerprints of the next request's blocks, without those that hold the time of asking."""
     message = Message("And now?")
-    segments = (await stage.app.chat.preview(LOCAL_OWNER, conversation, message)).record.segments
+    segments = (await stage.app.chat.sender.preview(LOCAL_IDENTITY, conversation, message)).record.segments
     return [(one.letters, one.blocks) for one in segments if one.kind != "sections" and one.letters != "U3"]

@@ -41,7 +41,7 @@ async def _converse(data: Path) -> None:
     async with open_app(read_settings(data=data)) as app:
         conversation = await app.conversations.create(LOCAL_OWNER, NewConversation())
         for text in (SECRET, "What is it?"):
-            turn_id = await app.chat.send(LOCAL_OWNER, conversation.id, Message(text))
+            turn_id = await app.chat.sender.begin(LOCAL_OWNER, conversation.id, Message(text))
             async for _ in app.chat.stream(LOCAL_OWNER, turn_id):
                 pass
 

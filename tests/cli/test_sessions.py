@@ -43,10 +43,10 @@ async def _converse(data: Path) -> None:
     async with open_app(read_settings(data=data, keep_recent_tokens=10)) as app:
         conversation = (await app.conversations.create(LOCAL_OWNER, NewConversation())).id
         for text in ("The heron stands in the reeds. " + "Some words. " * 300, "And how does this work?"):
-            turn_id = await app.chat.send(LOCAL_OWNER, conversation, Message(text))
+            turn_id = await app.chat.sender.begin(LOCAL_OWNER, conversation, Message(text))
             async for _ in app.chat.stream(LOCAL_OWNER, turn_id):
                 pass
-        command = app.chat.read(Message("/compact"))
+        command = app.chat.sender.read(Message("/compact"))
         await app.chat.orders.submit(LOCAL_OWNER, conversation, command)  # type: ignore[arg-type]
         await app.sessions.settled(conversation)
 

@@ -20,7 +20,7 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from lamella.app.app import App, open_app
-from lamella.backend.blocks import Blocks, DynamicContextProvider
+from lamella.chat.dynamic_context import Blocks, BlockScope, DynamicContextProvider
 from lamella.core.clock import SystemClock
 from lamella.core.ids import CountingIds
 from lamella.core.json import Json, encode_text
@@ -95,6 +95,18 @@ Story = Callable[[World], Awaitable[None]]
 """What Bob does, by `World.ask`."""
 
 
+@dataclass
+class Later:
+    """A provider of dynamic context that is made from the app, after that was opened with it."""
+
+    name: str = "later"
+    order: int = 0
+    made: DynamicContextProvider | None = None
+
+    async def block(self, scope: BlockScope) -> str | None:
+        return None if self.made is None else await self.made.block(scope)
+
+
 async def told(
     folder: Path,
     protected: str,
@@ -104,14 +116,16 @@ async def told(
     blocks: Callable[[App], DynamicContextProvider] | None = None,
 ) -> Left:
     """What leaves a server over `folder` while the story is told, once the text is planted."""
-    model, second, left = ScriptedModel(), second_model(), Left()
+    model, second, left, later = ScriptedModel(), second_model(), Left(), Later()
     beside: dict[str, object] = {"debounce_ms": 0, "titles": False, "restricted_model": second.facts.name}
     given = read_settings(data=folder, **beside, **(settings or {}))
     async with AsyncExitStack() as stack:
-        opening = open_app(given, models=ScriptedModels(model, second), clock=StandingClock(), ids=CountingIds())
-        app = await stack.enter_async_context(opening)
-        web = create_web(app, entrance_of(app), blocks=None if blocks is None else Blocks([blocks(app)]))
-        address = await stack.enter_async_context(serving(web))
+        models = ScriptedModels(model, second)
+        app = await stack.enter_async_context(
+            open_app(given, models=models, blocks=Blocks([later]), clock=StandingClock(), ids=CountingIds())
+        )
+        later.made = None if blocks is None else blocks(app)
+        address = await stack.enter_async_context(serving(create_web(app, entrance_of(app))))
         first = await stack.enter_async_context(connected(address))
         key = await first.set_up()
         ann = await stack.enter_async_context(connected(address, authorization=f"Bearer {key}"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lamella.app.app import App
-from lamella.backend.blocks import BlockScope
+from lamella.chat.dynamic_context import BlockScope
 from lamella.core.json import encode_text
 from lamella.core.messages import ToolCall
 from lamella.core.records import PageQuery

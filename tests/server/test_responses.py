@@ -9,14 +9,12 @@ import openai
 import pytest
 
 from lamella.app.app import App
-from lamella.backend.backend import Backend
-from lamella.backend.blocks import Blocks
-from lamella.backend.openai_request import to_openai
 from lamella.core import deltas
 from lamella.core.errors import ProviderRefusedRequest
 from lamella.core.execution import ExecutionRequest
 from lamella.core.messages import ToolCall
 from lamella.llm.scripted import ScriptedModel, calling, saying
+from lamella.server.responses.openai_request import to_openai
 from lamella.server.testing import Client
 
 pytestmark = pytest.mark.anyio
@@ -124,7 +122,7 @@ async def test_a_slash_is_text_at_this_door_and_reaches_the_model_whole(
     """There are no commands here, nor for those who use the library: so none can swallow words."""
     model.then(saying("I see."), saying("I see."))
     answer = await sdk.responses.create(model="scripted", input=text)
-    turn = await Backend(app, Blocks()).run(ExecutionRequest(text=text))
+    turn = await app.run(ExecutionRequest(text=text))
     assert (answer.output_text, turn.text) == ("I see.", text)
     for request in model.requests:
         assert any(str(block.value.get("text")).startswith(f"{text}\n\n") for block in request.blocks)

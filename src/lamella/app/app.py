@@ -10,10 +10,10 @@ from pathlib import Path
 
 import structlog
 
-from lamella.app.accounts import Accounts
+from lamella.app.accounts import LOCAL_IDENTITY, Accounts
 from lamella.app.base_descriptions import describer
 from lamella.app.bases import Bases
-from lamella.app.conversations import Conversations
+from lamella.app.conversations import Conversations, NewConversation
 from lamella.app.core import build_core, build_services
 from lamella.app.embedding import embedder_of
 from lamella.app.expired_keys import forget_expired_keys
@@ -22,24 +22,31 @@ from lamella.app.knowledge import Knowledge, knowledge_of
 from lamella.app.library import Library
 from lamella.app.once import Once
 from lamella.app.providers import Models, Providers
+from lamella.app.request_map import RequestMap, map_request
 from lamella.app.restricted_model import restricted_of
 from lamella.app.second import second_of
 from lamella.app.shares import core_settings
 from lamella.app.toolbox import shipped_tools, web_tools
-from lamella.chat import Chat
+from lamella.chat import Chat, Outgoing
+from lamella.chat.dynamic_context import Blocks, DynamicContexts, registered_blocks
+from lamella.chat.kb_meta_prompt import KbMetaPrompts
+from lamella.chat.mailbox import in_progress
 from lamella.context.layout import Layout
 from lamella.context.layouts import LAYOUTS, by_name
 from lamella.context.system_prompt import STATIC_SECTIONS, static_text
-from lamella.core.access import LOCAL_USER
+from lamella.core.access import LOCAL_USER, Identity
 from lamella.core.access_ports import Access
 from lamella.core.clock import Clock, SystemClock
 from lamella.core.errors import ConfigurationError, InvalidRequest, LamellaError
+from lamella.core.execution import ExecutionRequest
 from lamella.core.ids import Ids, RandomIds
 from lamella.core.models import ModelFacts
+from lamella.core.packets import AnyPacket, decode_packet
 from lamella.core.ports import FileStore, Store
-from lamella.core.records import Caller
+from lamella.core.records import Caller, TurnRecord
 from lamella.engine.opening import EngineSettings, RequestHeaders, no_headers
-from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
+from lamella.knowledge.extraction import ProcessExtractor
+from lamella.knowledge.extraction_job import ExtractionLimits
 from lamella.knowledge.intake import Intake
 from lamella.llm.model_table import ModelTable
 from lamella.sessions.recall.recall import Recall
@@ -67,7 +74,11 @@ def shipped_system_prompt() -> str:
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """What the doors (server, terminal, replay) speak to."""
+    """A whole backend over a data folder: what the server's routes speak to, and an application that embeds it.
+
+    `begin`, `run`, `packets` and `maps` run an `ExecutionRequest` in process. Without an `identity` it is the person at
+    this machine who asks.
+    """
 
     settings: Settings
     engine_settings: EngineSettings
@@ -90,6 +101,59 @@ class App:
     clock: Clock
     ids: Ids
 
+    async def begin(
+        self, request: ExecutionRequest, identity: Identity = LOCAL_IDENTITY, *, key: str | None = None
+    ) -> str:
+        """Begin the turn of a request and give its id; a request that names no conversation makes one.
+
+        `key` works as an Idempotency-Key. Raises as `Sender.send` does, and `TurnInProgress` while the conversation is
+        answering. A request that is refused leaves no conversation behind.
+        """
+        asked, caller = Outgoing.of(request, key), identity.caller
+        conversation_id = request.conversation_id
+        if conversation_id is None:
+            conversation_id = await self._conversation_for(request, caller, key)
+        try:
+            done = await self.chat.sender.send(identity, conversation_id, asked)
+        except LamellaError:
+            if request.conversation_id is None and key is None:
+                await self.chat.delete(caller, conversation_id)
+            raise
+        if not isinstance(done, str):
+            raise in_progress(None)
+        return done
+
+    async def _conversation_for(self, request: ExecutionRequest, caller: Caller, key: str | None) -> str:
+        """A new conversation. Its key follows from the turn's, because a key belongs to one thing that is made."""
+        for base_id in request.knowledge_base_ids:
+            await self.access.base(caller, base_id)
+        asked = NewConversation(model=request.models[0] if request.models else None)
+        again = None if key is None else f"{key}#conversation"
+        return (await self.conversations.create(caller, asked, again)).id
+
+    async def packets(self, turn_id: str, identity: Identity = LOCAL_IDENTITY) -> AsyncIterator[AnyPacket]:
+        """The packets of a turn, to its end. Raises `NotFound`."""
+        async for batch in self.chat.stream(identity.caller, turn_id):
+            for _, data in batch:
+                yield decode_packet(data)
+
+    async def run(
+        self, request: ExecutionRequest, identity: Identity = LOCAL_IDENTITY, *, key: str | None = None
+    ) -> TurnRecord:
+        """Begin the turn of a request and return it when it has ended, finished or not. Raises as `begin` does."""
+        turn_id = await self.begin(request, identity, key=key)
+        async for _ in self.packets(turn_id, identity):
+            pass
+        return await self.store.turn(identity.caller, turn_id)
+
+    async def maps(self, turn_id: str, identity: Identity = LOCAL_IDENTITY) -> tuple[RequestMap, ...]:
+        """The maps of the requests of a turn, in order. Raises `NotFound`."""
+        caller, found = identity.caller, []
+        for record in await self.store.requests(caller, turn_id):
+            segments = map_request(record, await self.store.blocks(caller, record.id))
+            found.append(RequestMap(record, segments, await self.sessions.why(caller, record.id)))
+        return tuple(found)
+
     async def delete_file(self, caller: Caller, file_id: str) -> None:
         """Remove a file and its bytes; raises `FileInUse` while a message or a project holds it."""
         await self.store.delete_file(caller, file_id)
@@ -110,16 +174,20 @@ async def open_app(
     tools: Sequence[Tool] | None = None,
     more_tools: Sequence[Tool] = (),
     layouts: Sequence[Layout] = (),
+    blocks: Blocks | None = None,
     headers: RequestHeaders = no_headers,
     clock: Clock | None = None,
     ids: Ids | None = None,
 ) -> AsyncIterator[App]:
     """The app over its data folder: locked, migrated, recovered; closed when the block ends.
 
-    A deployment may bring its own models and tools, more layouts, headers for the requests to its provider, a clock,
-    and a source of ids; without `tools` it has those of `shipped_tools`, and `more_tools` in any case. Raises
-    `ConfigurationError` for a layout whose name is taken.
+    A deployment may bring its own models and tools, more layouts, providers of dynamic context (`blocks`; without them
+    those that are registered), headers for the requests to its provider, a clock, and a source of ids; without `tools`
+    it has those of `shipped_tools`, and `more_tools` in any case. Raises `ConfigurationError` for a layout whose name
+    is taken, and for a provider that can't be used.
     """
+    if blocks is None:
+        blocks = registered_blocks(settings.dynamic_context, seconds=settings.dynamic_context_seconds)
     tables = by_name(*LAYOUTS.values(), *layouts)
     configs = read_servers(settings.mcp_servers, environment())
     async with AsyncExitStack() as stack:
@@ -152,7 +220,8 @@ async def open_app(
         registry = Registry((*offered, *more_tools, *web_tools(settings)), (mcp,) if configs else ())
         ledger = await stack.enter_async_context(kept_ledger(SqlCacheEntries(store.database), clock))
         services = build_services(store, registry, clock, ids, ledger)
-        core = build_core(services, models, parts, jobs=store, second=second, recall=recall)
+        contexts = DynamicContexts(store, blocks, KbMetaPrompts(knowledge.store, knowledge.access, knowledge.metadata))
+        core = build_core(services, models, parts, jobs=store, second=second, recall=recall, contexts=contexts)
         once = Once(store, clock)
         library = Library(
             store=store,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from lamella.cache.ledger import Ledger
 from lamella.chat import Chat, QueueSettings
+from lamella.chat.dynamic_context import DynamicContexts
 from lamella.context.layout import Layout
 from lamella.context.layouts import LAYOUTS
 from lamella.core.clock import Clock
@@ -53,13 +54,16 @@ def build_core(
     second: SecondSource | None = None,
     recall: Recall | None = None,
     bus: StreamBus | None = None,
+    contexts: DynamicContexts | None = None,
 ) -> Core:
-    """Wire the turn engine and what follows a turn; without `bus`, that of this process alone is used."""
+    """Wire the turn engine and what follows a turn; without `bus`, that of this process alone is used, and without
+    `contexts` the server adds no dynamic context.
+    """
     bus, settings = bus or MemoryBus(), settings or CoreSettings()
     journal = Journal(services.store, bus, services.clock)
     engine = TurnEngine(services, models, journal, bus, settings.engine, settings.layouts)
     sessions = Sessions(engine.openings, services, jobs, settings.sessions, second, recall)
-    return Core(Chat(engine, services, journal, bus, sessions, settings.queue), services, sessions)
+    return Core(Chat(engine, services, journal, bus, sessions, settings.queue, contexts), services, sessions)
 
 
 def build_services(store: Store, registry: Registry, clock: Clock, ids: Ids, ledger: Ledger | None = None) -> Services:

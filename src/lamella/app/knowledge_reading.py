@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lamella.app.bound_bases import bound_bases
 from lamella.core.access import GrantLevel
 from lamella.core.access_ports import Access
 from lamella.core.errors import NotFound, ToolFailed
 from lamella.core.knowledge import Document, KnowledgeFound, Shelf, ShelfTotals, StoredPassage
 from lamella.core.knowledge_port import KnowledgeStore
 from lamella.core.records import Caller, PageQuery
+from lamella.knowledge.bound_bases import bound_bases
 from lamella.knowledge.restricted.metadata import SafeMetadataSource
 from lamella.knowledge.restricted.searching import Asked, RestrictedBase, RestrictedSearch
 from lamella.knowledge.restricted.summary import SafeSummary

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from lamella.cache.why import Why
 from lamella.core.json import Json, decode
 from lamella.core.records import RequestRecord, StoredBlock, StoredMarker, StoredSegment
 from lamella.core.tokens import Usage
@@ -29,6 +30,15 @@ class MappedSegment:
     measured: bool
     markers: tuple[StoredMarker, ...]
     preview: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestMap:
+    """What stood in the window of a request, segment by segment with its tokens, and why it read what it read."""
+
+    record: RequestRecord
+    segments: tuple[MappedSegment, ...]
+    why: Why
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,47 +1,36 @@
-"""A conversation's front door: send, stop, stream. One mailbox per conversation (DESIGN 5). Read this file first.
+"""`Chat`: the conversations of one process. Messages go in by `sender` (`send.py`), packets come out here.
 
-submit ─▶ mailbox ─┬─ free: engine.begin (rows → frozen turn) ─▶ engine.run (a task of its own)
-                   └─ else: a row of the queue, done by the keeper when it is due and nobody speaks
-stream ─▶ live packets from the bus, else the journal        stop ─▶ the turn's stops, here or by the bus
+follow ─▶ live packets from the bus, else the journal        stop ─▶ the turn's stops, here or by the bus
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 
-from lamella.chat.keeper import Keeper, queued_id_of
-from lamella.chat.mailbox import Arrival, Mailbox, Mailboxes, in_progress
-from lamella.chat.message import AT_ONCE, PATIENT, Message, Patience, QueueSettings, checked, local
+from lamella.chat.dynamic_context import DynamicContexts
+from lamella.chat.keeper import Keeper
+from lamella.chat.mailbox import Mailboxes
+from lamella.chat.message import QueueSettings
 from lamella.chat.orders import Orders
 from lamella.chat.packets import Queued, command_answer, ends, missing_end, one_batch
 from lamella.chat.queue import Queue
+from lamella.chat.send import Done, Sender
 from lamella.chat.turns import Turns
-from lamella.chat.waiting import Words, payload_of
 from lamella.commands.command import Reach, Stopped
-from lamella.commands.parse import Typed, parse
 from lamella.commands.registry import Commands
-from lamella.core.agents import joined
-from lamella.core.errors import InvalidRequest, LamellaError, NotFound
-from lamella.core.json import digest, encode
+from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.messages import TurnStatus
 from lamella.core.ports import Batch, StreamBus
 from lamella.core.records import (
-    LEAVE,
     Caller,
     Conversation,
-    NewRun,
-    NewTurn,
     Notice,
-    Place,
     QueuedMessage,
     can_go_on,
 )
 from lamella.engine.journal import Journal
-from lamella.engine.preview import Preview
 from lamella.engine.recovery import recover
 from lamella.engine.services import Services
 from lamella.engine.turn import TurnEngine
@@ -55,16 +44,6 @@ CLOSE_SECONDS = 2.0
 """The most that a closing process waits for its turns to be saved."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    """A message that somebody sent."""
-
-    caller: Caller
-    message: Message
-    patience: Patience
-    arrival: Arrival
-
-
 class Chat:
     """The conversations of one process."""
 
@@ -76,19 +55,30 @@ class Chat:
         bus: StreamBus,
         sessions: Sessions,
         settings: QueueSettings,
+        contexts: DynamicContexts | None = None,
     ) -> None:
         self._engine = engine
         self._sessions = sessions
         self._services = services
         self._journal = journal
         self._bus = bus
-        self._settings = settings
         self._mailboxes = Mailboxes(services.store)
         self._turns = Turns(engine, sessions, journal)
         self.commands = Commands(Reach(services.store, sessions, self, services.clock))
         self._keeper = Keeper(self._turns, services, self.commands)
-        self.queue = Queue(self._keeper, services, self._mailboxes, self.read, settings.limit)
+        self.queue = Queue(self._keeper, services, self._mailboxes, self.commands, settings.limit)
         self.orders = Orders(self.commands, self._turns, services, self._mailboxes, self.queue)
+        self.sender = Sender(
+            engine,
+            services,
+            contexts or DynamicContexts(services.store),
+            self._mailboxes,
+            self._turns,
+            self.queue,
+            self.orders,
+            self.commands,
+            settings,
+        )
 
     async def start(self) -> None:
         """Recover what a dead process left, then take messages, and those that it left in the queue."""
@@ -123,151 +113,8 @@ class Chat:
         """Whether nobody is being answered in this process."""
         return self._turns.is_idle
 
-    def read(self, message: Message) -> Message | Typed:
-        """What a message is: a command, or words; of `//x` the words `/x`. Raises `InvalidRequest`, see `parse`."""
-        parsed = parse(checked(message), self.commands.usages)
-        if isinstance(parsed, str):
-            return replace(message, text=parsed)
-        if message.file_ids:
-            raise InvalidRequest(f"/{parsed.name} takes no files.", hint="Send them with a message.", param="file_ids")
-        return parsed
-
-    async def send(self, caller: Caller, conversation_id: str, message: Message, arrival: Arrival | None = None) -> str:
-        """Begin a turn now and give its id; it goes on whether or not anybody listens.
-
-        With a key that was used before for the same message, gives that turn's id and begins nothing. Raises
-        `InvalidRequest`, `NotFound`, `TurnInProgress`, `ContextLengthExceeded`, `IdempotencyMismatch` or
-        `ServerStopping`; then nothing is stored.
-        """
-        taken = await self.submit(caller, conversation_id, message, AT_ONCE, arrival)
-        if isinstance(taken, Queued):
-            raise in_progress(None)
-        return taken
-
-    @contextmanager
-    def arriving(self, conversation_id: str) -> Iterator[Arrival]:
-        """For as long as a door reads and makes ready what it will `submit`: an `/abort` that comes meanwhile holds."""
-        with self._mailboxes.of(conversation_id).expecting(Arrival()) as arrival:
-            yield arrival
-
-    async def submit(
-        self,
-        caller: Caller,
-        conversation_id: str,
-        message: Message,
-        patience: Patience = PATIENT,
-        arrival: Arrival | None = None,
-    ) -> str | Queued:
-        """Begin a turn and give its id, or put the message into the queue.
-
-        With a key that was used before for the same message, gives what became of that. Raises as `send` does, but
-        `TurnInProgress` only where the message is not to wait; and `QueueFull`.
-        """
-        self._turns.must_be_open("message")
-        sent = _Sent(caller, message, patience, arrival or Arrival())
-        sent.arrival.becomes_message()
-        # Whoever asked may leave: what has begun to be stored is stored whole, and runs.
-        return await asyncio.shield(self._turns.track(self._submit(conversation_id, sent)))
-
-    async def _submit(self, conversation_id: str, sent: _Sent) -> str | Queued:
-        box, begins = self._mailboxes.of(conversation_id), None
-        caller, message = sent.caller, sent.message
-        with box.expecting(sent.arrival):
-            async with box.rows:
-                conversation = await self._services.store.conversation(caller, conversation_id)
-                new = await self._new_turn(caller, conversation, message)
-                if message.key is not None:
-                    new = replace(new, id=await self._claim(caller, new, message))
-                    begins = box.begins if box.beginning == new.id else None
-                    if begins is None and (known := await self._known(caller, new.id)) is not None:
-                        return known
-                if begins is None:
-                    taken = await self._take(box, new, sent)
-                    if isinstance(taken, Queued):
-                        return taken
-                    begins = taken
-            # Not under the rows: a beginning may wait for a compaction.
-            await asyncio.shield(begins)
-        return new.id
-
-    async def _known(self, caller: Caller, turn_id: str) -> str | Queued | None:
-        """What became of the message that this turn's id was given to; None: it was never stored."""
-        with suppress(NotFound):
-            return (await self._services.store.turn(caller, turn_id)).id
-        with suppress(NotFound):
-            row = await self._services.store.queued_message(caller, queued_id_of(turn_id))
-            return row.turn_id or await self.queue.placed(caller, row)
-        return None
-
-    async def _take(self, box: Mailbox, new: NewTurn, sent: _Sent) -> asyncio.Task[None] | Queued:
-        """Begin the turn where it is free to, else let its message wait; what stores nothing leaves its key free."""
-        at_once = self._settings.debounce_of(sent.patience) == 0
-        try:
-            if at_once and await self._mailboxes.takes_floor(box, sent.caller, new.conversation_id):
-                box.beginning = sent.arrival.turn_id = new.id
-                box.begins = self._turns.track(self._begin(box, new, sent))
-                return box.begins
-            if not sent.patience.queue:
-                raise in_progress(await self._mailboxes.running(sent.caller, new.conversation_id))
-            return await self._enqueue(new, sent)
-        except LamellaError:
-            await self._release(sent.caller, sent.message.key)
-            raise
-
-    async def _begin(self, box: Mailbox, new: NewTurn, sent: _Sent) -> None:
-        try:
-            await self._turns.begin(box, sent.caller, new, sent.arrival)
-        except BaseException:
-            box.floor.release()
-            await self._release(sent.caller, sent.message.key)
-            raise
-
-    async def _enqueue(self, new: NewTurn, sent: _Sent) -> Queued:
-        """Store a message with what it is to be answered with, whatever is changed in the meantime."""
-        caller, message = sent.caller, sent.message
-        setting = await self._engine.check(caller, new)
-        stopped = sent.arrival.stopped
-        joining = 0.0 if stopped else self._settings.joining_of(sent.patience)
-        words = Words(
-            due=self._services.clock.now() + timedelta(seconds=joining),
-            stopped=stopped,
-            models=tuple(run.model for run in new.runs),
-            parent=new.parent,
-            layout=setting.layout.name,
-            marker_policy=setting.policy.value,
-            thinking_effort=setting.effort,
-            agent_id=setting.conversation.agent_id,
-            agent_chosen=message.choices.agent_id is not LEAVE,
-            file_ids=message.file_ids,
-            blocks=tuple(block.text for block in message.blocks),
-            whys=tuple(block.why for block in message.blocks),
-            prompt=new.dynamic.prompt,
-            hints=new.dynamic.hints,
-            made_from=new.dynamic.made_from,
-            dynamic=message.dynamic,
-            knowledge_base_ids=message.choices.knowledge_base_ids,
-        )
-        row = QueuedMessage(
-            id=queued_id_of(new.id),
-            conversation_id=new.conversation_id,
-            sender=caller.user_id,
-            text=new.text,
-            sent_at=new.sent_at,
-            timezone=new.timezone,
-            payload=payload_of(words),
-        )
-        queued = await self.queue.add(caller, row)
-        if sent.arrival.stopped and not stopped:
-            await self.queue.stop((row,))
-        return queued
-
-    async def _release(self, caller: Caller, key: str | None) -> None:
-        """The request stored nothing: its key can be used again."""
-        if key is not None:
-            await self._services.store.release_key(caller, key)
-
-    async def packets(self, caller: Caller, done: str | Queued | Notice) -> AsyncIterator[Batch]:
-        """What whoever sent something hears: of a turn, of a place in the queue, or a command's answer."""
+    async def packets(self, caller: Caller, done: Done) -> AsyncIterator[Batch]:
+        """What the sender hears: the packets of a turn, of a message in the queue, or a command's answer."""
         match done:
             case str():
                 return await self.follow(caller, done)
@@ -275,45 +122,6 @@ class Chat:
                 return self.queue.packets(caller, done, self.stream)
             case Notice():
                 return one_batch(command_answer(done))
-
-    async def _claim(self, caller: Caller, new: NewTurn, message: Message) -> str:
-        """Bind the message's key to the new turn's id, or give the id that the same message had before."""
-        same = [new.conversation_id, replace(message, key=None, blocks=())]
-        store, now = self._services.store, self._services.clock.now()
-        return await store.claim_key(caller, str(message.key), "turns", digest(encode(same)), new.id, now)
-
-    async def preview(self, caller: Caller, conversation_id: str, message: Message) -> Preview:
-        """The request that this message would make; nothing is stored and nothing is sent. Raises as `send` does."""
-        read = self.read(message)
-        if isinstance(read, Typed):
-            raise InvalidRequest(f"/{read.name} is a command: no request would be made.", param="text")
-        conversation = await self._services.store.conversation(caller, conversation_id)
-        return await self._engine.preview(caller, await self._new_turn(caller, conversation, read))
-
-    async def _new_turn(self, caller: Caller, conversation: Conversation, message: Message) -> NewTurn:
-        text = checked(message)
-        now = message.sent_at or self._services.clock.now()
-        parent, named = None, message.parent_message_id
-        if named is None:
-            parent = Place()
-        elif named is not LEAVE:
-            parent = await self._services.store.place_of(caller, conversation.id, named)
-        return NewTurn(
-            id=self._services.ids.new("turn"),
-            conversation_id=conversation.id,
-            user_message_id=self._services.ids.new("msg"),
-            runs=tuple(
-                NewRun(self._services.ids.new("run"), model) for model in message.models or (conversation.model,)
-            ),
-            parent=parent,
-            text=text,
-            sent_at=local(now, message.timezone),
-            timezone=message.timezone,
-            tokens=await asyncio.to_thread(self._services.counter.count, text),
-            file_ids=message.file_ids,
-            dynamic=joined(message.context),
-            choices=message.choices,
-        )
 
     async def stop(self, caller: Caller, turn_id: str) -> TurnStatus:
         """Ask a turn to stop; gives its status. One that has ended stays as it is. Raises `NotFound`.
@@ -334,23 +142,6 @@ class Chat:
             turn_id = await self._services.store.turn_of_run(caller, run_id)
             self._turns.stop_elsewhere(turn_id, run_id)
         return turn_id
-
-    async def again(self, caller: Caller, conversation_id: str, turn_id: str, message: Message) -> Message:
-        """The message that asks what a turn asked once more, beside it: its text and files, and all else of `message`.
-
-        Raises `NotFound`, and `InvalidRequest` where `message` brings words, files or a place of its own.
-        """
-        turn = await self._services.store.turn(caller, turn_id)
-        if turn.conversation_id != conversation_id:
-            raise NotFound(f"There is no turn {turn_id} in this conversation.", param="regenerate")
-        if message.text or message.file_ids or message.parent_message_id is not LEAVE:
-            raise InvalidRequest(
-                "A turn is asked again as it was.",
-                hint="Leave out text, file_ids and parent_message_id; or send another text with parent_message_id.",
-                param="regenerate",
-            )
-        files = tuple(attachment.file_id for attachment in turn.attachments)
-        return replace(message, text=turn.text, file_ids=files, parent_message_id=turn.parent.run_id)
 
     async def prefer(self, caller: Caller, turn_id: str, run_id: str | None, *, latest: bool = False) -> Conversation:
         """Go on from an answer of a turn, None for the one that is followed there; what came after it stays.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from lamella.commands.parse import Typed, parse
 from lamella.core.agents import DynamicBlock
 from lamella.core.errors import InvalidRequest
+from lamella.core.execution import ExecutionRequest
+from lamella.core.models import effort_named
 from lamella.core.records import LEAVE, Choices, Leave
 
 MAX_FILES = 20
@@ -66,6 +69,54 @@ AT_ONCE = Patience(queue=False, debounce=0)
 
 
 @dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message with how it is to be sent.
+
+    `regenerate` is the turn to ask again: the message then brings no text. `is_literal`: a text that begins with `/` is
+    no command. `kb_meta_prompt` replaces the block about knowledge bases: "" leaves it out, with None the server writes
+    it.
+    """
+
+    message: Message
+    patience: Patience = PATIENT
+    regenerate: str | None = None
+    is_literal: bool = False
+    kb_meta_prompt: str | None = None
+
+    @classmethod
+    def of(cls, request: ExecutionRequest, key: str | None = None) -> Outgoing:
+        """That of an execution request: answered at once or refused, and no command.
+
+        Raises `InvalidRequest` for a field that this version does not know: it could mean anything.
+        """
+        unknown = next(iter(request.extra_fields), None)
+        if unknown is not None:
+            raise InvalidRequest(
+                f"This version does not know the field “{unknown}” of an execution request.",
+                hint="Leave it out, or update the server.",
+                param=unknown,
+            )
+        choices = Choices(
+            request.layout,
+            request.marker_policy,
+            request.agent_id,
+            effort_named(request.thinking_effort) if request.thinking_effort is not None else None,
+            request.knowledge_base_ids,
+        )
+        message = Message(
+            text=request.text,
+            file_ids=request.file_ids,
+            timezone=request.timezone,
+            models=request.models,
+            key=key,
+            dynamic=request.dynamic_context or (),
+            choices=choices,
+            parent_message_id=request.parent_message_id,
+        )
+        return cls(message, AT_ONCE, is_literal=True, kb_meta_prompt=request.kb_meta_prompt)
+
+
+@dataclass(frozen=True, slots=True)
 class QueueSettings:
     """`debounce`: seconds that a message waits for more where nobody is being answered. `joining`: the same where it
     has to wait anyway. `limit`: messages that may wait in a conversation.
@@ -84,6 +135,20 @@ class QueueSettings:
     def joining_of(self, patience: Patience) -> float:
         """Seconds in which a message that waits is joined by what comes behind it."""
         return max(self.debounce, self.joining) if patience.debounce is None else patience.debounce
+
+
+def read_message(message: Message, usages: Mapping[str, str]) -> Message | Typed:
+    """A command, or words; of `//x` the words `/x`. `usages` are the commands and how they are typed.
+
+    Raises `InvalidRequest` for a message that can't be sent, for what looks like a command and is none, and for a
+    command with files.
+    """
+    parsed = parse(checked(message), usages)
+    if isinstance(parsed, str):
+        return replace(message, text=parsed)
+    if message.file_ids:
+        raise InvalidRequest(f"/{parsed.name} takes no files.", hint="Send them with a message.", param="file_ids")
+    return parsed
 
 
 def checked(message: Message) -> str:

@@ -21,7 +21,7 @@ from lamella.engine.services import Services
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
+class _Ordered:
     """A command that somebody sent; `queue`: it may wait."""
 
     caller: Caller
@@ -62,10 +62,10 @@ class Orders:
         Raises as `run` does, but `TurnInProgress` only where it is not to wait; and `QueueFull`.
         """
         self._turns.must_be_open("command")
-        sent = _Sent(caller, conversation_id, typed, self._services.ids.new("note"), queue)
+        sent = _Ordered(caller, conversation_id, typed, self._services.ids.new("note"), queue)
         return await asyncio.shield(self._turns.track(self._submit(sent, key)))
 
-    async def _submit(self, sent: _Sent, key: str | None) -> Notice | Queued:
+    async def _submit(self, sent: _Ordered, key: str | None) -> Notice | Queued:
         box = self._mailboxes.of(sent.conversation_id)
         if not self._commands.is_at_once(sent.typed.name):
             async with box.rows:
@@ -75,7 +75,7 @@ class Orders:
         async with box.keyed:
             return await self._keyed(sent, key)
 
-    async def _keyed(self, sent: _Sent, key: str) -> Notice | Queued:
+    async def _keyed(self, sent: _Ordered, key: str) -> Notice | Queued:
         """Run or queue a command, unless its key came with the same command before."""
         store, caller = self._services.store, sent.caller
         same, now = digest(encode([sent.conversation_id, sent.typed])), self._services.clock.now()
@@ -85,13 +85,13 @@ class Orders:
         with suppress(NotFound):
             return await self._queue.placed(caller, await store.queued_message(caller, queued_id_of(known)))
         try:
-            return await self._place(_Sent(caller, sent.conversation_id, sent.typed, known, sent.queue))
+            return await self._place(_Ordered(caller, sent.conversation_id, sent.typed, known, sent.queue))
         except LamellaError:
             # It stored nothing: its key can be used again.
             await store.release_key(caller, key)
             raise
 
-    async def _place(self, sent: _Sent) -> Notice | Queued:
+    async def _place(self, sent: _Ordered) -> Notice | Queued:
         """Run a command now where that is its place, else put it into the queue."""
         if self._commands.is_at_once(sent.typed.name):
             return await self._now(sent)
@@ -108,10 +108,10 @@ class Orders:
             )
         return await self._enqueue(sent)
 
-    async def _now(self, sent: _Sent) -> Notice:
+    async def _now(self, sent: _Ordered) -> Notice:
         return await self._commands.run(sent.caller, sent.conversation_id, sent.typed, sent.notice_id)
 
-    async def _enqueue(self, sent: _Sent) -> Queued:
+    async def _enqueue(self, sent: _Ordered) -> Queued:
         typed = sent.typed
         row = QueuedMessage(
             id=queued_id_of(sent.notice_id),

@@ -9,7 +9,7 @@ import msgspec
 
 from lamella.chat.keeper import Keeper, Place
 from lamella.chat.mailbox import Mailbox, Mailboxes
-from lamella.chat.message import Message
+from lamella.chat.message import Message, read_message
 from lamella.chat.packets import (
     Queued,
     cancelled_answer,
@@ -20,23 +20,24 @@ from lamella.chat.packets import (
 )
 from lamella.chat.waiting import Order, Words, groups, payload_of, sent_of
 from lamella.commands.parse import Typed
+from lamella.commands.registry import Commands
 from lamella.core.errors import InvalidRequest, NotFound, NotWaiting
 from lamella.core.ports import Batch, Store
 from lamella.core.records import Caller, QueuedMessage, QueueStatus
 from lamella.engine.services import Services
 
-Read = Callable[[Message], Message | Typed]
-
 
 class Queue:
     """The queues of all conversations. Each verb raises `NotFound` for what is not the caller's."""
 
-    def __init__(self, keeper: Keeper, services: Services, mailboxes: Mailboxes, read: Read, limit: int) -> None:
+    def __init__(
+        self, keeper: Keeper, services: Services, mailboxes: Mailboxes, commands: Commands, limit: int
+    ) -> None:
         self._keeper = keeper
         self._store: Store = services.store
         self._clock = services.clock
         self._box_of = mailboxes.of
-        self._read = read
+        self._commands = commands
         self._limit = limit
 
     async def add(self, caller: Caller, row: QueuedMessage) -> Queued:
@@ -84,7 +85,7 @@ class Queue:
         found = await self.find(caller, conversation_id, message_id)
         if isinstance(sent_of(found.row), Order):
             raise InvalidRequest("A command in the queue can't be changed.", hint="Take it out and send another.")
-        read = self._read(Message(text))
+        read = read_message(Message(text), self._commands.usages)
         if isinstance(read, Typed):
             raise InvalidRequest("A message can't become a command.", hint="Send the command by itself.", param="text")
         box = self._box_of(conversation_id)

@@ -7,17 +7,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from lamella.app.accounts import LOCAL_IDENTITY
-from lamella.app.app import open_app
+from lamella.app.app import App, open_app
 from lamella.app.conversations import NewConversation
 from lamella.app.demonstration import NOTICE
-from lamella.backend.backend import Backend
-from lamella.backend.registration import registered_blocks
-from lamella.chat import Message, Patience, Queued
+from lamella.chat import Message, Outgoing, Patience
 from lamella.cli.door import NOTICES, Sending, Uploaded, opened
 from lamella.commands.parse import Typed
 from lamella.core.access import Identity
 from lamella.core.packets import AnyPacket, decode_packet
-from lamella.core.records import Choices, Notice, NoticeKind, PageQuery
+from lamella.core.records import Choices, NoticeKind, PageQuery
 from lamella.settings import Settings
 from lamella.tooling.tool import Verdict
 
@@ -27,10 +25,8 @@ PIECE = 1 << 16
 class LocalDoor:
     """The app in this process."""
 
-    def __init__(self, backend: Backend, identity: Identity) -> None:
-        app = backend.app
+    def __init__(self, app: App, identity: Identity) -> None:
         self._app = app
-        self._backend = backend
         self._identity = identity
         self._caller = identity.caller
         self.notice = NOTICE if app.models.is_demonstration else None
@@ -55,16 +51,9 @@ class LocalDoor:
         """See `Door`."""
         chat = self._app.chat
         choices = Choices(thinking_effort=sending.effort)
-        read = chat.read(Message(sending.text, sending.file_ids, sending.zone, sending.models, choices=choices))
-        done: str | Queued | Notice
-        if isinstance(read, Typed):
-            done = await chat.orders.submit(self._caller, conversation_id, read)
-        else:
-            patience = Patience(debounce=0 if sending.at_once else None)
-            with chat.arriving(conversation_id) as arrival:
-                arrival.becomes_message()
-                message = await self._backend.dressed(self._identity, conversation_id, read)
-                done = await chat.submit(self._caller, conversation_id, message, patience, arrival)
+        message = Message(sending.text, sending.file_ids, sending.zone, sending.models, choices=choices)
+        asked = Outgoing(message, Patience(debounce=0 if sending.at_once else None))
+        done = await chat.sender.send(self._identity, conversation_id, asked)
         async for batch in await chat.packets(self._caller, done):
             for _, data in batch:
                 yield decode_packet(data)
@@ -119,4 +108,4 @@ async def open_local_door(settings: Settings) -> AsyncIterator[LocalDoor]:
     """
     async with open_app(settings) as app:
         who = LOCAL_IDENTITY if settings.key is None else await app.accounts.identify(settings.key.get_secret_value())
-        yield LocalDoor(Backend(app, registered_blocks(settings)), who)
+        yield LocalDoor(app, who)

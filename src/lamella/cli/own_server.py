@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 import httpx2
 
 from lamella.app.app import open_app
-from lamella.backend.registration import registered_blocks
 from lamella.server.entrance import Entrance
 from lamella.server.web import create_web
 from lamella.settings import Settings
@@ -18,7 +17,6 @@ from lamella.settings import Settings
 async def own_client(settings: Settings, headers: Mapping[str, str]) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of the whole API, without a socket; `headers` go with each request."""
     async with open_app(settings) as app:
-        entrance, blocks = Entrance(app.accounts, holds_folder=True), registered_blocks(settings)
-        transport = httpx2.ASGITransport(create_web(app, entrance, blocks=blocks))
+        transport = httpx2.ASGITransport(create_web(app, Entrance(app.accounts, holds_folder=True)))
         async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as client:
             yield client

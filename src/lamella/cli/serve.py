@@ -19,7 +19,6 @@ from uvicorn.loops.auto import auto_loop_factory
 from lamella.app.app import App, open_app
 from lamella.app.demonstration import NOTICE
 from lamella.app.garbage import collect_in_pauses, keep_loaded
-from lamella.backend.registration import registered_blocks
 from lamella.cli.api import announced
 from lamella.cli.logs import configure_logs
 from lamella.cli.main import DataOption, ModelOption, cli
@@ -59,13 +58,12 @@ async def _serve(host: str, port: int, settings: Settings) -> None:
     listener = _listen(host, port)
     shown = f"http://[{host}]:" if ":" in host else f"http://{host}:"
     url = f"{shown}{listener.getsockname()[1]}"
-    blocks = registered_blocks(settings)
     async with open_app(settings) as app, AsyncExitStack() as stack:
         entrance = Entrance(app.accounts, is_local=host in LOOPBACK)
         token = None if await app.accounts.are_set_up() else entrance.first_run_token
         await stack.enter_async_context(announced(settings.data, _here(url), token))
         config = uvicorn.Config(
-            create_web(app, entrance, blocks=blocks),
+            create_web(app, entrance),
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=2,

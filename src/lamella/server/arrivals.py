@@ -27,7 +27,7 @@ class Arrivals:
         if named is None:
             await self._app(scope, receive, send)
             return
-        with self._chat.arriving(named[1]) as arrival:
+        with self._chat.sender.arriving(named[1]) as arrival:
             scope.setdefault("state", {})[_IN_STATE] = arrival
             await self._app(scope, receive, send)
 

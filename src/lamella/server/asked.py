@@ -7,7 +7,6 @@ from typing import Annotated
 from fastapi import Depends, Header, Query, Request
 
 from lamella.app.app import App
-from lamella.backend.backend import Backend
 from lamella.core.access import Identity, Role
 from lamella.core.errors import PermissionDenied
 from lamella.core.records import Caller, PageQuery
@@ -41,15 +40,9 @@ async def _page(parameters: Annotated[PageParameters, Query()]) -> PageQuery:
     return PageQuery(parameters.limit, parameters.after, parameters.order)
 
 
-async def _backend(request: Request) -> Backend:
-    backend: Backend = request.state.backend
-    return backend
-
-
 TheApp = Annotated[App, Depends(_app)]
 TheCaller = Annotated[Caller, Depends(_caller)]
 TheIdentity = Annotated[Identity, Depends(_identity)]
 TheAdmin = Annotated[Identity, Depends(_admin)]
-TheBackend = Annotated[Backend, Depends(_backend)]
 ThePage = Annotated[PageQuery, Depends(_page)]
 IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key", max_length=200)]

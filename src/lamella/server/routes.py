@@ -12,15 +12,14 @@ from lamella.app.conversations import Asking, NewConversation
 from lamella.app.demonstration import NOTICE
 from lamella.app.request_body import stored_body
 from lamella.app.request_map import map_request
-from lamella.chat import Message, Queued
+from lamella.chat import Outgoing, Queued
 from lamella.commands.looking import why_data
-from lamella.commands.parse import Typed
 from lamella.core.counting import aside
 from lamella.core.errors import InvalidRequest
 from lamella.core.json import encode
-from lamella.core.records import LEAVE, Notice, PageQuery
+from lamella.core.records import LEAVE, PageQuery
 from lamella.server.arrivals import TheArrival
-from lamella.server.asked import PREFIX, IdempotencyKey, TheApp, TheBackend, TheCaller, TheIdentity, ThePage
+from lamella.server.asked import PREFIX, IdempotencyKey, TheApp, TheCaller, TheIdentity, ThePage
 from lamella.server.outcomes import in_json, wants_json
 from lamella.server.schemas import (
     ConversationPatch,
@@ -159,7 +158,6 @@ async def send(
     request: Request,
     app: TheApp,
     identity: TheIdentity,
-    backend: TheBackend,
     arrival: TheArrival,
     key: IdempotencyKey = None,
 ) -> Response:
@@ -168,25 +166,12 @@ async def send(
     What has to wait answers 202: with a stream that begins with `turn.queued` and goes on with its turn, or as JSON
     with its place in the queue. A command answers with one packet, or as JSON.
     """
-    caller = identity.caller
-    asked = replace(message_of(body), key=key)
-    read: Message | Typed = asked if body.regenerate is not None else app.chat.read(asked)
-    done: str | Queued | Notice
-    if isinstance(read, Typed):
-        arrival.end()
-        done = await app.chat.orders.submit(caller, conversation_id, read, key=key, queue=body.queue)
-    else:
-        arrival.becomes_message()
-        for base_id in body.knowledge_base_ids:
-            await app.access.base(caller, base_id)
-        if body.regenerate is not None:
-            read = await app.chat.again(caller, conversation_id, body.regenerate, read)
-        message = await backend.dressed(identity, conversation_id, read)
-        done = await app.chat.submit(caller, conversation_id, message, body.patience(), arrival)
-    packets = await app.chat.packets(caller, done)
+    asked = Outgoing(replace(message_of(body), key=key), body.patience(), body.regenerate)
+    done = await app.chat.sender.send(identity, conversation_id, asked, arrival)
+    packets = await app.chat.packets(identity.caller, done)
     if not wants_json(request.headers.get("accept", "")):
         return event_stream(packets, request.state.silence, 202 if isinstance(done, Queued) else 200)
-    return await in_json(app, caller, done, packets)
+    return await in_json(app, identity.caller, done, packets)
 
 
 @router.get("/conversations/{conversation_id}/context")
@@ -310,10 +295,9 @@ async def request_diff(request_id: str, app: TheApp, caller: TheCaller) -> Json:
 
 
 @router.post("/context/preview")
-async def preview(body: PreviewBody, app: TheApp, identity: TheIdentity, backend: TheBackend) -> Json:
+async def preview(body: PreviewBody, app: TheApp, identity: TheIdentity) -> Json:
     """The map of the request that this message would make. Nothing is stored and nothing is sent."""
-    message = await backend.dressed(identity, body.conversation_id, message_of(body))
-    found = await app.chat.preview(identity.caller, body.conversation_id, message)
+    found = await app.chat.sender.preview(identity, body.conversation_id, message_of(body))
     mapped = map_json(found.record, map_request(found.record, found.blocks))
     return mapped | {"id": None, "turn_id": None, "why": None}
 

@@ -29,7 +29,7 @@ async def command(
     conversation_id: str, body: CommandBody, app: TheApp, caller: TheCaller, key: IdempotencyKey = None
 ) -> Response:
     """Run a command, such as `/status`. No model is asked for its answer."""
-    typed = app.chat.read(Message(body.text))
+    typed = app.chat.sender.read(Message(body.text))
     if not isinstance(typed, Typed):
         raise InvalidRequest(
             "This is no command.",

@@ -14,7 +14,6 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from lamella.app.app import App, open_app
-from lamella.backend.blocks import Blocks
 from lamella.core.json import Json, decode_object
 from lamella.server.connections import DEFAULT, Limits, bounded
 from lamella.server.entrance import Entrance
@@ -162,13 +161,12 @@ async def served(
     settings: Settings,
     *,
     silence: float = SILENCE_SECONDS,
-    blocks: Blocks | None = None,
     **parts: Any,
 ) -> AsyncIterator[tuple[App, Client]]:
     """An app with its server, and a client of it; `parts` are what `open_app` takes beside the settings."""
     async with (
         open_app(settings, **parts) as app,
-        serving(create_web(app, entrance_of(app), silence=silence, blocks=blocks)) as address,
+        serving(create_web(app, entrance_of(app), silence=silence)) as address,
         client(address) as speaking,
     ):
         yield app, speaking

@@ -15,8 +15,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lamella import __version__
 from lamella.app.app import App
-from lamella.backend.backend import Backend
-from lamella.backend.blocks import Blocks
 from lamella.core.errors import NotFound
 from lamella.server import (
     account_routes,
@@ -99,13 +97,11 @@ def create_web(
     app: App,
     entrance: Entrance | Identify | None = None,
     silence: float = SILENCE_SECONDS,
-    blocks: Blocks | None = None,
 ) -> ASGIApp:
     """The ASGI application over a running app.
 
     `entrance` says who asks: without one it is that of this machine, and a deployment that knows its users by other
-    means brings a function. `blocks` are the providers of dynamic context. After `silence` seconds
-    without a packet a stream sends a comment.
+    means brings a function. After `silence` seconds without a packet a stream sends a comment.
     """
     entrance = entrance or Entrance(app.accounts)
     by_key, identify = (entrance, entrance.identify) if isinstance(entrance, Entrance) else (None, entrance)
@@ -114,7 +110,6 @@ def create_web(
         "entrance": by_key,
         "identify": identify,
         "silence": silence,
-        "backend": Backend(app, blocks or Blocks()),
     }
     routes = _routes()
 

@@ -135,7 +135,7 @@ class ReplayedConversation:
         stage.begin(turn, models)
         if turn.id is not None:
             self._ids.expect("msg", turn.id)
-        sending = asyncio.ensure_future(self.core.chat.send(OWNER, CONVERSATION, message))
+        sending = asyncio.ensure_future(self.core.chat.sender.begin(OWNER, CONVERSATION, message))
         self._running = sending
         self.jobs.open, held, waited = True, len(stage.held), 0.0
         while not sending.done():
@@ -165,7 +165,7 @@ class ReplayedConversation:
         )
         if turn.regenerate is None:
             return message
-        return await self.core.chat.again(OWNER, CONVERSATION, self.names[turn.regenerate], message)
+        return await self.core.chat.sender.again(OWNER, CONVERSATION, self.names[turn.regenerate], message)
 
     async def _parent(self, turn: TraceTurn) -> str | Leave | None:
         """The message or run that a turn follows."""
@@ -220,7 +220,7 @@ class ReplayedConversation:
 
     async def command(self, text: str) -> None:
         """Run a command; raises `InvalidRequest` for what is none, or can't be run."""
-        typed = self.core.chat.read(Message(text=text))
+        typed = self.core.chat.sender.read(Message(text=text))
         if not isinstance(typed, Typed):
             raise InvalidRequest(f"“{text}” is no command.", hint="/help lists them; // sends it as text.")
         await self.core.chat.orders.run(OWNER, CONVERSATION, typed)

@@ -9,14 +9,14 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
-from lamella.backend.backend import Backend
-from lamella.backend.openai_request import from_openai
+from lamella.app.app import App
 from lamella.core.access import Identity
 from lamella.core.execution import ExecutionRequest
 from lamella.core.packets import AnyPacket
-from lamella.server.asked import IdempotencyKey, TheBackend, TheIdentity
+from lamella.server.asked import IdempotencyKey, TheApp, TheIdentity
 from lamella.server.failures import STATUS
 from lamella.server.responses.asked import Asked, asked_of
+from lamella.server.responses.openai_request import from_openai
 from lamella.server.responses.writer import ResponseWriter
 from lamella.server.sse import EventStream
 
@@ -25,7 +25,7 @@ router = APIRouter(prefix="/v1")
 
 @router.post("/responses", response_model=None)
 async def create_response(
-    body: dict[str, Any], request: Request, backend: TheBackend, identity: TheIdentity, key: IdempotencyKey = None
+    body: dict[str, Any], request: Request, app: TheApp, identity: TheIdentity, key: IdempotencyKey = None
 ) -> Response:
     """Answer one message, as a response of OpenAI's API: whole, or with `stream` its events.
 
@@ -33,10 +33,10 @@ async def create_response(
     that an `ExecutionRequest` says beyond the API travels in `metadata`.
     """
     asked = asked_of(from_openai(body))
-    turn_id = await backend.begin(await _placed(backend, identity, asked), identity, key=key)
-    turn = await backend.app.store.turn(identity.caller, turn_id)
+    turn_id = await app.begin(await _placed(app, identity, asked), identity, key=key)
+    turn = await app.store.turn(identity.caller, turn_id)
     writer = ResponseWriter(turn, asked.request.metadata)
-    packets = backend.packets(turn_id, identity)
+    packets = app.packets(turn_id, identity)
     if asked.streams:
         return EventStream(_written(writer, packets), request.state.silence)
     async for packet in packets:
@@ -49,11 +49,11 @@ async def create_response(
     return JSONResponse(failed, status_code=status, headers={"x-should-retry": "false"})
 
 
-async def _placed(backend: Backend, identity: Identity, asked: Asked) -> ExecutionRequest:
+async def _placed(app: App, identity: Identity, asked: Asked) -> ExecutionRequest:
     """The request behind the response that it names; raises `NotFound`."""
     if asked.after is None:
         return asked.request
-    turn = await backend.app.store.turn(identity.caller, asked.after)
+    turn = await app.store.turn(identity.caller, asked.after)
     return replace(asked.request, conversation_id=turn.conversation_id, parent_message_id=turn.run.id)
 
 

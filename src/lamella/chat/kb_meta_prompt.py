@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lamella.app.bound_bases import BoundBase, bound_bases
-from lamella.app.knowledge import Knowledge
 from lamella.core.access import GrantLevel, KnowledgeBase
+from lamella.core.access_ports import Access
 from lamella.core.agents import DynamicBlock, KnowledgePrompt, strictest
 from lamella.core.errors import NotFound
-from lamella.core.records import Caller, Conversation
+from lamella.core.knowledge_port import KnowledgeStore
+from lamella.core.records import Caller
+from lamella.knowledge.bound_bases import BoundBase, bound_bases
 from lamella.knowledge.restricted.metadata import SafeMetadataSource
 
 HEADING = "Knowledge bases that can be searched here:"
@@ -81,25 +82,32 @@ def _line(text: str, most: int) -> str:
 class KbMetaPrompts:
     """Builds the block for a message, by what its caller may see at that moment."""
 
-    knowledge: Knowledge
+    store: KnowledgeStore
+    access: Access
+    metadata: SafeMetadataSource
+
+    async def must_see(self, caller: Caller, base_ids: Sequence[str]) -> None:
+        """Raises `NotFound` for a base that the caller can't see."""
+        for base_id in base_ids:
+            await self.access.base(caller, base_id)
 
     async def block(
-        self, caller: Caller, conversation: Conversation, agent_id: str | None, named: Sequence[str]
+        self, caller: Caller, conversation_id: str, agent_id: str | None, named: Sequence[str]
     ) -> DynamicBlock:
         """The block of the bases bound to conversation, agent and message; an empty one where there are none.
 
         Bases that the caller may not search are not in it. Raises `NotFound` for a conversation that is not the
         caller's.
         """
-        bound = await bound_bases(self.knowledge.store, caller, conversation.id, agent_id, named)
+        bound = await bound_bases(self.store, caller, conversation_id, agent_id, named)
         told: list[tuple[BaseFacts, BoundBase]] = []
         for one in sorted(bound, key=lambda one: one.id):
             try:
-                base = await self.knowledge.access.base(caller, one.id)
+                base = await self.access.base(caller, one.id)
             except NotFound:
                 continue
             if base.level is not GrantLevel.NONE:
-                told.append((await facts_of(base, self.knowledge.metadata), one))
+                told.append((await facts_of(base, self.metadata), one))
         named_in = ", ".join(_why(facts, one) for facts, one in told)
         bases = [facts for facts, _ in told]
         return DynamicBlock(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lamella.app.app import LOCAL_OWNER, App
-from lamella.backend.kb_meta_prompt import MOST_OF_A_SUMMARY, BaseFacts, kb_meta_prompt
+from lamella.chat.kb_meta_prompt import MOST_OF_A_SUMMARY, BaseFacts, kb_meta_prompt
 from lamella.core.access import BaseContent, GrantLevel, Role, Subject, User
 from lamella.core.records import Caller
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying

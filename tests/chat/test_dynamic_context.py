@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from lamella.backend.blocks import Blocks, BlockScope, DynamicContextProvider
+from lamella.chat.dynamic_context import Blocks, BlockScope, DynamicContextProvider
 from lamella.core.errors import ConfigurationError
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import served

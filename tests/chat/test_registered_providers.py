@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lamella.backend.blocks import BlockScope
-from lamella.backend.registration import GROUP, registered_blocks
+from lamella.chat.dynamic_context import GROUP, BlockScope, registered_blocks
 from lamella.core.errors import ConfigurationError
 from lamella.settings import read_settings
 
@@ -50,7 +49,7 @@ def broken() -> First:
 
 def names(setting: str, *points: EntryPoint, tmp_path: Path) -> tuple[str, ...]:
     settings = read_settings(data=tmp_path, dynamic_context=setting)
-    return registered_blocks(settings, points).names
+    return registered_blocks(settings.dynamic_context, points).names
 
 
 def test_classes_functions_and_objects_are_found_in_their_order(tmp_path: Path) -> None:

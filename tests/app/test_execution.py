@@ -14,18 +14,18 @@ import openai
 import pytest
 
 from lamella.app.accounts import LOCAL_IDENTITY
-from lamella.app.app import LOCAL_OWNER, App
-from lamella.backend.blocks import Blocks, BlockScope
-from lamella.backend.library import Backend, ExecutionRequest, open_library
-from lamella.backend.openai_request import to_openai
+from lamella.app.app import LOCAL_OWNER, App, open_app
 from lamella.cache.difference import Cause
+from lamella.chat.dynamic_context import Blocks, BlockScope
 from lamella.core.access import BaseContent
 from lamella.core.clock import SystemClock
 from lamella.core.errors import InvalidRequest, NotFound
+from lamella.core.execution import ExecutionRequest
 from lamella.core.ids import CountingIds
 from lamella.core.records import Caller, PageQuery
 from lamella.core.tokens import Usage
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
+from lamella.server.responses.openai_request import to_openai
 from lamella.server.testing import serving
 from lamella.server.web import create_web
 from lamella.settings import Settings, read_settings
@@ -127,9 +127,9 @@ async def newest(app: App) -> str:
 async def in_process(folder: Path, provider: str, story: Story) -> list[tuple[str, int, bytes]]:
     blocks = Blocks([WhoAsks()])
     parts: dict[str, Any] = {"clock": Noon(), "ids": CountingIds()}
-    async with open_library(settings_for(folder, provider), blocks=blocks, **parts) as lamella:
-        for number, request in enumerate(story(await furnished(lamella.app))):
-            there = await newest(lamella.app) if number else None
+    async with open_app(settings_for(folder, provider), blocks=blocks, **parts) as lamella:
+        for number, request in enumerate(story(await furnished(lamella))):
+            there = await newest(lamella) if number else None
             turn = await lamella.run(replace(request, conversation_id=there))
             assert (turn.error, bool(turn.run.answer)) == (None, True)
     return await sent_to(provider)
@@ -139,17 +139,17 @@ async def over_http(folder: Path, provider: str, story: Story, *, streams: bool)
     blocks = Blocks([WhoAsks()])
     parts: dict[str, Any] = {"clock": Noon(), "ids": CountingIds()}
     async with (
-        open_library(settings_for(folder, provider), blocks=blocks, **parts) as lamella,
-        serving(create_web(lamella.app, blocks=blocks)) as address,
+        open_app(settings_for(folder, provider), blocks=blocks, **parts) as lamella,
+        serving(create_web(lamella)) as address,
         speaking(address) as client,
     ):
         previous: str | None = None
-        for request in story(await furnished(lamella.app)):
+        for request in story(await furnished(lamella)):
             body: Any = to_openai(request)
             if previous is not None and request.parent_message_id is not None:
                 body["previous_response_id"] = previous
             elif previous is not None:
-                body["conversation"] = await newest(lamella.app)
+                body["conversation"] = await newest(lamella)
             if streams:
                 last = [event async for event in await client.responses.create(**body, stream=True)][-1]
                 response = last.response
@@ -178,7 +178,7 @@ async def test_in_process_and_over_http_the_provider_gets_the_same_bytes(name: s
 
 async def test_a_library_is_refused_as_a_client_would_be_and_leaves_nothing_behind(tmp_path: Path) -> None:
     model = ScriptedModel([saying("Yes.")])
-    async with open_library(read_settings(data=tmp_path), models=ScriptedModels(model)) as lamella:
+    async with open_app(read_settings(data=tmp_path), models=ScriptedModels(model)) as lamella:
         for request, error in (
             (ExecutionRequest(text=" "), InvalidRequest),
             (ExecutionRequest(text="Hi", extra_fields={"mood": "good"}), InvalidRequest),
@@ -189,12 +189,12 @@ async def test_a_library_is_refused_as_a_client_would_be_and_leaves_nothing_behi
         ):
             with pytest.raises(error):
                 await lamella.run(request)
-        assert (await lamella.app.store.conversations(LOCAL_OWNER, PageQuery())).data == ()
+        assert (await lamella.store.conversations(LOCAL_OWNER, PageQuery())).data == ()
         await answered_once(lamella)
     assert len(model.requests) == 1
 
 
-async def answered_once(lamella: Backend) -> None:
+async def answered_once(lamella: App) -> None:
     request = ExecutionRequest(text="Hi")
     first = await lamella.run(request, key="k")
     assert (await lamella.run(request, key="k")).id == first.id
@@ -202,7 +202,7 @@ async def answered_once(lamella: Backend) -> None:
 
 async def test_the_maps_of_a_turn_say_what_stood_in_its_windows_and_whose_they_are(tmp_path: Path) -> None:
     model = ScriptedModel([saying("Yes.", usage=Usage(input=900, cache_write_5m=800, output=2))])
-    async with open_library(read_settings(data=tmp_path), models=ScriptedModels(model)) as lamella:
+    async with open_app(read_settings(data=tmp_path), models=ScriptedModels(model)) as lamella:
         turn = await lamella.run(ExecutionRequest(text="Hi", dynamic_context=("It rains.",)))
         [found] = await lamella.maps(turn.id)
         assert [one.segment.letters for one in found.segments if one.segment.letters] == ["S", "U1", "D"]

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lamella.backend.openai_request import KEY_LENGTH, NATIVE, OWN, PAIRS, VALUE_LENGTH, from_openai, to_openai
 from lamella.core.errors import InvalidRequest
 from lamella.core.execution import ExecutionRequest
 from lamella.core.json import decode_object, encode
 from lamella.core.records import LEAVE
+from lamella.server.responses.openai_request import KEY_LENGTH, NATIVE, OWN, PAIRS, VALUE_LENGTH, from_openai, to_openai
 
 TEXT = st.text(max_size=40)
 TEXTS = st.lists(TEXT, max_size=3).map(tuple)

@@ -1,0 +1,203 @@
+"""Dynamic context: the text that the server adds to a message. It depends on the sender, the place and the moment.
+
+It stands next to the message and never in the system prompt, so that it spoils no cached prefix. It has two sources:
+
+- the block about the knowledge bases that can be searched here (`kb_meta_prompt.py`), always first;
+- a deployment's providers: classes that write one block each, such as who the user is. An entry point of the group
+  `lamella.dynamic_context` or the setting `LAMELLA_DYNAMIC_CONTEXT` names them; docs/dynamic-context.md has an example.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from itertools import pairwise
+from typing import Protocol, runtime_checkable
+
+import structlog
+
+from lamella.chat.kb_meta_prompt import KbMetaPrompts
+from lamella.chat.message import Message
+from lamella.core.access import Identity
+from lamella.core.agents import DynamicBlock
+from lamella.core.errors import ConfigurationError, DynamicContextFailed, LamellaError
+from lamella.core.ports import Store
+from lamella.core.records import LEAVE, Caller, Conversation
+
+log = structlog.get_logger()
+
+GROUP = "lamella.dynamic_context"
+"""The group of entry points. Each names a provider, or a class or function that makes one without arguments."""
+
+SETTING = "LAMELLA_DYNAMIC_CONTEXT"
+
+SECONDS = 5.0
+"""How long a provider may take if no setting says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockScope:
+    """What a block is written for: the sender as the server knows them, the conversation, and the message's text."""
+
+    identity: Identity
+    conversation: Conversation
+    text: str
+
+    @property
+    def caller(self) -> Caller:
+        """Whose data may be read for it."""
+        return self.identity.caller
+
+
+@runtime_checkable
+class DynamicContextProvider(Protocol):
+    """Writes one block of the dynamic context, such as who the user is and what they may do.
+
+    Blocks are sorted by `order`, then by `name`; no two providers have the same name. The same facts should give the
+    same text: what changes with every message is sent, and paid, with every message.
+    """
+
+    name: str
+    order: int
+
+    async def block(self, scope: BlockScope) -> str | None:
+        """The block for this message; None or an empty text leaves it out.
+
+        The sender is told a `LamellaError` as it is, and of any other failure only the provider's name.
+        """
+        ...
+
+
+class Blocks:
+    """The providers of a deployment; raises `ConfigurationError` when two have one name."""
+
+    def __init__(self, providers: Iterable[DynamicContextProvider] = (), seconds: float = SECONDS) -> None:
+        self._providers = sorted(providers, key=lambda provider: (provider.order, provider.name))
+        self._seconds = seconds
+        for before, after in pairwise(sorted(provider.name for provider in self._providers)):
+            if before == after:
+                raise ConfigurationError(
+                    f"There are two providers of dynamic context named “{after}”.", hint="Rename one."
+                )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The providers, in the order of their blocks."""
+        return tuple(provider.name for provider in self._providers)
+
+    async def build(self, scope: BlockScope) -> tuple[DynamicBlock, ...]:
+        """All blocks of a message, in order; providers are asked at the same time.
+
+        Raises a `LamellaError` that names the first provider that fails: a message without what belongs to it, such as
+        the user's permissions, is not sent.
+        """
+        made = await asyncio.gather(*(self._one(provider, scope) for provider in self._providers))
+        return tuple(block for block in made if block.text)
+
+    async def _one(self, provider: DynamicContextProvider, scope: BlockScope) -> DynamicBlock:
+        try:
+            async with asyncio.timeout(self._seconds) as limit:
+                text = _checked(await provider.block(scope))
+        except LamellaError:
+            raise
+        except Exception as error:  # the border where a deployment's own code becomes an error of ours
+            if isinstance(error, TimeoutError) and limit.expired():
+                raise DynamicContextFailed(
+                    f"The dynamic context “{provider.name}” was not there after {self._seconds:g} seconds; the message "
+                    "was not sent.",
+                    hint="Send it again; LAMELLA_DYNAMIC_CONTEXT_SECONDS sets the limit.",
+                ) from None
+            log.exception("a provider of dynamic context failed", provider=provider.name)
+            raise DynamicContextFailed(
+                f"The dynamic context “{provider.name}” could not be made; the message was not sent.",
+                hint="The server's log has the cause.",
+            ) from None
+        return DynamicBlock(text, f"from the provider {provider.name}")
+
+
+def _checked(block: object) -> str:
+    """The text of a block; raises `TypeError` or `UnicodeEncodeError` for what is none."""
+    if block is None:
+        return ""
+    if not isinstance(block, str):
+        raise TypeError(f"a block is a text or None, not {type(block).__name__}")
+    block.encode()
+    return block.strip()
+
+
+def registered_blocks(
+    setting: str, installed: Iterable[EntryPoint] | None = None, *, seconds: float = SECONDS
+) -> Blocks:
+    """The providers that entry points and the setting name. `setting` is `package.module:name`, several with commas.
+
+    Raises `ConfigurationError` for a provider that can't be used.
+    """
+    points = entry_points(group=GROUP) if installed is None else installed
+    named = [path.strip() for path in setting.split(",") if path.strip()]
+    places = [(point.value, f"the entry point {point.name}") for point in points] + [(path, SETTING) for path in named]
+    found = [_provider(path, where) for path, where in dict(places).items()]
+    return Blocks(found, seconds)
+
+
+def _provider(path: str, where: str) -> DynamicContextProvider:
+    """The provider at `package.module:name`; a class or a function is called."""
+    module, _, name = path.partition(":")
+    if not name:
+        raise _unusable(path, where, "it has no “:”")
+    try:
+        found: object = import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+        if isinstance(found, type) or not isinstance(found, DynamicContextProvider):
+            found = found() if callable(found) else found
+    except Exception as error:  # the border where a deployment's own code becomes an error of ours
+        raise _unusable(path, where, f"{type(error).__name__}: {error}") from error
+    if not isinstance(found, DynamicContextProvider) or not isinstance(found.name, str):
+        raise _unusable(path, where, "it has not `name`, `order` and `block`")
+    return found
+
+
+def _unusable(path: str, where: str, why: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"The provider of dynamic context “{path}” of {where} can't be used: {why}.",
+        hint="Name it as package.module:name; docs/dynamic-context.md says what a provider is.",
+        param=SETTING,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicContexts:
+    """Adds the server's blocks to a message; without `bases`, none about knowledge bases."""
+
+    store: Store
+    blocks: Blocks = field(default_factory=Blocks)
+    bases: KbMetaPrompts | None = None
+
+    async def added(
+        self, identity: Identity, conversation_id: str, message: Message, kb_meta_prompt: str | None = None
+    ) -> Message:
+        """The message with its blocks: knowledge bases first, then those of the providers.
+
+        `kb_meta_prompt` replaces the block about knowledge bases; "" leaves it out. Raises `NotFound` for a
+        conversation that is not the sender's, and what a provider raises.
+        """
+        conversation = await self.store.conversation(identity.caller, conversation_id)
+        bases = await self._bases(identity.caller, conversation, message)
+        told = [*bases, *message.blocks]
+        if kb_meta_prompt is not None:
+            # Which static text the bases need, and what no answer may repeat, holds all the same.
+            told = [replace(block, text="") for block in bases]
+            told += [DynamicBlock(kb_meta_prompt, "from the request's kb_meta_prompt"), *message.blocks]
+        own = await self.blocks.build(BlockScope(identity, conversation, message.text))
+        kept = (block for block in told if block.text or block.prompt)
+        return replace(message, blocks=(*kept, *own))
+
+    async def _bases(self, caller: Caller, conversation: Conversation, message: Message) -> tuple[DynamicBlock, ...]:
+        if self.bases is None:
+            return ()
+        choices = message.choices
+        agent_id = conversation.agent_id if choices.agent_id is LEAVE else choices.agent_id
+        return (await self.bases.block(caller, conversation.id, agent_id, choices.knowledge_base_ids),)

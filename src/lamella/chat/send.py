@@ -1,0 +1,330 @@
+"""`send`: a message on its way to its turn. Read this file first.
+
+    read ─▶ add dynamic context ─▶ admit ─┬─ the conversation is free: begin its turn
+      │                                   └─ else: a row of the queue, begun when it is due and nobody is answered
+      └─ a command: `orders.py`
+
+There is one `send`. The routes of the server, an application that embeds Lamella and the terminal (which speaks HTTP)
+all call it, so the same message sends the same bytes to the provider whichever way it came:
+
+    done = await chat.sender.send(identity, conversation_id, Outgoing(Message("What is a tide?")))
+    async for batch in await chat.packets(identity.caller, done):
+        ...
+
+1. **Read.** A text that begins with `/` is a command; `//x` is the text `/x`.
+2. **Add dynamic context** (`dynamic_context.py`): the block about knowledge bases, then those of the deployment's
+   providers. Nothing below this line looks up who is asking for what.
+3. **Admit.** Under the lock of the conversation's mailbox: take the message's Idempotency-Key, and see whether the
+   conversation is free. If it is not, the message waits as a row with everything chosen for it, or is refused.
+4. **Begin** (`turns.py`, then `engine/turn.py`): load what the turn begins from, assemble its window, compact first if
+   it does not fit, store the turn, and let it run. The first request sends the window that was assembled here.
+
+A message is an `Arrival` from the moment that its request begins until its turn runs or its row is stored, so that an
+`/abort` sent after it always finds it (`mailbox.py`). A failure on the way stores nothing and leaves the key free.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from lamella.chat.dynamic_context import DynamicContexts
+from lamella.chat.keeper import queued_id_of
+from lamella.chat.mailbox import Arrival, Mailbox, Mailboxes, in_progress
+from lamella.chat.message import (
+    AT_ONCE,
+    PATIENT,
+    Message,
+    Outgoing,
+    Patience,
+    QueueSettings,
+    checked,
+    local,
+    read_message,
+)
+from lamella.chat.orders import Orders
+from lamella.chat.packets import Queued
+from lamella.chat.queue import Queue
+from lamella.chat.turns import Turns
+from lamella.chat.waiting import Words, payload_of
+from lamella.commands.parse import Typed
+from lamella.commands.registry import Commands
+from lamella.core.access import Identity
+from lamella.core.agents import joined
+from lamella.core.errors import InvalidRequest, LamellaError, NotFound
+from lamella.core.json import digest, encode
+from lamella.core.records import LEAVE, Caller, Conversation, NewRun, NewTurn, Notice, Place, QueuedMessage
+from lamella.engine.preview import Preview
+from lamella.engine.services import Services
+from lamella.engine.turn import TurnEngine
+
+SHORT = 4_000
+"""Characters of a text that is counted at once; a longer one is counted in a thread."""
+
+Done = str | Queued | Notice
+"""What a message came to: the id of its turn, its place in the queue, or a command's answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Submitted:
+    """A message that is to be admitted."""
+
+    caller: Caller
+    message: Message
+    patience: Patience
+    arrival: Arrival
+
+
+class Sender:
+    """Sends the messages of one process."""
+
+    def __init__(
+        self,
+        engine: TurnEngine,
+        services: Services,
+        contexts: DynamicContexts,
+        mailboxes: Mailboxes,
+        turns: Turns,
+        queue: Queue,
+        orders: Orders,
+        commands: Commands,
+        settings: QueueSettings,
+    ) -> None:
+        self._engine = engine
+        self._services = services
+        self._contexts = contexts
+        self._mailboxes = mailboxes
+        self._turns = turns
+        self._queue = queue
+        self._orders = orders
+        self._commands = commands
+        self._settings = settings
+
+    async def send(
+        self, identity: Identity, conversation_id: str, asked: Outgoing, arrival: Arrival | None = None
+    ) -> Done:
+        """Send a message or run a command; the turn goes on whether or not anybody listens.
+
+        `arrival` is given if the message was on its way before. Raises as `submit` does, for a command as
+        `Orders.submit` does, `NotFound` for a knowledge base that the sender can't see, and what a provider raises.
+        """
+        if arrival is None:
+            with self.arriving(conversation_id) as arrival:
+                return await self.send(identity, conversation_id, asked, arrival)
+        caller, key = identity.caller, asked.message.key
+        read: Message | Typed = asked.message
+        if not asked.is_literal and asked.regenerate is None:
+            read = self.read(asked.message)
+        if isinstance(read, Typed):
+            arrival.end()
+            return await self._orders.submit(caller, conversation_id, read, key=key, queue=asked.patience.queue)
+        arrival.becomes_message()
+        if self._contexts.bases is not None:
+            await self._contexts.bases.must_see(caller, read.choices.knowledge_base_ids)
+        if asked.regenerate is not None:
+            read = await self.again(caller, conversation_id, asked.regenerate, read)
+        message = await self._contexts.added(identity, conversation_id, read, asked.kb_meta_prompt)
+        return await self.submit(caller, conversation_id, message, asked.patience, arrival)
+
+    async def preview(self, identity: Identity, conversation_id: str, message: Message) -> Preview:
+        """The request that this message would make; nothing is stored and nothing is sent. Raises as `send` does."""
+        message = await self._contexts.added(identity, conversation_id, message)
+        read = self.read(message)
+        if isinstance(read, Typed):
+            raise InvalidRequest(f"/{read.name} is a command: no request would be made.", param="text")
+        conversation = await self._services.store.conversation(identity.caller, conversation_id)
+        return await self._engine.preview(identity.caller, await self._new_turn(identity.caller, conversation, read))
+
+    def read(self, message: Message) -> Message | Typed:
+        """What a message is: a command, or words. Raises `InvalidRequest`, see `read_message`."""
+        return read_message(message, self._commands.usages)
+
+    @contextmanager
+    def arriving(self, conversation_id: str) -> Iterator[Arrival]:
+        """For as long as a message is read and made ready: an `/abort` that comes meanwhile stops it."""
+        with self._mailboxes.of(conversation_id).expecting(Arrival()) as arrival:
+            yield arrival
+
+    async def begin(
+        self, caller: Caller, conversation_id: str, message: Message, arrival: Arrival | None = None
+    ) -> str:
+        """Begin the turn of a message that has its dynamic context, now, and give the turn's id.
+
+        Raises as `submit` does, and `TurnInProgress` instead of putting the message into the queue.
+        """
+        taken = await self.submit(caller, conversation_id, message, AT_ONCE, arrival)
+        if isinstance(taken, Queued):
+            raise in_progress(None)
+        return taken
+
+    async def submit(
+        self,
+        caller: Caller,
+        conversation_id: str,
+        message: Message,
+        patience: Patience = PATIENT,
+        arrival: Arrival | None = None,
+    ) -> str | Queued:
+        """Begin a turn and give its id, or put the message into the queue.
+
+        With a key that was used before for the same message, gives what became of that and begins nothing. Raises
+        `InvalidRequest`, `NotFound`, `ContextLengthExceeded`, `IdempotencyMismatch`, `ServerStopping`, `QueueFull`, and
+        `TurnInProgress` if the message is not to wait; then nothing is stored.
+        """
+        self._turns.must_be_open("message")
+        sent = _Submitted(caller, message, patience, arrival or Arrival())
+        sent.arrival.becomes_message()
+        # Whoever asked may leave: what has begun to be stored is stored whole, and runs.
+        return await asyncio.shield(self._turns.track(self._submit(conversation_id, sent)))
+
+    async def _submit(self, conversation_id: str, sent: _Submitted) -> str | Queued:
+        box, begins = self._mailboxes.of(conversation_id), None
+        caller, message = sent.caller, sent.message
+        with box.expecting(sent.arrival):
+            async with box.rows:
+                conversation = await self._services.store.conversation(caller, conversation_id)
+                new = await self._new_turn(caller, conversation, message)
+                if message.key is not None:
+                    new = replace(new, id=await self._claim(caller, new, message))
+                    begins = box.begins if box.beginning == new.id else None
+                    if begins is None and (known := await self._known(caller, new.id)) is not None:
+                        return known
+                if begins is None:
+                    taken = await self._take(box, new, sent)
+                    if isinstance(taken, Queued):
+                        return taken
+                    begins = taken
+            # Not under the rows: a beginning may wait for a compaction.
+            await asyncio.shield(begins)
+        return new.id
+
+    async def _known(self, caller: Caller, turn_id: str) -> str | Queued | None:
+        """What became of the message that this turn's id was given to; None: it was never stored."""
+        with suppress(NotFound):
+            return (await self._services.store.turn(caller, turn_id)).id
+        with suppress(NotFound):
+            row = await self._services.store.queued_message(caller, queued_id_of(turn_id))
+            return row.turn_id or await self._queue.placed(caller, row)
+        return None
+
+    async def _take(self, box: Mailbox, new: NewTurn, sent: _Submitted) -> asyncio.Task[None] | Queued:
+        """Begin the turn where it is free to, else let its message wait; what stores nothing leaves its key free."""
+        at_once = self._settings.debounce_of(sent.patience) == 0
+        try:
+            if at_once and await self._mailboxes.takes_floor(box, sent.caller, new.conversation_id):
+                box.beginning = sent.arrival.turn_id = new.id
+                box.begins = self._turns.track(self._begin(box, new, sent))
+                return box.begins
+            if not sent.patience.queue:
+                raise in_progress(await self._mailboxes.running(sent.caller, new.conversation_id))
+            return await self._enqueue(new, sent)
+        except LamellaError:
+            await self._release(sent.caller, sent.message.key)
+            raise
+
+    async def _begin(self, box: Mailbox, new: NewTurn, sent: _Submitted) -> None:
+        try:
+            await self._turns.begin(box, sent.caller, new, sent.arrival)
+        except BaseException:
+            box.floor.release()
+            await self._release(sent.caller, sent.message.key)
+            raise
+
+    async def _enqueue(self, new: NewTurn, sent: _Submitted) -> Queued:
+        """Store a message with what it is to be answered with, whatever is changed in the meantime."""
+        caller, message = sent.caller, sent.message
+        setting = await self._engine.check(caller, new)
+        stopped = sent.arrival.stopped
+        joining = 0.0 if stopped else self._settings.joining_of(sent.patience)
+        words = Words(
+            due=self._services.clock.now() + timedelta(seconds=joining),
+            stopped=stopped,
+            models=tuple(run.model for run in new.runs),
+            parent=new.parent,
+            layout=setting.layout.name,
+            marker_policy=setting.policy.value,
+            thinking_effort=setting.effort,
+            agent_id=setting.conversation.agent_id,
+            agent_chosen=message.choices.agent_id is not LEAVE,
+            file_ids=message.file_ids,
+            blocks=tuple(block.text for block in message.blocks),
+            whys=tuple(block.why for block in message.blocks),
+            prompt=new.dynamic.prompt,
+            hints=new.dynamic.hints,
+            made_from=new.dynamic.made_from,
+            dynamic=message.dynamic,
+            knowledge_base_ids=message.choices.knowledge_base_ids,
+        )
+        row = QueuedMessage(
+            id=queued_id_of(new.id),
+            conversation_id=new.conversation_id,
+            sender=caller.user_id,
+            text=new.text,
+            sent_at=new.sent_at,
+            timezone=new.timezone,
+            payload=payload_of(words),
+        )
+        queued = await self._queue.add(caller, row)
+        if sent.arrival.stopped and not stopped:
+            await self._queue.stop((row,))
+        return queued
+
+    async def _release(self, caller: Caller, key: str | None) -> None:
+        """The request stored nothing: its key can be used again."""
+        if key is not None:
+            await self._services.store.release_key(caller, key)
+
+    async def again(self, caller: Caller, conversation_id: str, turn_id: str, message: Message) -> Message:
+        """The message that asks what a turn asked once more, beside it: its text and files, and all else of `message`.
+
+        Raises `NotFound`, and `InvalidRequest` where `message` brings words, files or a place of its own.
+        """
+        turn = await self._services.store.turn(caller, turn_id)
+        if turn.conversation_id != conversation_id:
+            raise NotFound(f"There is no turn {turn_id} in this conversation.", param="regenerate")
+        if message.text or message.file_ids or message.parent_message_id is not LEAVE:
+            raise InvalidRequest(
+                "A turn is asked again as it was.",
+                hint="Leave out text, file_ids and parent_message_id; or send another text with parent_message_id.",
+                param="regenerate",
+            )
+        files = tuple(attachment.file_id for attachment in turn.attachments)
+        return replace(message, text=turn.text, file_ids=files, parent_message_id=turn.parent.run_id)
+
+    async def _claim(self, caller: Caller, new: NewTurn, message: Message) -> str:
+        """Bind the message's key to the new turn's id, or give the id that the same message had before."""
+        same = [new.conversation_id, replace(message, key=None, blocks=())]
+        store, now = self._services.store, self._services.clock.now()
+        return await store.claim_key(caller, str(message.key), "turns", digest(encode(same)), new.id, now)
+
+    async def _new_turn(self, caller: Caller, conversation: Conversation, message: Message) -> NewTurn:
+        text = checked(message)
+        now = message.sent_at or self._services.clock.now()
+        parent, named = None, message.parent_message_id
+        if named is None:
+            parent = Place()
+        elif named is not LEAVE:
+            parent = await self._services.store.place_of(caller, conversation.id, named)
+        return NewTurn(
+            id=self._services.ids.new("turn"),
+            conversation_id=conversation.id,
+            user_message_id=self._services.ids.new("msg"),
+            runs=tuple(
+                NewRun(self._services.ids.new("run"), model) for model in message.models or (conversation.model,)
+            ),
+            parent=parent,
+            text=text,
+            sent_at=local(now, message.timezone),
+            timezone=message.timezone,
+            tokens=await self._count(text),
+            file_ids=message.file_ids,
+            dynamic=joined(message.context),
+            choices=message.choices,
+        )
+
+    async def _count(self, text: str) -> int:
+        count = self._services.counter.count
+        return count(text) if len(text) < SHORT else await asyncio.to_thread(count, text)
