@@ -4,7 +4,8 @@ It imports nothing of the engine: it is the judge of what the engine sends, and 
 
 Start it with `python -m lamella_simulator [--host H] [--port 0] [--clock virtual|system] [--seed N] [--rate CHARS]
 [--exit-with-stdin] [--option NAME=VALUE ...]`; its one line on stdout is `{"simulator": "http://127.0.0.1:PORT"}`.
-In a test, `create_app(Settings(...))` from `lamella_simulator.app` is the same thing as an ASGI application.
+In a test, `with simulated() as provider:` runs one in a thread and tells what was sent and what it cost;
+`create_app(Settings(...))` is the same thing as an ASGI application, without a socket.
 
 What it models
   wires       POST /v1/messages, /v1/messages/count_tokens, /v1/chat/completions, /v1/responses (with input_tokens and
@@ -36,3 +37,11 @@ Admin calls, without a key
 
 Where the vendors document nothing, `settings` names the choice.
 """
+
+from lamella_simulator.app import create_app
+from lamella_simulator.provider import Provider, simulated
+from lamella_simulator.settings import Settings
+
+__version__ = "0.1.0"
+
+__all__ = ["Provider", "Settings", "__version__", "create_app", "simulated"]

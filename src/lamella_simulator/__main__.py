@@ -5,17 +5,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import socket
 import sys
 import threading
 from collections.abc import Sequence
 from typing import cast
 
 import msgspec
-import uvicorn
 
 from lamella_simulator.app import create_app
-from lamella_simulator.connection import BreakableProtocol
+from lamella_simulator.server import address_of, listen, server_of
 from lamella_simulator.settings import Settings, checked
 from lamella_simulator.tokens import load_in_background
 
@@ -45,28 +43,6 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
     return checked(values, strict=False)
 
 
-def listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Without the protocol's number asyncio leaves Nagle's algorithm on, and an event can wait 40 ms for an ACK.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise SystemExit(f"lamella_simulator: {host}:{port} cannot be listened on: {error.strerror}") from error
-    listener.listen(1_024)
-    return listener
-
-
-def announce(listener: socket.socket, host: str) -> None:
-    """The one line on stdout: a parent process reads the address from it."""
-    address = f"[{host}]" if ":" in host else host
-    line = msgspec.json.encode({"simulator": f"http://{address}:{listener.getsockname()[1]}"})
-    sys.stdout.write(line.decode() + "\n")
-    sys.stdout.flush()
-
-
 def exit_with_stdin() -> None:
     """Ends the process at once when the parent is gone: nothing here needs saving."""
 
@@ -79,19 +55,17 @@ def exit_with_stdin() -> None:
 
 
 async def serve(settings: Settings, host: str, port: int) -> None:
-    listener = listen(host, port)
-    config = uvicorn.Config(
-        create_app(settings),
-        http=BreakableProtocol,
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=1,
-    )
+    """Listens, announces the address in one line on stdout, and serves until a signal comes."""
+    try:
+        listener = listen(host, port)
+    except OSError as error:
+        raise SystemExit(f"lamella_simulator: {host}:{port} cannot be listened on: {error.strerror}") from error
     # The socket already takes connections: they wait in its queue for the few milliseconds until the loop serves.
-    announce(listener, host)
+    line = msgspec.json.encode({"simulator": address_of(listener, host)})
+    sys.stdout.write(line.decode() + "\n")
+    sys.stdout.flush()
     load_in_background()
-    await uvicorn.Server(config).serve(sockets=[listener])
+    await server_of(create_app(settings)).serve(sockets=[listener])
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -107,5 +81,10 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-if __name__ == "__main__":
+def run() -> None:
+    """The command `lamella-simulator`."""
     sys.exit(main(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    run()

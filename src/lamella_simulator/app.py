@@ -21,7 +21,11 @@ from lamella_simulator.state import Simulator
 
 def create_app(settings: Settings | None = None) -> Starlette:
     """A fresh simulator with its own cache, clock and scripts."""
-    simulator = Simulator(settings or Settings())
+    return app_of(Simulator(settings or Settings()))
+
+
+def app_of(simulator: Simulator) -> Starlette:
+    """The application over a simulator that is there already."""
     anthropic, openai, admin = AnthropicRoutes(simulator), OpenAIRoutes(simulator), AdminRoutes(simulator)
     responses, embeddings = ResponsesRoutes(simulator), EmbeddingsRoutes(simulator)
 

@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from lamella_simulator.access import Call, error_headers, open_call, start_call
-from lamella_simulator.connection import DroppedResponse, EventStream
 from lamella_simulator.errors import ProviderError
 from lamella_simulator.models import Wire
+from lamella_simulator.server import DroppedResponse, EventStream
 from lamella_simulator.state import Simulator
 from lamella_simulator.stream import Answer, Encoder, play
 

@@ -33,7 +33,8 @@ class Record:
     """One request as received, and what became of it; `streamed` and `finished` grow while it is answered.
 
     `blocks` is how many the prompt falls into (tools, system blocks, content blocks), `hit` the last of them that was
-    read from the cache, None where none was or tokens are cached without regard to blocks.
+    read from the cache, None where none was or tokens are cached without regard to blocks. The tokens are those that
+    are billed, counted alike on every wire; `usage` is what the vendor's answer tells.
     """
 
     serial: int
@@ -53,6 +54,22 @@ class Record:
     finished: bool = False
     blocks: int = 0
     hit: int | None = None
+    tokens_read: int = 0
+    tokens_written: int = 0
+    tokens_fresh: int = 0
+    tokens_output: int = 0
+
+    @property
+    def json(self) -> Any:
+        """The body as it was received. Raises msgspec.DecodeError for one that is not JSON."""
+        return msgspec.json.decode(self.body)
+
+    def bill(self, outcome: Outcome, output: int) -> None:
+        """Adds the tokens of one pass over a prompt; a request that compacts has two."""
+        self.tokens_read += outcome.read
+        self.tokens_written += outcome.written
+        self.tokens_fresh += outcome.fresh
+        self.tokens_output += output
 
     def note(self, prefix: Prefix, outcome: Outcome) -> None:
         """How far a prompt was read."""

@@ -278,4 +278,6 @@ def record(call: Call, model: Model, decided: Decided, encoder: MessageEncoder, 
     """Notes the bill of a request in the log: the sum of its passes."""
     call.record.model = model.id
     call.record.usage = encoder.whole()["usage"]
+    for each in decided.passes:
+        call.record.bill(each.outcome, each.output)
     call.record.cost = sum(simulator.cost(model, each.outcome, each.output) for each in decided.passes)

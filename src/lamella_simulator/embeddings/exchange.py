@@ -132,6 +132,7 @@ def answer(call: Call, simulator: Simulator) -> Answer[EmbeddingsEncoder]:
     encoder = EmbeddingsEncoder(request.model, vectors, request.encoding_format == "base64", tokens)
     call.record.model, call.record.usage = model.id, {"prompt_tokens": tokens, "total_tokens": tokens}
     call.record.cost = simulator.cost(model, Outcome(tokens), 0)
+    call.record.bill(Outcome(tokens), 0)
     draft = Draft((), "end_turn", 0)
     pace = pace_of(asked.reply, asked.fault, call, simulator)
     return Answer(draft, encoder, pace, 1, cut_of(asked.fault), asked.fault, streams=False)

@@ -53,6 +53,7 @@ def answer(request: ChatRequest, model: Model, call: Call, simulator: Simulator)
     call.record.model, call.record.usage = model.id, usage
     call.record.cost = simulator.cost(model, outcome, draft.output_tokens)
     call.record.note(prefix, outcome)
+    call.record.bill(outcome, draft.output_tokens)
     encoder = ChatEncoder(
         id=simulator.identifier("chatcmpl-", call.record.serial),
         created=int(call.now),

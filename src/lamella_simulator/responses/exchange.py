@@ -90,6 +90,7 @@ def answer(
         outcome = turn.read(turn.prefix)
         draft = make_draft(turn)
         cost = simulator.cost(model, outcome, draft.output_tokens)
+        call.record.bill(outcome, draft.output_tokens)
     else:
         outcome, draft, cost = compacted(turn)
     usage = usage_of(outcome, draft, writes_shown=model.cache_rules == "blocks")
@@ -121,6 +122,8 @@ def compacted(turn: Turn) -> tuple[Outcome, Draft, float]:
     draft = make_draft(turn)
     cost = turn.simulator.cost(turn.model, first, written)
     cost += turn.simulator.cost(turn.model, second, draft.output_tokens)
+    turn.call.record.bill(first, written)
+    turn.call.record.bill(second, draft.output_tokens)
     outcome, output = second, draft.output_tokens
     if settings.openai_compaction_in_usage:
         outcome, output = both(first, second), written + draft.output_tokens
@@ -161,6 +164,7 @@ def compaction(
     usage = usage_of(outcome, draft, writes_shown=model.cache_rules == "blocks")
     call.record.model, call.record.usage = model.id, usage
     call.record.cost = simulator.cost(model, outcome, written)
+    call.record.bill(outcome, written)
     call.record.note(prefix, outcome)
     kept = [item for item in request.items if kind_of(item) == "message" and item.get("role") == "user"]
     shown = [message_of(item, f"msg_{turn.ids.item}u{index}") for index, item in enumerate(kept)]
