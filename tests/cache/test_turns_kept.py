@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamella.cache.weighing import turns_kept
+from lamella.cache.economics import turns_kept
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,10 @@ from lamella.cache.planner import Facts, MarkerPolicy, plan
 from lamella.cache.planner import Plan as MarkerPlan
 from lamella.cache.window import Chain
 from lamella.context.assemble import Assembled, assemble
-from lamella.context.choices import EXTRACTS, Known, shortened
-from lamella.context.extracts import VERSION
+from lamella.context.choices import EXTRACTS, Known, pruned_steps, shortened
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
-from lamella.context.render import pruned_steps
+from lamella.context.results import VERSION
 from lamella.core.agents import Summary
 from lamella.core.counting import count_tokens
 from lamella.core.decisions import Decision, DecisionKind

@@ -17,8 +17,7 @@ from lamella.context.input import MARGIN
 from lamella.context.layout import OldResults
 from lamella.context.moments import time_suffix
 from lamella.context.results import LEAST_CUT, extracts_of, notices_of, stubs_of
-from lamella.context.segments import MESSAGE_TOKENS
-from lamella.core.counting import count_tokens
+from lamella.core.counting import MESSAGE_TOKENS, count_tokens
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.json import Json, decode_object
 from lamella.core.messages import Attachment, Image, Part, Reasoning, Step, StopReason, Text, ToolResult, Turn

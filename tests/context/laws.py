@@ -15,9 +15,8 @@ from lamella.cache.ledger import Ledger
 from lamella.cache.planner import MAX_MARKERS, MarkerPolicy, note_billed, note_written
 from lamella.context.assemble import Assembled
 from lamella.context.choices import EXTRACTS
-from lamella.context.extracts import VERSION
 from lamella.context.input import ContextInput
-from lamella.context.results import extracts_of, notices_of, stubs_of
+from lamella.context.results import VERSION, extracts_of, notices_of, stubs_of
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.messages import Image, Part, Reasoning, Step, ToolCall, ToolResult, Turn
 from lamella.core.prompt import Kind, Lifetime, Segment, WireBlock, Zone

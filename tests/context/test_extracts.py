@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamella.context.choices import EXTRACTS, Known
-from lamella.context.extracts import MOST, VERSION, extract
-from lamella.context.results import extracts_of, stubs_of
+from lamella.context.results import MOST, VERSION, extract, extracts_of, stubs_of
 from lamella.core.counting import count_tokens
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.messages import ToolCall, ToolResult

@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamella.app.app import LOCAL_OWNER
-from lamella.cache.economics import Rates
-from lamella.cache.weighing import CompactWhen, Economy, floor_of, next_compaction, offer
+from lamella.cache.economics import CompactWhen, Economy, Rates, floor_of, next_compaction, offer
 from lamella.core.ports import Jobs
 from lamella.core.records import NewJob, ProviderLimit
 from lamella.core.tokens import Threshold, Usage

@@ -9,10 +9,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamella.cache.weighing import ChainRoom, chain_room
 from lamella.core.counting import count_tokens
 from lamella.core.sessions import Carried, Session, SessionCause, summaries_in_window
-from lamella.sessions.earlier import carried_on
+from lamella.sessions.earlier import ChainRoom, carried_on, chain_room
 from lamella.sessions.summary_check import Rank
 
 NINE = datetime(2026, 3, 1, 9, tzinfo=UTC)

@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lamella.cache.economics import Prospect, Rates
+from lamella.cache.pruning import LEAST_AT_ONCE, MARGIN, PrunePolicy, PruneSettings, Pruning, ShownWindow, prune
 from lamella.context.choices import Known
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.messages import Step, StopReason, ToolCall, ToolResult, Turn, TurnStatus, UserMessage
-from lamella.sessions.pruning import LEAST_AT_ONCE, MARGIN, PrunePolicy, PruneSettings, Pruning, prune
-from lamella.sessions.sizes import ShownWindow
 
 NINE = datetime(2026, 3, 1, 9, tzinfo=UTC)
 

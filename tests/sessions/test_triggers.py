@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from lamella.app.app import LOCAL_OWNER, App
-from lamella.cache.economics import Elsewhere, Rates
-from lamella.cache.weighing import Economy
+from lamella.cache.economics import Economy, Elsewhere, Rates
+from lamella.cache.weighing import SILENT, CompactionInput, Due, Gain, Trigger
 from lamella.core.errors import ConfigurationError, LamellaError, ProviderUnreachable
 from lamella.core.models import ModelFacts
 from lamella.core.ports import OpenModel
@@ -20,8 +20,7 @@ from lamella.llm.scripted import FACTS, Gate, ScriptedModel, saying
 from lamella.server.testing import Client, Object
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.settings import SummariserChoice
-from lamella.sessions.summariser import SILENT, WAY_OUT, elsewhere
-from lamella.sessions.triggers import Due, Fill, Gain, Trigger
+from lamella.sessions.summariser import WAY_OUT, elsewhere
 
 from .test_compaction import SUMMARY, compact, talking, texts
 
@@ -32,10 +31,10 @@ LARGE = Usage(input=6_000, output=5)
 
 def test_it_is_due_past_the_threshold_and_not_after_it_was_taken_back() -> None:
     trigger = Trigger(Threshold(share=0.8))
-    assert trigger.due(Fill(8_000, 10_000)) is None
-    due = trigger.due(Fill(8_001, 10_000))
+    assert trigger.due(CompactionInput(8_000, 10_000)) is None
+    due = trigger.due(CompactionInput(8_001, 10_000))
     assert due == Due("the window has 8001 tokens, more than 8000 of 10000", {"window": 8_001, "most": 8_000})
-    assert trigger.due(Fill(9_000, 10_000, undone=True)) is None
+    assert trigger.due(CompactionInput(9_000, 10_000, undone=True)) is None
 
 
 ECONOMY = Economy(Rates(0.05, 1.25, 5), static=6_000, growth=1_220, calls=40, summary=3_000)
@@ -44,16 +43,16 @@ ECONOMY = Economy(Rates(0.05, 1.25, 5), static=6_000, growth=1_220, calls=40, su
 def test_a_price_says_when_a_summary_pays_and_the_threshold_still_guards() -> None:
     """By PROVIDERS 5.7 this conversation costs least when it is compacted at about 48k tokens."""
     trigger = Trigger(Threshold(tokens=150_000), 4_000, "pays")
-    assert trigger.due(Fill(47_000, 200_000, economy=ECONOMY)) is None
-    why = trigger.due(Fill(49_000, 200_000, economy=ECONOMY))
+    assert trigger.due(CompactionInput(47_000, 200_000, economy=ECONOMY)) is None
+    why = trigger.due(CompactionInput(49_000, 200_000, economy=ECONOMY))
     assert why is not None
     assert "the window has 49000 tokens" in why.why
     assert "where a call adds 1220" in why.why
     assert why.numbers["best"] == pytest.approx(48_000, rel=0.02)
     assert (why.numbers["growth"], why.numbers["expected"]) == (1_220, 40)
-    assert trigger.due(Fill(49_000, 200_000, undone=True, economy=ECONOMY)) is None
-    assert trigger.due(Fill(49_000, 200_000)) is None
-    guarded = trigger.due(Fill(151_000, 200_000))
+    assert trigger.due(CompactionInput(49_000, 200_000, undone=True, economy=ECONOMY)) is None
+    assert trigger.due(CompactionInput(49_000, 200_000)) is None
+    guarded = trigger.due(CompactionInput(151_000, 200_000))
     assert guarded is not None
     assert guarded.why == "the window has 151000 tokens, more than 150000 of 200000"
 
@@ -61,8 +60,8 @@ def test_a_price_says_when_a_summary_pays_and_the_threshold_still_guards() -> No
 def test_where_another_model_summarises_its_prices_say_when_it_pays() -> None:
     trigger = Trigger(Threshold(tokens=150_000), 4_000, "pays")
     cheap = replace(ECONOMY, elsewhere=Elsewhere(0.025, 0.125))
-    assert trigger.due(Fill(38_000, 200_000, economy=ECONOMY)) is None
-    due = trigger.due(Fill(38_000, 200_000, economy=cheap))
+    assert trigger.due(CompactionInput(38_000, 200_000, economy=ECONOMY)) is None
+    due = trigger.due(CompactionInput(38_000, 200_000, economy=cheap))
     assert due is not None
     assert due.numbers["best"] < 38_000
 
@@ -93,9 +92,9 @@ def test_the_prices_of_the_second_model_are_those_of_its_facts() -> None:
 
 def test_a_conversation_that_has_only_begun_is_not_expected_to_go_on() -> None:
     trigger = Trigger(Threshold(tokens=150_000), 4_000, "pays")
-    assert trigger.due(Fill(90_000, 200_000, economy=replace(ECONOMY, calls=3))) is None
+    assert trigger.due(CompactionInput(90_000, 200_000, economy=replace(ECONOMY, calls=3))) is None
     free = replace(ECONOMY, rates=Rates(0, 1, 0))
-    assert trigger.due(Fill(90_000, 200_000, economy=free)) is None
+    assert trigger.due(CompactionInput(90_000, 200_000, economy=free)) is None
     nobody_needs_it = SILENT, "a compaction frees about 2250 of 53000 tokens, less than a quarter"
     assert trigger.vain(Gain(50_000, 3_000), 200_000) == nobody_needs_it
     full = trigger.vain(Gain(149_000, 3_000), 200_000)

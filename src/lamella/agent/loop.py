@@ -21,8 +21,7 @@ from lamella.agent.inputs import AgentServices, RunInput, TurnInput
 from lamella.agent.request import PrefixLine, tool_choice_is_free
 from lamella.agent.side import DigestRequest, digestible, digests_of
 from lamella.agent.steps import StepRequest, StepResult, StepRunner
-from lamella.context.choices import Known
-from lamella.context.render import pruned_steps
+from lamella.context.choices import Known, pruned_steps
 from lamella.core.decisions import Decision
 from lamella.core.json import encode_text
 from lamella.core.messages import Attachment, Step, StopReason, ToolCall, ToolResult

@@ -14,8 +14,8 @@ from lamella.cache.window import Chain, chain
 from lamella.context.assemble import Assembled, assemble, letters
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
-from lamella.context.segments import MESSAGE_TOKENS, content_digest, system_segment
-from lamella.core.counting import aside, count_tokens
+from lamella.context.segments import content_digest, system_segment
+from lamella.core.counting import MESSAGE_TOKENS, aside, count_tokens
 from lamella.core.messages import Text
 from lamella.core.models import ModelFacts
 from lamella.core.ports import ChatModel

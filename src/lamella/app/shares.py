@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lamella.app.core import CoreSettings
+from lamella.cache.pruning import PruneSettings
 from lamella.chat import QueueSettings
 from lamella.context.layout import Layout
 from lamella.core.prompt import Ttl
 from lamella.engine.dynamic_form import FormRule
 from lamella.engine.opening import EngineSettings, RequestHeaders, no_headers
-from lamella.sessions.pruning import PruneSettings
 from lamella.sessions.settings import SessionSettings
 from lamella.settings import Settings
 

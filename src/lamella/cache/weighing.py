@@ -1,251 +1,385 @@
-"""What a window weighs and costs, and at which size its next compaction is due by itself. Pure.
-
-The trigger after a turn and the gauge ask the same function (`next_compaction`), so a conversation is compacted at the
-size that people were shown. Sizes are in tokens of the provider, costs in the price of one input token.
-"""
+"""When a compaction is due after a turn, and when one would be in vain: the one place that decides it. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from math import ceil, inf
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
 
-from lamella.cache.economics import Compaction, Elsewhere, Prospect, Rates, best_length, expected_calls
-from lamella.cache.economics import until_next_pruning as calls_until_next_pruning
+from lamella.cache.economics import (
+    EXPECTED_SUMMARY,
+    INSTRUCTION,
+    LEAST_CARRIED,
+    LEAST_GAIN,
+    Compaction,
+    CompactWhen,
+    Economy,
+    Elsewhere,
+    NextCompaction,
+    Offer,
+    Prospect,
+    Rates,
+    expected_summary,
+    floor_of,
+    next_compaction,
+    offer,
+)
+from lamella.cache.pruning import UNDONE, PruneSettings, Pruning, ShownWindow, prune, summaries_tokens
+from lamella.cache.returns import Rhythm
+from lamella.context.choices import Known
+from lamella.context.layout import Layout, OldResults
+from lamella.context.results import can_be_read, kept_names
+from lamella.core.agents import Summary
+from lamella.core.caching import Ttl
 from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.messages import Turn
+from lamella.core.models import Markers, ModelFacts
+from lamella.core.records import Conversation, StoredMarker
 from lamella.core.tokens import Threshold
 
-CompactWhen = Literal["full", "balanced", "pays"]
-"""When a compaction is made that nobody asked for: at the threshold alone; by price too, but only above a floor; by
-price at any size (SPEC X-ECON)."""
-
-FLOOR_SHARE, FLOOR_TOKENS = 0.4, 100_000
-"""The floor, unless one is set: this share of the budget, and no more than so many tokens."""
-
-EXPECTED_SUMMARY = 1_000
-"""Tokens of a summary, before there is one."""
-
-INSTRUCTION = 300
-"""Tokens of the instruction to summarise."""
-
-LEAST_GAIN = 0.25
-"""The share of the size at which it is due that a compaction frees at least: else the next one is due soon again."""
-
-LEAST_CALLS = 6
-"""Calls after which a session shows how it grows; before that nobody knows whether it goes on."""
+SILENT = "silent"
+"""The code of what nobody is told who did not ask."""
 
 
-OFFER_MESSAGES = 10
-"""How many messages an offered compaction is weighed for."""
-
-OFFER_DOLLARS, OFFER_SHARE = 0.02, 0.25
-"""What it saves of them at least, in US dollars and of their cost: for less nobody is asked."""
-
-
-CHAIN_SHARE, CHAIN_TOKENS = 0.15, 8_000
-"""What earlier summaries may hold of a window: this share of the size at which it is compacted, and so many tokens."""
-
-LEAST_CARRIED = 0.25
-"""The share of earlier summaries that stays in any case when a compaction would free too little."""
-
-CHAIN_FACTS = 3_000
-"""Tokens that lines of earlier summaries with facts may have in any case where price decides: detail before cents."""
+FIXED = "fixed"
+"""The code of a compaction that can't help: what stands in every window is past the threshold alone."""
 
 
 @dataclass(frozen=True, slots=True)
-class ChainRoom:
-    """What the earlier summaries of a window may hold: up to `whole` tokens they stay whole, above `most` lines are
-    left out."""
+class Due:
+    """Why something is done, and what that was reckoned from."""
 
-    whole: int
-    most: int
-
-    @property
-    def newest(self) -> int:
-        """What the newest of them may have: half, so that the others have room beside it."""
-        return self.most // 2
-
-    def at_most(self, tokens: int) -> ChainRoom:
-        """No more than this."""
-        return ChainRoom(min(self.whole, tokens), min(self.most, tokens))
-
-    def in_local(self, calibration: float) -> ChainRoom:
-        """The same in local tokens."""
-        return ChainRoom(int(self.whole / calibration), int(self.most / calibration))
-
-
-def chain_room(threshold: int, window: int | None = None) -> ChainRoom:
-    """The room of earlier summaries if windows are compacted at `threshold` tokens, or by price at a `window` of so
-    many."""
-    most = min(CHAIN_TOKENS, int(threshold * CHAIN_SHARE))
-    whole = most
-    if window is not None:
-        whole = min(most, int(window * CHAIN_SHARE))
-        most = min(most, max(CHAIN_FACTS, whole))
-    return ChainRoom(whole, most)
-
-
-def turns_kept(sizes: Sequence[int], keep: int, huge: int) -> int:
-    """How many of the newest turns stay as they are, from the tokens of each turn, oldest first.
-
-    As many as fit into `keep` tokens; the newest stays in any case unless it has more than `huge`.
-    """
-    kept, room = 0, keep
-    for size in reversed(sizes):
-        if size > room and not (kept == 0 and size <= huge):
-            break
-        kept += 1
-        room -= size
-    return kept
-
-
-def floor_of(when: CompactWhen, budget: int, floor: Threshold | None = None) -> int | None:
-    """The size of window below which no price asks for a compaction; None if no price ever does."""
-    match when:
-        case "full":
-            return None
-        case "pays":
-            return 0
-        case "balanced" if floor is not None:
-            return floor.in_tokens(budget)
-        case "balanced":
-            return min(int(budget * FLOOR_SHARE), FLOOR_TOKENS)
-
-
-def expected_summary(decisions: Iterable[Decision]) -> int:
-    """What the last summary of a conversation came to, else what one is expected to."""
-    made = [d.numbers.get("summary") for d in decisions if d.kind is DecisionKind.SESSION]
-    return int(next((size for size in reversed(made) if size), EXPECTED_SUMMARY))
-
-
-@dataclass(frozen=True, slots=True)
-class Economy:
-    """What a summary would cost and save: the model's rates, what stands in every window, what a call adds, how many
-    calls have been made in this session, and how long a summary is expected to be. `question` is what is asked of a
-    summariser: with pruned results, which it reads whole. Another model may make it `elsewhere`. `earlier` are the
-    tokens of earlier summaries, `turns` those of each turn, the oldest first, and `answer` those that a call makes.
-    """
-
-    rates: Rates
-    static: int
-    growth: float
-    calls: int
-    summary: int = EXPECTED_SUMMARY
-    question: int = INSTRUCTION
-    elsewhere: Elsewhere | None = None
-    earlier: int = 0
-    turns: tuple[int, ...] = ()
-    answer: float = 0.0
-
-    def kept(self, keep: int) -> int:
-        """Tokens of the turns that a compaction now leaves as they are, of which `keep` are to be kept."""
-        if not self.turns:
-            return keep
-        count = turns_kept(self.turns, keep, self.turns[-1])
-        return sum(self.turns[len(self.turns) - count :])
-
-    def compaction(self, window: int, keep: int) -> Compaction:
-        """What compacting a window of so many tokens would come to."""
-        history, kept = max(0, window - self.static), self.kept(keep)
-        return Compaction(
-            self.static, history, kept, self.summary, self.question, self.elsewhere, min(self.earlier, history)
-        )
-
-    def best(self, window: int, keep: int) -> float:
-        """The length of window at which compacting costs least."""
-        return best_length(self.growth, self.compaction(window, keep), self.rates)
-
-    def prospect(self, room: float, *, since_pruning: int, read_again: float, cold: bool = False) -> Prospect:
-        """What is ahead of a window that grows by `room` tokens before it is compacted, `since_pruning` calls after its
-        last pruning."""
-        calls = min(expected_calls(self.calls, self.growth, room), calls_until_next_pruning(since_pruning))
-        return Prospect(self.rates, calls, cold, read_again)
-
-    def pays_at(self, window: int, keep: int, most: int) -> float:
-        """The size at which a summary pays, for a window that goes on growing as it did; infinite if not before `most`.
-
-        It has the length that costs least, `LEAST_GAIN` of it goes, and as many calls were made as it takes to pay: a
-        conversation is expected to go on as long as it has.
-        """
-        if self.growth <= 0:
-            return inf
-        least = max(self.best(window, keep), self.compaction(window, keep).left / (1 - LEAST_GAIN))
-        if least >= most:
-            return inf
-        if self._is_known(window, window, keep):
-            return least
-        low, high = max(window, int(least)), most
-        if self._is_known(low, window, keep):
-            return max(least, window + 1)
-        if not self._is_known(high, window, keep):
-            return inf
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self._is_known(middle, window, keep) else (middle, high)
-        return high
-
-    def _is_known(self, size: int, window: int, keep: int) -> bool:
-        """Whether enough calls will have been made, once a window that has `window` tokens now has `size`."""
-        calls = self.calls + max(0, size - window) / self.growth
-        return calls >= max(LEAST_CALLS, self.compaction(size, keep).calls(self.rates))
-
-
-@dataclass(frozen=True, slots=True)
-class NextCompaction:
-    """A window of more than `at` tokens is compacted by itself, at the threshold or `by_price`; `numbers` are what that
-    was reckoned from."""
-
-    at: int
-    by_price: bool = False
+    why: str
     numbers: Mapping[str, float] = field(default_factory=dict)
 
 
-def next_compaction(
-    window: int, most: int, floor: int | None = None, economy: Economy | None = None, keep: int = 0
-) -> NextCompaction:
-    """When a window of so many tokens is compacted by itself: past the threshold of `most`, or by price above `floor`.
+@dataclass(frozen=True, slots=True)
+class CompactionInput:
+    """How full a window is between two turns, in tokens of the provider.
 
-    Prices decide nothing if `floor` or `economy` is None.
+    `window` is what the last answer read, less what was pruned since. `undone`: the user has taken back the last
+    compaction. `economy` is None if no price decides.
     """
-    if floor is None or economy is None or floor >= most:
-        return NextCompaction(most)
-    pays = economy.pays_at(window, keep, most)
-    if pays >= most:
-        return NextCompaction(most)
-    at = max(floor, ceil(pays))
-    size = max(window, at)
-    calls = economy.compaction(size, keep).calls(economy.rates)
-    numbers = {"best": economy.best(window, keep), "growth": economy.growth, "pays_after": calls}
-    return NextCompaction(at, True, {**numbers, "expected": economy.calls, "floor": floor})
+
+    window: int
+    budget: int
+    undone: bool = False
+    economy: Economy | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """What a compaction now would save of the next `messages`: US dollars, and the share of what they cost without."""
+class Gain:
+    """What a compaction would come to: `fixed` stands in the window whatever is summarised, `old` is summarised, `kept`
+    is not; `earlier` are the earlier summaries, which can be shortened; `summary` is what one is expected to have."""
 
-    saves: float
-    share: float
-    messages: int = OFFER_MESSAGES
+    fixed: int
+    old: int
+    kept: int = 0
+    earlier: int = 0
+    summary: int = EXPECTED_SUMMARY
+
+    @property
+    def window(self) -> int:
+        """The window now."""
+        return self.fixed + self.earlier + self.old + self.kept
+
+    @property
+    def freed(self) -> int:
+        """About how much shorter the window gets."""
+        return self.old - min(self.summary, self.old // 4)
+
+    @property
+    def foldable(self) -> int:
+        """How much shorter the earlier summaries can be made for it."""
+        return int(self.earlier * (1 - LEAST_CARRIED))
 
 
-def offer(window: int, economy: Economy, keep: int, price: float, *, cold: bool = False) -> Offer | None:
-    """What compacting a window of so many tokens would save, for a model of this price of a million tokens of input;
-    None if it is not worth asking somebody.
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """Past a threshold (SPEC L6); by price too, as `when` says: `balanced` only above the floor (X-ECON).
 
-    The summary itself is paid of it. `cold`: the cache has ended, so the window is written anew in any case. Example:
-    at $5 a million, 60,000 tokens are read ten times for $0.30; compacted to 6,000, for $0.03; the summary costs $0.08.
+    What the user has taken back is not made again by itself.
     """
-    compaction, rates = economy.compaction(window, keep), economy.rates
-    calls = OFFER_MESSAGES * max(1.0, economy.calls / max(1, len(economy.turns)))
-    grown = economy.growth * (calls - 1) / 2
-    each = rates.read * (window + grown) + rates.write * economy.growth + rates.output * economy.answer
-    if cold:
-        cost = each * calls + (rates.write - rates.read) * window
-        saved = rates.read * compaction.freed * (calls - 1) - compaction.when_cold(rates)
-    else:
-        written = (rates.write - rates.read) * (compaction.summary + compaction.kept)
-        cost = each * calls
-        saved = rates.read * compaction.freed * calls - compaction.now(rates) - written
-    found = Offer(saved * price / 1_000_000, saved / cost if cost else 0.0)
-    return found if found.saves >= OFFER_DOLLARS and found.share >= OFFER_SHARE else None
+
+    threshold: Threshold
+    keep_recent: int = 4_000
+    when: CompactWhen = "full"
+    floor: Threshold | None = None
+
+    def next(self, given: CompactionInput) -> NextCompaction | None:
+        """At which size the next compaction is due; None if none is made by itself."""
+        if given.undone:
+            return None
+        most, floor = self.threshold.in_tokens(given.budget), floor_of(self.when, given.budget, self.floor)
+        return next_compaction(given.window, most, floor, given.economy, self.keep_recent)
+
+    def due(self, given: CompactionInput) -> Due | None:
+        """Why a compaction is due after a turn; None when none is."""
+        due = self.next(given)
+        if due is None or given.window <= due.at:
+            return None
+        if not due.by_price or given.economy is None:
+            why = f"the window has {given.window} tokens, more than {due.at} of {given.budget}"
+            return Due(why, {"window": given.window, "most": due.at})
+        economy, numbers = given.economy, due.numbers
+        why = (
+            f"the window has {given.window} tokens, and at reads of {economy.rates.read:g} of the price of input a "
+            f"summary pays from {due.at} on, where a call adds {economy.growth:.0f}: it is repaid after "
+            f"{numbers['pays_after']:.1f} calls, and {economy.calls} were made"
+        )
+        return Due(why, numbers)
+
+    def vain(self, gain: Gain, budget: int) -> tuple[str, str] | None:
+        """Why a compaction after a turn would be in vain, as a code and a sentence; None when it is not.
+
+        By price, a summary that nothing needs is left out without a word, and earlier ones lose nothing for it.
+        """
+        most = self.threshold.in_tokens(budget)
+        needed = gain.window > most
+        if needed and gain.fixed > most:
+            return FIXED, (
+                f"what stands in every window (system prompt, tools, agent, project) has {gain.fixed} tokens, more "
+                f"than the threshold of {most}: take some of it out, or raise the threshold"
+            )
+        freed = gain.freed + gain.foldable if needed else gain.freed
+        if freed >= LEAST_GAIN * (most if needed else gain.window):
+            return None
+        frees = f"a compaction frees about {max(0, freed)} of {gain.window} tokens"
+        if self.when != "full" and not needed:
+            return SILENT, f"{frees}, less than a quarter"
+        return "little", (
+            f"{frees}, less than a quarter of the threshold of {most}: {gain.fixed} stand in every window, and "
+            f"{gain.kept} are kept as the newest"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSize:
+    """What a window weighs between two turns, for a model of `budget` tokens.
+
+    `input` is what its last answered request was billed as input, less what was pruned since; 0 if there is no bill.
+    `earlier` are the tokens of the earlier summaries in it.
+    """
+
+    shown: ShownWindow
+    layout: Layout
+    model: ModelFacts
+    decisions: Sequence[Decision]
+    input: int
+    budget: int
+    earlier: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        conversation: Conversation,
+        turns: Sequence[Turn],
+        summaries: Sequence[Summary],
+        decisions: Sequence[Decision],
+        layout: Layout,
+        model: ModelFacts,
+        *,
+        calibration: float,
+        input: int,
+        budget: int,
+    ) -> WindowSize:
+        """The window with these turns and earlier summaries; `calibration` is what the provider counts for a local
+        token."""
+        known = Known(model.name, decisions)
+        turns, summaries = known.in_window(turns, summaries)
+        readable = layout.names_ids and can_be_read(conversation.tools)
+        kept = kept_names(conversation.tools)
+        shown = ShownWindow(conversation.id, turns, known, calibration, kept, readable, layout.keeps_extracts)
+        return cls(shown, layout, model, decisions, input, budget, summaries_tokens(summaries, calibration))
+
+    def without(self, pruning: Pruning) -> WindowSize:
+        """The window after this pruning."""
+        decisions = (*self.decisions, pruning.decision)
+        shown = replace(self.shown, known=Known(self.model.name, decisions))
+        return replace(self, shown=shown, decisions=decisions, input=max(0, self.input - pruning.freed))
+
+    @property
+    def undone(self) -> bool:
+        """Whether the user has taken back the last compaction."""
+        moves = [one for one in self.decisions if one.kind is DecisionKind.SESSION]
+        return bool(moves and moves[-1].numbers.get(UNDONE))
+
+    @property
+    def prunes(self) -> bool:
+        """Whether the layout shows stubs in place of old results."""
+        return self.layout.old_results is OldResults.STUB
+
+    def by_price(self, when: str) -> bool:
+        """Whether prices decide. They do unless the setting `when` is `full`, the layout waits for its thresholds
+        (`lis`), or the model's prices are unknown.
+        """
+        return when != "full" and not self.layout.waits_for_thresholds and self.model.price.read > 0
+
+    def economy(self, elsewhere: Elsewhere | None = None) -> Economy | None:
+        """What calls cost and what a summary would come to, at the prices of another summariser if there is one.
+
+        Returns None before the first bill.
+        """
+        steps = sum(len(turn.steps) for turn in self.shown.turns)
+        if not steps or not self.input:
+            return None
+        turns = self.shown.sizes()
+        said = min(sum(turns), self.input)
+        earlier = min(self.earlier, self.input - said)
+        return Economy(
+            rates=Rates.of(self.model),
+            static=self.input - said - earlier,
+            growth=said / steps,
+            calls=steps,
+            summary=expected_summary(self.decisions),
+            question=INSTRUCTION + self.shown.hidden(),
+            elsewhere=elsewhere,
+            earlier=earlier,
+            turns=turns,
+            answer=self.shown.answers() / steps,
+        )
+
+    def compaction_input(self, trigger: Trigger, economy: Economy | None) -> CompactionInput:
+        """What the trigger decides by; without an economy if no price decides."""
+        return CompactionInput(self.input, self.budget, self.undone, economy if self.by_price(trigger.when) else None)
+
+    def next_compaction(self, trigger: Trigger, economy: Economy | None) -> NextCompaction | None:
+        """The size at which this window is compacted automatically; None if it never is."""
+        return trigger.next(self.compaction_input(trigger, economy))
+
+    def prospect(self, trigger: Trigger, economy: Economy, *, cold: bool = False) -> Prospect:
+        """What is ahead of this window: prices, expected calls, and how likely a pruned result is read again."""
+        due, shown = self.next_compaction(trigger, economy), self.shown
+        room = (due.at if due is not None else self.budget) - self.input
+        since, again = shown.since_pruning, shown.read_again
+        return economy.prospect(room, since_pruning=since, read_again=again, cold=cold)
+
+    def pruning(
+        self, settings: PruneSettings, trigger: Trigger, economy: Economy | None, *, who: str, cold: bool = False
+    ) -> Pruning | None:
+        """The automatic pruning that is due now; None if none is."""
+        if not self.prunes:
+            return None
+        pays = economy is not None and self.by_price(settings.when)
+        prospect = self.prospect(trigger, economy, cold=cold) if economy and pays else None
+        return prune(self.shown, settings, who=who, prospect=prospect)
+
+    def prunable_when_cold(self, settings: PruneSettings) -> bool:
+        """Whether a pruning is due as soon as nothing is cached any more."""
+        if not self.prunes or not self.by_price(settings.when):
+            return False
+        free = Prospect(Rates.of(self.model), 0.0, cold=True)
+        return prune(self.shown, settings, who="", prospect=free) is not None
+
+    def offer(self, trigger: Trigger, economy: Economy | None, *, cold: bool) -> Offer | None:
+        """What a compaction saves if the user asks for it now; None if one is due anyway or saves too little.
+
+        A compaction that was taken back is not offered again.
+        """
+        due = self.next_compaction(trigger, economy)
+        if economy is None or due is None or self.input > due.at or not self.by_price("pays"):
+            return None
+        return offer(self.input, economy, trigger.keep_recent, self.model.price.input, cold=cold)
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """What is due after a turn: a pruning, and a compaction of the window (`size`) that is left after it."""
+
+    size: WindowSize
+    economy: Economy | None
+    pruning: Pruning | None
+    compaction: Due | None
+
+
+def upkeep(
+    size: WindowSize,
+    settings: PruneSettings,
+    trigger: Trigger,
+    elsewhere: Elsewhere | None,
+    *,
+    read: int,
+    who: str,
+) -> Upkeep:
+    """What is due after a turn whose last answer read `read` tokens: first a pruning, then a compaction."""
+    economy = size.economy(elsewhere)
+    pruning = size.pruning(settings, trigger, economy, who=who)
+    most = trigger.threshold.in_tokens(size.budget)
+    if pruning is None and settings.policy == "keep_all" and read > most:
+        why = f"results of tools are kept, but the last answer read {read} tokens, more than {most}"
+        pruning = prune(size.shown, settings, who=who, full=why)
+    if pruning is not None:
+        size = size.without(pruning)
+        economy = size.economy(elsewhere)
+    return Upkeep(size, economy, pruning, trigger.due(size.compaction_input(trigger, economy)))
+
+
+def ends_at(at: datetime, markers: Iterable[StoredMarker], model: ModelFacts) -> datetime | None:
+    """When the last of what a request that began at `at` wrote or read ends; None where nothing was marked.
+
+    A provider without markers keeps a prefix at least as long as its row in the model table says.
+    """
+    lives = [Ttl(marker.ttl).seconds for marker in markers]
+    if model.markers is Markers.NONE:
+        lives = [model.lives[0].seconds]
+    return at + timedelta(seconds=max(lives)) if lives else None
+
+
+class Act(StrEnum):
+    """What is done with a conversation that is silent."""
+
+    NOTHING = "nothing"
+    COMPACT = "compact"
+    PRUNE = "prune"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What is done, why, and what that was reckoned from."""
+
+    act: Act
+    why: str
+    numbers: dict[str, float] = field(default_factory=dict)
+
+
+def before_it_ends(compaction: Compaction, prospect: Prospect, rhythm: Rhythm, silent: float) -> Move:
+    """Whether to compact just before the cache ends, `silent` seconds after it was used last: where somebody is likely
+    enough to return later than that (5.5)."""
+    late, needed = rhythm.later(silent), compaction.return_worth(prospect.rates)
+    numbers = {"returns": late, "needed": needed, "removed": float(max(0, compaction.freed))}
+    if late <= needed:
+        return Move(Act.NOTHING, f"{_returns(late, 'a return after the cache has ended')}, {_needs(needed)}")
+    return Move(
+        Act.COMPACT,
+        f"the cache is about to end, a return after that is {_percent(late)} likely, and a summary on what is still "
+        f"cached pays from {_percent(needed)} on",
+        numbers,
+    )
+
+
+def after_it_ended(compaction: Compaction, prospect: Prospect, rhythm: Rhythm, silent: float) -> Move:
+    """Whether to compact after the cache has ended, with somebody silent for so many seconds (5.5)."""
+    returns, needed = rhythm.later(silent), compaction.cold_worth(prospect.rates, prospect.calls)
+    numbers = {"returns": returns, "needed": needed, "removed": float(max(0, compaction.freed))}
+    if returns <= needed:
+        return Move(Act.NOTHING, f"{_returns(returns, 'a return')}, {_needs(needed)}")
+    return Move(
+        Act.COMPACT,
+        f"the cache has ended, a return is {_percent(returns)} likely, and a summary pays from {_percent(needed)} on",
+        numbers,
+    )
+
+
+def _percent(chance: float) -> str:
+    return f"{chance:.0%}"
+
+
+def _returns(chance: float, what: str) -> str:
+    return f"{what} is {_percent(chance)} likely" if chance else "nobody was away for as long here and came back"
+
+
+def _needs(needed: float) -> str:
+    if needed > 1:
+        return "and a summary would cost more than it saves"
+    return f"and a summary would pay where a return is {_percent(needed)} likely"

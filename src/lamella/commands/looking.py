@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from lamella.cache.expiry import Act
+from lamella.cache.weighing import Act
 from lamella.cache.why import Why
 from lamella.commands.command import Answer, Asked, Command, Reach
 from lamella.core.json import JsonObject
@@ -14,7 +14,7 @@ from lamella.sessions.idle import Next
 from lamella.sessions.notifications import parts_data
 from lamella.sessions.outlook import compaction_line, offer_line, outlook_json
 from lamella.sessions.why import newest_request
-from lamella.sessions.window import Standing
+from lamella.sessions.window import WindowState
 
 _PARTLY = " (in part an estimate: a provider does not say what a stopped answer cost, or what it says can't be)"
 
@@ -74,7 +74,7 @@ class Status:
         return Answer("\n".join(lines), data)
 
 
-def _thinking(now: Standing) -> str:
+def _thinking(now: WindowState) -> str:
     """The effort, and what of it the model can't be asked."""
     said = "thinking off" if now.effort == OFF else f"thinking {now.effort}"
     if now.effort.isdigit():
@@ -86,13 +86,13 @@ def _messages(count: int) -> str:
     return "1 message" if count == 1 else f"{count} messages"
 
 
-def _fill(now: Standing) -> str:
+def _fill(now: WindowState) -> str:
     """`12.4k/168k (7%)`; what no bill has measured is about that much."""
     about = "" if now.measured else "about "
     return f"{about}{short(now.tokens)}/{short(now.budget)} ({percent(now.tokens, now.budget)})"
 
 
-def _cache(now: Standing) -> str:
+def _cache(now: WindowState) -> str:
     if now.last is None:
         return "nothing was asked yet"
     return f"{short(now.last.cache_read)} read, {short(now.last.cache_write)} written"

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 
 from lamella.context.absence import absences
 from lamella.context.admission import admit
-from lamella.context.choices import Choices, choices_of, is_readable, shortened, usable
+from lamella.context.choices import Choices, choices_of, is_readable, pruned_steps, shortened, usable
 from lamella.context.documents import key_of
 from lamella.context.fit import STAGES, leave_out, need_of
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout, Slot
-from lamella.context.render import RenderedTurn, Renderer, Standing, View, pruned_steps, unseen
+from lamella.context.render import RenderedTurn, Renderer, Standing, View, unseen
 from lamella.context.results import kept_names
 from lamella.context.segments import (
     Place,

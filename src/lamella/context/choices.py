@@ -20,7 +20,7 @@ LISTED = "listed"
 ALL = "all"
 """The number of a prune decision that leaves no result, whatever its tool says."""
 EXTRACTS = "extracts"
-"""The number of a prune decision whose stubs keep extracts: by which version of the rules (`context/extracts.py`)."""
+"""The number of a prune decision whose stubs keep extracts: by which version of the rules (`context/results.py`)."""
 
 
 def subject_of(id: str, model: str) -> str:
@@ -231,3 +231,11 @@ def usable(context: ContextInput) -> int:
 def is_readable(context: ContextInput, layout: Layout) -> bool:
     """Whether what is left out of a result names the id by which the model can read it again."""
     return layout.names_ids and can_be_read(context.tools)
+
+
+def pruned_steps(path: tuple[Turn, ...], boundary: str | None) -> frozenset[str]:
+    """The ids of the steps up to the prune boundary, wherever it lies on the path; none when it lies elsewhere."""
+    if boundary is None:
+        return frozenset()
+    ids = [step.id for turn in path for step in turn.steps]
+    return frozenset(ids[: ids.index(boundary) + 1]) if boundary in ids else frozenset()

@@ -20,6 +20,7 @@ from lamella.context.choices import (
     is_readable,
     most_of,
     project_content,
+    pruned_steps,
     subject_of,
     usable,
 )
@@ -27,9 +28,8 @@ from lamella.context.documents import key_of
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout, OldResults
 from lamella.context.pictures import content_tokens
-from lamella.context.render import RenderedTurn, pruned_steps
-from lamella.context.results import LEAST_CUT, Cut, cut_results, cut_to, kept_names, notices_of, stubs_of
-from lamella.context.segments import said_tokens
+from lamella.context.render import RenderedTurn
+from lamella.context.results import LEAST_CUT, Cut, cut_results, cut_to, kept_names, notices_of, said_tokens, stubs_of
 from lamella.core.counting import count_tokens
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import NeedsCompaction

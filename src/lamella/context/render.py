@@ -291,11 +291,3 @@ def unseen(attachment: Attachment, model: ModelFacts) -> str:
 def _reminder_id(turn: Turn, index: int) -> str:
     """The id of the reminder that stays before step `index` of a turn."""
     return f"{turn.id}/reminder{index}"
-
-
-def pruned_steps(path: tuple[Turn, ...], boundary: str | None) -> frozenset[str]:
-    """The ids of the steps up to the prune boundary, wherever it lies on the path; none when it lies elsewhere."""
-    if boundary is None:
-        return frozenset()
-    ids = [step.id for turn in path for step in turn.steps]
-    return frozenset(ids[: ids.index(boundary) + 1]) if boundary in ids else frozenset()

@@ -2,15 +2,245 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from statistics import median
 from types import MappingProxyType
 
-from lamella.context.extracts import extract
-from lamella.core.counting import count_tokens
+from lamella.core.counting import ApproximateCounter, count_tokens
 from lamella.core.json import decode_arguments, encode_text
-from lamella.core.messages import Step, ToolCall, ToolResult, Turn
+from lamella.core.messages import (
+    Step,
+    ToolCall,
+    ToolResult,
+    Turn,
+)
 from lamella.core.prompt import ToolSpec
+from lamella.search.terms import STOP_WORDS, stem, terms_of
+
+VERSION = 1
+"""The number of these rules."""
+
+MOST = 40
+"""Local tokens of an extract."""
+
+AROUND = 12
+"""Tokens that are kept around what was used, so that something else has room too."""
+
+LOOKED_AT = 30_000
+"""Characters of a result that are looked at."""
+
+ALIKE = 0.2
+"""The share of words of its own that the usual line has at most in a text of lines that are alike."""
+
+LEAST_LINES = 6
+"""Lines from which on one may stand apart from the others."""
+
+PIECE = 200
+"""Characters of a line from which on it is taken apart, into sentences or the members of a list."""
+
+TELLING = 2.0
+"""What a piece must weigh to count as used: one identifier or figure, or two words, that are rare in the result."""
+
+GAP = " … "
+
+_ENDS = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|(?<=[,}\]])\s*(?=[\"{\[])")
+_IDENTIFIER = re.compile(r"[^\W_]+(?:[-._:/@#,'’][^\W_]+)*")
+_GROUPED = re.compile(r"(?<=\d)[,'’](?=\d{3}(?!\d))")
+_STOP_TERMS = frozenset(stem(word) for word in STOP_WORDS)
+
+
+@lru_cache(maxsize=2048)
+def extract(content: str, before: str, after: str) -> str:
+    """What to keep of `content`: `before` are the question and the call, `after` is what the turn said and called then.
+
+    On one line, in at most `MOST` local tokens.
+    """
+    paragraphs = content[:LOOKED_AT].split("\n")
+    lines = [_Piece(line, frozenset(_words(line))) for line in map(_plain, paragraphs) if line]
+    alone = _alone(paragraphs)
+    apart = _clipped(_apart(lines, alone), MOST)
+    kept = _tokens(apart) + 2 if apart in alone else 0
+    found = list(_used(_pieces(lines), before, after, MOST - min(kept, MOST - AROUND)))
+    if apart:
+        found = [*(piece for piece in found if piece.strip("…") not in apart), apart]
+    return _clipped(GAP.join(found) if found else " ".join(line.text for line in lines[:MOST]), MOST)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A line, or of a long one a sentence or a member of a list; and its words."""
+
+    text: str
+    words: frozenset[str]
+
+
+def _pieces(lines: Sequence[_Piece]) -> list[_Piece]:
+    return [
+        piece
+        for line in lines
+        for piece in (
+            [_Piece(text, frozenset(_words(text))) for text in _ENDS.split(line.text) if text]
+            if len(line.text) > PIECE
+            else [line]
+        )
+    ]
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _tokens(text: str) -> int:
+    return ApproximateCounter().count(text)
+
+
+def _words(text: str) -> set[str]:
+    """The terms of a text that are no figures, and tell something."""
+    return {term for term in terms_of(text) if len(term) > 1 and term.isalpha() and term not in _STOP_TERMS}
+
+
+# What was used
+
+
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """What a text is recognised by: identifiers and figures as they are written, and words."""
+
+    identifiers: frozenset[str]
+    words: frozenset[str]
+
+    @classmethod
+    def of(cls, text: str) -> _Marks:
+        """Identifiers have a digit and three characters; words that are short tell too little."""
+        found = (match.group() for match in _IDENTIFIER.finditer(_form(text)))
+        identifiers = (one for one in found if len(one) >= 3 and any(character.isdigit() for character in one))
+        words = (word for word in _words(text) if len(word) >= 5 or _is_dense(word))
+        return cls(frozenset(identifiers), frozenset(words))
+
+    def without(self, other: _Marks) -> _Marks:
+        """Those that the other has not."""
+        return _Marks(self.identifiers - other.identifiers, self.words - other.words)
+
+    def held_by(self, piece: _Piece) -> frozenset[str]:
+        """Those that stand in a piece."""
+        form = _form(piece.text)
+        return (self.words & piece.words) | {one for one in self.identifiers if _stands_in(one, form)}
+
+
+def _form(text: str) -> str:
+    """A text as identifiers are compared: `1,200` is `1200`."""
+    return _GROUPED.sub("", text.casefold())
+
+
+def _stands_in(identifier: str, form: str) -> bool:
+    """Whether it is there, and not only as a part of a longer figure."""
+    at = form.find(identifier)
+    while at >= 0:
+        end = at + len(identifier)
+        if not (form[at - 1 : at].isdigit() and identifier[0].isdigit()) and not form[end : end + 1].isdigit():
+            return True
+        at = form.find(identifier, at + 1)
+    return False
+
+
+def _is_dense(term: str) -> bool:
+    """Whether this is a pair of characters of a script without breaks between words."""
+    return len(term) == 2 and term >= "\u0e00"
+
+
+def _weight(mark: str) -> float:
+    if any(character.isdigit() for character in mark):
+        return TELLING
+    return TELLING / (6 if _is_dense(mark) else 2)
+
+
+def _used(pieces: Sequence[_Piece], before: str, after: str, room: int) -> Iterator[str]:
+    """The pieces with what was used of them, the most telling first, as far as there is room.
+
+    What stands in more than two pieces tells less of each.
+    """
+    wanted = _Marks.of(after).without(_Marks.of(before))
+    held = [wanted.held_by(piece) for piece in pieces]
+    often = Counter(mark for marks in held for mark in marks)
+    weight = {mark: _weight(mark) / max(1, often[mark] - 1) for mark in often}
+    left = set(weight)
+    for at in sorted(range(len(pieces)), key=lambda at: -sum(weight[mark] for mark in held[at])):
+        if room < AROUND // 2 or sum(weight[mark] for mark in held[at]) < TELLING:
+            return
+        if sum(weight[mark] for mark in held[at] & left) >= TELLING:
+            marks = {mark: weight[mark] for mark in held[at]}
+            longest = max(_tokens(mark) for mark in marks)
+            shown = _around(pieces[at].text, marks, min(room, AROUND + longest))
+            left -= held[at]
+            room -= _tokens(shown) + 2
+            yield shown
+
+
+def _around(piece: str, marks: Mapping[str, float], room: int) -> str:
+    """What stands around the most telling of `marks` in a piece, as much on both sides."""
+    words = piece.split(" ") if " " in piece[:PIECE] else re.findall(r".{1,4}", piece)
+    glue = " " if " " in piece[:PIECE] else ""
+    forms = [_form(word) for word in words]
+    score = [sum(weight for mark, weight in marks.items() if mark[:5] in form) for form in forms]
+    low = high = max(range(len(words)), key=lambda at: sum(score[max(0, at - 2) : at + 3]) + score[at])
+    room -= 2 + _tokens(words[low])
+    if room < 0:
+        return _clipped(words[low], room + _tokens(words[low]))
+    while True:
+        grown = [at for at in (high + 1, low - 1) if 0 <= at < len(words) and _tokens(words[at]) <= room]
+        if not grown:
+            break
+        at = min(grown, key=lambda at: (abs(2 * at - high - low), -at)) if room % 2 else grown[-1]
+        low, high = min(low, at), max(high, at)
+        room -= _tokens(words[at])
+    text = glue.join(words[low : high + 1])
+    return f"{'…' if low else ''}{text}{'…' if high + 1 < len(words) else ''}"
+
+
+# What stands apart
+
+
+def _alone(paragraphs: Sequence[str]) -> frozenset[str]:
+    """The lines that are paragraphs of their own, if most are not."""
+    filled = [bool(line.strip()) for line in paragraphs]
+    before, after = [False, *filled[:-1]], [*filled[1:], False]
+    own = [at for at, one in enumerate(filled) if one and not before[at] and not after[at]]
+    return frozenset(_plain(paragraphs[at]) for at in own) if len(own) * 4 <= sum(filled) else frozenset()
+
+
+def _apart(lines: Sequence[_Piece], alone: frozenset[str]) -> str:
+    """The line that is not like the others: most of its words stand in no other; "" if there is none.
+
+    Where the others have much of their own as well, only a paragraph of its own counts.
+    """
+    if len(lines) < LEAST_LINES:
+        return ""
+    often = Counter(word for line in lines for word in line.words)
+    new = [sum(often[word] == 1 for word in line.words) for line in lines]
+    shares = [count / len(line.words) if line.words else 0.0 for count, line in zip(new, lines, strict=True)]
+    usual = median(shares)
+    least = [max(0.3, 1.5 * usual) if line.text in alone else 0.5 if usual <= ALIKE else 2.0 for line in lines]
+    found = [at for at in range(len(lines)) if new[at] >= 3 and shares[at] >= least[at]]
+    return lines[max(found, key=lambda at: shares[at] * new[at])].text if found else ""
+
+
+def _clipped(text: str, room: int) -> str:
+    """The beginning of a text in so many tokens, with a mark if it is not all of it; cut between words, if any."""
+    text = text[: room * 40]
+    if _tokens(text) <= room:
+        return text
+    ends = [match.start() for match in re.finditer(r" ", text)]
+    ends = ends if len(ends) > 2 else list(range(1, len(text)))
+    last = bisect_right(ends, room - 1, key=lambda end: _tokens(text[:end])) - 1
+    while last > 0 and _tokens(f"{text[: ends[last]]}…") > room:
+        last -= 1
+    return f"{text[: ends[max(last, 0)]]}…"
+
 
 INTERRUPTED = "This call was interrupted; it has no result."
 NO_LONGER_THERE = "The result of this call is no longer available. Call the tool again if it is needed."
@@ -166,3 +396,8 @@ def expanded(call: ToolCall, step: Step) -> ToolCall:
         return call
     arguments = decode_arguments(call.arguments) | {EXPANDED: list(queries)}
     return replace(call, arguments=encode_text(arguments))
+
+
+def said_tokens(step: Step) -> int:
+    """Local tokens of a step without its results."""
+    return max(step.tokens - sum(count_tokens(result.content) for result in step.results), 0)

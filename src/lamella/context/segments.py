@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from lamella.context.documents import files_message, frame_of, key_of
 from lamella.context.moments import time_suffix
 from lamella.context.pictures import listed_picture, parts_tokens, picture_parts
-from lamella.context.results import expanded, results_of
+from lamella.context.results import expanded, results_of, said_tokens
 from lamella.context.system_prompt import STEP_SECTIONS, StepView, step_text
 from lamella.core.agents import Agent, Project, Summary
-from lamella.core.counting import count_tokens
+from lamella.core.counting import MESSAGE_TOKENS, count_tokens
 from lamella.core.json import digest, encode
 from lamella.core.messages import (
     AnswerPart,
@@ -41,9 +41,6 @@ SUMMARY_OPEN, SUMMARY_CLOSE = "<conversation-summary>", "</conversation-summary>
 
 WITHDRAWN = "The context that was given above, such as who the user is and what may be used, no longer applies."
 """What takes dynamic context back that stands in the window still."""
-
-MESSAGE_TOKENS = 8
-"""What a message costs beside its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,11 +286,6 @@ def step_segment(
         digest=content_digest(messages),
         messages=tuple(messages),
     )
-
-
-def said_tokens(step: Step) -> int:
-    """Local tokens of a step without its results."""
-    return max(step.tokens - sum(count_tokens(result.content) for result in step.results), 0)
 
 
 def sendable_parts(step: Step, *, with_thinking: bool) -> tuple[AnswerPart, ...]:

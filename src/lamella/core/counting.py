@@ -143,3 +143,7 @@ async def aside(turns: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwa
     if turns >= LONG_WINDOW:
         return await asyncio.to_thread(work, *args, **kwargs)
     return work(*args, **kwargs)
+
+
+MESSAGE_TOKENS = 8
+"""What a message costs beside its text."""

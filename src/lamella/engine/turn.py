@@ -15,7 +15,7 @@ from lamella.agent.container import StateContainer
 from lamella.agent.hooks import Fallback
 from lamella.agent.inputs import CompactedHistory, TurnInput
 from lamella.agent.runs import Run, run_models
-from lamella.cache.expiry import ends_at
+from lamella.cache.weighing import ends_at
 from lamella.context.layout import Layout
 from lamella.context.layouts import LAYOUTS
 from lamella.core.agents import Summary
@@ -87,6 +87,7 @@ class Finished:
     input: int
     budget: int
     calibration: float
+    layout: Layout
     cached_until: datetime | None = None
     summaries: tuple[Summary, ...] = ()
 
@@ -373,6 +374,7 @@ def _finished(begun: Begun) -> Finished:
         input=max(billed, default=0),
         budget=run.input.most,
         calibration=run.calibration or run.input.calibration,
+        layout=turn.layout,
         cached_until=_cached_until(run) if billed else None,
         summaries=turn.summaries,
     )

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from lamella.cache.weighing import LEAST_CARRIED, LEAST_GAIN, ChainRoom, chain_room, expected_summary, turns_kept
+from lamella.cache.economics import LEAST_CARRIED, LEAST_GAIN, expected_summary, turns_kept
+from lamella.cache.pruning import summaries_tokens
+from lamella.cache.weighing import SILENT, Gain, Trigger
 from lamella.context.assemble import Assembled
 from lamella.context.choices import usable
 from lamella.core.counting import aside
@@ -27,14 +29,12 @@ from lamella.engine.opening import Opening, Openings
 from lamella.engine.services import Services
 from lamella.engine.setting import allowed, taken
 from lamella.sessions.askers import asking
-from lamella.sessions.earlier import carried_on
+from lamella.sessions.earlier import ChainRoom, carried_on, chain_room
 from lamella.sessions.figures import Breakdown
 from lamella.sessions.settings import SessionSettings
-from lamella.sessions.sizes import summaries_tokens
-from lamella.sessions.summariser import SILENT, NotCompacted, Source, Summariser
+from lamella.sessions.summariser import NotCompacted, Source, Summariser
 from lamella.sessions.summary import longest_in
 from lamella.sessions.summary_check import forms_used
-from lamella.sessions.triggers import Gain, Trigger
 from lamella.sessions.window import as_it_stands, parts_of
 
 log = structlog.get_logger()

@@ -10,6 +10,7 @@ import asyncio
 import structlog
 
 from lamella.background.worker import Again, Worker
+from lamella.cache.weighing import SILENT, Due
 from lamella.core.clock import Clock
 from lamella.core.decisions import DecisionKind
 from lamella.core.errors import LamellaError, LeaseLost, NotFound, StoreFailed
@@ -20,8 +21,7 @@ from lamella.sessions.compaction import ENGINE, Asked, Compacted, Compactor
 from lamella.sessions.notifications import Notifications
 from lamella.sessions.recall.recall import Recall
 from lamella.sessions.settings import SessionSettings
-from lamella.sessions.summariser import NOTHING_YET, SILENT, WAY_OUT, NotCompacted
-from lamella.sessions.triggers import Due
+from lamella.sessions.summariser import NOTHING_YET, WAY_OUT, NotCompacted
 
 log = structlog.get_logger()
 

@@ -13,10 +13,48 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from lamella.cache.weighing import ChainRoom
 from lamella.core.counting import count_tokens
 from lamella.core.sessions import Carried, Session, carried_in
 from lamella.sessions.summary_check import Rank, forms_of
+
+CHAIN_SHARE, CHAIN_TOKENS = 0.15, 8_000
+"""What earlier summaries may hold of a window: this share of the size at which it is compacted, and so many tokens."""
+CHAIN_FACTS = 3_000
+"""Tokens that lines of earlier summaries with facts may have in any case where price decides: detail before cents."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainRoom:
+    """What the earlier summaries of a window may hold: up to `whole` tokens they stay whole, above `most` lines are
+    left out."""
+
+    whole: int
+    most: int
+
+    @property
+    def newest(self) -> int:
+        """What the newest of them may have: half, so that the others have room beside it."""
+        return self.most // 2
+
+    def at_most(self, tokens: int) -> ChainRoom:
+        """No more than this."""
+        return ChainRoom(min(self.whole, tokens), min(self.most, tokens))
+
+    def in_local(self, calibration: float) -> ChainRoom:
+        """The same in local tokens."""
+        return ChainRoom(int(self.whole / calibration), int(self.most / calibration))
+
+
+def chain_room(threshold: int, window: int | None = None) -> ChainRoom:
+    """The room of earlier summaries if windows are compacted at `threshold` tokens, or by price at a `window` of so
+    many."""
+    most = min(CHAIN_TOKENS, int(threshold * CHAIN_SHARE))
+    whole = most
+    if window is not None:
+        whole = min(most, int(window * CHAIN_SHARE))
+        most = min(most, max(CHAIN_FACTS, whole))
+    return ChainRoom(whole, most)
+
 
 FRAME = 16
 """Local tokens around a summary in a window."""

@@ -11,10 +11,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from lamella.background.worker import Again, Worker
-from lamella.cache.economics import Elsewhere
-from lamella.cache.expiry import Act, Move, after_it_ended, before_it_ends, ends_at
+from lamella.cache.economics import Economy, Elsewhere, floor_of
 from lamella.cache.returns import Rhythm, rhythm_between
-from lamella.cache.weighing import Economy, floor_of
+from lamella.cache.weighing import (
+    Act,
+    Move,
+    WindowSize,
+    after_it_ended,
+    before_it_ends,
+    ends_at,
+)
 from lamella.core.caching import SKEW
 from lamella.core.counting import aside
 from lamella.core.decisions import Decision
@@ -28,9 +34,9 @@ from lamella.engine.services import Services
 from lamella.engine.turn import Finished
 from lamella.sessions.compaction import ENGINE, Asked
 from lamella.sessions.compactions import Compactions
-from lamella.sessions.settings import SessionSettings
-from lamella.sessions.upkeep import Weighed, prunable
+from lamella.sessions.settings import SessionSettings, trigger_of
 from lamella.sessions.why import newest_request
+from lamella.sessions.window import window_size
 
 IDLE = "idle"
 
@@ -52,7 +58,7 @@ class Silence:
     `economy` is what its calls cost.
     """
 
-    weighed: Weighed
+    size: WindowSize
     economy: Economy
     rhythm: Rhythm
     since: datetime
@@ -101,20 +107,21 @@ class Idle:
         self._compactions = compactions
         self._record = record
         self._elsewhere = elsewhere
+        self._trigger = trigger_of(settings)
 
-    async def watch(self, finished: Finished, weighed: Weighed, economy: Economy | None) -> None:
+    async def watch(self, finished: Finished, size: WindowSize, economy: Economy | None) -> None:
         """Set the timer after a turn, where something could be due when it rings."""
-        if finished.cached_until is None or economy is None or not self._could_pay(weighed, economy):
+        if finished.cached_until is None or economy is None or not self._could_pay(size, economy):
             return
         rings = max(finished.cached_until - MARGIN, self._services.clock.now())
         job = NewJob(IDLE, finished.conversation.id, "the cache ends", rings, follows=True, takes_over=True)
         await self._worker.enqueue(finished.caller, job)
 
-    def _could_pay(self, weighed: Weighed, economy: Economy) -> bool:
+    def _could_pay(self, size: WindowSize, economy: Economy) -> bool:
         settings = self._settings
-        compacts = self._kept_for(weighed) == ""
-        worth = economy.compaction(weighed.input, settings.keep_recent).return_worth(economy.rates)
-        return (compacts and worth < 1) or prunable(weighed, settings.pruning)
+        compacts = self._kept_for(size) == ""
+        worth = economy.compaction(size.input, settings.keep_recent).return_worth(economy.rates)
+        return (compacts and worth < 1) or size.prunable_when_cold(settings.pruning)
 
     async def ring(self, job: Job) -> Again | None:
         """The timer of a conversation rings: do what is due now, or set it again."""
@@ -133,7 +140,7 @@ class Idle:
             if move.act is Act.COMPACT:
                 self._ask(job, move)
                 return None
-            if not prunable(silence.weighed, self._settings.pruning):
+            if not silence.size.prunable_when_cold(self._settings.pruning):
                 return None
             return Again("results are pruned when the cache has ended", after=(silence.ends - now).total_seconds())
         await self._cold(job, silence, now)
@@ -145,7 +152,7 @@ class Idle:
         if move.act is Act.COMPACT:
             self._ask(job, move)
             return
-        pruning = silence.weighed.pruning(self._settings, silence.economy, who=ENGINE, cold=True)
+        pruning = silence.size.pruning(self._settings.pruning, self._trigger, silence.economy, who=ENGINE, cold=True)
         if pruning is not None:
             await self._record(job.caller, job.subject, pruning.decision)
 
@@ -160,22 +167,22 @@ class Idle:
         return self._move(silence, after_it_ended, (now - silence.since).total_seconds())
 
     def _move(self, silence: Silence, judge: Callable[..., Move], silent: float) -> Move:
-        weighed, economy, keep = silence.weighed, silence.economy, self._settings.keep_recent
-        if kept := self._kept_for(weighed):
+        size, economy, keep = silence.size, silence.economy, self._settings.keep_recent
+        if kept := self._kept_for(size):
             return Move(Act.NOTHING, kept)
-        prospect = weighed.prospect(economy, self._settings)
-        return judge(economy.compaction(weighed.input, keep), prospect, silence.rhythm, silent)
+        prospect = size.prospect(self._trigger, economy)
+        return judge(economy.compaction(size.input, keep), prospect, silence.rhythm, silent)
 
-    def _kept_for(self, weighed: Weighed) -> str:
+    def _kept_for(self, size: WindowSize) -> str:
         """Why no compaction is made of this window whatever it would save; "" if one may be."""
         when = self._settings.compact_when
-        floor = floor_of(when, weighed.budget, self._settings.floor)
-        if floor is None or not weighed.by_price(when):
+        floor = floor_of(when, size.budget, self._settings.floor)
+        if floor is None or not size.by_price(when):
             return "compactions wait for their threshold here"
-        if weighed.undone:
+        if size.undone:
             return "the last compaction was taken back"
-        if weighed.input <= floor:
-            return f"it has {weighed.input} tokens, and up to {floor} nothing is compacted by itself"
+        if size.input <= floor:
+            return f"it has {size.input} tokens, and up to {floor} nothing is compacted by itself"
         return ""
 
     async def _silence(self, caller: Caller, opening: Opening, now: datetime) -> Silence | None:
@@ -207,16 +214,16 @@ class Idle:
         move = self._before(silence) if now < silence.ends else self._after(silence, now)
         if move.act is Act.COMPACT:
             return Next(now, silence.ends, move.act, max(now, silence.ends - MARGIN), move.why)
-        if prunable(silence.weighed, self._settings.pruning):
+        if silence.size.prunable_when_cold(self._settings.pruning):
             why = "old results of tools cost nothing to take out once the cache has ended"
             return Next(now, silence.ends, Act.PRUNE, max(now, silence.ends), why)
         return Next(now, silence.ends, Act.NOTHING, None, move.why)
 
 
 def _silence(opening: Opening, since: datetime, ends: datetime, elsewhere: Prices) -> Silence | None:
-    weighed = Weighed.standing(opening)
-    economy = weighed.economy(elsewhere(weighed.model))
+    size = window_size(opening)
+    economy = size.economy(elsewhere(size.model))
     if economy is None:
         return None
-    rhythm = rhythm_between(weighed.shown.turns, opening.found.sent_before)
-    return Silence(weighed, economy, rhythm, since, ends)
+    rhythm = rhythm_between(size.shown.turns, opening.found.sent_before)
+    return Silence(size, economy, rhythm, since, ends)

@@ -6,10 +6,9 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from lamella.context.choices import Known
+from lamella.context.choices import Known, pruned_steps
 from lamella.context.documents import key_of
 from lamella.context.layout import Layout, OldResults
-from lamella.context.render import pruned_steps
 from lamella.core.counting import ApproximateCounter, at_an_end, beginning_of, count_tokens
 from lamella.core.messages import Step, ToolResult, Turn
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from lamella.background.worker import Worker
-from lamella.cache.weighing import chain_room
+from lamella.cache.pruning import UNDONE
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import InvalidRequest, NotFound, SessionMoved
 from lamella.core.records import Caller, Conversation
@@ -16,16 +16,13 @@ from lamella.core.sessions import Carried, Session, SessionCause, SessionReturn,
 from lamella.engine.opening import Openings
 from lamella.engine.services import Services
 from lamella.engine.setting import taken
-from lamella.sessions.earlier import carried_on
+from lamella.sessions.earlier import carried_on, chain_room
 from lamella.sessions.ended import SUMMARISE, summarise_job
 from lamella.sessions.resuming import resumed_size
 from lamella.sessions.settings import SessionSettings
 
 OVER = "over"
 """The number of a session's decision that says that it goes on though it is larger than the resume budget."""
-
-UNDONE = "undone"
-"""The number of a session's decision that says that a compaction was taken back."""
 
 
 class Moves:

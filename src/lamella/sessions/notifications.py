@@ -6,6 +6,8 @@ from itertools import takewhile
 
 import structlog
 
+from lamella.cache.pruning import Pruning
+from lamella.cache.weighing import SILENT
 from lamella.core.errors import LamellaError
 from lamella.core.json import JsonObject
 from lamella.core.records import Caller, Notice, NoticeKind, PageQuery
@@ -14,8 +16,7 @@ from lamella.engine.services import Services
 from lamella.engine.setting import layout_named
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.figures import Breakdown, check_text, compacted_line, compacted_text, pruned_text
-from lamella.sessions.pruning import Pruning
-from lamella.sessions.summariser import SILENT, NotCompacted
+from lamella.sessions.summariser import NotCompacted
 from lamella.sessions.window import standing
 
 log = structlog.get_logger()

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lamella.cache.economics import Elsewhere
-from lamella.cache.weighing import NextCompaction, Offer
+from lamella.cache.economics import Elsewhere, NextCompaction, Offer
 from lamella.core.json import JsonObject
 from lamella.core.tokens import percent, short
 from lamella.engine.opening import Opening
 from lamella.sessions.idle import Next, next_json
-from lamella.sessions.settings import SessionSettings
-from lamella.sessions.upkeep import Weighed
-from lamella.sessions.window import parts_of
+from lamella.sessions.settings import SessionSettings, trigger_of
+from lamella.sessions.window import parts_of, window_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +28,13 @@ class Outlook:
 
 def outlook_of(opening: Opening, due: Next, settings: SessionSettings, elsewhere: Elsewhere | None) -> Outlook:
     """What is ahead of the window in which a conversation stands; `elsewhere` are the prices of another summariser."""
-    weighed = Weighed.standing(opening)
-    if not weighed.input:  # another session began since the last bill, or there is none
-        weighed = replace(weighed, input=parts_of(opening, due.now).total)
-    economy = weighed.economy(elsewhere)
+    size = window_size(opening)
+    if not size.input:  # another session began since the last bill, or there is none
+        size = replace(size, input=parts_of(opening, due.now).total)
+    economy, trigger = size.economy(elsewhere), trigger_of(settings)
     cold = due.ends is None or due.ends <= due.now
-    offered = weighed.offer(settings, economy, cold=cold)
-    return Outlook(due, settings.compact_when, weighed.next(settings, economy), offered, weighed.budget)
+    offered = size.offer(trigger, economy, cold=cold)
+    return Outlook(due, settings.compact_when, size.next_compaction(trigger, economy), offered, size.budget)
 
 
 def outlook_json(ahead: Outlook) -> JsonObject:

@@ -13,21 +13,22 @@ from functools import partial
 
 import structlog
 
+from lamella.agent.calibration import billed_factor
 from lamella.background.worker import Again, Handler, Worker
-from lamella.cache.expiry import Act
 from lamella.cache.ledger import Unread
-from lamella.cache.weighing import Economy
+from lamella.cache.pruning import Pruning, prune
+from lamella.cache.weighing import Act, Upkeep, WindowSize, upkeep
 from lamella.cache.why import Why
 from lamella.context.layout import OldResults
 from lamella.core.counting import aside
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import InvalidRequest, NotFound
+from lamella.core.models import ModelFacts
 from lamella.core.ports import Jobs
 from lamella.core.records import Caller, ConversationChange, Job, LastBill
 from lamella.core.sessions import Session
 from lamella.engine.opening import Openings
 from lamella.engine.services import Services
-from lamella.engine.setting import layout_named
 from lamella.engine.turn import Finished
 from lamella.sessions.compaction import ENGINE, Ahead, Asked, Compactor
 from lamella.sessions.compactions import COMPACT, Compactions, Outcome
@@ -37,15 +38,12 @@ from lamella.sessions.idle import IDLE, Idle, Next
 from lamella.sessions.moves import Moves
 from lamella.sessions.notifications import Notifications
 from lamella.sessions.outlook import Outlook, outlook_of
-from lamella.sessions.pruning import Pruning, prune
 from lamella.sessions.recall.recall import Recall
-from lamella.sessions.settings import SessionSettings
+from lamella.sessions.settings import SessionSettings, trigger_of
 from lamella.sessions.summariser import NotCompacted, SecondSource, Summariser, elsewhere
 from lamella.sessions.titles import TITLE, Titles
-from lamella.sessions.triggers import trigger_of
-from lamella.sessions.upkeep import Weighed
 from lamella.sessions.why import why_request
-from lamella.sessions.window import Standing, is_of_window, standing
+from lamella.sessions.window import WindowState, is_of_window, standing, window_size
 
 log = structlog.get_logger()
 
@@ -130,26 +128,36 @@ class Sessions:
         now = await self._services.store.conversation(caller, conversation_id)
         if now.session_id != finished.conversation.session_id or not self.settings.by_itself:
             return None
-        layout = layout_named(finished.conversation.layout, self._openings.layouts)
+        facts = await self._openings.facts(finished.model)
         bill = await self._services.store.last_bill(caller, conversation_id, finished.model)
-        weighed = Weighed.after(finished, layout, await self._openings.facts(finished.model), bill)
-        economy = await self._economy(weighed)
-        pruning = await aside(len(finished.turns), weighed.pruning, self.settings, economy, who=ENGINE)
-        pruning = pruning or self._emptying(weighed, finished)
-        if pruning is not None:
-            await self._record(caller, conversation_id, pruning.decision)
-            if layout.tells or self.settings.pruning.policy == "keep_all":
-                await self._notifications.pruned(caller, conversation_id, pruning)
-            weighed = weighed.without(pruning)
-            economy = await self._economy(weighed)
-        due = self._trigger.due(weighed.fill(self.settings.compact_when, economy))
-        if due is not None:
-            await self._compactions.follow_up(finished, due)
-        await self._idle.watch(finished, weighed, economy)
-        return pruning
+        due = await aside(len(finished.turns), self._due, finished, facts, bill)
+        if due.pruning is not None:
+            await self._record(caller, conversation_id, due.pruning.decision)
+            if finished.layout.tells or self.settings.pruning.policy == "keep_all":
+                await self._notifications.pruned(caller, conversation_id, due.pruning)
+        if due.compaction is not None:
+            await self._compactions.follow_up(finished, due.compaction)
+        await self._idle.watch(finished, due.size, due.economy)
+        return due.pruning
 
-    async def _economy(self, weighed: Weighed) -> Economy | None:
-        return await aside(len(weighed.shown.turns), weighed.economy, self._elsewhere(weighed.model))
+    def _due(self, finished: Finished, facts: ModelFacts, bill: LastBill | None) -> Upkeep:
+        """What is due after a turn; the gauge goes by the same bill, the newest one."""
+        calibration, input = finished.calibration, finished.input
+        if bill is not None and bill.local_tokens and input:
+            calibration, input = billed_factor(bill.usage.input, bill.local_tokens, facts), bill.usage.input
+        size = WindowSize.of(
+            finished.conversation,
+            finished.turns,
+            finished.summaries,
+            finished.decisions,
+            finished.layout,
+            facts,
+            calibration=calibration,
+            input=input,
+            budget=finished.budget,
+        )
+        read, elsewhere = finished.input, self._elsewhere(facts)
+        return upkeep(size, self.settings.pruning, self._trigger, elsewhere, read=read, who=ENGINE)
 
     async def _title(self, finished: Finished) -> None:
         """Have a title written once; a conversation keeps its first words when that did not work out."""
@@ -168,14 +176,6 @@ class Sessions:
             session = await self._services.store.session(job.caller, job.subject)
             await self._follow(job.caller, session.conversation_id)
         return again
-
-    def _emptying(self, weighed: Weighed, finished: Finished) -> Pruning | None:
-        """Results that are kept go all the same when the window is past the compaction threshold (SPEC L9)."""
-        threshold = self.settings.compaction.in_tokens(finished.budget)
-        if self.settings.pruning.policy != "keep_all" or finished.input <= threshold:
-            return None
-        why = f"results of tools are kept, but the last answer read {finished.input} tokens, more than {threshold}"
-        return prune(weighed.shown, self.settings.pruning, who=ENGINE, full=why)
 
     async def _record(self, caller: Caller, conversation_id: str, decision: Decision) -> None:
         change = ConversationChange(decisions=(decision,))
@@ -211,7 +211,7 @@ class Sessions:
         """What a compaction would summarise now; no model is asked."""
         return await self._compactor.ahead(caller, conversation_id)
 
-    async def standing(self, caller: Caller, conversation_id: str) -> Standing:
+    async def standing(self, caller: Caller, conversation_id: str) -> WindowState:
         """Where the conversation stands now, window and budget; no model is asked."""
         return await standing(self._openings, self._services, caller, conversation_id)
 
@@ -261,7 +261,7 @@ class Sessions:
                 f"The layout {layout.name} does not prune: it has its own rule for old results.",
                 hint="Choose another layout for this conversation to prune by hand.",
             )
-        window = Weighed.standing(opening).shown
+        window = window_size(opening).shown
         pruning = prune(window, self.settings.pruning, who=caller.user_id, asked=True)
         if pruning is not None:
             await self._record(caller, conversation_id, pruning.decision)

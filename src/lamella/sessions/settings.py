@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from lamella.cache.weighing import CompactWhen
+from lamella.cache.economics import (
+    CompactWhen,
+)
+from lamella.cache.pruning import PruneSettings
+from lamella.cache.weighing import Trigger
 from lamella.core.tokens import Threshold
-from lamella.sessions.pruning import PruneSettings
 
 SummariserChoice = Literal["configured", "cheapest"]
 """Which model summarises where a second one is configured: that one, or whichever costs less each time (SPEC L11)."""
@@ -34,3 +37,8 @@ class SessionSettings:
     look: float = 5.0
     patience: float = 300.0
     """Seconds that `/resume` waits for a summary that was not made before; after that it does without."""
+
+
+def trigger_of(settings: SessionSettings) -> Trigger:
+    """What a deployment has chosen."""
+    return Trigger(settings.compaction, settings.keep_recent, settings.compact_when, settings.floor)

@@ -23,6 +23,7 @@ import structlog
 from lamella.agent.request import Prepared
 from lamella.agent.side import SideAnswer
 from lamella.cache.economics import Elsewhere
+from lamella.cache.weighing import SILENT
 from lamella.context.choices import INCLUDED, usable
 from lamella.context.documents import key_of
 from lamella.core.counting import count_tokens
@@ -106,9 +107,6 @@ def elsewhere(second: SecondSource | None, own: ModelFacts) -> Elsewhere | None:
         return Elsewhere.of(second.facts(), own, always=second.choice == "configured")
     return None
 
-
-SILENT = "silent"
-"""The code of what nobody is told who did not ask."""
 
 NOTHING_YET = ("empty", "recent", "little", SILENT)
 """The codes of compactions that were not made because there was nothing to do yet: no model was asked."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from lamella.cache.weighing import WindowSize
 from lamella.context.admission import admit
 from lamella.context.assemble import Assembled, assemble
 from lamella.context.choices import usable
@@ -16,7 +17,7 @@ from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.messages import Turn, TurnStatus, UserMessage
 from lamella.core.models import AskedThinking, asked_thinking
 from lamella.core.prompt import Kind
-from lamella.core.records import Caller, LastBill, StoredDecision
+from lamella.core.records import Beginning, Caller, LastBill, StoredDecision
 from lamella.core.sessions import Session
 from lamella.core.tokens import Usage
 from lamella.engine.opening import Opening, Openings
@@ -28,7 +29,7 @@ _NOTHING = "nothing"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class WindowState:
     """Where a conversation stands. `tokens` are those of its window: `measured` by the last request's bill, or counted.
 
     `messages` are those in the window, answers included. `last` is the last bill. `asked` is what the model is asked of
@@ -49,7 +50,7 @@ class Standing:
     """What is not known of the model."""
 
 
-async def standing(openings: Openings, services: Services, caller: Caller, conversation_id: str) -> Standing:
+async def standing(openings: Openings, services: Services, caller: Caller, conversation_id: str) -> WindowState:
     """Where a conversation stands now. Raises `NotFound`, and `InvalidRequest` for a model that is not there."""
     opening = await openings.standing(caller, conversation_id)
     bill = opening.found.last_bill
@@ -57,7 +58,7 @@ async def standing(openings: Openings, services: Services, caller: Caller, conve
     parts = await aside(len(opening.found.path), parts_of, opening, services.clock.now())
     billed = bill.usage.input if bill is not None else 0
     facts, sampling = opening.run.model.facts, opening.run.sampling
-    return Standing(
+    return WindowState(
         model=facts.name,
         effort=sampling.thinking_effort,
         asked=asked_thinking(facts, sampling.thinking_effort, sampling.max_output),
@@ -114,3 +115,31 @@ def _whole(
     decisions = (*context.decisions, *admitted)
     made = assemble(replace(context, budget=_BOUNDLESS, limit=None, decisions=decisions), layout, previous)
     return replace(made, decisions=admitted, report=replace(made.report, budget=context.budget))
+
+
+def window_size(opening: Opening) -> WindowSize:
+    """What the window weighs in which a conversation stands."""
+    setting, run, found = opening.setting, opening.run, opening.found
+    return WindowSize.of(
+        setting.conversation,
+        [turn for turn in found.path if turn.status is not TurnStatus.RUNNING],
+        found.summaries,
+        opening.decisions,
+        setting.layout,
+        run.model.facts,
+        calibration=run.calibration,
+        input=_input(found),
+        budget=run.most,
+    )
+
+
+def _input(found: Beginning) -> int:
+    """What the last bill would be for the window as it is now; 0 if there is none, or another session began since."""
+    bill = found.last_bill
+    if bill is None or not bill.followed:
+        return 0
+    since = [stored.decision for stored in found.decisions if stored.at > bill.at]
+    if any(decision.kind is DecisionKind.SESSION for decision in since):
+        return 0
+    freed = sum(d.numbers.get("before", 0) - d.numbers.get("after", 0) for d in since if d.kind is DecisionKind.PRUNE)
+    return max(0, bill.usage.input - int(freed))
