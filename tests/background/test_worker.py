@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lamella.background.worker import BACKOFF_SECONDS, LEASE_SECONDS, MOST, MOST_OF_OWNER, Again, Worker
+from lamella.background import BACKOFF_SECONDS, LEASE_SECONDS, MOST, MOST_OF_OWNER, Again, Worker
 from lamella.core.clock import VirtualClock
 from lamella.core.records import Caller, Job, JobStatus, NewJob
 from lamella.storage import SqlStore, open_store

@@ -15,8 +15,8 @@ from lamella.context.choices import INCLUDED, LISTED, Known, documents_of, usabl
 from lamella.context.fit import SLACK
 from lamella.context.input import MARGIN
 from lamella.context.layout import OldResults
-from lamella.context.moments import time_suffix
 from lamella.context.results import LEAST_CUT, extracts_of, notices_of, stubs_of
+from lamella.context.system_prompt import time_suffix
 from lamella.core.counting import MESSAGE_TOKENS, count_tokens
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.json import Json, decode_object

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from lamella.context.moments import date_line, time_suffix
+from lamella.context.system_prompt import date_line, time_suffix
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

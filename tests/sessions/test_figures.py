@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lamella.core.tokens import percent, short
-from lamella.sessions.figures import Breakdown, compacted_text, pruned_text
+from lamella.sessions.notifications import compacted_text, pruned_text
+from lamella.sessions.window import Breakdown
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from lamella.agent.request import side_prompt
 from lamella.agent.side import SideAnswer
 from lamella.app.providers import Models
 from lamella.app.second import Second
-from lamella.background.worker import Again, Worker
+from lamella.background import Again, Worker
 from lamella.core.access import GrantLevel
 from lamella.core.access_ports import Access
 from lamella.core.clock import Clock

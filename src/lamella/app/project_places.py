@@ -12,10 +12,9 @@ from enum import StrEnum
 
 from lamella.context.assemble import assemble
 from lamella.context.choices import INCLUDED, subject_of
-from lamella.context.documents import key_of
+from lamella.context.documents import has_content, key_of
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
-from lamella.context.pictures import has_content
 from lamella.core.agents import Project
 from lamella.core.counting import count_tokens
 from lamella.core.decisions import Decision, DecisionKind

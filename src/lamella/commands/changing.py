@@ -13,8 +13,8 @@ from lamella.core.recall import SessionHit
 from lamella.core.sessions import Session
 from lamella.core.tokens import short
 from lamella.search.terms import names_subject
-from lamella.sessions.figures import pruned_text
 from lamella.sessions.moves import OVER
+from lamella.sessions.notifications import pruned_text
 from lamella.sessions.sessions import SessionView
 from lamella.sessions.summariser import NotCompacted
 

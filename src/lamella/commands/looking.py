@@ -10,9 +10,8 @@ from lamella.commands.command import Answer, Asked, Command, Reach
 from lamella.core.json import JsonObject
 from lamella.core.models import OFF
 from lamella.core.tokens import percent, short
-from lamella.sessions.idle import Next
+from lamella.sessions.idle import Next, compaction_line, offer_line, outlook_json
 from lamella.sessions.notifications import parts_data
-from lamella.sessions.outlook import compaction_line, offer_line, outlook_json
 from lamella.sessions.why import newest_request
 from lamella.sessions.window import WindowState
 

@@ -5,12 +5,10 @@ ContextInput ──render by the layout's slots──▶ segments ──too larg
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from lamella.context.absence import absences
-from lamella.context.admission import admit
-from lamella.context.choices import Choices, choices_of, is_readable, pruned_steps, shortened, usable
+from lamella.context.choices import Choices, admit, choices_of, is_readable, pruned_steps, shortened, usable
 from lamella.context.documents import key_of
 from lamella.context.fit import STAGES, leave_out, need_of
 from lamella.context.input import ContextInput
@@ -34,7 +32,7 @@ from lamella.core.errors import ConfigurationError, ContextLengthExceeded
 from lamella.core.json import digest
 from lamella.core.messages import Turn
 from lamella.core.models import ModelFacts
-from lamella.core.prompt import Kind, Lifetime, Prompt, Report, Sampling, Segment, SegmentNote, Zone
+from lamella.core.prompt import Absence, Kind, Lifetime, Prompt, Report, Sampling, Segment, SegmentNote, Zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,3 +365,54 @@ def _notes(context: ContextInput, choices: Choices, window: _Window) -> Iterator
 def letters(segments: Sequence[Segment]) -> str:
     """The window in the letters of SPEC.md, as sent: `S F U1 TC TR R`."""
     return " ".join(segment.letters for segment in segments if segment.letters)
+
+
+def absences(context: ContextInput, layout: Layout, present: Set[Kind]) -> Iterator[Absence]:
+    """One reason for each kind of the layout's slots that no segment is of."""
+    for slot in layout.slots:
+        if slot.kind not in present:
+            why = _absent_because(slot.kind, context, layout)
+            if why:
+                yield Absence(slot.kind, why)
+
+
+def _absent_because(kind: Kind, context: ContextInput, layout: Layout) -> str:
+    match kind:
+        case Kind.TOOLS:
+            if context.tools and context.last_step:
+                return f"layout {layout.name} sends no tools with the last step"
+            return "no tool can be called in this conversation"
+        case Kind.SYSTEM:
+            return "the system prompt is empty"
+        case Kind.SECTIONS if context.agent is not None and context.agent_replaces_system:
+            return f"the prompt of “{context.agent.name}” stands in place of the whole system prompt"
+        case Kind.SECTIONS:
+            return "no section applies to this step"
+        case Kind.SUMMARY:
+            return "there is no summary of an earlier session"
+        case Kind.AGENT:
+            return _no_agent(context)
+        case Kind.PROJECT:
+            return _no_project(context)
+        case Kind.FILES:
+            return "no file came with a message"
+        case Kind.DYNAMIC:
+            return "no dynamic context came with this message"
+        case Kind.REMINDER:
+            return "there is nothing to remind of in this step, or it stands there already"
+        case Kind.USER | Kind.STEP:
+            return ""
+
+
+def _no_agent(context: ContextInput) -> str:
+    if context.agent is None:
+        return "no agent is chosen"
+    if context.agent.replaces_system:
+        return f"the prompt of “{context.agent.name}” stands in place of the system prompt"
+    return f"the prompt of “{context.agent.name}” is empty"
+
+
+def _no_project(context: ContextInput) -> str:
+    if context.project is None:
+        return "the conversation belongs to no project"
+    return f"the project “{context.project.name}” is empty"

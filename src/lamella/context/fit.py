@@ -24,10 +24,9 @@ from lamella.context.choices import (
     subject_of,
     usable,
 )
-from lamella.context.documents import key_of
+from lamella.context.documents import content_tokens, key_of
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout, OldResults
-from lamella.context.pictures import content_tokens
 from lamella.context.render import RenderedTurn
 from lamella.context.results import LEAST_CUT, Cut, cut_results, cut_to, kept_names, notices_of, said_tokens, stubs_of
 from lamella.core.counting import count_tokens

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
-from lamella.context.documents import files_message, frame_of, key_of
-from lamella.context.moments import time_suffix
-from lamella.context.pictures import listed_picture, parts_tokens, picture_parts
+from lamella.context.documents import files_message, frame_of, key_of, listed_picture, parts_tokens, picture_parts
 from lamella.context.results import expanded, results_of, said_tokens
-from lamella.context.system_prompt import STEP_SECTIONS, StepView, step_text
+from lamella.context.system_prompt import STEP_SECTIONS, StepView, step_text, time_suffix
 from lamella.core.agents import Agent, Project, Summary
 from lamella.core.counting import MESSAGE_TOKENS, count_tokens
 from lamella.core.json import digest, encode

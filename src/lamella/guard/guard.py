@@ -12,14 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from lamella.guard.common import FUNCTION_WORDS, PLAIN_WORDS
-from lamella.guard.dates import KnownDates, dates
-from lamella.guard.identifiers import identifiers
-from lamella.guard.letters import Folded, Word, fold, stream_of, words_of
+from lamella.guard.identifiers import KnownDates, dates, identifiers
+from lamella.guard.letters import FUNCTION_WORDS, PLAIN_WORDS, Folded, Word, fold, sentence_places, stream_of, words_of
 from lamella.guard.numerals import KnownFigures, figures
-from lamella.guard.readings import decoded, shifted
-from lamella.guard.runs import Run, RunIndex
-from lamella.guard.sentences import sentence_places
+from lamella.guard.readings import Run, RunIndex, decoded, shifted
 
 LONGEST_RUN = 7
 """Words in a row that may be shared: a run of eight is taken from the text."""

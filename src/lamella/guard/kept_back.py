@@ -9,8 +9,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from lamella.guard.common import FUNCTION_WORDS
-from lamella.guard.letters import fold, is_ideograph, words_of
+from lamella.guard.letters import FUNCTION_WORDS, fold, is_ideograph, words_of
 
 RUN = 6
 """Words in a row of such a text that are left out; of a shorter text, all of it."""

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
 
-from lamella.guard.common import FUNCTION_WORDS
-from lamella.guard.letters import Folded, fold
+from lamella.guard.letters import FUNCTION_WORDS, Folded, fold
 
 _UNITS = """
 0 zero null cero

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from lamella.background.worker import Again, Worker
+from lamella.background import Again, Worker
 from lamella.core.clock import Clock
 from lamella.core.errors import InvalidRequest, LamellaError, NotFound, ProviderError
 from lamella.core.knowledge import CLEAR, INGEST, Document, DocumentState, DocumentText, Shelf

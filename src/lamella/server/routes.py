@@ -45,7 +45,7 @@ from lamella.server.schemas import (
     whole_list_json,
 )
 from lamella.server.sse import event_stream
-from lamella.sessions.outlook import outlook_json
+from lamella.sessions.idle import outlook_json
 from lamella_lab.export.export import exporter_of
 from lamella_lab.trace.writer import encode_trace
 

@@ -30,12 +30,11 @@ from lamella.engine.services import Services
 from lamella.engine.setting import allowed, taken
 from lamella.sessions.askers import asking
 from lamella.sessions.earlier import ChainRoom, carried_on, chain_room
-from lamella.sessions.figures import Breakdown
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import NotCompacted, Source, Summariser
 from lamella.sessions.summary import longest_in
 from lamella.sessions.summary_check import forms_used
-from lamella.sessions.window import as_it_stands, parts_of
+from lamella.sessions.window import Breakdown, as_it_stands, parts_of
 
 log = structlog.get_logger()
 

@@ -9,7 +9,7 @@ import asyncio
 
 import structlog
 
-from lamella.background.worker import Again, Worker
+from lamella.background import Again, Worker
 from lamella.cache.weighing import SILENT, Due
 from lamella.core.clock import Clock
 from lamella.core.decisions import DecisionKind

@@ -7,11 +7,11 @@ results are pruned once. Whatever it decides is read from what is stored, so a r
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from lamella.background.worker import Again, Worker
-from lamella.cache.economics import Economy, Elsewhere, floor_of
+from lamella.background import Again, Worker
+from lamella.cache.economics import Economy, Elsewhere, NextCompaction, Offer, floor_of
 from lamella.cache.returns import Rhythm, rhythm_between
 from lamella.cache.weighing import (
     Act,
@@ -29,6 +29,7 @@ from lamella.core.json import JsonObject
 from lamella.core.messages import TurnStatus
 from lamella.core.models import ModelFacts
 from lamella.core.records import Caller, Job, NewJob
+from lamella.core.tokens import percent, short
 from lamella.engine.opening import Opening, Openings
 from lamella.engine.services import Services
 from lamella.engine.turn import Finished
@@ -36,7 +37,7 @@ from lamella.sessions.compaction import ENGINE, Asked
 from lamella.sessions.compactions import Compactions
 from lamella.sessions.settings import SessionSettings, trigger_of
 from lamella.sessions.why import newest_request
-from lamella.sessions.window import window_size
+from lamella.sessions.window import parts_of, window_size
 
 IDLE = "idle"
 
@@ -227,3 +228,61 @@ def _silence(opening: Opening, since: datetime, ends: datetime, elsewhere: Price
         return None
     rhythm = rhythm_between(size.shown.turns, opening.found.sent_before)
     return Silence(size, economy, rhythm, since, ends)
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What is due `next` if nobody says anything, and the size of window at which a compaction is made by itself; None
+    if none is. `when` is the deployment's setting. `offer`: what one now would save, if that is worth asking for.
+    `budget`: the most tokens of the window; None if its model is not served."""
+
+    next: Next
+    when: str
+    compaction: NextCompaction | None = None
+    offer: Offer | None = None
+    budget: int | None = None
+
+
+def outlook_of(opening: Opening, due: Next, settings: SessionSettings, elsewhere: Elsewhere | None) -> Outlook:
+    """What is ahead of the window in which a conversation stands; `elsewhere` are the prices of another summariser."""
+    size = window_size(opening)
+    if not size.input:  # another session began since the last bill, or there is none
+        size = replace(size, input=parts_of(opening, due.now).total)
+    economy, trigger = size.economy(elsewhere), trigger_of(settings)
+    cold = due.ends is None or due.ends <= due.now
+    offered = size.offer(trigger, economy, cold=cold)
+    return Outlook(due, settings.compact_when, size.next_compaction(trigger, economy), offered, size.budget)
+
+
+def outlook_json(ahead: Outlook) -> JsonObject:
+    """The same for programs; `compaction_at` is null if no compaction is made by itself."""
+    due = ahead.compaction
+    return {
+        "compaction_when": ahead.when,
+        "compaction_at": due.at if due is not None else None,
+        "compaction_by": None if due is None else "price" if due.by_price else "threshold",
+        "compaction_offer": offer_json(ahead.offer),
+        "cache": next_json(ahead.next),
+    }
+
+
+def offer_json(offer: Offer | None) -> JsonObject | None:
+    """What a compaction now would save, for programs; in US dollars."""
+    if offer is None:
+        return None
+    return {"saves": offer.saves, "share": offer.share, "messages": offer.messages}
+
+
+def offer_line(offer: Offer) -> str:
+    """The same as a line of `/status`."""
+    share = percent(offer.share, 1)
+    return f"/compact now would save about ${offer.saves:.2f} of the next {offer.messages} messages ({share})"
+
+
+def compaction_line(ahead: Outlook) -> str:
+    """The same as a line of `/status`."""
+    due = ahead.compaction
+    if due is None:
+        return "Compaction: none is made by itself, since the last one was taken back"
+    by = "where a summary pays" if due.by_price else "the threshold"
+    return f"Compaction: by itself above {short(due.at)} tokens, {by} ({ahead.when})"

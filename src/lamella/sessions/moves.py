@@ -7,19 +7,95 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from lamella.background.worker import Worker
+import structlog
+
+from lamella.background import Again, Worker
 from lamella.cache.pruning import UNDONE
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import InvalidRequest, NotFound, SessionMoved
-from lamella.core.records import Caller, Conversation
-from lamella.core.sessions import Carried, Session, SessionCause, SessionReturn, SessionStep
+from lamella.core.messages import TurnStatus
+from lamella.core.records import Caller, Conversation, Job, NewJob
+from lamella.core.sessions import Carried, Session, SessionCause, SessionReturn, SessionStep, SessionSummary
 from lamella.engine.opening import Openings
 from lamella.engine.services import Services
 from lamella.engine.setting import taken
 from lamella.sessions.earlier import carried_on, chain_room
-from lamella.sessions.ended import SUMMARISE, summarise_job
-from lamella.sessions.resuming import resumed_size
 from lamella.sessions.settings import SessionSettings
+from lamella.sessions.summariser import NotCompacted, Source, Summariser
+from lamella.sessions.summary import LITERAL, literal
+
+log = structlog.get_logger()
+
+SUMMARISE = "summarise"
+
+
+def summarise_job(session: Session, why: str) -> NewJob:
+    """The job that gives a session which has ended its summary."""
+    assert session.closed_at is not None
+    return NewJob(SUMMARISE, session.id, why, session.closed_at)
+
+
+class EndedSessions:
+    """Gives closed sessions their summaries. One that is resumed meanwhile gets none: it goes on."""
+
+    def __init__(self, openings: Openings, services: Services, summariser: Summariser) -> None:
+        self._openings = openings
+        self._services = services
+        self._summariser = summariser
+
+    async def summarise(self, job: Job) -> Again | None:
+        """Do a job of `summarise_job`."""
+        try:
+            closed = await self._services.store.session(job.caller, job.subject)
+        except NotFound:
+            return None
+        if closed.closed_at is None or closed.is_summarised:
+            return None
+        made = await self._summary(job.caller, closed)
+        if made is None:
+            return None
+        if isinstance(made, NotCompacted):
+            log.warning("no summary of an ended session", session=closed.id, why=made.why)
+            return Again(made.why, retry=made.again, code=made.code)
+        if await self._services.store.summarise_session(job.caller, closed, made):
+            log.info("summarised", session=closed.id, tokens=made.tokens)
+            return None
+        await self._services.store.spend(job.caller, closed.id, "summary", made.usage)
+        now = await self._services.store.session(job.caller, closed.id)
+        # Resumed, and ended again before this was done: what it holds now is not what was summarised.
+        ended_again = now.closed_at is not None and not now.is_summarised
+        return Again("the session was resumed and ended again meanwhile") if ended_again else None
+
+    async def _summary(self, caller: Caller, closed: Session) -> SessionSummary | NotCompacted | None:
+        """The summary of a closed session, None of one that holds nothing."""
+        opening = await self._openings.closed(caller, closed)
+        turns = [turn for turn in opening.found.path if turn.status is not TurnStatus.RUNNING]
+        if not turns:
+            return None
+        tokens = sum(turn.user.tokens + sum(step.tokens for step in turn.steps) for turn in turns)
+        if tokens <= LITERAL:
+            return literal(turns)
+        return await self._summariser.summary_of(caller, Source(opening, turns, tokens))
+
+
+async def resumed_size(
+    openings: Openings, services: Services, caller: Caller, target: Session, last: str | None
+) -> tuple[int, int]:
+    """The tokens of the window with which a session would go on behind its turn `last`, and the window's budget.
+
+    The last bill of that turn, answer included; a local estimate where none of its requests was billed.
+    """
+    opening = await openings.closed(caller, target)
+    requests = await services.store.requests(caller, last) if last is not None else ()
+    billed = [r.usage for r in requests if r.purpose == "chat" and r.usage is not None and not r.usage.input_estimated]
+    billed = [usage for usage in billed if usage.input]
+    if billed:
+        return billed[-1].input + billed[-1].output, opening.run.most
+    turns = opening.found.path
+    local = sum(turn.user.tokens + sum(step.tokens for step in turn.steps) for turn in turns)
+    local += sum(attachment.tokens for turn in turns for attachment in turn.user.attachments)
+    return int(local * opening.run.calibration), opening.run.most
+
 
 OVER = "over"
 """The number of a session's decision that says that it goes on though it is larger than the resume budget."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import takewhile
 
 import structlog
@@ -11,13 +12,64 @@ from lamella.cache.weighing import SILENT
 from lamella.core.errors import LamellaError
 from lamella.core.json import JsonObject
 from lamella.core.records import Caller, Notice, NoticeKind, PageQuery
+from lamella.core.tokens import percent, short
 from lamella.engine.opening import Openings
 from lamella.engine.services import Services
 from lamella.engine.setting import layout_named
 from lamella.sessions.compaction import Compacted
-from lamella.sessions.figures import Breakdown, check_text, compacted_line, compacted_text, pruned_text
 from lamella.sessions.summariser import NotCompacted
-from lamella.sessions.window import standing
+from lamella.sessions.window import Breakdown, standing
+
+
+def compacted_line(before: int, after: int, number: int) -> str:
+    """The notification of a compaction that ended session `number`, which keeps its summary."""
+    return f"Compacted ({short(before)} → {short(after)} tokens). Summary: session {number}."
+
+
+def compacted_text(before: int, parts: Breakdown, budget: int) -> str:
+    """The notification of a compaction with its breakdown (SPEC L16)."""
+    tools = f"{short(parts.tools)} tokens ({short(parts.definitions)} defs + {short(parts.calls)} calls)"
+    return "\n".join(
+        [
+            f"⚙️ Compacted ({short(before)} → {short(parts.total)})",
+            f"  🔧 System: {short(parts.system)} tokens",
+            f"  📝 Summary: {short(parts.summary)} tokens",
+            f"  💬 Kept context: {short(parts.kept)} tokens",
+            f"  🛠️ Tools: {tools}",
+            f"  📊 Total: {short(parts.total)}/{short(budget)} ({percent(parts.total, budget)})",
+        ]
+    )
+
+
+def check_text(check: JsonObject) -> str:
+    """What a check found, as a line of a notification; "" where nothing is missing or made up."""
+    kept, missing, invented = (_listed(check, name) for name in ("kept_literally", "missing", "invented"))
+    if not (kept or missing or invented):
+        return ""
+    found = [f"{check.get('found')} of {check.get('items')} found"]
+    found += [f"{len(kept)} kept literally"] if kept else []
+    found += [f"missing: {_some(missing)}"] if missing else []
+    found += [f"not in the conversation: {_some(invented)}"] if invented else []
+    return f"  🔎 Check: {', '.join(found)}"
+
+
+def _listed(check: JsonObject, name: str) -> list[str]:
+    found = check.get(name)
+    return [str(text) for text in found] if isinstance(found, list) else []
+
+
+def _some(texts: Sequence[str]) -> str:
+    return ", ".join(f"“{text}”" for text in texts[:5]) + (" …" if len(texts) > 5 else "")
+
+
+def pruned_text(before: int, after: int, context: int, budget: int) -> str:
+    """The notification of a pruning."""
+    less = f"-{percent(before - after, before)}"
+    return (
+        f"🔧 Tool outputs pruned ({short(before)} → {short(after)}, {less})\n"
+        f"  📊 Context: {short(context)}/{short(budget)} ({percent(context, budget)})"
+    )
+
 
 log = structlog.get_logger()
 

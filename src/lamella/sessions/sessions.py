@@ -14,7 +14,7 @@ from functools import partial
 import structlog
 
 from lamella.agent.calibration import billed_factor
-from lamella.background.worker import Again, Handler, Worker
+from lamella.background import Again, Handler, Worker
 from lamella.cache.ledger import Unread
 from lamella.cache.pruning import Pruning, prune
 from lamella.cache.weighing import Act, Upkeep, WindowSize, upkeep
@@ -32,18 +32,23 @@ from lamella.engine.services import Services
 from lamella.engine.turn import Finished
 from lamella.sessions.compaction import ENGINE, Ahead, Asked, Compactor
 from lamella.sessions.compactions import COMPACT, Compactions, Outcome
-from lamella.sessions.efforts import EffortChoice, effort_choices, lost_since
-from lamella.sessions.ended import SUMMARISE, EndedSessions
-from lamella.sessions.idle import IDLE, Idle, Next
-from lamella.sessions.moves import Moves
+from lamella.sessions.idle import IDLE, Idle, Next, Outlook, outlook_of
+from lamella.sessions.moves import SUMMARISE, EndedSessions, Moves
 from lamella.sessions.notifications import Notifications
-from lamella.sessions.outlook import Outlook, outlook_of
 from lamella.sessions.recall.recall import Recall
 from lamella.sessions.settings import SessionSettings, trigger_of
 from lamella.sessions.summariser import NotCompacted, SecondSource, Summariser, elsewhere
 from lamella.sessions.titles import TITLE, Titles
 from lamella.sessions.why import why_request
-from lamella.sessions.window import WindowState, is_of_window, standing, window_size
+from lamella.sessions.window import (
+    EffortChoice,
+    WindowState,
+    effort_choices,
+    is_of_window,
+    lost_since,
+    standing,
+    window_size,
+)
 
 log = structlog.get_logger()
 

@@ -11,7 +11,7 @@ import structlog
 
 from lamella.agent.request import Identity, side_prompt, side_request
 from lamella.agent.side import SideAnswer
-from lamella.background.worker import Again
+from lamella.background import Again
 from lamella.core.errors import CallerError, ConfigurationError, NotFound
 from lamella.core.messages import StopReason, TurnStatus
 from lamella.core.models import OFF

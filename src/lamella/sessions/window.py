@@ -2,27 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from lamella.agent.request import cache_root
+from lamella.cache.ledger import Unread, unread
 from lamella.cache.weighing import WindowSize
-from lamella.context.admission import admit
+from lamella.cache.window import chain
 from lamella.context.assemble import Assembled, assemble
-from lamella.context.choices import usable
+from lamella.context.choices import admit, usable
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
 from lamella.core.counting import aside
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.messages import Turn, TurnStatus, UserMessage
-from lamella.core.models import AskedThinking, asked_thinking
-from lamella.core.prompt import Kind
+from lamella.core.models import EFFORT_LEVELS, OFF, AskedThinking, asked_thinking, tokens_of
+from lamella.core.prompt import Kind, Prompt, Segment, WireBlock
 from lamella.core.records import Beginning, Caller, LastBill, StoredDecision
 from lamella.core.sessions import Session
 from lamella.core.tokens import Usage
 from lamella.engine.opening import Opening, Openings
 from lamella.engine.services import Services
-from lamella.sessions.figures import Breakdown, breakdown
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """What a window is made of, in tokens."""
+
+    system: int
+    summary: int
+    kept: int
+    definitions: int
+    calls: int
+
+    @property
+    def tools(self) -> int:
+        """Definitions of tools, calls and results."""
+        return self.definitions + self.calls
+
+    @property
+    def total(self) -> int:
+        """Everything."""
+        return self.system + self.summary + self.kept + self.tools
+
+
+def breakdown(segments: Sequence[Segment], turns: Sequence[Turn], calibration: float) -> Breakdown:
+    """The parts of a window: `turns` are those that stand in it."""
+    sums = dict.fromkeys(("system", "summary", "kept", "definitions", "calls"), 0)
+    calling = {step.id for turn in turns for step in turn.steps if step.calls}
+    for segment in segments:
+        if segment.kind is Kind.TOOLS:
+            sums["definitions"] += segment.tokens
+        elif segment.kind is Kind.SUMMARY:
+            sums["summary"] += segment.tokens
+        elif segment.kind in (Kind.FILES, Kind.USER, Kind.DYNAMIC):
+            sums["kept"] += segment.tokens
+        elif segment.kind is Kind.STEP:
+            sums["calls" if segment.id in calling else "kept"] += segment.tokens
+        else:
+            sums["system"] += segment.tokens
+    return Breakdown(**{name: int(tokens * calibration) for name, tokens in sums.items()})
+
 
 _NOTHING = "nothing"
 """The id of the message that is only there because a window has a newest one; it is not counted."""
@@ -84,11 +125,17 @@ def is_of_window(bill: LastBill, decisions: Iterable[StoredDecision]) -> bool:
 def parts_of(opening: Opening, now: datetime) -> Breakdown:
     """What the window is made of before a next message, also one that is larger than its budget."""
     turns = [turn for turn in opening.found.path if turn.status is not TurnStatus.RUNNING]
-    newest = Turn(_NOTHING, UserMessage(_NOTHING, "", now, "UTC", 0))
-    whole = as_it_stands(replace(opening.context(newest), history=tuple(turns)), opening.setting.layout)
+    whole = _before_the_next(opening, now)
     nothing = {segment.id for segment in whole.rendered[-1].segments}
     segments = [segment for segment in whole.prompt.segments if segment.id not in nothing]
     return breakdown(segments, turns, opening.run.calibration)
+
+
+def _before_the_next(opening: Opening, now: datetime) -> Assembled:
+    """The window before a next message, which is empty here."""
+    turns = tuple(turn for turn in opening.found.path if turn.status is not TurnStatus.RUNNING)
+    newest = Turn(_NOTHING, UserMessage(_NOTHING, "", now, "UTC", 0))
+    return as_it_stands(replace(opening.context(newest), history=turns), opening.setting.layout)
 
 
 _BOUNDLESS = 1 << 48
@@ -143,3 +190,58 @@ def _input(found: Beginning) -> int:
         return 0
     freed = sum(d.numbers.get("before", 0) - d.numbers.get("after", 0) for d in since if d.kind is DecisionKind.PRUNE)
     return max(0, bill.usage.input - int(freed))
+
+
+_Window = tuple[Prompt, tuple[WireBlock, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class EffortChoice:
+    """An effort that a conversation may have. `lost` is what changing to it keeps the next request from reading."""
+
+    effort: str
+    current: bool
+    asked: AskedThinking
+    lost: Unread | None
+
+
+async def effort_choices(opening: Opening, services: Services) -> tuple[EffortChoice, ...]:
+    """Off, the levels and the current one, from none to most. Nothing is stored and nothing is sent."""
+    sampling, facts = opening.run.sampling, opening.run.model.facts
+    now = sampling.thinking_effort
+    window = await _windowed(opening, services)
+    return tuple(
+        EffortChoice(
+            effort=name,
+            current=name == now,
+            asked=asked_thinking(facts, name, sampling.max_output),
+            lost=_lost(opening, services, window, before=now, after=name),
+        )
+        for name in sorted({OFF, *EFFORT_LEVELS, now}, key=tokens_of)
+    )
+
+
+async def lost_since(opening: Opening, services: Services, before: str) -> Unread | None:
+    """What the next request can't read that it could with the effort `before`."""
+    now = opening.run.sampling.thinking_effort
+    return _lost(opening, services, await _windowed(opening, services), before=before, after=now)
+
+
+def _lost(opening: Opening, services: Services, window: _Window, *, before: str, after: str) -> Unread | None:
+    if before == after:
+        return None
+    prompt, blocks = window
+    model, run = opening.run.model, opening.run
+    salts = [model.salts(replace(prompt.sampling, thinking_effort=effort)) for effort in (before, after)]
+    changed = chain(blocks, cache_root(run.account, model.facts), salts[1])
+    lost = unread(changed, salts[0], services.ledger, services.clock.now(), model.facts)
+    return lost if lost is not None and lost.tokens else None
+
+
+async def _windowed(opening: Opening, services: Services) -> _Window:
+    return await aside(len(opening.found.path), _window, opening, services)
+
+
+def _window(opening: Opening, services: Services) -> _Window:
+    prompt = _before_the_next(opening, services.clock.now()).prompt
+    return prompt, opening.run.model.wire(prompt).blocks

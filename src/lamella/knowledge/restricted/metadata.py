@@ -18,12 +18,10 @@ from lamella.core.access import KnowledgeBase
 from lamella.core.knowledge import Shelf
 from lamella.core.knowledge_port import KnowledgeStore
 from lamella.core.records import PageQuery
-from lamella.guard.dates import dates
 from lamella.guard.guard import Guard, Source
-from lamella.guard.identifiers import identifiers
-from lamella.guard.letters import fold
+from lamella.guard.identifiers import dates, identifiers
+from lamella.guard.letters import fold, sentences
 from lamella.guard.numerals import figures
-from lamella.guard.sentences import sentences
 from lamella.knowledge.restricted.material import Chunk, chunks_of, version_of
 from lamella.knowledge.searching import KnowledgeSearch, Searched
 

@@ -15,8 +15,8 @@ from lamella.core.records import (
 from lamella.core.sessions import Carried, Session
 from lamella.server.schemas.lists import Json
 from lamella.server.schemas.turn_objects import usage_json
-from lamella.sessions.efforts import EffortChoice
 from lamella.sessions.sessions import SessionFigures
+from lamella.sessions.window import EffortChoice
 
 
 def conversation_json(conversation: Conversation) -> Json:

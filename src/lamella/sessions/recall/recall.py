@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import structlog
 
-from lamella.background.worker import Again, Worker
+from lamella.background import Again, Worker
 from lamella.core.clock import Clock
 from lamella.core.errors import InvalidRequest, LamellaError, NotFound, ProviderError
 from lamella.core.ports import Embedder, Jobs, RecallIndex, Store

@@ -1,1 +1,0 @@
-"""Background work: who does jobs, under which lease, and when again (SPEC X-LEASE)."""
