@@ -30,6 +30,10 @@ _PIECES = re.compile(
 """Blobs are base64 and the like; `marked` is writing with vowel signs, `old` Greek, Hebrew, Arabic and Georgian, `rare`
 scripts of Africa and Asia."""
 
+_RUNS = re.compile(r"(?P<row>(?:[A-Za-z][a-z]{0,7}[,.]? (?=[A-Za-z]))+)|" + _PIECES.pattern)
+"""The same pieces, but a row of words of up to eight letters, each with a space and perhaps a comma or a full stop
+before it, is one match: each of them counts as one token, and prose is counted two to three times as fast."""
+
 _PER_CHARACTER = {
     "blob": 0.6,
     "capitals": 0.27,
@@ -74,10 +78,13 @@ class ApproximateCounter:
 
 
 def _weights(text: str) -> Iterator[tuple[str, float]]:
-    """The pieces of a text: their class, and their tokens."""
-    for match in _PIECES.finditer(text):
+    """The pieces of a text: their class, and their tokens. A row of short words is one piece."""
+    for match in _RUNS.finditer(text):
         length, kind = match.end() - match.start(), str(match.lastgroup)
         match kind:
+            case "row":
+                yield "word", text.count(" ", *match.span())
+                yield "other", text.count(",", *match.span()) + text.count(".", *match.span())
             case "word":
                 yield kind, 1 if length <= 8 else length / 6
             case "digits":

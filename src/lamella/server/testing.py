@@ -7,19 +7,22 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx2
 import uvicorn
 from starlette.types import ASGIApp
 
-from lamella.app.app import App, open_app
+from lamella.app.app import App, database_path, open_app
 from lamella.core.json import Json, decode_object
 from lamella.server.connections import DEFAULT, Limits, bounded
 from lamella.server.entrance import Entrance
 from lamella.server.sse import SILENCE_SECONDS
 from lamella.server.web import create_web
 from lamella.settings import Settings
+from lamella.storage.migrate import migrate
 
 Object = dict[str, Any]
 
@@ -164,12 +167,32 @@ async def served(
     **parts: Any,
 ) -> AsyncIterator[tuple[App, Client]]:
     """An app with its server, and a client of it; `parts` are what `open_app` takes beside the settings."""
+    await _lay_out(database_path(settings.data))
     async with (
         open_app(settings, **parts) as app,
         serving(create_web(app, entrance_of(app), silence=silence)) as address,
         client(address) as speaking,
     ):
         yield app, speaking
+
+
+_new_database: list[bytes] = []
+"""The file of a new database, made once in a process: a copy costs a tenth of making the tables."""
+
+
+async def _lay_out(path: Path) -> None:
+    """Put a new database at `path` if nothing is there."""
+    if not _new_database:
+        with TemporaryDirectory() as folder:
+            await migrate(Path(folder) / path.name)
+            _new_database.append((Path(folder) / path.name).read_bytes())
+    _copy(_new_database[0], path)
+
+
+def _copy(database: bytes, path: Path) -> None:
+    if not path.exists():
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_bytes(database)
 
 
 def _object(response: httpx2.Response) -> Object:
