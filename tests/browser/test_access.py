@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 
 from .servers import Server, running
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long]
 
 
 @pytest.fixture

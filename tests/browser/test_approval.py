@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 from .servers import Model, Server, Watched, running
 from .steps import answers, ask, part
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long]
 
 TOYS = Path(__file__).parents[1] / "tools" / "mcp" / "toy_server.py"
 

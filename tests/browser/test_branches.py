@@ -11,7 +11,7 @@ from playwright.sync_api import APIResponse, Locator, Page, Route, expect
 from .servers import Model, Server, Watched, running
 from .steps import answers, ask, part
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long]
 
 FIRST, SECOND, REFUSED = "claude-sonnet-5-5", "claude-haiku-5-5", "gpt-6-luna"
 LONG = "Tell me something long."

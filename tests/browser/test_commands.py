@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from .servers import Server, Watched, running
 from .steps import answers, ask, part
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

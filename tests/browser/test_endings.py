@@ -13,7 +13,7 @@ from lamella.core.json import Json
 from .servers import Model, Server, Watched
 from .steps import answers, ask, part
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long]
 
 ANSWER = "It opens at nine, and it closes at eight."
 

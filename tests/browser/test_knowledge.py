@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from .servers import Server, Watched
 from .steps import answers, ask, part
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long]
 
 
 def test_a_base_is_filled_searched_and_asked(page: Page, demo: Server, tmp_path: Path, watched: Watched) -> None:

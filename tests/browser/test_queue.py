@@ -11,7 +11,7 @@ from playwright.sync_api import Page, Route, expect
 from .servers import Model, Server, Watched, running
 from .steps import answers, ask, part
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

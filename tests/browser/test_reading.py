@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 from .servers import Model, Server, Watched, running
 from .steps import answers, ask, part
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long]
 
 WIDTHS = [390, 1280]
 

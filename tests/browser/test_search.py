@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, Page, expect
 from .servers import Model, Server, Watched
 from .steps import answers, ask, part
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long]
 
 PIER = "The walrus ate 42 oysters near the old pier."
 HARBOUR = [f"Berth {n}: a barge with {n * 7} crates of slate." for n in range(240)] + [

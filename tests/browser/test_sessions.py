@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from .servers import Model, Server, Watched, running
 from .steps import answers, ask, part
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long]
 
 WORDS = "Some words of no weight. " * 300
 

@@ -12,7 +12,7 @@ from .pictures import write_picture
 from .servers import Server, Watched
 from .steps import answers, ask, attach, letters, part, segment
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long]
 
 
 @pytest.fixture

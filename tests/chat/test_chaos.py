@@ -8,7 +8,7 @@ from lamella.server.testing import Object
 from storms.case import BREAKS, DISK, ENDS, PEOPLE, REFUSALS, RETRIES, Case
 from storms.day import days, of_packets, play
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 SAMPLE = range(10_000, 10_012)
 
 

@@ -25,7 +25,7 @@ from lamella.settings import read_settings
 from lamella.tooling.tool import Invocation, ToolKind, ToolScope
 from lamella_simulator.testing import running
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 LONG = "The tide turns twice a day, and the harbour with it. " * 60

@@ -30,6 +30,8 @@ from lamella.sessions.compaction import Compacted
 from lamella.settings import read_settings
 from lamella.tooling.tool import Invocation, ToolKind, ToolScope
 
+pytestmark = pytest.mark.long
+
 MORE = "and more words behind it so that it has some length " * 3
 
 

@@ -19,6 +19,8 @@ from .mutations import MUTATIONS, Mutation
 from .plans import MODELS, Plan, laws, plans
 from .test_laws import LAWS
 
+pytestmark = pytest.mark.long
+
 TRIED = 400
 """Conversations in which a mistake has to show."""
 

@@ -21,7 +21,7 @@ from lamella_lab.replay.run import replay
 from lamella_lab.trace.format import Trace, TraceTurn
 from lamella_lab.trace.reader import read_trace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 BENCH = Path(__file__).parents[2] / "bench"
 TRACES = sorted(path.stem for path in (BENCH / "traces").glob("*.json"))

@@ -18,7 +18,7 @@ from lamella_simulator.testing import running
 
 from .processes import Server, lamella, started, stuck
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 STORY = "Once upon a time there was a server that was asked to tell a very long story. " * 100
 

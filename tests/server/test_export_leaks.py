@@ -23,7 +23,7 @@ from leaking.restricted_base import grant, restricted_base, second_model
 
 from .carrying import Condensing, carried
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 CANARY = "CANARY-4711"
 SECRET = f"# Lease of the northern mill\n\nThe tenant pays {CANARY} and keeps geese out of the yard."

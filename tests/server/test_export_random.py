@@ -16,7 +16,7 @@ from lamella.server.testing import Client, Object
 
 from .carrying import CHINESE, LANGUAGES, RUSSIAN, WORDS, assert_carried, carrier, rested
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 SEEDS = int(os.environ.get("EXPORTED_CONVERSATIONS", "6"))
 FIRST = int(os.environ.get("EXPORTED_FIRST", "0"))

@@ -15,7 +15,7 @@ from lamella.server.testing import Client, served
 from lamella.settings import read_settings
 from lamella_simulator.testing import running
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 SEED = 11
 KILLS = 10

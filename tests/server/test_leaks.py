@@ -7,7 +7,7 @@ import pytest
 from lamella.core.access import GrantLevel
 from leaking.suite import ROUND, play
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 SEED = 7
 

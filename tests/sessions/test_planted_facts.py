@@ -27,7 +27,7 @@ from lamella.tooling.tool import Invocation, ToolKind, ToolScope
 from .test_compaction import compact
 from .test_recall import called, settled
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 TURNS = 60
 FACTS = 36

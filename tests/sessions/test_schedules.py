@@ -12,6 +12,8 @@ from scheduling.faulty import FAULTY
 from scheduling.plan import Plan
 from scheduling.suite import Suite, suite
 
+pytestmark = pytest.mark.long
+
 SAMPLE = range(10_000, 10_060)
 SECONDS = 15.0
 """After this many a sample ends early, on a machine that is busy."""

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 PROJECT = Path(__file__).parents[2] / "src" / "lamella_simulator"
 USED = """
 import importlib.util, json, urllib.request
