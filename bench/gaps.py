@@ -18,7 +18,7 @@ from math import exp, log
 from random import Random
 from statistics import mean
 
-from lamella.cache.returns import Rhythm, Tail, life_worth
+from lamella.cache.rhythm import Rhythm, Tail, life_worth
 from lamella.core.caching import Ttl
 from lamella.core.models import ModelFacts
 from lamella.llm.model_table import ModelTable

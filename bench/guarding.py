@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 from time import process_time
 
-from lamella.guard.guard import Guard, Source
+from lamella.guard.guard import Guard, ProtectedText
 
 PASSAGES, PASSAGE_WORDS, ANSWER_WORDS = 100, 400, 300
 
@@ -33,7 +33,7 @@ def main() -> None:
         return " ".join(word + "." if at % 15 == 14 else word for at, word in enumerate(said))
 
     for passages in (PASSAGES, 4 * PASSAGES):
-        sources = [Source(text(PASSAGE_WORDS)) for _ in range(passages)]
+        sources = [ProtectedText(text(PASSAGE_WORDS)) for _ in range(passages)]
         guard = Guard(sources, [text(30)])
         made = cpu(lambda sources=sources: Guard(sources), rounds=2)  # type: ignore[misc]
         print(f"{passages} passages of {PASSAGE_WORDS} words: indexed in {made * 1_000:.0f} ms")

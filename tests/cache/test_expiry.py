@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from lamella.cache.economics import Compaction, Prospect, Rates
-from lamella.cache.returns import Rhythm
+from lamella.cache.rhythm import Rhythm
 from lamella.cache.weighing import Act, after_it_ended, before_it_ends, ends_at
 from lamella.core.models import Markers
 from lamella.core.records import StoredMarker

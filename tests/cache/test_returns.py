@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lamella.cache.ledger import Entry, Ledger
 from lamella.cache.planner import STEADY, TURN, MarkerPolicy, Plan, note_written, plan
-from lamella.cache.returns import ALONE, Chance, Pace, Rhythm, Tail, life_worth, rhythm_between, rhythm_of, worth_a_step
+from lamella.cache.rhythm import ALONE, Chance, Pace, Rhythm, Tail, life_worth, rhythm_between, rhythm_of, worth_a_step
 from lamella.core.messages import Step, StopReason, Turn, UserMessage
 from lamella.core.models import ModelFacts
 from lamella.core.prompt import Kind, Lifetime, SeedMarker, Segment, Ttl, Zone

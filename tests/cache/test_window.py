@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamella.cache.window import COUNTED, ITEM, Window, chain, window_of
+from lamella.cache.window import COUNTED, ITEM, PlannedWindow, chain, window_of
 from lamella.core.models import ModelFacts
 from lamella.core.prompt import Kind, Lifetime, Segment, WireBlock, Zone
 
@@ -19,7 +19,7 @@ groups = st.lists(st.tuples(st.lists(st.text("ab", max_size=9), max_size=4), st.
 """Segments: the texts of their blocks, and their tokens."""
 
 
-def window(drawn: list[tuple[list[str], int]], model: ModelFacts) -> Window:
+def window(drawn: list[tuple[list[str], int]], model: ModelFacts) -> PlannedWindow:
     segments = [replace(segment(f"s{number}"), tokens=tokens) for number, (_, tokens) in enumerate(drawn)]
     blocks = [
         WireBlock.of("messages", "user", {"text": text}, segments[number].id, markable=True)

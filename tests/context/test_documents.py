@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from inline_snapshot import snapshot
 
-from lamella.context.documents import PREFIX, Document, documents_json, files_message
+from lamella.context.documents import PREFIX, PromptDocument, documents_json, files_message
 from lamella.core.json import decode_object
 from lamella.core.messages import Attachment
 
@@ -37,7 +37,7 @@ def test_the_prefix_is_one_line_and_the_rest_is_json() -> None:
 
 
 def test_a_piece_of_a_file_says_where_it_goes_on() -> None:
-    piece = Document(2, "book.pdf", "characters 0 to 20 of 60", "It was a dark night.", "file_2", next_offset=20)
+    piece = PromptDocument(2, "book.pdf", "characters 0 to 20 of 60", "It was a dark night.", "file_2", next_offset=20)
     assert documents_json([piece]) == snapshot("""\
 {"documents": [
 {"document":2,"title":"book.pdf","metadata":"characters 0 to 20 of 60","contents":"It was a dark night.","next_offset":20}

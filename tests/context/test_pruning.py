@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from lamella.context.results import INTERRUPTED, NO_LONGER_THERE, Cut, cut_results, notices_of, stubs_of
+from lamella.context.results import INTERRUPTED, NO_LONGER_THERE, ResultCut, cut_results, notices_of, stubs_of
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.messages import Step, StopReason, ToolCall, ToolResult
 from lamella.core.prompt import ToolSpec
@@ -61,7 +61,7 @@ def test_a_stub_names_the_id_by_which_its_result_can_be_read() -> None:
     )
     stubs = stubs_of(step, readable=True)
     assert [stub.content for stub in stubs] == ["look [read_message a]", "Yes.", "read_message"]
-    [cut, *_] = cut_results(step, [Cut("a", 10, 5)], readable=True)
+    [cut, *_] = cut_results(step, [ResultCut("a", 10, 5)], readable=True)
     assert cut.content.startswith(
         "[Cut to fit the window: 235 of 250 characters are left out in the middle. read_message a "
     )

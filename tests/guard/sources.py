@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lamella.guard.guard import Source
+from lamella.guard.guard import ProtectedText
 
-LEASE = Source(
+LEASE = ProtectedText(
     """# Lease of the northern mill
 
 The tenant pays a yearly rent of 1,234,500 euros on the first day of the month and keeps the roof in good repair
@@ -18,7 +18,7 @@ or +49 821 5550 142. Whoever hands over late pays 3 % of the rent for each week 
     ("Rent agreement Augsburg 2026.pdf",),
 )
 
-REPORT = Source(
+REPORT = ProtectedText(
     """# Quarterly figures of the weaving company
 
 Margins rose to 12.4 % in Q3 2026 while the order book shrank by 1.2 million dollars. The board decided on 2026-09-14
@@ -27,7 +27,7 @@ to close the dye works in Gersthofen before winter and to move eighty people to 
     ("Board paper for the autumn meeting",),
 )
 
-CHINESE = Source("织布厂的租约将于二〇二七年五月三十一日到期，租户必须在离开之前修好屋顶并且交还所有的钥匙。")
+CHINESE = ProtectedText("织布厂的租约将于二〇二七年五月三十一日到期，租户必须在离开之前修好屋顶并且交还所有的钥匙。")
 
 SOURCES = (LEASE, REPORT, CHINESE)
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamella.guard.guard import Guard, Kind, Source
+from lamella.guard.guard import FindingKind, Guard, ProtectedText
 from measures import MOST_GROWTH, growth
 
 from .sources import HARMLESS, LEASE, SOURCES
@@ -101,7 +101,7 @@ def test_sentences_are_taken_out_and_the_others_stay() -> None:
     said = "The roof is dealt with. The lease ends on 31 May 2027. Ask the owner whether you may read it in full."
     verdict = GUARD.check(said)
     assert verdict.text == "The roof is dealt with. Ask the owner whether you may read it in full."
-    assert [hit.kind for hit in verdict.hits if hit.kind is Kind.DATE] == [Kind.DATE]
+    assert [hit.kind for hit in verdict.hits if hit.kind is FindingKind.DATE] == [FindingKind.DATE]
     assert said[verdict.hits[-1].start : verdict.hits[-1].end] == "31 May 2027"
 
 
@@ -122,7 +122,7 @@ def test_a_copy_with_changed_words_is_refused() -> None:
     )
     verdict = GUARD.check(said)
     assert verdict.is_refused
-    assert Kind.PATCHWORK in {hit.kind for hit in verdict.hits}
+    assert FindingKind.PATCHWORK in {hit.kind for hit in verdict.hits}
 
 
 def test_what_the_user_said_may_be_said_again() -> None:
@@ -138,14 +138,14 @@ def test_what_the_user_said_does_not_open_the_rest() -> None:
 
 
 def test_small_counts_tell_nothing_unless_the_same_is_counted() -> None:
-    guard = Guard([Source("The fee is due within 5 weeks.")])
+    guard = Guard([ProtectedText("The fee is due within 5 weeks.")])
     assert guard.check("There are 5 documents on it.").text
     assert guard.check("It is due within 5 weeks.").is_refused
     assert guard.check("It is due within five weeks.").is_refused
 
 
 def test_common_words_in_a_row_are_nobodys() -> None:
-    guard = Guard([Source("It is what it is, and that is all that there is to it as far as we are in it.")])
+    guard = Guard([ProtectedText("It is what it is, and that is all that there is to it as far as we are in it.")])
     said = "I think that is all that there is to it as far as we are in it."
     assert guard.check(said).text == said
 
@@ -159,7 +159,7 @@ def test_a_hit_has_no_protected_word_in_it() -> None:
 def test_nothing_protected_means_nothing_is_found() -> None:
     said = f"{RUN} on 31 May 2027 for 12.4 %."
     assert Guard([]).check(said).text == said
-    assert Guard([Source("")]).check(said).text == said
+    assert Guard([ProtectedText("")]).check(said).text == said
     assert GUARD.check("").text == ""
 
 
@@ -179,20 +179,20 @@ def test_any_eight_words_in_any_disguise_are_found(words: list[str], data: st.Da
     begin = data.draw(st.integers(0, len(words) - 8))
     run = " ".join(words[begin : begin + 8])
     disguise = data.draw(st.sampled_from(sorted(DISGUISES)))
-    verdict = Guard([Source(" ".join(words))]).check(f"So: {DISGUISES[disguise](run)}.")
+    verdict = Guard([ProtectedText(" ".join(words))]).check(f"So: {DISGUISES[disguise](run)}.")
     assert verdict.hits, (disguise, run)
 
 
 @given(st.integers(13, 10**9), st.sampled_from(["{:d}", "{:,d}", "{:_d}", "{:d}.0", "{:d} %", "${:,d}", "~{:d}x"]))
 def test_any_figure_is_found(value: int, form: str) -> None:
-    guard = Guard([Source(f"The sum of it is {value} there.")])
+    guard = Guard([ProtectedText(f"The sum of it is {value} there.")])
     said = form.format(value).replace("_", " ")
     assert guard.check(f"I read {said} in it.").hits
 
 
 @pytest.mark.parametrize("said", ["9" * 4_400, "九" * 4_400, "万" * 200, "twelve " * 900, "0." + "1" * 999, "²⁵⅓Ⅻ"])
 def test_no_number_is_too_strange(said: str) -> None:
-    assert Guard([Source(said)], [said[:50]]).check(said[60:]).text in (said[60:], "")
+    assert Guard([ProtectedText(said)], [said[:50]]).check(said[60:]).text in (said[60:], "")
 
 
 @pytest.mark.parametrize(

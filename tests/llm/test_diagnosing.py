@@ -10,7 +10,7 @@ import pytest
 from lamella.context.assemble import assemble
 from lamella.context.layouts.lamella import LAMELLA
 from lamella.core import deltas
-from lamella.core.caching import Diagnosis, Verdict
+from lamella.core.caching import CacheVerdict, Diagnosis
 from lamella.core.ports import ChatModel
 from lamella.core.prompt import WireRequest
 from lamella.llm.diagnosing import of_anthropic, of_openai
@@ -44,10 +44,14 @@ async def test_a_vendor_says_what_changed(provider: Provider, vendor: str, reaso
     [name] = names
     second = await listen(model, compared(model, name, system="You are brief."), reply="r")
     [told] = second.of(deltas.Diagnosed)
-    assert (told.diagnosis.against, told.diagnosis.verdict, told.diagnosis.reason) == (name, Verdict.CHANGED, reason)
+    assert (told.diagnosis.against, told.diagnosis.verdict, told.diagnosis.reason) == (
+        name,
+        CacheVerdict.CHANGED,
+        reason,
+    )
     assert told.diagnosis.missed > 2_000
     stranger = await listen(model, compared(model, "msg_of_nobody"), reply="r")
-    assert stranger.of(deltas.Diagnosed)[0].diagnosis == Diagnosis("msg_of_nobody", Verdict.NOT_FOUND)
+    assert stranger.of(deltas.Diagnosed)[0].diagnosis == Diagnosis("msg_of_nobody", CacheVerdict.NOT_FOUND)
     assert await model.count(compared(model, name)) == await model.count(compared(model, None))
 
 
@@ -67,15 +71,15 @@ async def test_nothing_of_the_caches_key_changes(provider: Provider) -> None:
 
 
 def test_what_vendors_say_is_read_with_care() -> None:
-    assert of_anthropic(None, "a") == Diagnosis("a", Verdict.SAME)
-    assert of_anthropic({"cache_miss_reason": None}, "a") == Diagnosis("a", Verdict.PENDING)
-    assert of_anthropic({"cache_miss_reason": {"type": "unavailable"}}, "a") == Diagnosis("a", Verdict.UNAVAILABLE)
+    assert of_anthropic(None, "a") == Diagnosis("a", CacheVerdict.SAME)
+    assert of_anthropic({"cache_miss_reason": None}, "a") == Diagnosis("a", CacheVerdict.PENDING)
+    assert of_anthropic({"cache_miss_reason": {"type": "unavailable"}}, "a") == Diagnosis("a", CacheVerdict.UNAVAILABLE)
     newer = {"cache_miss_reason": {"type": "moon_changed", "cache_missed_input_tokens": -3}}
-    assert of_anthropic(newer, "a") == Diagnosis("a", Verdict.CHANGED, "moon_changed")
+    assert of_anthropic(newer, "a") == Diagnosis("a", CacheVerdict.CHANGED, "moon_changed")
     for odd in ("yes", {}, {"cache_miss_reason": 3}, {"cache_miss_reason": {"type": ["x"]}}):
         assert of_anthropic(odd, "a") is None
-    assert of_openai(SimpleNamespace(type="cache_hit"), "a") == Diagnosis("a", Verdict.SAME)
+    assert of_openai(SimpleNamespace(type="cache_hit"), "a") == Diagnosis("a", CacheVerdict.SAME)
     miss = SimpleNamespace(type="cache_miss", reason="tools_changed", cache_missed_tokens=7)
-    assert of_openai(miss, "a") == Diagnosis("a", Verdict.CHANGED, "tools_changed", 7)
+    assert of_openai(miss, "a") == Diagnosis("a", CacheVerdict.CHANGED, "tools_changed", 7)
     for other in (None, SimpleNamespace(type="moon"), SimpleNamespace(type="cache_miss"), "cache_hit"):
         assert of_openai(other, "a") is None

@@ -9,7 +9,7 @@ import pytest
 
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.llm.scripted import Gate, ScriptedModel, saying
-from lamella.sessions.compaction import Asked, Compacted
+from lamella.sessions.compaction import Compacted, CompactionRequest
 from lamella.sessions.summariser import NotCompacted
 
 from .test_compaction import MUCH, SUMMARY, talking, texts
@@ -55,7 +55,7 @@ async def test_one_that_runs_and_would_not_pay_is_followed_by_one_that_is_made(t
     model = ScriptedModel()
     async with talking(tmp_path, model, keep_recent_tokens=1_200) as (app, _, conversation):
         model.then(saying(SUMMARY))
-        by_price = Asked(LOCAL_OWNER, conversation, "engine", "it may pay", if_it_pays=True)
+        by_price = CompactionRequest(LOCAL_OWNER, conversation, "engine", "it may pay", if_it_pays=True)
         unneeded = app.sessions._compactions.ask(by_price)
         await asyncio.sleep(0)
         assert isinstance(await asyncio.wait_for(needed(app, conversation), 10), Compacted)

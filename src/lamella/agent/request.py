@@ -9,7 +9,7 @@ from itertools import groupby
 
 from lamella.cache.ledger import Ledger
 from lamella.cache.planner import Facts, MarkerPolicy, Plan, plan
-from lamella.cache.returns import ALONE, rhythm_of
+from lamella.cache.rhythm import ALONE, rhythm_of
 from lamella.cache.window import Chain, chain
 from lamella.context.assemble import Assembled, assemble, letters
 from lamella.context.input import ContextInput

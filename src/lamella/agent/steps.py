@@ -26,7 +26,7 @@ from lamella.agent.inference import ShownBlocks, run_step, sieved
 from lamella.agent.inputs import AgentServices, RunInput, TurnInput
 from lamella.agent.reminders import ReminderView, has_found, merged
 from lamella.agent.request import Identity, PrefixLine, Prepared, drafted, new_request, next_line, prepare
-from lamella.cache.ledger import unread
+from lamella.cache.ledger import cache_loss
 from lamella.cache.planner import note_billed, note_written
 from lamella.context.input import ContextInput
 from lamella.core.caching import ASKED_BY
@@ -367,7 +367,7 @@ class StepRunner:
         sampling = prepared.assembled.prompt.sampling
         salts = self._run.model.salts(replace(sampling, thinking_effort=before))
         plan, facts, ledger = prepared.plan, prepared.facts, self._services.ledger
-        lost = unread(plan.chain, salts, ledger, facts.now, facts.model)
+        lost = cache_loss(plan.chain, salts, ledger, facts.now, facts.model)
         if lost is not None and lost.tokens:
             why = f"the thinking effort was changed from {before} to {sampling.thinking_effort}"
             self._emitter.emit(

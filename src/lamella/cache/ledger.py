@@ -88,7 +88,7 @@ LEVELS: tuple[Level, ...] = ("tools", "system", "messages")
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class CacheLoss:
     """What a change beside the blocks keeps a request from reading: from which level on, and about how many tokens.
 
     `cost` is what it costs in US dollars to have them written again in place of read.
@@ -99,7 +99,9 @@ class Unread:
     cost: float
 
 
-def unread(of: Chain, before: Mapping[Level, str], ledger: Ledger, now: datetime, model: ModelFacts) -> Unread | None:
+def cache_loss(
+    of: Chain, before: Mapping[Level, str], ledger: Ledger, now: datetime, model: ModelFacts
+) -> CacheLoss | None:
     """What `of` can't read that it could with the salts of `before`; None where they are the same.
 
     A prefix that is not cached now costs nothing, and neither does one that is cached under both.
@@ -110,12 +112,12 @@ def unread(of: Chain, before: Mapping[Level, str], ledger: Ledger, now: datetime
     there = _deepest(chain(of.blocks, of.root, before).keys, ledger, now)
     still = _deepest(of.keys, ledger, now)
     if there is None:
-        return Unread(level, 0, 0.0)
+        return CacheLoss(level, 0, 0.0)
     tokens = max(0, there.tokens - (still.tokens if still is not None else 0))
     price = model.price
     tier = price.tier_factor if price.tier_above and there.tokens > price.tier_above else 1.0
     write = model.write_price(there.ttl)
-    return Unread(level, tokens, tier * tokens * (write - price.read) * price.input / 1_000_000)
+    return CacheLoss(level, tokens, tier * tokens * (write - price.read) * price.input / 1_000_000)
 
 
 def _deepest(keys: Sequence[str], ledger: Ledger, now: datetime) -> Entry | None:

@@ -9,8 +9,8 @@ from enum import StrEnum
 from itertools import pairwise
 
 from lamella.cache.ledger import Entry, Ledger
-from lamella.cache.returns import Rhythm, Tail, life_worth, worth_a_step
-from lamella.cache.window import Chain, Window, window_of
+from lamella.cache.rhythm import Rhythm, Tail, life_worth, worth_a_step
+from lamella.cache.window import Chain, PlannedWindow, window_of
 from lamella.core.errors import InvalidRequest
 from lamella.core.models import Markers, ModelFacts
 from lamella.core.prompt import Kind, Lifetime, Marker, SeedMarker, Segment, SegmentNote, Ttl, Zone
@@ -76,7 +76,7 @@ SPARED = "the last block that the next pruning will spare"
 SYSTEM = "the end of what a compaction leaves as it is"
 
 
-def planned(window: Window, ledger: Ledger, facts: Facts) -> Placed:
+def planned(window: PlannedWindow, ledger: Ledger, facts: Facts) -> Placed:
     """The places of PROVIDERS 5.9, by how much hangs on each; what is already cached is marked in any case.
 
     Where something moves, the end of the turn is marked too: a tool loop reads it again before it has moved.
@@ -115,7 +115,7 @@ def planned(window: Window, ledger: Ledger, facts: Facts) -> Placed:
     return Placed(tuple(markers), tuple(notes))
 
 
-def only_read(placed: Placed, window: Window, ledger: Ledger, facts: Facts) -> Placed:
+def only_read(placed: Placed, window: PlannedWindow, ledger: Ledger, facts: Facts) -> Placed:
     """Of these places those that write nothing, and the end of what is cached: of a request that no other follows,
     whatever policy places its markers, nothing would ever be read."""
     deepest = deepest_entry(window.chain, ledger, facts.now, len(window.chain.blocks) - 1)
@@ -132,7 +132,7 @@ def _goes_on(facts: Facts) -> bool:
     return rhythm is None or facts.ttl is not None or worth_a_step(rhythm, facts.model, life(facts))
 
 
-def _turn_end(window: Window, moves: int) -> int | None:
+def _turn_end(window: PlannedWindow, moves: int) -> int | None:
     """The end of the turn, where something that moves stands before it, from the block `moves` on."""
     trailing, blocks = Zone.TRAILING, window.chain.blocks
     if moves == len(blocks) or blocks[0].level != "tools":
@@ -142,7 +142,7 @@ def _turn_end(window: Window, moves: int) -> int | None:
     return tail if tail is not None and window.segment(tail).lifetime is not Lifetime.STEP else None
 
 
-def _life_of(end: int, deepest: int | None, window: Window, ledger: Ledger, facts: Facts) -> Ttl | None:
+def _life_of(end: int, deepest: int | None, window: PlannedWindow, ledger: Ledger, facts: Facts) -> Ttl | None:
     """The life that a tail up to `end` is written with; None where writing it does not pay.
 
     What is cached is read whatever its marker says. A life that was asked for is what somebody wants to pay.
@@ -156,7 +156,7 @@ def _life_of(end: int, deepest: int | None, window: Window, ledger: Ledger, fact
     return life_worth(Tail(whole, cached, lives), facts.rhythm, facts.model)
 
 
-def _free(window: Window, ledger: Ledger, facts: Facts, deepest: int | None, moves: int) -> Mapping[int, str]:
+def _free(window: PlannedWindow, ledger: Ledger, facts: Facts, deepest: int | None, moves: int) -> Mapping[int, str]:
     """Places before the others, the dearest first: what is written up to the last marker costs no more with these."""
     segments = window.segments
     places: dict[int, str] = {}
@@ -174,7 +174,7 @@ def _free(window: Window, ledger: Ledger, facts: Facts, deepest: int | None, mov
     return places
 
 
-def _spared(window: Window, ledger: Ledger, facts: Facts, deepest: int | None) -> int | None:
+def _spared(window: PlannedWindow, ledger: Ledger, facts: Facts, deepest: int | None) -> int | None:
     """The block before the first result that a pruning can still take, where it is written now; else the deepest entry
     before it (PROVIDERS 5.9)."""
     end = window.first("TR" in segment.letters for segment in window.segments)
@@ -200,7 +200,7 @@ class MarkerPolicy(StrEnum):
 class Plan:
     """Markers in block order, and the prediction. `notes` say which markers are missing, and why."""
 
-    window: Window
+    window: PlannedWindow
     markers: tuple[Marker, ...]
     hit: int | None
     read: int
@@ -251,12 +251,12 @@ def plan(chain: Chain, ledger: Ledger, facts: Facts, policy: MarkerPolicy) -> Pl
     return _predict(window, markers, notes, ledger, facts)
 
 
-def _tail(window: Window, facts: Facts) -> tuple[Marker, ...]:
+def _tail(window: PlannedWindow, facts: Facts) -> tuple[Marker, ...]:
     index = window.last_markable(len(window.chain.blocks))
     return () if index is None else (Marker(index, life(facts), "the end of the request"),)
 
 
-def _seeded(window: Window, facts: Facts) -> tuple[Marker, ...]:
+def _seeded(window: PlannedWindow, facts: Facts) -> tuple[Marker, ...]:
     """The places that the layout's seed names; nothing is gained by fewer of them."""
     ends = {
         SeedMarker.SYSTEM: _end(window, lambda s: s.kind in (Kind.TOOLS, Kind.SYSTEM)),
@@ -272,14 +272,14 @@ def _seeded(window: Window, facts: Facts) -> tuple[Marker, ...]:
     return tuple(Marker(index, life(facts), why) for index, why in sorted(places.items()))
 
 
-def _end(window: Window, where: Callable[[Segment], bool]) -> int:
+def _end(window: PlannedWindow, where: Callable[[Segment], bool]) -> int:
     """Where the last segment that is so ends; 0 when none is."""
     segments = window.segments
     return window.starts[next((n for n in range(len(segments), 0, -1) if where(segments[n - 1])), 0)]
 
 
 def _predict(
-    window: Window, markers: tuple[Marker, ...], notes: tuple[SegmentNote, ...], ledger: Ledger, facts: Facts
+    window: PlannedWindow, markers: tuple[Marker, ...], notes: tuple[SegmentNote, ...], ledger: Ledger, facts: Facts
 ) -> Plan:
     hit, entry = lookup(window.chain, markers, ledger, facts)
     read = entry.tokens if entry else 0
@@ -382,7 +382,7 @@ def _was_hit(made: Plan, hit: int, read: int, ledger: Ledger, facts: Facts) -> b
     return abs(read - made.read) < abs(read - (entry.tokens if entry is not None else 0))
 
 
-def _tokens_at(index: int, window: Window, ends: Sequence[tuple[int, int]]) -> tuple[int, bool]:
+def _tokens_at(index: int, window: PlannedWindow, ends: Sequence[tuple[int, int]]) -> tuple[int, bool]:
     """The tokens up to a block, and whether they were measured: else its share between the measured ends around it."""
     (before, low), (after, high) = next(pair for pair in pairwise(ends) if index <= pair[1][0])
     if index == after:

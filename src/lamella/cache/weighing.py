@@ -26,7 +26,7 @@ from lamella.cache.economics import (
     offer,
 )
 from lamella.cache.pruning import UNDONE, PruneSettings, Pruning, ShownWindow, prune, summaries_tokens
-from lamella.cache.returns import Rhythm
+from lamella.cache.rhythm import Rhythm
 from lamella.context.choices import Known
 from lamella.context.layout import Layout, OldResults
 from lamella.context.results import can_be_read, kept_names

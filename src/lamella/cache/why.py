@@ -22,7 +22,7 @@ from lamella.cache.difference import (
     settings_changed,
     undecided,
 )
-from lamella.core.caching import SKEW, Diagnosis, Verdict
+from lamella.core.caching import SKEW, CacheVerdict, Diagnosis
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.models import ModelFacts
 from lamella.core.prompt import Ttl
@@ -44,10 +44,10 @@ _CHANGED = {
 }
 
 _SAID = {
-    Verdict.SAME: "nothing in the request kept its cache from being read",
-    Verdict.PENDING: "it was still comparing when the answer began",
-    Verdict.NOT_FOUND: "it does not know the answer to compare with",
-    Verdict.UNAVAILABLE: "it has no comparison to give",
+    CacheVerdict.SAME: "nothing in the request kept its cache from being read",
+    CacheVerdict.PENDING: "it was still comparing when the answer began",
+    CacheVerdict.NOT_FOUND: "it does not know the answer to compare with",
+    CacheVerdict.UNAVAILABLE: "it has no comparison to give",
 }
 
 _SETTINGS = ("reasoning_effort_changed", "verbosity_changed", "text_format_changed")
@@ -59,21 +59,21 @@ _UNCHANGED = (Cause.READ, Cause.EXPIRED, Cause.MISSED)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ProviderComment:
     """The provider's sentence; `agrees` is None where it can't be set beside what was found here."""
 
     text: str
     agrees: bool | None
 
 
-def told(
+def provider_comment(
     diagnosis: Diagnosis,
     before: RequestRecord | None,
     cause: Cause,
     found: Difference | None,
     *,
     differs_behind: bool = False,
-) -> Told:
+) -> ProviderComment:
     """The sentence, and whether the provider names the cause that was found.
 
     `differs_behind`: the windows differ only behind what was cached. A provider compares that too, and it explains no
@@ -82,22 +82,22 @@ def told(
     said = _CHANGED.get(diagnosis.reason, diagnosis.reason) or _SAID[diagnosis.verdict]
     missed = f" ({short(diagnosis.missed)} tokens missed)" if diagnosis.missed is not None else ""
     if before is None or before.answer_id != diagnosis.against:
-        return Told(f"The provider says, compared with an earlier answer: {said}{missed}.", None)
+        return ProviderComment(f"The provider says, compared with an earlier answer: {said}{missed}.", None)
     agrees = _agrees(diagnosis, cause, found)
-    behind = cause is Cause.READ and diagnosis.verdict is Verdict.CHANGED
+    behind = cause is Cause.READ and diagnosis.verdict is CacheVerdict.CHANGED
     if differs_behind and cause is not Cause.READ and diagnosis.reason in _TAIL:
         agrees, behind = None, True
     beside = ", which is not what was found here" if agrees is False else ", behind what was cached" if behind else ""
-    return Told(f"The provider says: {said}{missed}{beside}.", agrees)
+    return ProviderComment(f"The provider says: {said}{missed}{beside}.", agrees)
 
 
 def _agrees(diagnosis: Diagnosis, cause: Cause, found: Difference | None) -> bool | None:
     if cause in (Cause.NOT_BILLED, Cause.FIRST, Cause.NOTHING_CACHED, Cause.COUNTERS, Cause.CLOCK):
         return None
-    if diagnosis.verdict is Verdict.SAME:
+    if diagnosis.verdict is CacheVerdict.SAME:
         return cause in _UNCHANGED
     # What has expired may have changed too: the one does not deny the other. An unknown word says nothing here.
-    if diagnosis.verdict is not Verdict.CHANGED or cause is Cause.EXPIRED or diagnosis.reason not in _CHANGED:
+    if diagnosis.verdict is not CacheVerdict.CHANGED or cause is Cause.EXPIRED or diagnosis.reason not in _CHANGED:
         return None
     if cause is Cause.READ:  # what moves stands behind the last marker, and a provider compares that too
         return diagnosis.reason in _WINDOW
@@ -156,7 +156,7 @@ class Why:
     against: str | None = None
     differs: Difference | None = None
     is_behind: bool = False
-    told: Told | None = None
+    provider: ProviderComment | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +194,10 @@ def why(evidence: Evidence) -> Why:
     ours, diagnosis = _placed(_ours(evidence, edited), evidence), evidence.request.diagnosis
     if diagnosis is None:
         return ours
-    theirs = told(diagnosis, evidence.before, ours.cause, ours.difference, differs_behind=ours.is_behind)
+    theirs = provider_comment(diagnosis, evidence.before, ours.cause, ours.difference, differs_behind=ours.is_behind)
     # Where all was read, it is told for programs: in words only what denies that.
     silent = ours.cause is Cause.READ and theirs.agrees is not False
-    return replace(ours, text=ours.text if silent else f"{ours.text} {theirs.text}", told=theirs)
+    return replace(ours, text=ours.text if silent else f"{ours.text} {theirs.text}", provider=theirs)
 
 
 def _ours(evidence: Evidence, edited: _Found | None) -> Why:

@@ -50,7 +50,7 @@ Where each block is a message, as at OpenAI, a segment has the first for every b
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class PlannedWindow:
     """`segments` are those that have blocks, in their order. `starts[n]` is the first block of the n-th, `sums[n]` the
     local weight of all before it; both have one entry more, for the end. `scale` makes a weight a provider's tokens.
     """
@@ -91,7 +91,7 @@ class Window:
         return bisect_right(self.starts, index) - 1
 
 
-def window_of(chain: Chain, segments: Mapping[str, Segment], model: ModelFacts, calibration: float) -> Window:
+def window_of(chain: Chain, segments: Mapping[str, Segment], model: ModelFacts, calibration: float) -> PlannedWindow:
     """The window of a chain, in which the blocks of a segment stand together; `calibration` is what the provider counts
     for a local token of the whole."""
     counts = Counter([block.segment for block in chain.blocks])
@@ -103,4 +103,4 @@ def window_of(chain: Chain, segments: Mapping[str, Segment], model: ModelFacts, 
         weights = [max(1, one.tokens + ITEM * n - COUNTED) if one.kind is not tools else one.tokens for one, n in both]
     sums = tuple(accumulate(weights, initial=0))
     starts = tuple(accumulate(counts.values(), initial=0))
-    return Window(chain, there, starts, sums, calibration * sum(tokens) / (sums[-1] or 1))
+    return PlannedWindow(chain, there, starts, sums, calibration * sum(tokens) / (sums[-1] or 1))

@@ -176,7 +176,9 @@ def why_data(found: Why) -> JsonObject:
         "by": found.by.value if found.by is not None else None,
         "block": found.difference.block if found.difference is not None else None,
         "byte": found.difference.byte if found.difference is not None else None,
-        "provider": {"text": found.told.text, "agrees": found.told.agrees} if found.told is not None else None,
+        "provider": {"text": found.provider.text, "agrees": found.provider.agrees}
+        if found.provider is not None
+        else None,
     }
 
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from lamella.context.choices import Choices, admit, choices_of, is_readable, pruned_steps, shortened, usable
+from lamella.context.choices import WindowChoices, admit, choices_of, is_readable, pruned_steps, shortened, usable
 from lamella.context.documents import key_of
 from lamella.context.fit import STAGES, leave_out, need_of
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout, Slot
-from lamella.context.render import RenderedTurn, Renderer, Standing, View, unseen
+from lamella.context.render import PrefixState, RenderedTurn, Renderer, View, unseen
 from lamella.context.results import kept_names
 from lamella.context.segments import (
-    Place,
+    SegmentPlace,
     agent_segment,
     dynamic_id,
     dynamic_segment,
@@ -163,7 +163,7 @@ class _Window:
     durable: str
 
 
-def _window(context: ContextInput, layout: Layout, choices: Choices, known: tuple[RenderedTurn, ...]) -> _Window:
+def _window(context: ContextInput, layout: Layout, choices: WindowChoices, known: tuple[RenderedTurn, ...]) -> _Window:
     """The window by what was decided; `known` are turns as they were rendered before."""
     fixed = _fixed(context, layout, choices)
     rendered = _turns(context, layout, choices, _standing(fixed), known)
@@ -172,7 +172,7 @@ def _window(context: ContextInput, layout: Layout, choices: Choices, known: tupl
     return _Window(segments, rendered, sum(segment.tokens for segment in segments), after.durable)
 
 
-def _sampling(context: ContextInput, layout: Layout, choices: Choices) -> Sampling:
+def _sampling(context: ContextInput, layout: Layout, choices: WindowChoices) -> Sampling:
     """Where a layout takes away what a model may have thought of, the provider is asked to drop that thinking."""
     return replace(
         context.sampling,
@@ -181,7 +181,7 @@ def _sampling(context: ContextInput, layout: Layout, choices: Choices) -> Sampli
     )
 
 
-def _has_pictures(context: ContextInput, choices: Choices) -> bool:
+def _has_pictures(context: ContextInput, choices: WindowChoices) -> bool:
     """Whether there are pictures in the window."""
     turns, files = (*context.history, context.turn), context.project.files if context.project is not None else ()
     if any(file.image is not None and key_of(file) not in choices.listed for file in files):
@@ -189,7 +189,7 @@ def _has_pictures(context: ContextInput, choices: Choices) -> bool:
     return any(turn.user.images for turn in turns if turn.user.attachments)
 
 
-def _fixed(context: ContextInput, layout: Layout, choices: Choices) -> tuple[Segment, ...]:
+def _fixed(context: ContextInput, layout: Layout, choices: WindowChoices) -> tuple[Segment, ...]:
     made: list[Segment | None] = []
     for slot in layout.of_zone(Zone.FIXED):
         match slot.kind:
@@ -223,9 +223,9 @@ def _system_text(context: ContextInput, layout: Layout) -> str:
     return without_citations(context.system) if layout.is_fixed(Kind.SECTIONS) else context.system
 
 
-def _placed(slot: Slot, context: ContextInput, choices: Choices) -> Segment | None:
+def _placed(slot: Slot, context: ContextInput, choices: WindowChoices) -> Segment | None:
     """Agent, project or dynamic context, where the layout has them stand as one segment of the request."""
-    place = Place(slot.zone, slot.lifetime)
+    place = SegmentPlace(slot.zone, slot.lifetime)
     match slot.kind:
         case Kind.AGENT if context.agent is not None and not context.agent.replaces_system:
             return agent_segment(context.agent, place) if context.agent.prompt.strip() else None
@@ -237,9 +237,9 @@ def _placed(slot: Slot, context: ContextInput, choices: Choices) -> Segment | No
             return None
 
 
-def _standing(fixed: Sequence[Segment]) -> Standing:
+def _standing(fixed: Sequence[Segment]) -> PrefixState:
     """What thinking is made after: of the fixed zone, what stays for the session."""
-    standing = Standing(digest())
+    standing = PrefixState(digest())
     for segment in fixed:
         if segment.lifetime is Lifetime.SESSION:
             standing = standing.behind(segment)
@@ -249,8 +249,8 @@ def _standing(fixed: Sequence[Segment]) -> Standing:
 def _turns(
     context: ContextInput,
     layout: Layout,
-    choices: Choices,
-    start: Standing,
+    choices: WindowChoices,
+    start: PrefixState,
     known: tuple[RenderedTurn, ...],
 ) -> tuple[RenderedTurn, ...]:
     renderer = Renderer(layout, context.model)
@@ -273,13 +273,13 @@ def _turns(
     return tuple(rendered)
 
 
-def _moving(context: ContextInput, layout: Layout, choices: Choices) -> Mapping[Kind, Segment]:
+def _moving(context: ContextInput, layout: Layout, choices: WindowChoices) -> Mapping[Kind, Segment]:
     """What travels with the running turn."""
     placed = {slot.kind: _placed(slot, context, choices) for slot in layout.of_zone(Zone.TRAVELLING)}
     return {kind: segment for kind, segment in placed.items() if segment is not None}
 
 
-def _same(old: RenderedTurn, turn: Turn, view: View, standing: Standing) -> bool:
+def _same(old: RenderedTurn, turn: Turn, view: View, standing: PrefixState) -> bool:
     return (
         old.zone is Zone.HISTORY
         and (old.before is standing or old.before == standing)
@@ -288,7 +288,7 @@ def _same(old: RenderedTurn, turn: Turn, view: View, standing: Standing) -> bool
     )
 
 
-def _trailing(context: ContextInput, layout: Layout, running: RenderedTurn) -> tuple[tuple[Segment, ...], Standing]:
+def _trailing(context: ContextInput, layout: Layout, running: RenderedTurn) -> tuple[tuple[Segment, ...], PrefixState]:
     """What stands behind the steps: dynamic context where it comes last, and the reminder."""
     made: list[Segment] = []
     after = running.after
@@ -297,7 +297,7 @@ def _trailing(context: ContextInput, layout: Layout, running: RenderedTurn) -> t
             reminder, after = Renderer(layout, context.model).trailing_reminder(running, context.reminder)
             made += reminder
         elif slot.kind is Kind.DYNAMIC and context.turn.user.dynamic:
-            made.append(dynamic_segment(context.turn, Place(slot.zone, slot.lifetime)))
+            made.append(dynamic_segment(context.turn, SegmentPlace(slot.zone, slot.lifetime)))
     return tuple(made), after
 
 
@@ -345,7 +345,7 @@ def _called(segment: Segment, context: ContextInput) -> tuple[Kind, str]:
     return segment.kind, segment.label
 
 
-def _notes(context: ContextInput, choices: Choices, window: _Window) -> Iterator[SegmentNote]:
+def _notes(context: ContextInput, choices: WindowChoices, window: _Window) -> Iterator[SegmentNote]:
     """What is to be said of segments: what is listed, cut, left out or not seen, and why dynamic context is there."""
     dynamic = {segment.id for segment in window.segments if segment.kind is Kind.DYNAMIC}
     for rendered in window.rendered:

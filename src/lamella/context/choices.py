@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from lamella.context.documents import content_tokens, has_content, key_of
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
-from lamella.context.results import Cut, can_be_read
+from lamella.context.results import ResultCut, can_be_read
 from lamella.core.agents import Project, Summary
 from lamella.core.counting import count_tokens
 from lamella.core.decisions import Decision, DecisionKind
@@ -36,7 +36,7 @@ def revision_of(project: Project) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class WindowChoices:
     """What holds for one request.
 
     `listed` are the keys of the documents and of the project's pictures that are not included, those that nobody
@@ -46,14 +46,14 @@ class Choices:
     """
 
     listed: frozenset[str]
-    cuts: frozenset[Cut]
+    cuts: frozenset[ResultCut]
     boundary: str | None
     undecided: bool
     emptied: str | None = None
     extracted: frozenset[str] = frozenset()
 
 
-def choices_of(context: ContextInput, *, project_is_fixed: bool) -> Choices:
+def choices_of(context: ContextInput, *, project_is_fixed: bool) -> WindowChoices:
     """What was decided for `context`; what was not decided yet is left out of the window.
 
     The files of a project that travels are included together or listed together. Its instructions stand in any case.
@@ -71,7 +71,7 @@ def choices_of(context: ContextInput, *, project_is_fixed: bool) -> Choices:
             listed |= {key_of(file) for file in held}
     path = (*context.history, context.turn)
     boundary, emptied, extracted = known.boundary(path), known.emptied(path), known.extracted(path)
-    return Choices(frozenset(listed), known.cuts, boundary, undecided, emptied, extracted)
+    return WindowChoices(frozenset(listed), known.cuts, boundary, undecided, emptied, extracted)
 
 
 def documents_of(context: ContextInput, *, project: bool = True) -> list[Attachment]:
@@ -207,13 +207,13 @@ def _newest(boundaries: Sequence[str], turns: Sequence[Turn]) -> str | None:
     return next((boundary for boundary in reversed(boundaries) if boundary in ids), None)
 
 
-def _cuts(model: str, outcomes: dict[tuple[DecisionKind, str], str]) -> list[Cut]:
+def _cuts(model: str, outcomes: dict[tuple[DecisionKind, str], str]) -> list[ResultCut]:
     made = []
     for (kind, subject), outcome in outcomes.items():
         call_id, _, of_model = subject.rpartition("@")
         if kind is DecisionKind.CUT and of_model == model:
             head, _, tail = outcome.partition(":")
-            made.append(Cut(call_id, int(head), int(tail)))
+            made.append(ResultCut(call_id, int(head), int(tail)))
     return made
 
 

@@ -15,7 +15,7 @@ LISTED = "not in the window; read it with read_file"
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class PromptDocument:
     """One document as a model sees it. Without `contents` it is listed, not included."""
 
     number: int
@@ -42,7 +42,7 @@ class Document:
         return form
 
 
-def documents_json(documents: Sequence[Document]) -> str:
+def documents_json(documents: Sequence[PromptDocument]) -> str:
     """The JSON of some documents, one to a line, in UTF-8."""
     lines = ",\n".join(encode_text(document.simple()) for document in documents)
     return f'{{"documents": [\n{lines}\n]}}'
@@ -54,7 +54,7 @@ def key_of(attachment: Attachment) -> str:
     return f"{attachment.file_id}#{attachment.document}{use}"
 
 
-def of_attachment(attachment: Attachment, *, included: bool) -> Document:
+def of_attachment(attachment: Attachment, *, included: bool) -> PromptDocument:
     """The document that an attachment is in the window."""
     if attachment.text is None:
         metadata = f"{attachment.media_type}; could not be read: {attachment.reason or 'no text in it'}"
@@ -62,7 +62,7 @@ def of_attachment(attachment: Attachment, *, included: bool) -> Document:
         metadata = attachment.media_type
     else:
         metadata = f"{attachment.media_type}, about {attachment.tokens} tokens; {LISTED}"
-    return Document(
+    return PromptDocument(
         number=attachment.document,
         title=attachment.title,
         metadata=metadata,

@@ -28,7 +28,16 @@ from lamella.context.documents import content_tokens, key_of
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout, OldResults
 from lamella.context.render import RenderedTurn
-from lamella.context.results import LEAST_CUT, Cut, cut_results, cut_to, kept_names, notices_of, said_tokens, stubs_of
+from lamella.context.results import (
+    LEAST_CUT,
+    ResultCut,
+    cut_results,
+    cut_to,
+    kept_names,
+    notices_of,
+    said_tokens,
+    stubs_of,
+)
 from lamella.core.counting import count_tokens
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import NeedsCompaction
@@ -175,7 +184,7 @@ def _slack(context: ContextInput) -> int:
     return int(usable(context) * SLACK)
 
 
-def _saving(step: Step, cuts: Collection[Cut], kept: Collection[str], *, readable: bool) -> int:
+def _saving(step: Step, cuts: Collection[ResultCut], kept: Collection[str], *, readable: bool) -> int:
     """What a step's stubs have less than its results as they are shown, which may be cut."""
     shown, stubs = cut_results(step, cuts, readable=readable), stubs_of(step, kept, cuts, readable=readable)
     return max(_size(shown) - _size(stubs), 0)
@@ -253,7 +262,7 @@ def ask_for_compaction(context: ContextInput, layout: Layout, need: Need) -> tup
 
 
 def _shown(
-    step: Step, layout: Layout, cuts: Collection[Cut], kept: Collection[str], *, old: bool, readable: bool
+    step: Step, layout: Layout, cuts: Collection[ResultCut], kept: Collection[str], *, old: bool, readable: bool
 ) -> Sequence[ToolResult]:
     """The results of an earlier turn's step as they stand in the window: stubs already, or cut, or whole."""
     if layout.old_results is OldResults.NOTICE:

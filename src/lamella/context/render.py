@@ -8,9 +8,9 @@ from typing import assert_never
 
 from lamella.context.documents import key_of
 from lamella.context.layout import Layout, OldResults, Slot
-from lamella.context.results import NO_EXTRACTS, Cut, cut_results, extracts_of, notices_of, stubs_of
+from lamella.context.results import NO_EXTRACTS, ResultCut, cut_results, extracts_of, notices_of, stubs_of
 from lamella.context.segments import (
-    Place,
+    SegmentPlace,
     dynamic_segment,
     files_segment,
     reminder_segment,
@@ -24,7 +24,7 @@ from lamella.core.prompt import Kind, Lifetime, Role, Segment, SegmentNote, Zone
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PrefixState:
     """What a turn's rendering depends on besides the turn: everything before it, as a fingerprint.
 
     `durable` chains the digests of all segments that stay; `reminder` is what the last step was sent with, where
@@ -35,9 +35,9 @@ class Standing:
     reminder: str = ""
     dynamic: str = ""
 
-    def behind(self, segment: Segment) -> Standing:
+    def behind(self, segment: Segment) -> PrefixState:
         """The standing after `segment`."""
-        return Standing(digest(self.durable.encode(), segment.digest.encode()), self.reminder, self.dynamic)
+        return PrefixState(digest(self.durable.encode(), segment.digest.encode()), self.reminder, self.dynamic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class View:
 
     listed: frozenset[str] = frozenset()
     pruned: frozenset[str] = frozenset()
-    cuts: frozenset[Cut] = frozenset()
+    cuts: frozenset[ResultCut] = frozenset()
     kept: frozenset[str] = frozenset()
     emptied: frozenset[str] = frozenset()
     readable: bool = False
@@ -69,11 +69,11 @@ class View:
         emptied, extracted = self.emptied & steps, self.extracted & pruned
         return View(self.listed & files, pruned, cuts, kept, emptied, self.readable, extracted)
 
-    def _cuts(self, turn: Turn) -> Iterator[Cut]:
+    def _cuts(self, turn: Turn) -> Iterator[ResultCut]:
         calls = {result.call_id for step in turn.steps for result in step.results}
         return (cut for cut in self.cuts if cut.call_id in calls)
 
-    def cuts_of(self, step: Step) -> tuple[Cut, ...]:
+    def cuts_of(self, step: Step) -> tuple[ResultCut, ...]:
         """The cuts of one step's results."""
         if not self.cuts:
             return ()
@@ -92,9 +92,9 @@ class RenderedTurn:
     turn: Turn
     zone: Zone
     view: View
-    before: Standing
+    before: PrefixState
     segments: tuple[Segment, ...]
-    after: Standing
+    after: PrefixState
     notes: tuple[SegmentNote, ...] = ()
 
 
@@ -103,7 +103,7 @@ class _Out:
     """The segments of one turn as they are made, the standing behind the last, and what is to be said of them."""
 
     zone: Zone
-    standing: Standing
+    standing: PrefixState
     view: View
     segments: list[Segment] = field(default_factory=list)
     notes: list[SegmentNote] = field(default_factory=list)
@@ -151,7 +151,7 @@ class Renderer:
         turn: Turn,
         number: int,
         view: View,
-        before: Standing,
+        before: PrefixState,
         zone: Zone,
         moving: Mapping[Kind, Segment] | None = None,
     ) -> RenderedTurn:
@@ -198,7 +198,7 @@ class Renderer:
         withdrawn = slot.when_changed and not text and bool(before)
         if not withdrawn and (not text or (slot.when_changed and text == before)):
             return
-        out.add(dynamic_segment(turn, Place(out.zone, slot.lifetime)))
+        out.add(dynamic_segment(turn, SegmentPlace(out.zone, slot.lifetime)))
         out.standing = replace(out.standing, dynamic=text)
 
     def _steps(self, slot: Slot, turn: Turn, number: int, out: _Out) -> None:
@@ -218,7 +218,7 @@ class Renderer:
                 out.standing = replace(out.standing, reminder=step.reminder)
 
     def _step(
-        self, slot: Slot, step: Step, number: int, standing: Standing, out: _Out, extracts: Mapping[str, str]
+        self, slot: Slot, step: Step, number: int, standing: PrefixState, out: _Out, extracts: Mapping[str, str]
     ) -> Segment | None:
         over = out.zone is Zone.HISTORY
         with_thinking = self._thinking_of(step, standing)
@@ -226,7 +226,7 @@ class Renderer:
         instead = self._instead(step, out.view, cuts, extracts, over=over)
         cut = cut_results(step, cuts, readable=out.view.readable) if cuts and instead is None else None
         lifetime = slot.lifetime if step.calls and not over else Lifetime.SESSION
-        place = Place(out.zone, lifetime)
+        place = SegmentPlace(out.zone, lifetime)
         made = step_segment(
             step, number, place, instead or cut, stubbed=instead is not None, with_thinking=with_thinking
         )
@@ -240,7 +240,7 @@ class Renderer:
         return made
 
     def _instead(
-        self, step: Step, view: View, cuts: Sequence[Cut], extracts: Mapping[str, str], *, over: bool
+        self, step: Step, view: View, cuts: Sequence[ResultCut], extracts: Mapping[str, str], *, over: bool
     ) -> tuple[ToolResult, ...] | None:
         """What is shown instead of a step's results; None where they are shown.
 
@@ -264,13 +264,13 @@ class Renderer:
         text = turn.steps[index].reminder
         if not text or (text == out.standing.reminder and not self.model.clears_system_messages):
             return None
-        place = Place(out.zone, Lifetime.SESSION)
+        place = SegmentPlace(out.zone, Lifetime.SESSION)
         return reminder_segment(text, _reminder_id(turn, index), place, self._reminder_role(out.segments))
 
-    def trailing_reminder(self, running: RenderedTurn, text: str) -> tuple[tuple[Segment, ...], Standing]:
+    def trailing_reminder(self, running: RenderedTurn, text: str) -> tuple[tuple[Segment, ...], PrefixState]:
         """The reminder behind the last step. Where reminders are kept, only a step that follows makes it stay."""
         turn, standing = running.turn, running.after
-        place, role = Place(Zone.TRAILING, Lifetime.STEP), self._reminder_role(running.segments)
+        place, role = SegmentPlace(Zone.TRAILING, Lifetime.STEP), self._reminder_role(running.segments)
         if not self.keeps_reminders:
             return (reminder_segment(text, "reminder", place, role),), standing
         if text == standing.reminder and not self.model.clears_system_messages:
@@ -278,7 +278,7 @@ class Renderer:
         made = reminder_segment(text, _reminder_id(turn, len(turn.steps)), place, role)
         return (made,), standing.behind(made)
 
-    def _thinking_of(self, step: Step, standing: Standing) -> bool:
+    def _thinking_of(self, step: Step, standing: PrefixState) -> bool:
         """Thinking goes only to the model that made it, and only behind what it was made after (law 5)."""
         return step.model == self.model.name and step.made_after == standing.durable
 

@@ -259,7 +259,7 @@ LEAST_CUT = 64
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Cut:
+class ResultCut:
     """How much of a call's result is shown: `head` characters of its beginning and `tail` of its end."""
 
     call_id: str
@@ -272,7 +272,7 @@ class Cut:
         return f"{self.head}:{self.tail}"
 
 
-def cut_text(content: str, cut: Cut, *, readable: bool = False) -> str:
+def cut_text(content: str, cut: ResultCut, *, readable: bool = False) -> str:
     """Head and tail of a result, under a line that says what is missing and how to get it."""
     missing = len(content) - cut.head - cut.tail
     if missing <= 0:
@@ -283,20 +283,20 @@ def cut_text(content: str, cut: Cut, *, readable: bool = False) -> str:
     return f"{notice}\n{content[: cut.head]}\n[…]\n{tail}"
 
 
-def cut_to(result: ToolResult, tokens: int, *, readable: bool = False) -> Cut:
+def cut_to(result: ToolResult, tokens: int, *, readable: bool = False) -> ResultCut:
     """The cut of a result to about `tokens` local tokens, two thirds of them from its beginning, never more."""
     content = result.content
     size = max(count_tokens(content), 1)
     keep = len(content)
     while keep > 0:
         keep = min(keep - 1, keep * tokens // size) if size > tokens else keep - 1
-        cut = Cut(result.call_id, keep * 2 // 3, keep - keep * 2 // 3)
+        cut = ResultCut(result.call_id, keep * 2 // 3, keep - keep * 2 // 3)
         size = count_tokens(cut_text(content, cut, readable=readable))
         if size <= tokens:
             return cut
         if keep <= tokens // 4:
             break
-    return Cut(result.call_id, 0, 0)
+    return ResultCut(result.call_id, 0, 0)
 
 
 def results_of(step: Step) -> tuple[ToolResult, ...]:
@@ -309,7 +309,7 @@ def _interrupted(call: ToolCall) -> ToolResult:
     return ToolResult(call.id, call.name, INTERRUPTED, is_error=True)
 
 
-def cut_results(step: Step, cuts: Iterable[Cut], *, readable: bool = False) -> tuple[ToolResult, ...]:
+def cut_results(step: Step, cuts: Iterable[ResultCut], *, readable: bool = False) -> tuple[ToolResult, ...]:
     """The results of a step, those of `cuts` cut."""
     by_call = {cut.call_id: cut for cut in cuts}
     return tuple(
@@ -342,7 +342,7 @@ def extracts_of(turn: Turn, step: Step) -> Mapping[str, str]:
 def stubs_of(
     step: Step,
     kept: Collection[str] = (),
-    cuts: Iterable[Cut] = (),
+    cuts: Iterable[ResultCut] = (),
     *,
     readable: bool = False,
     extracts: Mapping[str, str] = NO_EXTRACTS,

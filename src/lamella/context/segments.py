@@ -42,14 +42,14 @@ WITHDRAWN = "The context that was given above, such as who the user is and what 
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SegmentPlace:
     """Where a segment stands, and for how long."""
 
     zone: Zone
     lifetime: Lifetime
 
 
-FIXED = Place(Zone.FIXED, Lifetime.SESSION)
+FIXED = SegmentPlace(Zone.FIXED, Lifetime.SESSION)
 
 
 def content_digest(messages: Sequence[PromptMessage]) -> str:
@@ -106,13 +106,15 @@ class _Named:
     source: str = ""
 
 
-def _text_segment(named: _Named, text: str, place: Place, *, role: Role = "user", tokens: int | None = None) -> Segment:
+def _text_segment(
+    named: _Named, text: str, place: SegmentPlace, *, role: Role = "user", tokens: int | None = None
+) -> Segment:
     """A segment of one message of one text; without `tokens`, local ones are counted."""
     counted = count_tokens(text) + MESSAGE_TOKENS if tokens is None else tokens
     return _segment(named, (PromptMessage(role, (Text(text),)),), place, counted)
 
 
-def _segment(named: _Named, messages: tuple[PromptMessage, ...], place: Place, tokens: int) -> Segment:
+def _segment(named: _Named, messages: tuple[PromptMessage, ...], place: SegmentPlace, tokens: int) -> Segment:
     return Segment(
         id=named.id,
         kind=named.kind,
@@ -140,17 +142,17 @@ def sections_segment(view: StepView, lifetime: Lifetime) -> Segment | None:
     if not text:
         return None
     named = _Named("sections", Kind.SECTIONS, "deployment", "Date, tools and citations", "")
-    return _text_segment(named, text, Place(Zone.FIXED, lifetime), role="system")
+    return _text_segment(named, text, SegmentPlace(Zone.FIXED, lifetime), role="system")
 
 
-def agent_segment(agent: Agent, place: Place) -> Segment:
+def agent_segment(agent: Agent, place: SegmentPlace) -> Segment:
     """The prompt of a custom agent: part of the system text where it is fixed, else a user message (SPEC O2)."""
     role: Role = "system" if place.zone is Zone.FIXED else "user"
     named = _Named(agent.id, Kind.AGENT, "user", f"Agent {agent.name}", "CA")
     return _text_segment(named, agent.prompt, place, role=role)
 
 
-def project_segment(project: Project, listed: Set[str], place: Place, model: ModelFacts) -> Segment | None:
+def project_segment(project: Project, listed: Set[str], place: SegmentPlace, model: ModelFacts) -> Segment | None:
     """A project's pictures, instructions and documents as one message; None for an empty project (SPEC O4, O6).
 
     The instructions and the names of all files stand in every window, however much of the files does not fit.
@@ -199,7 +201,7 @@ def files_segment(turn: Turn, listed: Set[str], zone: Zone) -> Segment:
     label = "Files: " + ", ".join(a.title for a in attachments)
     source = ",".join(a.file_id for a in attachments)
     named = _Named(f"{turn.id}/files", Kind.FILES, "user", label, "F", source)
-    place = Place(zone, Lifetime.SESSION)
+    place = SegmentPlace(zone, Lifetime.SESSION)
     return _text_segment(named, files_message(attachments, listed), place, tokens=documents_tokens(attachments, listed))
 
 
@@ -234,7 +236,7 @@ def dynamic_id(turn: Turn) -> str:
     return f"{turn.id}/dynamic"
 
 
-def dynamic_segment(turn: Turn, place: Place) -> Segment:
+def dynamic_segment(turn: Turn, place: SegmentPlace) -> Segment:
     """The dynamic context of a turn, or the word that the earlier one no longer holds (SPEC W2, W4)."""
     named = _Named(dynamic_id(turn), Kind.DYNAMIC, "deployment", "Dynamic context", "D")
     return _text_segment(named, turn.user.dynamic or WITHDRAWN, place)
@@ -243,7 +245,7 @@ def dynamic_segment(turn: Turn, place: Place) -> Segment:
 def step_segment(
     step: Step,
     number: int,
-    place: Place,
+    place: SegmentPlace,
     instead: tuple[ToolResult, ...] | None,
     *,
     stubbed: bool,
@@ -309,7 +311,7 @@ def _sendable(part: AnswerPart, with_thinking: bool) -> bool:
     return True
 
 
-def reminder_segment(text: str, id: str, place: Place, role: Role) -> Segment:
+def reminder_segment(text: str, id: str, place: SegmentPlace, role: Role) -> Segment:
     """A reminder: a message that says it is not the user's, whatever its role (SPEC O8)."""
     named = _Named(id, Kind.REMINDER, "deployment", "Reminder", "R", "reminders")
     return _text_segment(named, f"{REMINDER_OPEN}\n{text}\n{REMINDER_CLOSE}", place, role=role)

@@ -195,7 +195,7 @@ class GrantChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class BaseStanding:
     """What is known about a user and a base when a level is decided; words are as they are stored, unchecked.
 
     `role` is None for an unknown user, `owner` for an unknown base, `direct` where the user has no grant of their own.
@@ -210,7 +210,7 @@ class Standing:
     groups: tuple[str, ...] | None
 
 
-def level_of(standing: Standing) -> GrantLevel:
+def level_of(standing: BaseStanding) -> GrantLevel:
     """How much of a base a user may read (docs/access.md). Whatever is unknown, missing or doubtful is `none`.
 
     The owner reads all of it. Of the user's own grant and those of their groups the highest holds, but a `none` that
@@ -226,7 +226,7 @@ def level_of(standing: Standing) -> GrantLevel:
     return max(map(GrantLevel, words), key=_RANK.__getitem__, default=GrantLevel.NONE)
 
 
-def can_see(standing: Standing, *, visible: bool) -> bool:
+def can_see(standing: BaseStanding, *, visible: bool) -> bool:
     """Whether a base's name and description are shown to a user: by a level, or because it is `visible` to members.
 
     A grant that names the user and gives no level hides a visible base too.

@@ -65,7 +65,7 @@ ASKED_BY = ("diagnostics", "previous_message_id", "comparison_response_id")
 """The fields of requests that ask for it: a server that does not have it names one in its refusal."""
 
 
-class Verdict(StrEnum):
+class CacheVerdict(StrEnum):
     """How a provider's comparison of two prompts came out."""
 
     SAME = "same"
@@ -87,6 +87,6 @@ class Diagnosis:
     """
 
     against: str
-    verdict: Verdict
+    verdict: CacheVerdict
     reason: str = ""
     missed: int | None = None

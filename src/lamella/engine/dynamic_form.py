@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from lamella.cache.economics import DynamicAhead, Rates
 from lamella.cache.planner import MarkerPolicy
-from lamella.cache.returns import rhythm_between
+from lamella.cache.rhythm import rhythm_between
 from lamella.context.layout import Layout
 from lamella.core.counting import count_tokens
 from lamella.core.decisions import Decision, DecisionKind

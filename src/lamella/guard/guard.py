@@ -15,7 +15,7 @@ from enum import Enum
 from lamella.guard.identifiers import KnownDates, dates, identifiers
 from lamella.guard.letters import FUNCTION_WORDS, PLAIN_WORDS, Folded, Word, fold, sentence_places, stream_of, words_of
 from lamella.guard.numerals import KnownFigures, figures
-from lamella.guard.readings import Run, RunIndex, decoded, shifted
+from lamella.guard.readings import RunIndex, SharedRun, decoded, shifted
 
 LONGEST_RUN = 7
 """Words in a row that may be shared: a run of eight is taken from the text."""
@@ -51,7 +51,7 @@ _FILE_ENDING = re.compile(r"\.[A-Za-z]{2,5}$")
 _HEADING = re.compile(r"^\s{0,3}(?:#{1,6}\s+|\d+(?:\.\d+)*\.?\s+(?=[^\W\d_]))(.{3,120}?)\s*#*\s*$", re.MULTILINE)
 
 
-class Kind(Enum):
+class FindingKind(Enum):
     """What of the protected text was said."""
 
     WORDS = "words"
@@ -64,20 +64,20 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class Finding:
     """Characters `start` to `end` of what was said tell something protected."""
 
-    kind: Kind
+    kind: FindingKind
     start: int
     end: int
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GuardVerdict:
     """What may be said: `text`, empty when all of it is refused; and what was found in what was said."""
 
     text: str
-    hits: tuple[Hit, ...]
+    hits: tuple[Finding, ...]
 
     @property
     def is_refused(self) -> bool:
@@ -86,7 +86,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ProtectedText:
     """Protected text. `titles` are those of its documents; headings are found in it."""
 
     text: str
@@ -112,30 +112,30 @@ class _Facts:
 class Guard:
     """Checks what is said against some protected sources, for one user; made once, asked for every field."""
 
-    def __init__(self, sources: Sequence[Source], said_by_user: Sequence[str] = ()) -> None:
+    def __init__(self, sources: Sequence[ProtectedText], said_by_user: Sequence[str] = ()) -> None:
         self._protected = _Facts([source.text for source in sources])
         self._own = _Facts(said_by_user)
         self._titles = [title for source in sources for title in self._titles_of(source)]
 
-    def check(self, text: str) -> Verdict:
+    def check(self, text: str) -> GuardVerdict:
         """What of `text` may be said: all of it, its sentences that tell nothing, or nothing."""
-        found: list[Hit] = []
+        found: list[Finding] = []
         left = text
         # What is left is read again: two halves of a run may have come together.
         while left:
             hits = tuple(self._hits(left))
             found += hits if left is text else ()
             if not hits:
-                return Verdict(left, tuple(found))
-            if any(hit.kind in (Kind.DISGUISED, Kind.PATCHWORK) for hit in hits):
+                return GuardVerdict(left, tuple(found))
+            if any(hit.kind in (FindingKind.DISGUISED, FindingKind.PATCHWORK) for hit in hits):
                 break
             shorter = _without(left, hits)
             if len(_plain_words(shorter)) < LEAST_LEFT * len(_plain_words(text)):
                 break
             left = shorter
-        return Verdict("", tuple(found))
+        return GuardVerdict("", tuple(found))
 
-    def _titles_of(self, source: Source) -> Iterator[tuple[str, ...]]:
+    def _titles_of(self, source: ProtectedText) -> Iterator[tuple[str, ...]]:
         for title in (*source.titles, *(match.group(1) for match in _HEADING.finditer(source.text))):
             words = tuple(word.text for word in words_of(fold(_FILE_ENDING.sub("", title))))
             # The year behind a title is a date by itself; the title is one without it too.
@@ -145,14 +145,14 @@ class Guard:
             if len(words) > 1 and telling:
                 yield words
 
-    def _hits(self, text: str) -> Iterator[Hit]:
+    def _hits(self, text: str) -> Iterator[Finding]:
         yield from self._plain_hits(text)
         for reading in decoded(text):
             if next(self._plain_hits(reading.text), None) is not None:
-                yield Hit(Kind.DISGUISED, reading.start, reading.end)
+                yield Finding(FindingKind.DISGUISED, reading.start, reading.end)
         yield from self._disguised(text)
 
-    def _plain_hits(self, text: str) -> Iterator[Hit]:
+    def _plain_hits(self, text: str) -> Iterator[Finding]:
         folded = fold(text)
         words = words_of(folded)
         yield from self._words(words)
@@ -163,7 +163,7 @@ class Guard:
         yield from self._identifiers(folded)
         yield from self._named(words)
 
-    def _words(self, words: Sequence[Word]) -> Iterator[Hit]:
+    def _words(self, words: Sequence[Word]) -> Iterator[Finding]:
         said = [word.text for word in words]
         own: list[bool] | None = None
         for run in self._protected.runs.runs(said):
@@ -173,9 +173,9 @@ class Guard:
                 continue
             own = own if own is not None else _covered(self._own.patches.runs(said), len(said), PATCH)
             if own[run.start : run.end].count(False) >= OWN_WORDS:
-                yield Hit(Kind.WORDS, words[run.start].start, words[run.end - 1].end)
+                yield Finding(FindingKind.WORDS, words[run.start].start, words[run.end - 1].end)
 
-    def _letters(self, words: list[Word]) -> Iterator[Hit]:
+    def _letters(self, words: list[Word]) -> Iterator[Finding]:
         stream = stream_of(words)
         own: list[bool] | None = None
         for run in self._protected.letters.runs(stream.text):
@@ -183,9 +183,9 @@ class Guard:
                 continue
             own = own if own is not None else _covered(self._own.letters.runs(stream.text), len(stream.text), 1)
             if own[run.start : run.end].count(False) > LONGEST_LETTERS // 2 and _is_telling(words, stream, run):
-                yield Hit(Kind.WORDS, *stream.place(run.start, run.end))
+                yield Finding(FindingKind.WORDS, *stream.place(run.start, run.end))
 
-    def _patchwork(self, words: Sequence[Word]) -> Iterator[Hit]:
+    def _patchwork(self, words: Sequence[Word]) -> Iterator[Finding]:
         said = [word.text for word in words]
         patches = [
             run
@@ -196,31 +196,31 @@ class Guard:
         own = _covered(self._own.patches.runs(said), len(said), PATCH)
         count = sum(is_patched and not is_own for is_patched, is_own in zip(patched, own, strict=True))
         if count >= FEWEST_PATCHED and count > MOST_PATCHED * len(said):
-            yield Hit(Kind.PATCHWORK, words[0].start, words[-1].end)
+            yield Finding(FindingKind.PATCHWORK, words[0].start, words[-1].end)
 
-    def _figures(self, folded: Folded) -> Iterator[Hit]:
+    def _figures(self, folded: Folded) -> Iterator[Finding]:
         for figure in figures(folded):
             if self._protected.figures.tell(figure) and not self._own.figures.tell(figure):
-                yield Hit(Kind.FIGURE, figure.start, figure.end)
+                yield Finding(FindingKind.FIGURE, figure.start, figure.end)
 
-    def _dates(self, folded: Folded) -> Iterator[Hit]:
+    def _dates(self, folded: Folded) -> Iterator[Finding]:
         for date in dates(folded):
             if self._protected.dates.tell(date) and not self._own.dates.tell(date):
-                yield Hit(Kind.DATE, date.start, date.end)
+                yield Finding(FindingKind.DATE, date.start, date.end)
 
-    def _identifiers(self, folded: Folded) -> Iterator[Hit]:
+    def _identifiers(self, folded: Folded) -> Iterator[Finding]:
         for identifier in identifiers(folded):
             if identifier.text in self._protected.identifiers and identifier.text not in self._own.identifiers:
-                yield Hit(Kind.IDENTIFIER, identifier.start, identifier.end)
+                yield Finding(FindingKind.IDENTIFIER, identifier.start, identifier.end)
 
-    def _named(self, words: Sequence[Word]) -> Iterator[Hit]:
+    def _named(self, words: Sequence[Word]) -> Iterator[Finding]:
         said = [word.text for word in words]
         for title in self._titles:
             own = any(_place(title, [word.text for word in one]) is not None for one in self._own.words)
             if not own and (at := _place(title, said)) is not None:
-                yield Hit(Kind.TITLE, words[at].start, words[at + len(title) - 1].end)
+                yield Finding(FindingKind.TITLE, words[at].start, words[at + len(title) - 1].end)
 
-    def _disguised(self, text: str) -> Iterator[Hit]:
+    def _disguised(self, text: str) -> Iterator[Finding]:
         """Letters read backwards, words in reverse order, each word backwards, or letters shifted."""
         words = words_of(fold(text))
         ways = (
@@ -230,10 +230,10 @@ class Guard:
             stream_of(words_of(fold(shifted(text)))).text,
         )
         if any(run.length > LONGEST_DISGUISED for way in ways for run in self._protected.letters.runs(way)):
-            yield Hit(Kind.DISGUISED, 0, len(text))
+            yield Finding(FindingKind.DISGUISED, 0, len(text))
 
 
-def _covered(runs: Iterator[Run], length: int, least: int) -> list[bool]:
+def _covered(runs: Iterator[SharedRun], length: int, least: int) -> list[bool]:
     """Which items stand in a run of at least `least`."""
     covered = [False] * length
     for run in runs:
@@ -242,7 +242,7 @@ def _covered(runs: Iterator[Run], length: int, least: int) -> list[bool]:
     return covered
 
 
-def _is_telling(words: Sequence[Word], stream: Folded, run: Run) -> bool:
+def _is_telling(words: Sequence[Word], stream: Folded, run: SharedRun) -> bool:
     """Whether the letters are more than words that everybody uses; letters written one by one are."""
     start, end = stream.place(run.start, run.end)
     said = [word.text for word in words if word.end > start and word.start < end]
@@ -255,7 +255,7 @@ def _place(title: Sequence[str], said: Sequence[str]) -> int | None:
     return next((at for at in range(len(said) - length + 1) if tuple(said[at : at + length]) == tuple(title)), None)
 
 
-def _without(text: str, hits: Sequence[Hit]) -> str:
+def _without(text: str, hits: Sequence[Finding]) -> str:
     """The sentences that no hit touches."""
     kept = [
         match.group()

@@ -21,7 +21,7 @@ DEEPEST = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class DecodedText:
     """What characters `start` to `end` of a text say to whoever decodes them."""
 
     text: str
@@ -29,20 +29,20 @@ class Reading:
     end: int
 
 
-def decoded(text: str, depth: int = DEEPEST) -> Iterator[Reading]:
+def decoded(text: str, depth: int = DEEPEST) -> Iterator[DecodedText]:
     """The places of a text that are encoded, each as it reads, and what is encoded within them."""
     if depth == 0:
         return
     for reading in _once(text):
         yield reading
         for inner in decoded(reading.text, depth - 1):
-            yield Reading(inner.text, reading.start, reading.end)
+            yield DecodedText(inner.text, reading.start, reading.end)
 
 
-def _once(text: str) -> Iterator[Reading]:
+def _once(text: str) -> Iterator[DecodedText]:
     unescaped = html.unescape(unquote(text))
     if unescaped != text:
-        yield Reading(unescaped, 0, len(text))
+        yield DecodedText(unescaped, 0, len(text))
     for match in _BASE64.finditer(text):
         yield from _reading(match, _from_base64(match.group()))
     for match in _BASE32.finditer(text):
@@ -52,10 +52,10 @@ def _once(text: str) -> Iterator[Reading]:
     for match in _CODES.finditer(text):
         numbers = [int(number) for number in re.findall(r"\d+", match.group())]
         if all(32 <= number < 127 for number in numbers):
-            yield Reading("".join(map(chr, numbers)), match.start(), match.end())
+            yield DecodedText("".join(map(chr, numbers)), match.start(), match.end())
 
 
-def _reading(match: re.Match[str], data: bytes | None) -> Iterator[Reading]:
+def _reading(match: re.Match[str], data: bytes | None) -> Iterator[DecodedText]:
     if data is None:
         return
     try:
@@ -63,7 +63,7 @@ def _reading(match: re.Match[str], data: bytes | None) -> Iterator[Reading]:
     except UnicodeDecodeError:
         return
     if text and sum(character.isprintable() or character.isspace() for character in text) == len(text):
-        yield Reading(text, match.start(), match.end())
+        yield DecodedText(text, match.start(), match.end())
 
 
 def _from_base64(text: str) -> bytes | None:
@@ -97,7 +97,7 @@ MOST_PLACES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SharedRun:
     """Items `start` to `end` of what was said stand in a source too."""
 
     start: int
@@ -125,7 +125,7 @@ class RunIndex:
         piece = items[at : at + self._step]
         return piece if isinstance(piece, str) else tuple(piece)
 
-    def runs(self, said: Sequence[Hashable]) -> Iterator[Run]:
+    def runs(self, said: Sequence[Hashable]) -> Iterator[SharedRun]:
         """The maximal runs that `said` shares with any source; of those that overlap, all."""
         reached: dict[tuple[int, int], int] = {}
         for at in range(len(said) - self._step + 1):
@@ -138,11 +138,11 @@ class RunIndex:
                 reached[diagonal] = run.end
                 yield run
 
-    def _grown(self, said: Sequence[Hashable], at: int, source: Sequence[Hashable], place: int) -> Run:
+    def _grown(self, said: Sequence[Hashable], at: int, source: Sequence[Hashable], place: int) -> SharedRun:
         back = 0
         while back < min(at, place) and said[at - back - 1] == source[place - back - 1]:
             back += 1
         on, most = self._step, min(len(said) - at, len(source) - place)
         while on < most and said[at + on] == source[place + on]:
             on += 1
-        return Run(at - back, at + on)
+        return SharedRun(at - back, at + on)

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from lamella.core.caching import Diagnosis, Verdict
+from lamella.core.caching import CacheVerdict, Diagnosis
 from lamella.llm.fields import word
 
 ANTHROPIC_FIELD = "diagnostics"
 OPENAI_FIELD = "comparison_response_id"
 
 _VERDICTS = {
-    "previous_message_not_found": Verdict.NOT_FOUND,
-    "comparison_response_not_found": Verdict.NOT_FOUND,
-    "unavailable": Verdict.UNAVAILABLE,
-    "cache_hit": Verdict.SAME,
+    "previous_message_not_found": CacheVerdict.NOT_FOUND,
+    "comparison_response_not_found": CacheVerdict.NOT_FOUND,
+    "unavailable": CacheVerdict.UNAVAILABLE,
+    "cache_hit": CacheVerdict.SAME,
 }
 
 
 def of_anthropic(told: object, against: str) -> Diagnosis | None:
     """Of the field `diagnostics`, whose null says that nothing diverged. None for what can't be read."""
     if told is None:
-        return Diagnosis(against, Verdict.SAME)
+        return Diagnosis(against, CacheVerdict.SAME)
     if not isinstance(told, dict) or "cache_miss_reason" not in told:
         return None
     reason = told["cache_miss_reason"]
     if reason is None:
-        return Diagnosis(against, Verdict.PENDING)
+        return Diagnosis(against, CacheVerdict.PENDING)
     if not isinstance(reason, dict):
         return None
     return _of(word(reason.get("type")), reason.get("cache_missed_input_tokens"), against)
@@ -42,8 +42,8 @@ def _of(said: str, missed: object, against: str) -> Diagnosis | None:
     """A word for what changed is kept as it is: vendors add some."""
     if not said:
         return None
-    verdict = _VERDICTS.get(said, Verdict.CHANGED)
-    if verdict is not Verdict.CHANGED:
+    verdict = _VERDICTS.get(said, CacheVerdict.CHANGED)
+    if verdict is not CacheVerdict.CHANGED:
         return Diagnosis(against, verdict)
     counted = missed if isinstance(missed, int) and not isinstance(missed, bool) and missed >= 0 else None
     return Diagnosis(against, verdict, said, counted)

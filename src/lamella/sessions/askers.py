@@ -40,7 +40,7 @@ FRAMES = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class SummaryRequest:
     """A summary that is asked for: of these turns, for the `number`-th time. `kept` are the turns after them, which
     stay.
     """
@@ -51,7 +51,7 @@ class Asking:
     kept: Sequence[Turn] = ()
 
 
-def asking(opening: Opening, history: Sequence[Turn], text: str) -> ContextInput:
+def with_instruction(opening: Opening, history: Sequence[Turn], text: str) -> ContextInput:
     """The window of all of `history` with a text as its newest message."""
     last = history[-1].user
     user = UserMessage("instruction", text, last.sent_at, last.timezone, count_tokens(text))
@@ -69,7 +69,7 @@ class LiveWindow:
         self._services = services
         self._opening = opening
 
-    async def prepared(self, asked: Asking) -> Prepared | None:
+    async def prepared(self, asked: SummaryRequest) -> Prepared | None:
         """The request; None if what is summarised does not fit the window with all that hides behind stubs."""
         context = await asyncio.to_thread(self._context, asked)
         if context is None and asked.kept:
@@ -80,7 +80,7 @@ class LiveWindow:
         made = await drafted(context, setting.layout, run.model, run.account, self._opening.line)
         return prepare(made, setting.policy, self._services.ledger, self._services.clock.now(), run.ttl, alone=True)
 
-    def _context(self, asked: Asking) -> ContextInput | None:
+    def _context(self, asked: SummaryRequest) -> ContextInput | None:
         opening, run = self._opening, self._opening.run
         layout, tools = opening.setting.layout, opening.setting.conversation.tools
         known = Known(run.model.facts.name, opening.decisions)
@@ -88,11 +88,11 @@ class LiveWindow:
         behind = hidden((*asked.turns, *asked.kept), layout, known, kept_names(tools))
         asks = {turn.id for turn in asked.turns}
         gone = results([one for one in behind if one[0].id in asks])
-        empty = asking(opening, asked.turns, "")
+        empty = with_instruction(opening, asked.turns, "")
         text = instruction(
             asked.turns, asked.wanted, material=text_of(gone), stays=bool(asked.kept), room=usable(empty)
         )
-        context = asking(opening, (*asked.turns, *asked.kept), text)
+        context = with_instruction(opening, (*asked.turns, *asked.kept), text)
         context = replace(context, sampling=_sampling(run.sampling))
         whole = as_it_stands(context, layout, opening.line.assembled if opening.line else None)
         if whole.report.local > usable(context):
@@ -106,7 +106,7 @@ class LiveWindow:
         output = int(EXPECTED * run.calibration)
         return run.model.facts.cost(Usage(prepared.assembled.report.estimate, read, written, 0, output))
 
-    async def ask(self, caller: Caller, asked: Asking, prepared: Prepared) -> SideAnswer:
+    async def ask(self, caller: Caller, asked: SummaryRequest, prepared: Prepared) -> SideAnswer:
         """Ask, and record the request like any other."""
         run, services = self._opening.run, self._services
         identity = _identity(services, self._opening, asked.turns[-1], asked.number)

@@ -28,10 +28,10 @@ from lamella.core.sessions import Session, SessionCause, SessionStep, SessionSum
 from lamella.engine.opening import Opening, Openings
 from lamella.engine.services import Services
 from lamella.engine.setting import allowed, taken
-from lamella.sessions.askers import asking
+from lamella.sessions.askers import with_instruction
 from lamella.sessions.earlier import ChainRoom, carried_on, chain_room
 from lamella.sessions.settings import SessionSettings
-from lamella.sessions.summariser import NotCompacted, Source, Summariser
+from lamella.sessions.summariser import NotCompacted, Summariser, SummarySource
 from lamella.sessions.summary import longest_in
 from lamella.sessions.summary_check import forms_used
 from lamella.sessions.window import Breakdown, as_it_stands, parts_of
@@ -69,7 +69,7 @@ class Compacted:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CompactionRequest:
     """A compaction that somebody asked for, as the work of `job` if it is one's.
 
     `if_it_pays`: nothing needs it now, so one that frees too little is not made. `numbers` are what it was decided by.
@@ -169,7 +169,7 @@ class Compactor:
         self._summariser = summariser
         self._trigger = trigger
 
-    async def compact(self, asked: Asked) -> Compacted | NotCompacted:
+    async def compact(self, asked: CompactionRequest) -> Compacted | NotCompacted:
         """Summarise what is old and open the next session.
 
         Raises `NotFound`, `LeaseLost` and `StoreFailed`; then nothing has changed.
@@ -183,7 +183,7 @@ class Compactor:
             return NotCompacted(vain[1], code=vain[0])
         tokens = int(plan.old_tokens / plan.opening.run.calibration)
         room = self._chain(plan).in_local(plan.opening.run.calibration).newest
-        source = Source(plan.opening, plan.old, tokens, asked.focus, plan.kept, room)
+        source = SummarySource(plan.opening, plan.old, tokens, asked.focus, plan.kept, room)
         summary = await self._summariser.summary_of(caller, source)
         if isinstance(summary, NotCompacted):
             return summary
@@ -224,7 +224,7 @@ class Compactor:
         turns = [turn for turn in opening.found.path if turn.status is not TurnStatus.RUNNING]
         if not turns:
             return NotCompacted("nothing was said yet", code="empty")
-        context = asking(opening, turns, "")
+        context = with_instruction(opening, turns, "")
         whole = as_it_stands(context, opening.setting.layout)
         local = [sum(segment.tokens for segment in rendered.segments) for rendered in whole.rendered[: len(turns)]]
         room = _room_for_turns(usable(context), whole.report.local - sum(local), coming)
@@ -252,7 +252,7 @@ class Compactor:
         return room.in_local(plan.opening.run.calibration)
 
     def _step(
-        self, plan: _Plan, summary: SessionSummary, asked: Asked, known: Sequence[Session]
+        self, plan: _Plan, summary: SessionSummary, asked: CompactionRequest, known: Sequence[Session]
     ) -> tuple[SessionStep, Compacted]:
         """The step to the next session, and what comes of it; `known` are the sessions until now."""
         old, now = plan.opening.found.session, self._services.clock.now()

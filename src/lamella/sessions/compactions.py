@@ -17,7 +17,7 @@ from lamella.core.errors import LamellaError, LeaseLost, NotFound, StoreFailed
 from lamella.core.json import JsonObject, digest, encode
 from lamella.core.records import Caller, Job, JobStatus, NewJob
 from lamella.engine.turn import Finished
-from lamella.sessions.compaction import ENGINE, Asked, Compacted, Compactor
+from lamella.sessions.compaction import ENGINE, Compacted, CompactionRequest, Compactor
 from lamella.sessions.notifications import Notifications
 from lamella.sessions.recall.recall import Recall
 from lamella.sessions.settings import SessionSettings
@@ -64,7 +64,10 @@ class Compactions:
         job = await self._worker.job(finished.caller, COMPACT, finished.conversation.id)
         if job is None or not _is_given_up(job, state):
             conversation = finished.conversation.id
-            self.ask(Asked(finished.caller, conversation, ENGINE, due.why, if_it_pays=True, numbers=due.numbers), state)
+            self.ask(
+                CompactionRequest(finished.caller, conversation, ENGINE, due.why, if_it_pays=True, numbers=due.numbers),
+                state,
+            )
 
     def _state(self, finished: Finished) -> str:
         """What a compaction hangs on beside the size of the window: session, model, settings, agent, and what a user
@@ -75,7 +78,9 @@ class Compactions:
         on = (finished.model, finished.budget, conversation.session_id, conversation.agent_id, conversation.layout)
         return digest(encode([*on, len(changed), str(settings.compaction), settings.keep_recent]))
 
-    def ask(self, asked: Asked, state: JsonObject | None = None, *, first: bool = False) -> asyncio.Task[Outcome]:
+    def ask(
+        self, asked: CompactionRequest, state: JsonObject | None = None, *, first: bool = False
+    ) -> asyncio.Task[Outcome]:
         """Compact in the background; a compaction that runs already is the one that is given.
 
         One that waits to be tried again goes on waiting, unless a user asks: then it is done now, as the user wants it.
@@ -106,7 +111,7 @@ class Compactions:
         task = self._asked[asked.conversation_id] = asyncio.create_task(self._ask(asked.caller, job, first=first))
         return task
 
-    async def _after(self, running: asyncio.Task[Outcome], asked: Asked) -> Outcome:
+    async def _after(self, running: asyncio.Task[Outcome], asked: CompactionRequest) -> Outcome:
         """What the compaction that runs comes to; another one, if it was left out without a try."""
         self._needed[asked.conversation_id] = asked.coming
         outcome = await asyncio.shield(running)
@@ -170,7 +175,7 @@ class Compactions:
         who, focus = str(job.payload.get("who")), str(job.payload.get("focus"))
         pays = bool(job.payload.get("if_it_pays")) and job.subject not in self._needed
         coming = self._needed.get(job.subject, 0)
-        asked = Asked(job.caller, job.subject, who, job.cause, focus, job, pays, _numbers(job), coming)
+        asked = CompactionRequest(job.caller, job.subject, who, job.cause, focus, job, pays, _numbers(job), coming)
         try:
             return await self._compactor.compact(asked)
         except LeaseLost:

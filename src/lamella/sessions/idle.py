@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from lamella.background import Again, Worker
 from lamella.cache.economics import Economy, Elsewhere, NextCompaction, Offer, floor_of
-from lamella.cache.returns import Rhythm, rhythm_between
+from lamella.cache.rhythm import Rhythm, rhythm_between
 from lamella.cache.weighing import (
     Act,
     Move,
@@ -33,7 +33,7 @@ from lamella.core.tokens import percent, short
 from lamella.engine.opening import Opening, Openings
 from lamella.engine.services import Services
 from lamella.engine.turn import Finished
-from lamella.sessions.compaction import ENGINE, Asked
+from lamella.sessions.compaction import ENGINE, CompactionRequest
 from lamella.sessions.compactions import Compactions
 from lamella.sessions.settings import SessionSettings, trigger_of
 from lamella.sessions.why import newest_request
@@ -158,7 +158,7 @@ class Idle:
             await self._record(job.caller, job.subject, pruning.decision)
 
     def _ask(self, job: Job, move: Move) -> None:
-        asked = Asked(job.caller, job.subject, ENGINE, move.why, if_it_pays=True, numbers=move.numbers)
+        asked = CompactionRequest(job.caller, job.subject, ENGINE, move.why, if_it_pays=True, numbers=move.numbers)
         self._compactions.ask(asked)
 
     def _before(self, silence: Silence) -> Move:

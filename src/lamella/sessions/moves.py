@@ -21,7 +21,7 @@ from lamella.engine.services import Services
 from lamella.engine.setting import taken
 from lamella.sessions.earlier import carried_on, chain_room
 from lamella.sessions.settings import SessionSettings
-from lamella.sessions.summariser import NotCompacted, Source, Summariser
+from lamella.sessions.summariser import NotCompacted, Summariser, SummarySource
 from lamella.sessions.summary import LITERAL, literal
 
 log = structlog.get_logger()
@@ -75,7 +75,7 @@ class EndedSessions:
         tokens = sum(turn.user.tokens + sum(step.tokens for step in turn.steps) for turn in turns)
         if tokens <= LITERAL:
             return literal(turns)
-        return await self._summariser.summary_of(caller, Source(opening, turns, tokens))
+        return await self._summariser.summary_of(caller, SummarySource(opening, turns, tokens))
 
 
 async def resumed_size(

@@ -18,7 +18,7 @@ from lamella.engine.services import Services
 from lamella.engine.setting import layout_named
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.summariser import NotCompacted
-from lamella.sessions.window import Breakdown, standing
+from lamella.sessions.window import Breakdown, window_state
 
 
 def compacted_line(before: int, after: int, number: int) -> str:
@@ -87,7 +87,7 @@ class Notifications:
         if not self._on:
             return
         try:
-            now = await standing(self._openings, self._services, caller, conversation_id)
+            now = await window_state(self._openings, self._services, caller, conversation_id)
             text = pruned_text(pruning.before, pruning.after, now.tokens, now.budget)
             data: JsonObject = {"before": pruning.before, "after": pruning.after, "context": now.tokens}
             await self._store(caller, conversation_id, NoticeKind.PRUNED, text, data)

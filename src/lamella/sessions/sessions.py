@@ -15,7 +15,7 @@ import structlog
 
 from lamella.agent.calibration import billed_factor
 from lamella.background import Again, Handler, Worker
-from lamella.cache.ledger import Unread
+from lamella.cache.ledger import CacheLoss
 from lamella.cache.pruning import Pruning, prune
 from lamella.cache.weighing import Act, Upkeep, WindowSize, upkeep
 from lamella.cache.why import Why
@@ -30,7 +30,7 @@ from lamella.core.sessions import Session
 from lamella.engine.opening import Openings
 from lamella.engine.services import Services
 from lamella.engine.turn import Finished
-from lamella.sessions.compaction import ENGINE, Ahead, Asked, Compactor
+from lamella.sessions.compaction import ENGINE, Ahead, CompactionRequest, Compactor
 from lamella.sessions.compactions import COMPACT, Compactions, Outcome
 from lamella.sessions.idle import IDLE, Idle, Next, Outlook, outlook_of
 from lamella.sessions.moves import SUMMARISE, EndedSessions, Moves
@@ -46,8 +46,8 @@ from lamella.sessions.window import (
     effort_choices,
     is_of_window,
     lost_since,
-    standing,
     window_size,
+    window_state,
 )
 
 log = structlog.get_logger()
@@ -190,14 +190,14 @@ class Sessions:
         self, caller: Caller, conversation_id: str, *, who: str, why: str, focus: str = ""
     ) -> asyncio.Task[Outcome]:
         """Compact in the background: see `Compactions.ask`."""
-        return self._compactions.ask(Asked(caller, conversation_id, who, why, focus))
+        return self._compactions.ask(CompactionRequest(caller, conversation_id, who, why, focus))
 
     def make_room(self, caller: Caller, conversation_id: str, *, why: str, coming: int = 0) -> asyncio.Task[Outcome]:
         """Compact now, before all that waits, for a message or a running turn of `coming` local tokens.
 
         A turn that runs is left as it is: what stands before it is summarised, and it goes on in the next session.
         """
-        asked = Asked(caller, conversation_id, ENGINE, why, coming=coming)
+        asked = CompactionRequest(caller, conversation_id, ENGINE, why, coming=coming)
         return self._compactions.ask(asked, first=True)
 
     def is_compacting(self, conversation_id: str) -> bool:
@@ -218,7 +218,7 @@ class Sessions:
 
     async def standing(self, caller: Caller, conversation_id: str) -> WindowState:
         """Where the conversation stands now, window and budget; no model is asked."""
-        return await standing(self._openings, self._services, caller, conversation_id)
+        return await window_state(self._openings, self._services, caller, conversation_id)
 
     async def counted(self, caller: Caller, conversation_id: str, bill: LastBill | None) -> int | None:
         """The tokens of the window if `bill`, the last one, is not of it any more; None if the bill tells them."""
@@ -250,7 +250,7 @@ class Sessions:
         """The thinking efforts to choose from, with what changing to each costs now; no model is asked."""
         return await effort_choices(await self._openings.standing(caller, conversation_id), self._services)
 
-    async def lost_since(self, caller: Caller, conversation_id: str, before: str) -> Unread | None:
+    async def lost_since(self, caller: Caller, conversation_id: str, before: str) -> CacheLoss | None:
         """What the next request can't read that it could with the effort `before`; None where nothing is lost."""
         return await lost_since(await self._openings.standing(caller, conversation_id), self._services, before)
 

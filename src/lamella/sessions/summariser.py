@@ -46,7 +46,7 @@ from lamella.core.sessions import SessionSummary
 from lamella.core.tokens import Usage
 from lamella.engine.opening import Opening
 from lamella.engine.services import Services
-from lamella.sessions.askers import Asking, LiveWindow, Reader, asking
+from lamella.sessions.askers import LiveWindow, Reader, SummaryRequest, with_instruction
 from lamella.sessions.material import Piece, conversation, packed, text_of
 from lamella.sessions.settings import SummariserChoice
 from lamella.sessions.summary import (
@@ -133,7 +133,7 @@ WAY_OUT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SummarySource:
     """What a summary is of: `turns` of the window that `opening` has, with about `tokens` local tokens in it; `kept`
     stand after them, and stay. `room`: the local tokens that it is to keep to beside other summaries; None: it stands
     alone."""
@@ -148,7 +148,7 @@ class Source:
     @property
     def longest(self) -> int:
         """The local tokens that the summary may have in the window that it is for."""
-        return longest_in(usable(asking(self.opening, self.turns, "")))
+        return longest_in(usable(with_instruction(self.opening, self.turns, "")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class _Making:
     """A summary while it is made: what was chosen for it, and what was spent on it so far."""
 
     caller: Caller
-    source: Source
+    source: SummarySource
     wanted: Wanted
     chosen: dict[str, Json] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
@@ -173,9 +173,9 @@ class _Making:
     """The share of the last request that was too large that is tried next."""
 
     @property
-    def asking(self) -> Asking:
+    def asking(self) -> SummaryRequest:
         """What is asked after the live window."""
-        return Asking(self.source.turns, self.wanted, self.asked, self.source.kept)
+        return SummaryRequest(self.source.turns, self.wanted, self.asked, self.source.kept)
 
     def heard(self, answer: SideAnswer) -> str | NotCompacted | None:
         """The text of an answer, or why it is none; None if its request was too large for the provider."""
@@ -206,7 +206,7 @@ class Summariser:
         self._services = services
         self._second = second
 
-    async def summary_of(self, caller: Caller, source: Source) -> SessionSummary | NotCompacted:
+    async def summary_of(self, caller: Caller, source: SummarySource) -> SessionSummary | NotCompacted:
         """The summary, or why there is none. Raises `NotFound` and `StoreFailed`."""
         making = _Making(caller, source, Wanted(source.focus, source.longest, room=source.room))
         try:
@@ -241,16 +241,16 @@ class Summariser:
             return await reading.summary()
         return await reading.bounded(made)
 
-    async def _chosen(self, making: _Making, live: LiveWindow) -> tuple[Reading, Prepared | None]:
+    async def _chosen(self, making: _Making, live: LiveWindow) -> tuple[SummaryInPieces, Prepared | None]:
         """Who is asked, and why (SPEC L11): the second model if there is one, and if it pays. Also the request after
         the live window; None if the stored rows are read instead.
         """
         source, own = making.source, Reader.own(self._services, making.source.opening)
-        making.chosen, reading = {"model": own.name}, Reading(making, own)
+        making.chosen, reading = {"model": own.name}, SummaryInPieces(making, own)
         if self._second is None:
             return reading, await live.prepared(making.asking)
         other = Reader.second(self._services, source.opening, await self._second.open())
-        second = Reading(making, other)
+        second = SummaryInPieces(making, other)
         if not second.has_room:
             making.chosen["why"] = f"the window of {other.name} is too small"
             return reading, await live.prepared(making.asking)
@@ -299,7 +299,7 @@ async def _made(making: _Making, text: str) -> _Made:
     return _Made(text, await asyncio.to_thread(_check, text, making.source))
 
 
-class Reading:
+class SummaryInPieces:
     """A summary of stored rows that are sent as data: in one request if they fit, else in pieces.
 
     The summaries of the pieces are joined, here and nowhere else: summaries of sessions are never merged (SPEC L1).
@@ -433,7 +433,7 @@ def _less(refusal: ProviderContextOverflow) -> float:
     return max(limit / counted * SAFE, 0.25) if counted and limit and limit < counted else 0.5
 
 
-def _pieces(source: Source) -> tuple[Piece, ...]:
+def _pieces(source: SummarySource) -> tuple[Piece, ...]:
     """The turns as data; a document is shown whose text has stood in a window."""
     shown = {
         decision.subject.rpartition("@")[0]
@@ -444,7 +444,7 @@ def _pieces(source: Source) -> tuple[Piece, ...]:
     return conversation(source.turns, documents - shown)
 
 
-def _check(text: str, source: Source) -> Check:
+def _check(text: str, source: SummarySource) -> Check:
     """Compare a summary with everything that whoever wrote it may have seen."""
     opening = source.opening
     tools = opening.setting.conversation.tools

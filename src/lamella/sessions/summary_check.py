@@ -74,7 +74,7 @@ TOP = Rank.REMEMBER
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class CheckedItem:
     """Something of the source. `form` is what two writings of the same have in common, `sentence` where it stands."""
 
     form: str
@@ -91,10 +91,10 @@ class Check:
     """
 
     items: int = 0
-    missing: tuple[Item, ...] = ()
+    missing: tuple[CheckedItem, ...] = ()
     invented: tuple[str, ...] = ()
     unknown_ids: tuple[str, ...] = ()
-    kept: tuple[Item, ...] = field(default=())
+    kept: tuple[CheckedItem, ...] = field(default=())
 
     @property
     def is_bad(self) -> bool:
@@ -257,7 +257,7 @@ def ids_of(text: str) -> frozenset[str]:
 # What of a source has to be kept
 
 
-def items_of(turns: Sequence[Turn], kept_tools: Collection[str] = ()) -> tuple[Item, ...]:
+def items_of(turns: Sequence[Turn], kept_tools: Collection[str] = ()) -> tuple[CheckedItem, ...]:
     """What a summary of `turns` should hold, the most important first, each form once.
 
     What is only in a result counts only of tools whose results are to be kept until a compaction; and what is said once
@@ -266,8 +266,8 @@ def items_of(turns: Sequence[Turn], kept_tools: Collection[str] = ()) -> tuple[I
     return _ranked(turns, _uses(turns), kept_tools)
 
 
-def _ranked(turns: Sequence[Turn], uses: Uses, kept_tools: Collection[str]) -> tuple[Item, ...]:
-    found: dict[str, Item] = {}
+def _ranked(turns: Sequence[Turn], uses: Uses, kept_tools: Collection[str]) -> tuple[CheckedItem, ...]:
+    found: dict[str, CheckedItem] = {}
     for item in sorted(_items(turns, uses, kept_tools), key=lambda item: item.rank):
         found.setdefault(item.form, item)
         if len(found) == MOST_ITEMS:
@@ -318,14 +318,14 @@ def _uses(turns: Sequence[Turn]) -> Uses:
     return Uses(first, called, user, answers, answered)
 
 
-def _items(turns: Sequence[Turn], uses: Uses, kept_tools: Collection[str]) -> Iterator[Item]:
+def _items(turns: Sequence[Turn], uses: Uses, kept_tools: Collection[str]) -> Iterator[CheckedItem]:
     for turn in turns:
         id = turn.user.id
         for sentence in standing_instructions(turn.user.text):
-            yield Item(_words(sentence), sentence, sentence, Rank.STANDING, id)
+            yield CheckedItem(_words(sentence), sentence, sentence, Rank.STANDING, id)
         yield from _remembered(turn.user.text, id)
         for attachment in turn.user.attachments:
-            yield Item(attachment.title.casefold(), attachment.title, f"File: {attachment.title}", Rank.USER, id)
+            yield CheckedItem(attachment.title.casefold(), attachment.title, f"File: {attachment.title}", Rank.USER, id)
         yield from _items_in(turn.user.text, uses, id)
         for step in turn.steps:
             yield from _items_in(step.text, uses, id)
@@ -333,7 +333,7 @@ def _items(turns: Sequence[Turn], uses: Uses, kept_tools: Collection[str]) -> It
                 yield from _items_in(result.content, uses, id, result.name in kept_tools)
 
 
-def _items_in(text: str, uses: Uses, message_id: str, alone: bool = True) -> Iterator[Item]:
+def _items_in(text: str, uses: Uses, message_id: str, alone: bool = True) -> Iterator[CheckedItem]:
     """The items of a text by their use; `alone`: also those that are only in a result."""
     most = Rank.RESULT if alone else Rank.ANSWERED
     if len(forms_of(text)) > FEW:
@@ -341,14 +341,14 @@ def _items_in(text: str, uses: Uses, message_id: str, alone: bool = True) -> Ite
     for sentence in _sentences(text):
         for form, written in _found(sentence):
             if (rank := uses.rank(form)) <= most:
-                yield Item(form, written, _around(sentence, written), rank, message_id)
+                yield CheckedItem(form, written, _around(sentence, written), rank, message_id)
 
 
-def _remembered(text: str, message_id: str) -> Iterator[Item]:
+def _remembered(text: str, message_id: str) -> Iterator[CheckedItem]:
     """What of a user's message is to be remembered: the items of the sentence that says so, or all of it."""
     for sentence in _asking(text, _REMEMBER):
-        found = [Item(form, written, sentence, Rank.REMEMBER, message_id) for form, written in _found(sentence)]
-        yield from found or [Item(_words(sentence), sentence, sentence, Rank.REMEMBER, message_id)]
+        found = [CheckedItem(form, written, sentence, Rank.REMEMBER, message_id) for form, written in _found(sentence)]
+        yield from found or [CheckedItem(_words(sentence), sentence, sentence, Rank.REMEMBER, message_id)]
 
 
 def line_ranks(summary: str, turns: Sequence[Turn]) -> tuple[Rank, ...]:
@@ -358,7 +358,7 @@ def line_ranks(summary: str, turns: Sequence[Turn]) -> tuple[Rank, ...]:
     return tuple(_line_rank(line, uses, asked) for line in summary.split("\n"))
 
 
-def _line_rank(line: str, uses: Uses, asked: Sequence[Item]) -> Rank:
+def _line_rank(line: str, uses: Uses, asked: Sequence[CheckedItem]) -> Rank:
     """`asked` is what the user asked for in general, or to remember."""
     forms, said = forms_of(line), _words(line)
     ranks = [i.rank for i in asked if (i.form in said if i.text == i.sentence else i.form in forms)]
@@ -405,7 +405,7 @@ def _words(text: str) -> str:
 # The comparison
 
 
-def compared(summary: str, items: Sequence[Item], known: Collection[str], ids: Collection[str]) -> Check:
+def compared(summary: str, items: Sequence[CheckedItem], known: Collection[str], ids: Collection[str]) -> Check:
     """Compare a summary with its source: `known` are the forms of all that the summariser saw, `ids` the messages."""
     forms, words = forms_of(summary), _words(summary)
     missing = tuple(item for item in items if item.form not in forms and _words(item.text) not in words)

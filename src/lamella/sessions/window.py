@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from lamella.agent.request import cache_root
-from lamella.cache.ledger import Unread, unread
+from lamella.cache.ledger import CacheLoss, cache_loss
 from lamella.cache.weighing import WindowSize
 from lamella.cache.window import chain
 from lamella.context.assemble import Assembled, assemble
@@ -91,7 +91,7 @@ class WindowState:
     """What is not known of the model."""
 
 
-async def standing(openings: Openings, services: Services, caller: Caller, conversation_id: str) -> WindowState:
+async def window_state(openings: Openings, services: Services, caller: Caller, conversation_id: str) -> WindowState:
     """Where a conversation stands now. Raises `NotFound`, and `InvalidRequest` for a model that is not there."""
     opening = await openings.standing(caller, conversation_id)
     bill = opening.found.last_bill
@@ -202,7 +202,7 @@ class EffortChoice:
     effort: str
     current: bool
     asked: AskedThinking
-    lost: Unread | None
+    lost: CacheLoss | None
 
 
 async def effort_choices(opening: Opening, services: Services) -> tuple[EffortChoice, ...]:
@@ -221,20 +221,20 @@ async def effort_choices(opening: Opening, services: Services) -> tuple[EffortCh
     )
 
 
-async def lost_since(opening: Opening, services: Services, before: str) -> Unread | None:
+async def lost_since(opening: Opening, services: Services, before: str) -> CacheLoss | None:
     """What the next request can't read that it could with the effort `before`."""
     now = opening.run.sampling.thinking_effort
     return _lost(opening, services, await _windowed(opening, services), before=before, after=now)
 
 
-def _lost(opening: Opening, services: Services, window: _Window, *, before: str, after: str) -> Unread | None:
+def _lost(opening: Opening, services: Services, window: _Window, *, before: str, after: str) -> CacheLoss | None:
     if before == after:
         return None
     prompt, blocks = window
     model, run = opening.run.model, opening.run
     salts = [model.salts(replace(prompt.sampling, thinking_effort=effort)) for effort in (before, after)]
     changed = chain(blocks, cache_root(run.account, model.facts), salts[1])
-    lost = unread(changed, salts[0], services.ledger, services.clock.now(), model.facts)
+    lost = cache_loss(changed, salts[0], services.ledger, services.clock.now(), model.facts)
     return lost if lost is not None and lost.tokens else None
 
 

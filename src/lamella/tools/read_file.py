@@ -9,7 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from lamella.context.documents import Document, documents_json
+from lamella.context.documents import PromptDocument, documents_json
 from lamella.core.errors import NotFound, ToolFailed
 from lamella.core.json import Json, encode_text
 from lamella.core.messages import Attachment
@@ -99,19 +99,19 @@ class ReadFile:
         )
 
 
-def piece_of(attachment: Attachment, text: str, offset: int) -> Document:
+def piece_of(attachment: Attachment, text: str, offset: int) -> PromptDocument:
     """The part of a document's text that one reading gives, from `offset` to the end of a sentence."""
     end = min(offset + PIECE, len(text))
     if end < len(text):
         end = max(text.rfind("\n", offset + PIECE // 2, end), text.rfind(". ", offset + PIECE // 2, end), -1) + 1 or end
     metadata = f"characters {offset} to {end} of {len(text)}"
     following = end if end < len(text) else None
-    return Document(
+    return PromptDocument(
         attachment.document, attachment.title, metadata, text[offset:end], attachment.file_id, following, attachment.url
     )
 
 
-def _matching(attachment: Attachment, text: str, query: str) -> list[Document]:
+def _matching(attachment: Attachment, text: str, query: str) -> list[PromptDocument]:
     """The passages with the rarest and most words of the query, in the file's order."""
     words = set(words_of(query))
     starts = range(0, max(len(text), 1), WINDOW)
@@ -123,7 +123,7 @@ def _matching(attachment: Attachment, text: str, query: str) -> list[Document]:
     if not chosen:
         raise ToolFailed(f"No word of the query is in “{attachment.title}”. Read it from an offset instead.")
     return [
-        Document(
+        PromptDocument(
             attachment.document,
             attachment.title,
             f"characters {start} to {min(start + WINDOW, len(text))} of {len(text)}",

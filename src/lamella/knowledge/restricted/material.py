@@ -9,7 +9,7 @@ from importlib.resources import files
 
 from lamella.core.json import Json, encode_text
 from lamella.core.knowledge import Document, StoredPassage
-from lamella.guard.guard import Source
+from lamella.guard.guard import ProtectedText
 
 PROMPT = files("lamella.knowledge.restricted").joinpath("prompts", "safe_summary.md").read_text("utf-8").strip()
 
@@ -30,9 +30,9 @@ class Chunk:
     text: str
 
     @property
-    def source(self) -> Source:
+    def source(self) -> ProtectedText:
         """As the guard protects it, with the title of its document and the headings that it stands under."""
-        return Source(self.text, (self.title, *self.headings))
+        return ProtectedText(self.text, (self.title, *self.headings))
 
 
 def chunks_of(found: Sequence[tuple[Document, StoredPassage]]) -> tuple[Chunk, ...]:

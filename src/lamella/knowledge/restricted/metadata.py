@@ -18,7 +18,7 @@ from lamella.core.access import KnowledgeBase
 from lamella.core.knowledge import Shelf
 from lamella.core.knowledge_port import KnowledgeStore
 from lamella.core.records import PageQuery
-from lamella.guard.guard import Guard, Source
+from lamella.guard.guard import Guard, ProtectedText
 from lamella.guard.identifiers import dates, identifiers
 from lamella.guard.letters import fold, sentences
 from lamella.guard.numerals import figures
@@ -91,7 +91,7 @@ class SafeMetadataSource:
 
 
 def _checked(written: SafeMetadata, chunks: Sequence[Chunk]) -> SafeMetadata:
-    guard = Guard([Source(chunk.text, (chunk.title, *chunk.headings)) for chunk in chunks])
+    guard = Guard([ProtectedText(chunk.text, (chunk.title, *chunk.headings)) for chunk in chunks])
 
     def passes(text: str) -> bool:
         return guard.check(text).text == text

@@ -16,7 +16,7 @@ import structlog
 
 from lamella.core.errors import LamellaError
 from lamella.core.tokens import Usage
-from lamella.guard.guard import Guard, Verdict
+from lamella.guard.guard import Guard, GuardVerdict
 from lamella.knowledge.restricted.material import PROMPT, Chunk, material, shown_in_logs, version_of
 from lamella.knowledge.restricted.second_model import SecondModel
 from lamella.knowledge.restricted.summary import Reason, Reply, SafeSummary, reply_of
@@ -194,5 +194,5 @@ class SafeAnswers:
         return SafeSummary(reply.reason, verdict.text), removed
 
 
-def _checked(text: str, said: Sequence[str], chunks: Sequence[Chunk]) -> Verdict:
+def _checked(text: str, said: Sequence[str], chunks: Sequence[Chunk]) -> GuardVerdict:
     return Guard([chunk.source for chunk in chunks], said).check(text)

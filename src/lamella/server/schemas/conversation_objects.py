@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lamella.cache.ledger import Unread
+from lamella.cache.ledger import CacheLoss
 from lamella.chat import Queued
 from lamella.chat.waiting import Words, sent_of
 from lamella.core.models import tokens_of
@@ -58,7 +58,7 @@ def effort_json(choice: EffortChoice) -> Json:
     }
 
 
-def unread_json(lost: Unread | None) -> Json | None:
+def unread_json(lost: CacheLoss | None) -> Json | None:
     """What the next request can't read any more: from which level on, about how many tokens, at which cost (USD)."""
     return {"level": lost.level, "tokens": lost.tokens, "cost": lost.cost} if lost is not None else None
 

@@ -80,7 +80,7 @@ def diff_json(request_id: str, why: Why) -> Json:
         "cause": why.cause.value,
         "by": why.by.value if why.by is not None else None,
         "text": why.text,
-        "provider": {"text": why.told.text, "agrees": why.told.agrees} if why.told is not None else None,
+        "provider": {"text": why.provider.text, "agrees": why.provider.agrees} if why.provider is not None else None,
     }
 
 

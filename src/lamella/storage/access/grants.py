@@ -10,7 +10,7 @@ from datetime import datetime
 from sqlalchemy import RowMapping, delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from lamella.core.access import Grant, GrantChange, GrantLevel, Group, Standing, Subject
+from lamella.core.access import BaseStanding, Grant, GrantChange, GrantLevel, Group, Subject
 from lamella.core.errors import NotFound
 from lamella.core.ids import Ids
 from lamella.core.records import Caller
@@ -19,7 +19,7 @@ from lamella.storage.failures import damaged
 from lamella.storage.tables import grant_changes, grants, group_members, groups, knowledge_bases, users
 
 
-async def standings(connection: AsyncConnection, caller: Caller, base_ids: Sequence[str]) -> Mapping[str, Standing]:
+async def standings(connection: AsyncConnection, caller: Caller, base_ids: Sequence[str]) -> Mapping[str, BaseStanding]:
     """What is known about the caller and each of these bases."""
     user_id = caller.user_id
     asker = (await connection.execute(select(users.c.role, users.c.disabled).where(users.c.id == user_id))).first()
@@ -35,7 +35,7 @@ async def standings(connection: AsyncConnection, caller: Caller, base_ids: Seque
     for row in await connection.execute(of_groups):
         by_group[row.knowledge_base_id].append(row.level)
     return {
-        base_id: Standing(
+        base_id: BaseStanding(
             user_id=user_id,
             role=None if asker is None else asker.role,
             disabled=asker is None or asker.disabled,

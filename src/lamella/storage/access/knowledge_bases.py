@@ -11,12 +11,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lamella.core.access import (
     BaseContent,
+    BaseStanding,
     DescribedBy,
     Grant,
     GrantChange,
     GrantLevel,
     KnowledgeBase,
-    Standing,
     Subject,
     can_see,
     level_of,
@@ -34,7 +34,7 @@ from lamella.storage.tables import grant_changes, grants, group_members, users
 from lamella.storage.tables import knowledge_bases as bases
 
 
-def _base_of(row: RowMapping, standing: Standing) -> KnowledgeBase:
+def _base_of(row: RowMapping, standing: BaseStanding) -> KnowledgeBase:
     return KnowledgeBase(
         id=row["id"],
         owner=row["owner"],
