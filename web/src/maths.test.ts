@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import cases from '../../tests/engine/maths.json'
+import cases from '../../tests/agent/maths.json'
 import { mathsIn, placeMaths, restoreMaths } from './maths.ts'
 
 describe('finding maths', () => {

@@ -3,7 +3,7 @@
  *
  * Each formula is replaced by a token; a remark plugin turns the tokens in running text into formulas, and everywhere
  * else (code, addresses, HTML) back into what the model wrote. What is maths is decided as the engine decides it when
- * it looks for citations (`engine/citation_scanner.py`): `tests/engine/maths.json` holds both to the same cases.
+ * it looks for citations (`agent/citation_scanner.py`): `tests/agent/maths.json` holds both to the same cases.
  *
  * Maths is `$…$`, `$$…$$`, `\(…\)` and `\[…\]`, outside of code, closed in its paragraph. Single dollars stand on one
  * line, with no space inside of them and no word outside; one before an amount begins none, unless a formula follows.

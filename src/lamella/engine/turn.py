@@ -14,7 +14,7 @@ import structlog
 from lamella.agent.container import StateContainer
 from lamella.agent.hooks import Fallback
 from lamella.agent.inputs import CompactedHistory, TurnInput
-from lamella.agent.runs import Run, run_models
+from lamella.agent.run import Run, run_models
 from lamella.cache.weighing import ends_at
 from lamella.context.layout import Layout
 from lamella.context.layouts import LAYOUTS

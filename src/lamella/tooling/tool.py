@@ -1,14 +1,18 @@
-"""The protocol of a tool, and the registry that a conversation's tool list is pinned from."""
+"""The protocol of a tool, functions as tools, and the registry that a conversation's tool list is pinned from."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, get_type_hints
+
+import msgspec
 
 from lamella.core.errors import ConfigurationError
-from lamella.core.json import Json
+from lamella.core.json import Json, encode_text
 from lamella.core.messages import Attachment, Turn
 from lamella.core.prompt import ToolSpec
 from lamella.core.records import Caller, FoundDocument
@@ -229,3 +233,56 @@ def _check(spec: ToolSpec) -> None:
     wrong = wrong_schema(spec.input_schema)
     if wrong:
         raise ConfigurationError(f"The tool “{spec.name}”: {wrong}.", hint="Correct the schema.", param=spec.name)
+
+
+class FunctionTool:
+    """A `Tool` that calls a function with keyword arguments; see `function_tool`."""
+
+    def __init__(
+        self, function: Callable[..., object], spec: ToolSpec, arguments: type[msgspec.Struct], timeout: float
+    ) -> None:
+        self.spec = spec
+        self.kind = ToolKind.OTHER
+        self.timeout = timeout
+        self._function = function
+        self._arguments = arguments
+
+    async def run(self, scope: ToolScope, call: Invocation) -> str | ToolOutput:
+        """See `Tool.run`. A function that is not async runs in a thread. What is no text goes to the model as JSON."""
+        given = msgspec.structs.asdict(msgspec.convert(call.arguments, self._arguments))
+        if inspect.iscoroutinefunction(self._function):
+            result = await self._function(**given)
+        else:
+            result = await asyncio.to_thread(self._function, **given)
+        return result if isinstance(result, str | ToolOutput) else msgspec.json.encode(result).decode()
+
+
+def function_tool(function: Callable[..., object], *, timeout: float = 60.0) -> FunctionTool:
+    """The tool of a function, async or not: its name, its docstring, and a schema of its parameters.
+
+        async def weather(city: str, days: Annotated[int, msgspec.Meta(description="1 to 7", ge=1, le=7)] = 1) -> str:
+            "The weather in a city."
+
+    `timeout` is in seconds. Raises `ConfigurationError` for parameters that have no types, or none that JSON has.
+    """
+    name = function.__name__
+    try:
+        hints, fields = get_type_hints(function, include_extras=True), []
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+                raise TypeError(f"{parameter} can't be given by name")
+            is_needed = parameter.default is parameter.empty
+            field = (parameter.name, hints[parameter.name])
+            fields.append(field if is_needed else (*field, parameter.default))
+        arguments = msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
+        [top], schemas = msgspec.json.schema_components([arguments], ref_template="#/$defs/{name}")
+    except (TypeError, KeyError, NameError) as error:
+        raise ConfigurationError(
+            f"The function {name} can't be a tool: {error}.", hint="Give each parameter a type that JSON has."
+        ) from error
+    schema = schemas.pop(top["$ref"].rpartition("/")[2])
+    del schema["title"]
+    if schemas:
+        schema["$defs"] = schemas
+    description = inspect.cleandoc(function.__doc__ or "")
+    return FunctionTool(function, ToolSpec(name, description, encode_text(schema)), arguments, timeout)

@@ -1,0 +1,330 @@
+"""Runs: `run` lets one model answer, `run_models` those of a turn, each in a task; packets in arrival order.
+
+A model that fails before anything of its answer was shown is replaced by its fallback, if it has one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from lamella.agent.container import StateContainer
+from lamella.agent.hooks import Emitter, Fallback, RunHooks
+from lamella.agent.inputs import AgentServices, RunInput, TurnInput
+from lamella.agent.loop import Loop
+from lamella.agent.request import PrefixLine
+from lamella.cache.ledger import Ledger
+from lamella.cache.planner import policy_named
+from lamella.context.layout import Layout
+from lamella.context.layouts import DEFAULT, LAYOUTS
+from lamella.core.agents import Agent
+from lamella.core.clock import Clock, SystemClock
+from lamella.core.counting import ApproximateCounter
+from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.errors import LamellaError, ProviderError
+from lamella.core.ids import Ids, RandomIds
+from lamella.core.messages import Attachment, StopReason, Turn, TurnStatus, UserMessage
+from lamella.core.models import OFF
+from lamella.core.packets import ErrorPacket, ModelFallback, Packet, RunFinished, RunStarted, UsageBody
+from lamella.core.ports import ChatModel
+from lamella.core.prompt import Sampling
+from lamella.core.records import Caller
+from lamella.core.tokens import Usage
+from lamella.tooling.tool import Registry, Tool, function_tool
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Run:
+    """One model's part of a turn: what it was given, what it produced and decided, and how it ended.
+
+    An `error` that is there from the beginning is why it can't answer: its model is not asked.
+    """
+
+    input: RunInput
+    container: StateContainer
+    line: PrefixLine | None
+    decisions: tuple[Decision, ...] = ()
+    calibration: float = 0.0
+    status: TurnStatus = TurnStatus.RUNNING
+    error: LamellaError | None = None
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self.input.id
+
+    @property
+    def usage(self) -> Usage:
+        """What its requests were billed so far."""
+        return sum((end.usage for end in self.container.ends), Usage())
+
+    @property
+    def cost(self) -> float:
+        """What that came to, in US dollars."""
+        return sum(end.cost for end in self.container.ends)
+
+    def end(self, status: TurnStatus, reason: StopReason) -> None:
+        """It ended; a step that is still open is kept as far as it came."""
+        self.status = status
+        self.container.cut_off(reason, self.input.model.facts.cost)
+
+
+async def run_models(turn: TurnInput, runs: Sequence[Run], services: AgentServices, hooks: RunHooks) -> None:
+    """Let every model answer; one that fails or is stopped ends, and the others go on."""
+    async with asyncio.TaskGroup() as group:
+        for index, run in enumerate(runs):
+            group.create_task(_one(turn, run, services, Emitter(hooks.emit, index), hooks))
+
+
+async def _one(turn: TurnInput, run: Run, services: AgentServices, emitter: Emitter, hooks: RunHooks) -> None:
+    facts = run.input.model.facts
+    emitter.emit(RunStarted(run_id=run.id, model=facts.name, caution=facts.caution))
+    said = await _until_stopped(run, _answer(turn, run, services, emitter, hooks), hooks)
+    if run.error is not None:
+        run.end(TurnStatus.FAILED, StopReason.ERROR)
+        emitter.emit(ErrorPacket(error=run.error.as_dict()))
+        said = "error"
+    emitter.emit(
+        RunFinished(
+            run_id=run.id,
+            status=said,
+            error=run.error.as_dict() if run.error is not None else None,
+            usage=UsageBody.of(run.usage),
+            cost=run.cost,
+        )
+    )
+
+
+async def _until_stopped(run: Run, answer: Awaitable[str], hooks: RunHooks) -> str:
+    """The answer's end, or that of whoever stopped it."""
+    work, stop = asyncio.ensure_future(answer), asyncio.ensure_future(hooks.stopped(run.id))
+    try:
+        await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            return work.result()
+    finally:
+        for task in (work, stop):
+            task.cancel()
+        await asyncio.gather(work, stop, return_exceptions=True)
+    run.end(TurnStatus.STOPPED, StopReason.USER_CANCELLED)
+    return StopReason.USER_CANCELLED.value
+
+
+async def _answer(turn: TurnInput, run: Run, services: AgentServices, emitter: Emitter, hooks: RunHooks) -> str:
+    """Why the model stopped; a failure is the run's error."""
+    if run.error is not None:
+        return "error"
+    try:
+        stop_reason = await _asked(turn, run, services, emitter, hooks)
+    except LamellaError as error:
+        run.error = error
+        return "error"
+    except Exception:  # the border where a run's failure becomes a packet; the cause is in the log
+        log.exception("run failed", run_id=run.id, turn_id=turn.turn.id)
+        run.error = LamellaError("The turn failed inside the server.", hint="The server's log has the cause.")
+        return "error"
+    run.status = TurnStatus.FINISHED
+    return stop_reason.value
+
+
+async def _asked(turn: TurnInput, run: Run, services: AgentServices, emitter: Emitter, hooks: RunHooks) -> StopReason:
+    """The loop of the run's model, and that of another one where it fails before it has shown anything."""
+    loop = Loop(turn, run.input, services, hooks, emitter, run.container, run.line)
+    try:
+        return await _run(run, loop)
+    except ProviderError as error:
+        if loop.has_shown:
+            raise
+        other = await _fallback(run, hooks, error, emitter)
+        if other is None:
+            raise
+        run.input, run.line = other.input, other.line
+    return await _run(run, Loop(other.turn, run.input, services, hooks, emitter, run.container, run.line))
+
+
+async def _run(run: Run, loop: Loop) -> StopReason:
+    try:
+        return await loop.run()
+    finally:
+        run.line, run.decisions, run.calibration = loop.line, loop.decisions, loop.calibration
+
+
+async def _fallback(run: Run, hooks: RunHooks, error: ProviderError, emitter: Emitter) -> Fallback | None:
+    """The model that goes on after `error`: the request that failed is closed, and clients are told."""
+    model = run.input.model.facts
+    try:
+        other = await hooks.fallback(run.id)
+    except LamellaError as problem:
+        log.error("no other model can answer", model=model.name, error=problem.message)
+        return None
+    if other is None:
+        return None
+    opened = run.container.opened
+    if opened is not None:
+        run.container.refused(opened.end(opened.usage, model.cost(opened.usage), error.as_dict()))
+    name = other.input.model.facts.name
+    emitter.emit(ModelFallback(asked=model.name, model=name, error=error.as_dict()))
+    await hooks.decided((Decision(DecisionKind.FALLBACK, model.name, name, "engine", error.message),))
+    return other
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTurn:
+    """What `run` answers: a message, the system prompt, and the turns before it. Sizes in tokens.
+
+    `budget` is the most that the prompt may have; None: the model's window without `max_output`. `step_limit` is how
+    many requests a turn may make. What follows `agent` is known of the turns before: `AgentRun.then` fills it in.
+    """
+
+    text: str
+    system: str = ""
+    history: tuple[Turn, ...] = ()
+    layout: Layout = LAYOUTS[DEFAULT]
+    budget: int | None = None
+    max_output: int = 16_000
+    thinking_effort: str = OFF
+    step_limit: int = 12
+    attachments: tuple[Attachment, ...] = ()
+    agent: Agent | None = None
+    decisions: tuple[Decision, ...] = ()
+    calibration: float | None = None
+    line: PrefixLine | None = None
+    ledger: Ledger = field(default_factory=Ledger)
+
+
+class AgentRun:
+    """An answer that is being given: iterate over its packets, once. The last one is `run.finished`.
+
+    A failure is no exception: it is the packet `error`, and then in `error`. Breaking off the iteration stops the run.
+    """
+
+    def __init__(
+        self, model: ChatModel, given: AgentTurn, registry: Registry, hooks: RunHooks, clock: Clock, ids: Ids
+    ) -> None:
+        counter = ApproximateCounter()
+        self._given = given
+        self._hooks = hooks
+        self._services = AgentServices(registry, given.ledger, clock, ids, counter)
+        tokens = counter.count(given.text)
+        user = UserMessage(ids.new("msg"), given.text, clock.now(), "UTC", tokens, given.attachments)
+        self._turn = TurnInput(
+            caller=Caller("local"),
+            conversation_id="local",
+            system=given.system,
+            tools=registry.specs(),
+            history=given.history,
+            turn=Turn(ids.new("turn"), user),
+            layout=given.layout,
+            policy=policy_named(given.layout.markers),
+            agent=given.agent,
+        )
+        self._run = Run(
+            _run_input(ids.new("run"), model, given),
+            StateContainer(counter, set(self._turn.call_ids)),
+            given.line,
+            given.decisions,
+        )
+
+    async def __aiter__(self) -> AsyncIterator[Packet]:
+        packets: asyncio.Queue[Packet | None] = asyncio.Queue()
+
+        def emit(packet: Packet) -> None:
+            self._hooks.emit(packet)
+            packets.put_nowait(packet)
+
+        work = asyncio.create_task(_one(self._turn, self._run, self._services, Emitter(emit, 0), self._hooks))
+        work.add_done_callback(lambda _: packets.put_nowait(None))
+        try:
+            while (packet := await packets.get()) is not None:
+                yield packet
+            work.result()
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+            if self._run.status is TurnStatus.RUNNING:
+                self._run.end(TurnStatus.STOPPED, StopReason.USER_CANCELLED)
+
+    @property
+    def inputs(self) -> tuple[TurnInput, RunInput]:
+        """What the run is given, for a hook that lets another model answer the same turn."""
+        return self._turn, self._run.input
+
+    @property
+    def turn(self) -> Turn:
+        """The turn with the steps that were made so far, each with its text, calls and results."""
+        return replace(self._turn.turn, steps=self._run.container.steps, status=self._run.status)
+
+    @property
+    def text(self) -> str:
+        """The answer: the text of the last step, "" if there is none."""
+        return self.turn.steps[-1].text if self.turn.steps else ""
+
+    @property
+    def error(self) -> LamellaError | None:
+        """Why the run failed."""
+        return self._run.error
+
+    @property
+    def usage(self) -> Usage:
+        """What its requests were billed."""
+        return self._run.usage
+
+    @property
+    def cost(self) -> float:
+        """What that came to, in US dollars."""
+        return self._run.cost
+
+    def then(self, text: str, attachments: tuple[Attachment, ...] = ()) -> AgentTurn:
+        """The next message of the same conversation; what is cached of this one is read by it."""
+        run = self._run
+        return replace(
+            self._given,
+            text=text,
+            attachments=attachments,
+            history=(*self._given.history, self.turn),
+            decisions=run.decisions,
+            calibration=run.calibration or self._given.calibration,
+            line=run.line,
+        )
+
+
+def run(
+    model: ChatModel,
+    given: AgentTurn,
+    tools: Sequence[Tool | Callable[..., object]] = (),
+    hooks: RunHooks | None = None,
+    *,
+    clock: Clock | None = None,
+    ids: Ids | None = None,
+) -> AgentRun:
+    """Let a model answer, with tools. A function becomes a tool as `function_tool` says.
+
+    Raises `ConfigurationError` for a tool that no provider would take.
+    """
+    clock = clock or SystemClock()
+    registry = Registry(function_tool(tool) if callable(tool) else tool for tool in tools)
+    return AgentRun(model, given, registry, hooks or RunHooks(), clock, ids or RandomIds(clock))
+
+
+def _run_input(id: str, model: ChatModel, given: AgentTurn) -> RunInput:
+    output = min(given.max_output, model.facts.max_output)
+    free = model.facts.window - output
+    return RunInput(
+        id=id,
+        model=model,
+        account="local",
+        budget=min(given.budget or free, free),
+        sampling=Sampling(output, given.thinking_effort),
+        calibration=given.calibration or model.facts.token_factor,
+        decisions=given.decisions,
+        step_limit=given.step_limit,
+        ttl=None,
+        headers=lambda purpose, number: {},
+        can_compact=True,
+        billed_local=given.line.record.local_tokens if given.line is not None and given.calibration else 0,
+    )
