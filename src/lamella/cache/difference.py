@@ -1,4 +1,4 @@
-"""Where a request's prefix stops being the one before: the block, the byte, and who changed it. Pure (X-WHY)."""
+"""Finds where a request stops beginning like the one before it: the block, the byte, and who changed it."""
 
 from __future__ import annotations
 

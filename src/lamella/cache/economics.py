@@ -1,7 +1,23 @@
-"""When pruning, compaction and a form of dynamic context pay, from a model's prices (PROVIDERS 5.4 to 5.10). Pure.
+"""When pruning, compaction and a form of dynamic context pay, from a model's prices.
 
-The unit is the price of one input token of the model: `read`, `write` and `output` are multiples of it. Sizes are in
-tokens.
+The unit is the price of one input token: `read` (0.1), `write` (1.25) and `output` (5) are multiples of it in the
+examples; sizes are in tokens of the provider.
+
+*Compaction.* A window of 65,000 tokens, 5,000 of them fixed, keeps 4,000 and gets a summary of 1,000. Making the
+summary reads the window, and costs 0.1 · 65,000 + 300 + 5 · 1,000 = 11,800. What is kept is written anew: 1.15 · 5,000
+= 5,750. Each later call reads 55,000 tokens less and saves 5,500, so it has paid after 3.2 calls (`Compaction.calls`).
+
+*When.* Compacting early is paid often, compacting late makes every call dear. Where each call adds g tokens, a window
+has r after a compaction, and a compaction costs c, the cheapest length is r + g · √(2c / (read · g)). Here, with g =
+1,000 and r = 10,000, it is 25,500 (`best_length`). A conversation is expected to go on as long as it has, so a
+compaction also waits until as many calls were made as it takes to pay (`Economy.pays_at`).
+
+*Pruning.* Removing 20,000 tokens of results with 10,000 after them writes those anew, 1.15 · 10,000, and saves 0.1 ·
+20,000 per call: 5.8 calls (`prune_calls`), 6.4 if one result in twenty is read again.
+
+*Silence.* Once the cache has expired, the whole window is written anyway, so removing costs nothing more
+(`Compaction.when_cold`). A summary just before that is worth it if a return afterwards is likelier than what it costs,
+divided by what it saves: 0.17 in the example (`return_worth`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""What was written to a provider's cache, as far as its rules and its bills say."""
+"""What the provider's cache holds, by its rules and its bills; and what a changed setting makes unreadable.
+
+The ledger maps a prefix's key to its tokens, its life and its last use. A request that begins notes what it writes and
+renews what it reads; its bill corrects the sizes. Example: 12,000 tokens written with a life of five minutes at 10:00
+can be read until 10:05; a request that reads them at 10:04 makes that 10:09.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,24 @@
-"""Where the cache markers of a request go, and what the provider will then read and write."""
+"""Places the markers of a request, and predicts what the provider will read from its cache and write to it.
+
+A marker ends a prefix that the provider writes, and that a later request may read. Anthropic takes four, and looks back
+20 blocks from each; OpenAI's explicit breakpoints match only where they stand; other providers cache without any. A
+token costs 1 at the plain price, about 1.25 when it is written (2 for an hour) and 0.1 when it is read. So the planner
+spends markers by how much hangs on each:
+
+1. the last block before anything that moves (`STEADY`), or the end of the turn that its next step reads again (`TURN`);
+2. the end of the previous request, if the next marker does not reach back to it (`AGAIN`);
+3. the end of what never changes (`FIXED`), the last block that the next pruning spares (`SPARED`), and the end of what
+   a compaction leaves (`SYSTEM`): they cost nothing more, and are read when what follows them has changed.
+
+What is new is written only if it is likely to be read before it expires (`rhythm.life_worth`). Example: 20,000 new
+tokens, and a next request within five minutes with a chance of 0.85. Writing costs 5,000 more than not writing; reading
+saves 18,000, so it pays from a chance of about 5,000 / 18,000 = 0.28 on. Of the last request of a conversation nothing
+is written.
+
+The prediction comes from the ledger: the deepest known prefix within reach of a marker is read, the rest up to the last
+marker is written, what follows is paid in full. `note_written` tells the ledger when an answer begins, `note_billed`
+corrects it by the bill.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,18 @@
-"""About how large what stands in a window is, in local tokens: what pruning and compaction are weighed by. Pure."""
+"""What the turns of a window weigh, and which old tool results a pruning replaces with stubs.
+
+A pruning moves one boundary over the steps of a window: results before it become stubs, results after it stand as they
+are. Only whole steps are pruned, so parallel calls stay together. Where the boundary moves, the prefix changes: all
+that follows the first new stub is written to the cache anew. So it moves rarely, in one of four cases:
+
+- the results after the boundary have more tokens than a threshold (8,000 if prices are unknown); the newest 2,000 stay;
+- it pays by price: 1.5 times what it costs is saved within the calls that are expected, and it frees at least 4,000
+  tokens; the results of the newest two turns stay. Example: 20,000 tokens go and 10,000 after them are written anew,
+  which is repaid after 5.8 calls; with the margin it is done if 8.6 calls are expected;
+- the user asks for it;
+- results are kept by policy, and the window is past its compaction threshold.
+
+Sizes are counted locally and multiplied by the window's calibration, what the provider counts for a local token.
+"""
 
 from __future__ import annotations
 

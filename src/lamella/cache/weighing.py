@@ -1,4 +1,19 @@
-"""When a compaction is due after a turn, and when one would be in vain: the one place that decides it. Pure."""
+"""What a window weighs between two turns, and what is due: a pruning, a compaction, or nothing.
+
+`upkeep` is asked after every turn. It weighs the window by its last bill (`WindowSize`), says what calls cost and what
+a summary would save (`WindowSize.economy`), prunes if that pays, and asks the trigger whether to compact what is left.
+The gauge and `/status` ask the same functions, so a conversation is compacted at the size that was shown.
+
+A compaction is due above a threshold (80 % of the budget by default). Prices can make it due earlier: `pays` at any
+size, `balanced` only above a floor of 40 % of the budget and at most 100,000 tokens. Example: a budget of 200,000, a
+window of 90,000 that grew by 1,000 per call. The threshold is 160,000 and the floor 80,000; a summary pays from 25,500
+on, so the floor decides, and a compaction is due at once. Prices decide nothing if they are unknown, or if the layout
+waits for its thresholds. What the user has taken back is not compacted again automatically.
+
+While a conversation is silent, `before_it_ends` and `after_it_ended` decide what to do around the end of its cache:
+just before, a summary still reads the window from the cache; after it, stubs cost nothing, because all of it is written
+anew.
+"""
 
 from __future__ import annotations
 

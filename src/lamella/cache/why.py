@@ -1,6 +1,14 @@
-"""Why a request read what it read of the cache: in one sentence, from what is stored of it and of the one before.
+"""Explains in one sentence why a request read what it read from the cache.
 
-What a provider says itself of a miss is told beside it, and where the two disagree.
+The evidence is stored: the request, the one before it on its path, the decisions between them, and the bytes of blocks
+that differ. The causes are tried in this order, and the first that holds is told: the bill makes no sense, there was no
+request before, nothing was cached, all that was cached was read, another model, the cache expired, another thinking
+effort, another window. A window differs at one block and byte (`difference.py`); a decision between the two requests
+that names its segment says why, else what stands there does (a date, a tool described differently, an edited message).
+
+Example: "3.1k of 20k tokens were read from the cache (18k predicted), 17k written, 120 paid in full. 15k cached tokens
+were not read: from “Tools” on the window is another (block 2, byte 731): a tool is described differently, as their
+server gave them." If the provider diagnoses a miss itself, its comment follows, and whether it agrees.
 """
 
 from __future__ import annotations

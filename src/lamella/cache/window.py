@@ -1,4 +1,9 @@
-"""A window as the planner sees it: its segments in order, where their blocks begin, and what they weigh."""
+"""A request as the planner sees it: its segments, where their blocks begin, what they weigh, and the keys of prefixes.
+
+A prefix is named by a chain of fingerprints: key i stands for all blocks up to and including block i, the account, the
+model and the settings that are part of the cache's key. Two requests share a key exactly if a provider would take their
+prefixes for the same.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What was decided about a window, read from the decisions: they are data, and the newest of a subject holds."""
+"""What was decided about a window: documents included or listed, results cut or pruned, turns left out.
+
+Decisions are data, and the newest of a subject holds. `Known` reads them for the windows of one model. `admit` makes
+the ones that are missing: it includes documents and pictures while they fit, and lists the others.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""How files stand in the window: a one-line prefix, then JSON with the number to cite first (SPEC O6)."""
+"""How files and pictures stand in the window: JSON with a number to cite, and pictures with their names.
+
+A one-line prefix comes first, then a JSON object for each file, its number first. A picture follows its name, so that a
+question can say which one it means; a model without vision gets a short text instead.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""How the results of tool calls stand in the window: whole, cut, or replaced once they are old (SPEC O9, L8)."""
+"""How the results of tool calls stand in the window: whole, cut, or as a stub after they are pruned.
+
+A stub may keep an extract: pieces of the result that mattered, word for word, chosen without a model, `MOST` tokens in
+all. First what stands around the figures and names that the turn went on to use; then a line that is unlike the others,
+such as a note among readings; else the beginning. Only the turn's own texts decide, so an extract has the same bytes
+wherever and whenever it is made. The decision that made a stub says by which rules (`VERSION`): rules that change get
+another number, and stubs that stand keep theirs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that belong to one thing: codes, part and account numbers, addresses of mail and web, file names."""
+"""Names that belong to one thing (codes, account numbers, addresses, file names), and dates, in forms that compare."""
 
 from __future__ import annotations
 

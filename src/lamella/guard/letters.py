@@ -1,4 +1,7 @@
-"""One form for what looks or reads the same: case, accents, widths, look-alike letters, invisible characters."""
+"""One form for what looks or reads the same: case, accents, widths, look-alike letters, invisible characters.
+
+Also the words so common that their order tells nothing, headings that every document has, and where sentences end.
+"""
 
 from __future__ import annotations
 

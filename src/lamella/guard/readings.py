@@ -1,4 +1,7 @@
-"""Other ways to read a text: base64, base32, hexadecimal, escapes, letters shifted by thirteen."""
+"""Other ways to read a text: base64, base32, hexadecimal, escapes, letters shifted by thirteen.
+
+Also what two sequences share: maximal runs of equal items, in time that grows with the sequences.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,17 @@
-"""Compaction: what is old becomes a summary, in the background, and the conversation goes on (SPEC L1, L3, L7).
+"""Compaction: old turns become a summary, in the background, and the conversation goes on in the next session.
 
-live window ──split on a turn boundary──▶ the same prefix with an instruction last ──▶ summary ──▶ the next session
+    live window ─ split between two turns ▶ the same prefix with an instruction last ▶ summary ▶ next session
 
-The commit is a compare-and-swap on the conversation's session: whoever opened another one meanwhile wins.
+The newest turns stay as they were said: as many as fit into `keep_recent` tokens (4,000), and at least one unless it is
+huge (a quarter of the budget). They also leave half of the room that a window has besides its fixed parts and a
+summary: else it would be full again at once. Example: turns of 30,000, 9,000, 2,500 and 1,000 tokens; the last two
+stay, 39,000 tokens become a summary of about 1,000. A compaction after a turn is not made if it frees less than a
+quarter of the threshold, or of the window if prices asked for it (`Trigger.vain`). One that a waiting message needs is
+made in any case.
+
+The summary's request repeats the live window, so most of it is read from the cache. Nobody waits for it. The commit is
+a compare-and-swap on the conversation's session: if the user has opened another one meanwhile, that one stays and the
+summary is dropped.
 """
 
 from __future__ import annotations

@@ -1,7 +1,15 @@
-"""What becomes of a conversation that is silent until its provider's cache ends (SPEC X-ECON).
+"""What happens to a conversation that is silent until its provider's cache expires.
 
-One timer for each conversation, a job in the database: just before the end it may ask for a compaction, right behind it
-results are pruned once. Whatever it decides is read from what is stored, so a restart forgets nothing.
+A provider forgets a prefix some minutes after its last use; then the next message writes the whole window anew. So each
+conversation has one timer, a job in the database. It rings 45 seconds before the cache expires: a summary made then
+still reads the window at the price of reads. It is made if a return afterwards is likely enough. Example: a summary
+that costs 11,800 and frees 55,000 tokens, written at 1.25, pays if the user returns with a chance of more than 11,800 /
+68,750 = 0.17. Else the timer rings again when the cache has expired, and prunes old results, which then costs nothing;
+or it compacts, if a return is likely enough for that too (0.59 in the example, with ten calls after it).
+`cache/weighing.py` decides, `cache/rhythm.py` gives the chance.
+
+Whatever is decided is read from what is stored, so a restart forgets nothing. `Outlook` is what the gauge and `/status`
+say of all this: what is due next, at which size a compaction is due, and what one now would save.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Going from one session of a conversation to another as a user asks: begin anew, resume, take a compaction back."""
+"""Moves a conversation to another session: begin anew, resume an earlier one, take a compaction back.
+
+A session that ends by such a command gets its summary in the background (`EndedSessions`); nobody waits for it. An
+earlier session that is larger than the resume budget goes on by its summary.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a conversation is told of its past: that results were pruned, that a compaction ended (SPEC L16)."""
+"""Stores notifications of what happened to a conversation: results were pruned, a compaction ended or failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What stands in a conversation's window now, without asking a model: what `/status` and notifications say."""
+"""The state of a conversation's window without asking a model: its parts in tokens, what it weighs, efforts to choose.
+
+`/status`, the gauge and notifications read this. The size is that of the last bill if the window is still the one that
+was billed; else it is assembled and counted.
+"""
 
 from __future__ import annotations
 
