@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from lamella.app.kept_ledger import kept_ledger
+from lamella.app.app import kept_ledger
 from lamella.cache.ledger import Entry
 from lamella.core.clock import VirtualClock
 from lamella.core.errors import StoreFailed

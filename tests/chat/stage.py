@@ -14,8 +14,7 @@ from uuid import uuid4
 import httpx2
 from pydantic import SecretStr
 
-from lamella.app.app import App
-from lamella.app.toolbox import SHIPPED_TOOLS
+from lamella.app.app import SHIPPED_TOOLS, App
 from lamella.core.json import Json
 from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from lamella.agent.reminders import CITATION, LAST_STEP, OPEN_PAGES
-from lamella.app.app import App
-from lamella.app.toolbox import SHIPPED_TOOLS
+from lamella.app.app import SHIPPED_TOOLS, App
 from lamella.core.messages import ToolCall
 from lamella.core.tokens import Usage
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying

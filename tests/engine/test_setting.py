@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from lamella.app.app import SHIPPED_TOOLS
 from lamella.app.core import build_core, build_services
-from lamella.app.toolbox import SHIPPED_TOOLS
 from lamella.cache.planner import MarkerPolicy
 from lamella.chat import Message
 from lamella.context.layouts import LAYOUTS

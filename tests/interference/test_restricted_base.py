@@ -15,8 +15,7 @@ from lamella.app.app import LOCAL_OWNER
 from lamella.core.json import encode_text
 from lamella.core.messages import ToolCall
 from lamella.knowledge.restricted.material import Chunk
-from lamella.knowledge.restricted.safe_answers import Question, SafeAnswers, SafeSettings
-from lamella.knowledge.restricted.second_model import Heard
+from lamella.knowledge.restricted.safe_answers import Heard, Question, SafeAnswers, SafeSettings
 from lamella.llm.scripted import calling, saying
 from lamella.tools.knowledge_base_search import NAME
 from leaking.harmless import HARMLESS

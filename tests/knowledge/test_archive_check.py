@@ -8,8 +8,8 @@ from zipfile import ZIP_DEFLATED, ZIP_LZMA, ZipFile
 
 import pytest
 
-from lamella.knowledge.archive_check import check_archive
 from lamella.knowledge.extraction_job import ExtractionLimits, Unreadable
+from lamella.knowledge.office_text import check_archive
 
 from .office_writer import pack, write_docx
 

@@ -21,8 +21,7 @@ from lamella.core.records import Caller, File, JobStatus, PageQuery, ProjectCont
 from lamella.knowledge.deposits import Deposits
 from lamella.knowledge.document_reader import DocumentReader
 from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
-from lamella.knowledge.ingestion import Ingestion, Making
-from lamella.knowledge.passage_process import PassageMaker, ProcessPassages
+from lamella.knowledge.ingestion import Ingestion, Making, PassageMaker, ProcessPassages
 from lamella.knowledge.passage_worker import BATCH, Order
 from lamella.knowledge.searching import KnowledgeSearch, Searched
 from lamella.search.lexical import LexicalEmbedder

@@ -7,8 +7,7 @@ import asyncio
 import pytest
 
 from lamella.knowledge.restricted.material import Chunk
-from lamella.knowledge.restricted.safe_answers import Question, SafeAnswers, SafeSettings
-from lamella.knowledge.restricted.second_model import Heard
+from lamella.knowledge.restricted.safe_answers import Heard, Question, SafeAnswers, SafeSettings
 from lamella.knowledge.restricted.summary import Reason
 from leaking.harmless import HARMLESS
 from leaking.restricted_base import reply

@@ -8,7 +8,7 @@ from zipfile import ZipFile
 import pytest
 
 from lamella.knowledge.extraction_job import ExtractionLimits
-from lamella.knowledge.sheet_rows import close_row_gaps
+from lamella.knowledge.office_text import close_row_gaps
 
 from .conftest import Extract
 from .office_writer import sheet_rows, write_xlsx, xlsx_of

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamella.knowledge.splitter import LEAST, PASSAGE, Cut, split
+from lamella.knowledge.passages import LEAST, PASSAGE, Cut, split
 from lamella.search.graphemes import is_boundary, last_boundary
 from measures import MOST_GROWTH, growth
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lamella.app.app import App
-from lamella.app.toolbox import SHIPPED_TOOLS
+from lamella.app.app import SHIPPED_TOOLS, App
 from lamella.core.messages import ToolCall
 from lamella.core.prompt import ToolSpec
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying

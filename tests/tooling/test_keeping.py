@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lamella.app.toolbox import SHIPPED_TOOLS
+from lamella.app.app import SHIPPED_TOOLS
 from lamella.core.json import encode_text
 from lamella.core.messages import ToolCall
 from lamella.core.prompt import ToolSpec

@@ -1,19 +1,68 @@
-"""Who asks: keys that are made, checked and revoked, and the one step that turns accounts on."""
+"""Accounts: API keys are made, checked and revoked here, and one step turns accounts on.
+
+A key is written as `lam_`, eight characters that find it, `_`, and 260 random bits.
+"""
 
 from __future__ import annotations
 
+import hmac
+import re
+import secrets
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from hashlib import sha256
 
 import structlog
 
-from lamella.app.api_key import Minted, digest_of, is_same, mint, prefix_of
 from lamella.core.access import EVERY_SCOPE, LOCAL_USER, Group, Identity, Key, Role, Scope, User
 from lamella.core.access_ports import Directory
 from lamella.core.clock import Clock
 from lamella.core.errors import AuthenticationFailed, InvalidRequest, PermissionDenied, StoreFailed
 from lamella.core.ids import Ids
 from lamella.core.records import Caller
+
+MARK = "lam_"
+"""What every key of a server begins with, so that scanners of source code can find one that leaked."""
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_FORM = re.compile(rf"{MARK}([{_ALPHABET}]{{8}})_[{_ALPHABET}]{{52}}")
+
+
+@dataclass(frozen=True, slots=True)
+class Minted:
+    """A new key: the whole of it, shown once, and what is kept."""
+
+    secret: str = field(repr=False)
+    prefix: str
+    digest: bytes = field(repr=False)
+
+
+def mint() -> Minted:
+    """A new random key."""
+    prefix, rest = (_random(8), _random(52))
+    secret = f"{MARK}{prefix}_{rest}"
+    return Minted(secret, prefix, digest_of(secret))
+
+
+def prefix_of(secret: str) -> str | None:
+    """What finds a key; None for what is no key."""
+    form = _FORM.fullmatch(secret)
+    return None if form is None else form[1]
+
+
+def digest_of(secret: str) -> bytes:
+    """What is kept of a key. It is random and long, so a plain hash can't be guessed back."""
+    return sha256(secret.encode()).digest()
+
+
+def is_same(given: bytes, kept: bytes) -> bool:
+    """Whether two digests are equal, in a time that does not depend on where they differ."""
+    return hmac.compare_digest(given, kept)
+
+
+def _random(length: int) -> str:
+    return "".join(secrets.choice(_ALPHABET) for _ in range(length))
+
 
 log = structlog.get_logger()
 

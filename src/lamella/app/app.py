@@ -1,10 +1,14 @@
-"""`App`: everything that serves conversations, put together once and closed in order."""
+"""`App` puts together everything that serves conversations, once, and closes it in order.
+
+Also here: the tools that a server ships, the ledger of cached prefixes that outlives a restart, and the background task
+that forgets Idempotency-Keys after their time.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,17 +20,14 @@ from lamella.app.bases import Bases
 from lamella.app.conversations import Conversations, NewConversation
 from lamella.app.core import build_core, build_services
 from lamella.app.embedding import embedder_of
-from lamella.app.expired_keys import forget_expired_keys
-from lamella.app.kept_ledger import kept_ledger
 from lamella.app.knowledge import Knowledge, knowledge_of
 from lamella.app.library import Library
 from lamella.app.once import Once
 from lamella.app.providers import Models, Providers
 from lamella.app.request_map import RequestMap, map_request
-from lamella.app.restricted_model import restricted_of
-from lamella.app.second import second_of
+from lamella.app.second import restricted_of, second_of
 from lamella.app.shares import core_settings
-from lamella.app.toolbox import shipped_tools, web_tools
+from lamella.cache.ledger import Ledger
 from lamella.chat import Chat, Outgoing
 from lamella.chat.dynamic_context import Blocks, DynamicContexts, registered_blocks
 from lamella.chat.kb_meta_prompt import KbMetaPrompts
@@ -36,8 +37,9 @@ from lamella.context.layouts import LAYOUTS, by_name
 from lamella.context.system_prompt import STATIC_SECTIONS, static_text
 from lamella.core.access import LOCAL_USER, Identity
 from lamella.core.access_ports import Access
+from lamella.core.caching import CacheEntries
 from lamella.core.clock import Clock, SystemClock
-from lamella.core.errors import ConfigurationError, InvalidRequest, LamellaError
+from lamella.core.errors import ConfigurationError, InvalidRequest, LamellaError, StoreFailed
 from lamella.core.execution import ExecutionRequest
 from lamella.core.ids import Ids, RandomIds
 from lamella.core.models import ModelFacts
@@ -45,11 +47,11 @@ from lamella.core.packets import AnyPacket, decode_packet
 from lamella.core.ports import FileStore, Store
 from lamella.core.records import Caller, TurnRecord
 from lamella.engine.opening import EngineSettings, RequestHeaders, no_headers
-from lamella.knowledge.extraction import ProcessExtractor
-from lamella.knowledge.extraction_job import ExtractionLimits
+from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
 from lamella.knowledge.intake import Intake
 from lamella.llm.model_table import ModelTable
 from lamella.sessions.recall.recall import Recall
+from lamella.sessions.recall.tools import ReadMessage, SearchConversation
 from lamella.sessions.sessions import Sessions
 from lamella.settings import Settings, environment, old_variables, unknown_variables
 from lamella.storage.cached import SqlCacheEntries
@@ -58,8 +60,97 @@ from lamella.storage.lock import FolderLock
 from lamella.storage.recall.store import SqlRecallIndex
 from lamella.storage.store import SqlStore, open_store
 from lamella.tooling.tool import Registry, Tool
+from lamella.tools.knowledge_base_search import KnowledgeBaseSearch, SearchLimits
 from lamella.tools.mcp.config import read_servers
 from lamella.tools.mcp.servers import McpServers
+from lamella.tools.read_file import ReadFile
+from lamella.tools.web.addresses import AddressPolicy, allowances
+from lamella.tools.web.fetching import Fetcher, FetchLimits
+from lamella.tools.web.open_url import OpenUrl
+
+SHIPPED_TOOLS: tuple[Tool, ...] = (ReadFile(),)
+"""The tools that need no store: what a replay has."""
+
+
+SEARCH_SECONDS = 30.0
+"""How long a search of knowledge bases may take, beside what a second model says of those with restricted access."""
+
+
+def shipped_tools(store: SqlStore, recall: Recall, knowledge: Knowledge, settings: Settings) -> tuple[Tool, ...]:
+    """The tools of a server: files, knowledge bases, and what was said before."""
+    calls = settings.knowledge_calls_per_turn, settings.knowledge_calls_per_conversation
+    limits = SearchLimits(*calls, settings.knowledge_result_tokens)
+    searching = KnowledgeBaseSearch(knowledge.reader, limits, SEARCH_SECONDS + settings.restricted_timeout)
+    if settings.recall == "off":
+        return (ReadFile(store), searching)
+    everywhere = settings.recall == "user"
+    found = SearchConversation(recall, everywhere=everywhere), ReadMessage(recall, everywhere=everywhere)
+    return (ReadFile(store), searching, *found)
+
+
+def web_tools(settings: Settings) -> tuple[Tool, ...]:
+    """The tools that reach the web: none, unless they are switched on. Raises `ConfigurationError`."""
+    policy = AddressPolicy(allowances(settings.open_url_allow))
+    if not settings.open_url:
+        return ()
+    limits = FetchLimits()
+    extractor = ProcessExtractor(ExtractionLimits(max_bytes=limits.max_bytes, seconds=30.0))
+    return (OpenUrl(Fetcher(policy, limits=limits), extractor),)
+
+
+LEDGER_PAUSE = 0.25
+"""Seconds between two times that it is stored: what begins and ends in one answer goes together."""
+
+
+@asynccontextmanager
+async def kept_ledger(entries: CacheEntries, clock: Clock) -> AsyncIterator[Ledger]:
+    """The ledger with what an earlier process knew; stored while the block runs, and at its end.
+
+    It is never the reason that a turn fails: what can't be stored is stored with the next change.
+    """
+    changed = asyncio.Event()
+    ledger = Ledger(await entries.live(clock.now()), changed.set)
+
+    async def store() -> None:
+        changes = ledger.take()
+        if not (changes.entries or changes.forgotten):
+            return
+        try:
+            await entries.keep(changes.entries, changes.forgotten, clock.now())
+        except StoreFailed as error:
+            ledger.give_back(changes)
+            log.warning("what the provider has cached is not stored", error=error.message)
+
+    async def follow() -> None:
+        while True:
+            await changed.wait()
+            await asyncio.sleep(LEDGER_PAUSE)
+            changed.clear()
+            await store()
+
+    following = asyncio.create_task(follow())
+    try:
+        yield ledger
+    finally:
+        following.cancel()
+        with suppress(asyncio.CancelledError):
+            await following
+        await store()
+
+
+KEYS_FORGOTTEN_EVERY = 3_600.0
+"""Seconds between two looks."""
+
+
+async def forget_expired_keys(store: Store, clock: Clock, every: float = KEYS_FORGOTTEN_EVERY) -> None:
+    """Look now and then every so often, until cancelled; what can't be removed is removed with the next look."""
+    while True:
+        try:
+            await store.forget_expired_keys(clock.now())
+        except StoreFailed as error:
+            log.warning("expired Idempotency-Keys are not removed", error=error.message)
+        await asyncio.sleep(every)
+
 
 log = structlog.get_logger()
 

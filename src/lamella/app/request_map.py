@@ -1,4 +1,7 @@
-"""The map of a request: every segment with its tokens, and what of it was read, written or paid in full (X-WHY)."""
+"""The map of a request: every segment with its tokens, and how many were read, written or paid in full.
+
+Also here: the body of a stored request, put together again from its blocks as the adapter made it.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lamella.cache.why import Why
-from lamella.core.json import Json, decode
+from lamella.core.errors import StoreFailed
+from lamella.core.json import Json, decode, decode_object, digest
+from lamella.core.models import WireProtocol
+from lamella.core.prompt import Marker, Ttl, WireBlock, WireRequest
 from lamella.core.records import RequestRecord, StoredBlock, StoredMarker, StoredSegment
 from lamella.core.tokens import Usage
+from lamella.llm import anthropic_wire, openai_wire, responses_wire
 
 PREVIEW = 280
 """Characters of a segment's text that a map shows."""
@@ -185,3 +192,27 @@ def _text(value: Json) -> str:
             return " ".join(_text(item) for item in value)
         case _:
             return ""
+
+
+def stored_body(record: RequestRecord, blocks: Sequence[StoredBlock]) -> dict[str, object]:
+    """The JSON body that was handed to the provider's SDK; raises `StoreFailed` for an unknown protocol."""
+    wire = tuple(
+        WireBlock(block.level, block.role, decode_object(block.data), block.data, block.digest, "", markable=True)
+        for block in blocks
+    )
+    markers = tuple(Marker(marker.index, Ttl(marker.ttl), marker.why) for marker in record.markers)
+    request = WireRequest(record.head, wire, markers)
+    match record.protocol:
+        case WireProtocol.MESSAGES:
+            return anthropic_wire.body_of(request)
+        case WireProtocol.CHAT:
+            return openai_wire.body_of(request)
+        case WireProtocol.RESPONSES:
+            return responses_wire.body_of(request)
+        case _:
+            raise StoreFailed(f"Request {record.id} was sent on an unknown protocol: {record.protocol}.")
+
+
+def sizes_of(record: RequestRecord) -> str:
+    """A digest of the tokens of each segment of a request, in order."""
+    return digest(*(str(segment.tokens).encode() for segment in record.segments))

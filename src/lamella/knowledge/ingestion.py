@@ -1,33 +1,115 @@
 """Ingestion: documents are stored at once and made ready in the background, step by step, each of them resumable.
 
-store ─▶ read (a limited child) ─▶ passages, stored out of sight ─▶ found by words ─▶ vectors ─▶ ready
+store ─▶ read (a limited child) ─▶ passages, not yet found ─▶ found by words ─▶ vectors ─▶ ready
 
-A worker that dies loses nothing: the next one goes on where the rows say. What a new version replaces is found until
-the new one is.
+A worker that dies loses nothing: the next one continues from the rows. The old version of a document is found until the
+new one is ready. A long document is cut in a child process, so that other requests are answered meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+import os
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import Protocol
 
+import anyio
+import msgspec
 import structlog
 
 from lamella.background import Again, Worker
 from lamella.core.clock import Clock
 from lamella.core.errors import InvalidRequest, LamellaError, NotFound, ProviderError
-from lamella.core.knowledge import CLEAR, INGEST, Document, DocumentState, DocumentText, Shelf
+from lamella.core.knowledge import CLEAR, INGEST, Document, DocumentState, DocumentText, NewPassage, Shelf
 from lamella.core.knowledge_port import KnowledgeStore
 from lamella.core.ports import Embedder, FileStore, Jobs
 from lamella.core.records import Caller, Job, NewJob
 from lamella.knowledge.document_reader import DocumentReader
 from lamella.knowledge.extraction import Extraction
-from lamella.knowledge.passage_process import PassageMaker, ProcessPassages
-from lamella.knowledge.passage_worker import Order
-from lamella.knowledge.passages import embedded_text
+from lamella.knowledge.passage_worker import BATCH, Batch, Order
+from lamella.knowledge.passages import embedded_text, passages_of
 from lamella.search import lexical
+from lamella.search.lexical import LexicalEmbedder
+
+WORKER_MODULE = "lamella.knowledge.passage_worker"
+
+SHORT = 50_000
+"""Characters of a text whose passages are made in this process: starting another one would take longer."""
+
+LONGEST_LINE = 16_000_000
+"""Bytes of a batch of passages as JSON, at most."""
+
+
+class PassageMaker(Protocol):
+    """Makes the passages of documents."""
+
+    def make(self, text: str, order: Order) -> AsyncGenerator[Sequence[NewPassage], None]:
+        """The passages of a text in batches, behind those that the order skips; closing it ends the work."""
+        ...
+
+
+class ProcessPassages:
+    """A `PassageMaker` with a child process of low priority for each long text."""
+
+    async def make(self, text: str, order: Order) -> AsyncGenerator[Sequence[NewPassage], None]:
+        """See `PassageMaker.make`. Raises `LamellaError` when the child breaks off."""
+        if len(text) <= SHORT:
+            for batch in await asyncio.to_thread(_at_once, text, order):
+                yield batch
+            return
+        process = await _start()
+        feeding = asyncio.create_task(_feed(process, text, order))
+        assert process.stdout is not None
+        try:
+            while line := await process.stdout.readline():
+                yield msgspec.json.decode(line, type=Batch).passages
+            if await process.wait() != 0:
+                raise LamellaError("The passages of the document could not be made.", hint="It is tried again.")
+        finally:
+            feeding.cancel()
+            with suppress(ProcessLookupError):
+                process.kill()
+            with anyio.CancelScope(shield=True):
+                await process.wait()
+
+
+async def _start() -> Process:
+    environment = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "OMP_NUM_THREADS": "1"}
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-P", "-B", "-m", WORKER_MODULE),
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=DEVNULL,
+        env=environment,
+        limit=LONGEST_LINE,
+        start_new_session=True,
+    )
+
+
+async def _feed(process: Process, text: str, order: Order) -> None:
+    """Give the child its text; one that has ended takes no more, and its exit says so."""
+    assert process.stdin is not None
+    with suppress(ConnectionError):
+        process.stdin.write(msgspec.json.encode(order) + b"\n")
+        process.stdin.write(await asyncio.to_thread(text.encode))
+        await process.stdin.drain()
+    process.stdin.close()
+
+
+def _at_once(text: str, order: Order) -> list[list[NewPassage]]:
+    lexical = LexicalEmbedder() if order.lexical else None
+    made = islice(passages_of(text, order.name, paged=order.paged, lexical=lexical), order.skip, None)
+    batches = []
+    while batch := list(islice(made, BATCH)):
+        batches.append(batch)
+    return batches
+
 
 log = structlog.get_logger()
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from lamella.app.accounts import LOCAL_IDENTITY, Accounts
-from lamella.app.api_key import MARK
+from lamella.app.accounts import LOCAL_IDENTITY, MARK, Accounts
 from lamella.core.access import Identity
 from lamella.core.access import Scope as KeyScope
 from lamella.core.errors import AuthenticationFailed, LamellaError, PermissionDenied

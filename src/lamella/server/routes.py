@@ -10,8 +10,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from lamella import __version__
 from lamella.app.conversations import Asking, NewConversation
 from lamella.app.demonstration import NOTICE
-from lamella.app.request_body import stored_body
-from lamella.app.request_map import map_request
+from lamella.app.request_map import map_request, stored_body
 from lamella.chat import Outgoing, Queued
 from lamella.commands.looking import why_data
 from lamella.core.counting import aside

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from lamella.app.request_body import sizes_of, stored_body
+from lamella.app.request_map import sizes_of, stored_body
 from lamella.core.counting import aside
 from lamella.core.decisions import DecisionKind
 from lamella.core.json import digest, encode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lamella.app.request_body import sizes_of
+from lamella.app.request_map import sizes_of
 from lamella.core.json import Json, digest
 from lamella.core.records import RequestRecord
 from lamella.core.tokens import Usage

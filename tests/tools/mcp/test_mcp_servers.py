@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from lamella.app.app import LOCAL_OWNER, App
-from lamella.app.toolbox import SHIPPED_TOOLS
+from lamella.app.app import LOCAL_OWNER, SHIPPED_TOOLS, App
 from lamella.core.decisions import Decision
 from lamella.core.json import Json, encode_text
 from lamella.core.messages import ToolCall

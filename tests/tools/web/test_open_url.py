@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from lamella.app.toolbox import SHIPPED_TOOLS
+from lamella.app.app import SHIPPED_TOOLS
 from lamella.core.errors import ToolFailed
 from lamella.core.messages import ToolCall
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying

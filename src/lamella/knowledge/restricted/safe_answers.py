@@ -1,8 +1,9 @@
 """From a question and protected passages to a safe summary: asked, checked, guarded; in any doubt a refusal.
 
-chunks ──second model──▶ reply ──schema · confidence──▶ summary ──guard──▶ what may leave
+passages ──second model──▶ reply ──schema, confidence──▶ summary ──guard──▶ what may leave
 
-Nothing is stored. Logs tell which chunks were shown and what left, and no word of what lies between.
+Nothing is stored. Logs name the passages that were shown and hold what left, and no word of what lies between. The port
+to the second model is here too: no reply of it is passed on unread.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import structlog
 
@@ -18,8 +20,31 @@ from lamella.core.errors import LamellaError
 from lamella.core.tokens import Usage
 from lamella.guard.guard import Guard, GuardVerdict
 from lamella.knowledge.restricted.material import PROMPT, Chunk, material, shown_in_logs, version_of
-from lamella.knowledge.restricted.second_model import SecondModel
 from lamella.knowledge.restricted.summary import Reason, Reply, SafeSummary, reply_of
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What a second model said. `whole`: it came to its own end, and called nothing."""
+
+    text: str
+    whole: bool
+    usage: Usage = field(default_factory=Usage)
+
+
+class SecondModel(Protocol):
+    """A model of the deployment's choice; no caller chooses it (`app`)."""
+
+    name: str
+
+    async def ask(self, prompt: str, material: str) -> Heard:
+        """Its answer. Raises a `LamellaError` when it can't be asked; what that error says may hold protected text and
+        is shown to nobody.
+
+        It keeps and logs nothing of what it is asked.
+        """
+        ...
+
 
 log = structlog.get_logger()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lamella.app.app import App
-from lamella.app.project_places import FilePlace
+from lamella.app.library import FilePlace
 from lamella.context.input import MARGIN
 from lamella.context.layout import Layout
 from lamella.core.models import ModelFacts
