@@ -13,10 +13,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pydoc_data.topics import topics
 from typing import Any
 
-from sqlalchemy import Table, insert, select
+from sqlalchemy import Connection, Table, insert, select
 
 from lamella.core.ids import RandomIds
 from lamella.core.messages import Step, StopReason, Text, TurnStatus
@@ -65,9 +66,12 @@ async def _template(store: SqlStore, owner: Caller, ids: RandomIds) -> Template:
     end = RunEnd(run.id, TurnStatus.FINISHED, [step], (), START)
     await store.finish_turn(owner, TurnEnd(turn, TurnStatus.FINISHED, [end], START))
     rows: dict[Table, Sequence[Mapping[str, Any]]] = {}
-    async with store.database.reading() as connection:
+
+    def read(connection: Connection) -> None:
         for table in (conversations, sessions, turns, runs, messages):
-            rows[table] = [dict(row) for row in (await connection.execute(select(table))).mappings()]
+            rows[table] = [dict(row) for row in connection.execute(select(table)).mappings()]
+
+    await store.database.read(read)
     return Template(rows)
 
 
@@ -80,13 +84,16 @@ async def fill(store: SqlStore, owner: Caller, embedder: Embedder, ids: RandomId
         rows, passages = await asyncio.to_thread(_conversation, template, ids, at, pieces)
         vectors = (await embedder.embed(pieces)).vectors
         found = [replace(passage, vector=vector) for passage, vector in zip(passages, vectors, strict=True)]
-        async with store.database.writing() as connection:
-            for table, made in rows.items():
-                await connection.execute(insert(table), made)
-            indexed = [{"turn_id": row["id"], "owner": owner.user_id} for row in rows[turns]]
-            await connection.execute(insert(recall_turns), indexed)
-            conversation = rows[conversations][0]["id"]
-            await add_passages(connection, owner, conversation, found, embedder.space.model)
+        await store.database.write(partial(_store, owner=owner, rows=rows, found=found, model=embedder.space.model))
+
+
+def _store(
+    connection: Connection, owner: Caller, rows: Mapping[Table, Sequence[Any]], found: Sequence[Passage], model: str
+) -> None:
+    for table, made in rows.items():
+        connection.execute(insert(table), made)
+    connection.execute(insert(recall_turns), [{"turn_id": row["id"], "owner": owner.user_id} for row in rows[turns]])
+    add_passages(connection, owner, rows[conversations][0]["id"], found, model)
 
 
 def _conversation(

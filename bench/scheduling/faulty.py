@@ -44,8 +44,7 @@ class MovesTwice(SqlStore):
             "timezone) SELECT id || '_again', owner, turn_id, session_id, seq + 100, role, model, parts, results, "
             "tokens, sent_at, timezone FROM messages WHERE role = 'user' ORDER BY rowid DESC LIMIT 1"
         )
-        async with self._database.writing() as connection:
-            await connection.execute(copied)
+        await self._database.write(lambda connection: connection.execute(copied))
         return opened
 
 
@@ -59,8 +58,7 @@ class OldLabel(SqlStore):
             "UPDATE messages SET session_id = (SELECT id FROM sessions WHERE number = 1) "
             "WHERE turn_id = :turn AND role != 'user'"
         )
-        async with self._database.writing() as connection:
-            await connection.execute(label, {"turn": end.turn_id})
+        await self._database.write(lambda connection: connection.execute(label, {"turn": end.turn_id}))
 
 
 class LeasesForever(SqlStore):
@@ -103,8 +101,7 @@ class TwoOpen(SqlStore):
         """See `Store.next_session`."""
         opened = await super().next_session(caller, step, job)
         again = text("UPDATE sessions SET closed_at = NULL WHERE id = :id")
-        async with self._database.writing() as connection:
-            await connection.execute(again, {"id": step.expected})
+        await self._database.write(lambda connection: connection.execute(again, {"id": step.expected}))
         return opened
 
 
@@ -168,10 +165,10 @@ FAULTY: Mapping[type[SqlStore], Sequence[Plan]] = {
     LeasesForever: [Plan(seed, (("/compact",),), crash_at=60 + 10 * seed) for seed in range(8)],
     NoKeys: [
         Plan(seed, (("message", "message"), ("message",)), crash_at=at, queued=True)
-        for at in (52, *range(44, 64))
+        for at in (28, *range(24, 34))
         for seed in (0, 2, 7)
     ],
-    NoRecovery: [Plan(seed, (("message",),), crash_at=40 + 10 * seed) for seed in range(8)],
+    NoRecovery: [Plan(seed, (("message",),), crash_at=16 + 3 * seed) for seed in range(8)],
     TwoOpen: [Plan(0, (("/new",),))],
     ForgetsSummary: [Plan(0, (("/new",),))],
     ForgetsWaiting: [_queued(seed, _FOUR, restart=True) for seed in range(12)],

@@ -1,8 +1,8 @@
 """An event loop in which nothing happens by itself: whatever waits for the outside waits until a seed chooses it.
 
-Statements of the database, deltas of the model, threads and what clients do next are *operations*. While anybody can go
-on, asyncio runs as ever; when everybody waits, one operation is chosen and done, or time goes on to the next timer. So
-the order in which the outside answers is the seed's, the same in every run, and a crash is a number of operations.
+Transactions of the database, deltas of the model, threads and what clients do next are *operations*. While anybody can
+go on, asyncio runs as ever; when everybody waits, one operation is chosen and done, or time goes on to the next timer.
+So the order in which the outside answers is the seed's, the same in every run, and a crash is a number of operations.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import asyncio
 import selectors
 from collections import deque
 from collections.abc import Callable, Hashable
+from concurrent.futures import Executor
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -127,6 +129,22 @@ def _do(operation: Operation) -> None:
         future.set_result(found)
 
 
+class Lane(Executor):
+    """The threads of a database's readers or writers: of a single one the transactions keep their order."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """There is no thread."""
+
+
+def _name_of(args: tuple[Any, ...]) -> str:
+    """The verb of a transaction, for people who follow a schedule."""
+    work = args[-1] if args else None
+    return getattr(work.args[0], "__name__", "transaction") if isinstance(work, partial) else "transaction"
+
+
 class ScheduleLoop(asyncio.SelectorEventLoop):
     """asyncio with virtual time and without an outside; `crashed` when the number of operations was reached."""
 
@@ -142,9 +160,21 @@ class ScheduleLoop(asyncio.SelectorEventLoop):
     def run_in_executor(  # type: ignore[override]  # one type for all threads
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
-        """A thread is an operation of its own."""
+        """A thread is an operation of its own. What a transaction gave is told by another: others may come before."""
         future = self.create_future()
-        self.lanes.put(future, f"thread {getattr(func, '__name__', '')}", lambda: func(*args), future)
+        if not isinstance(executor, Lane):
+            self.lanes.put(future, f"thread {getattr(func, '__name__', '')}", lambda: func(*args), future)
+            return future
+        done, name = self.create_future(), _name_of(args)
+
+        def answer(_: asyncio.Future[Any]) -> None:
+            if done.cancelled():
+                future.cancel()
+            else:
+                self.lanes.put(future, f"answer {name}", done.result, future)
+
+        done.add_done_callback(answer)
+        self.lanes.put(executor if executor.threads == 1 else done, name, lambda: func(*args), done)
         return future
 
     def idle(self, timer: float | None) -> None:

@@ -95,7 +95,7 @@ class Plan:
         return cls(
             seed=seed,
             actions=tuple(clients),
-            crash_at=random.randrange(400) if ends < 0.5 else None,
+            crash_at=random.randrange(200) if ends < 0.5 else None,
             restart=0.5 <= ends < 0.6,
             others=random.random() < 0.2,
             faults=Faults(*random.choice(((0.0, 0.0), (0.0, 0.0), (0.15, 0.1))), random.choice((0.0, 0.5, 0.95))),
@@ -128,7 +128,7 @@ class Plan:
         return cls(
             seed=seed,
             actions=tuple(clients),
-            crash_at=random.randrange(500) if ends < 0.5 else None,
+            crash_at=random.randrange(250) if ends < 0.5 else None,
             restart=0.5 <= ends < 0.65,
             queued=True,
         )

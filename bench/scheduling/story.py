@@ -129,7 +129,7 @@ class Story:
     @asynccontextmanager
     async def _process(self, lanes: Lanes, faults: Faults, name: str = "first") -> AsyncIterator[Core]:
         PROCESS.set(name)
-        store = self.disk.store(lanes, self._ids, self._store)
+        store = self.disk.store(self._ids, self._store)
         core = self._core(store, lanes, faults)
         await core.chat.start()
         yield core
@@ -230,7 +230,7 @@ async def _make(path: Path) -> None:
 
 
 async def _fill(story: Story, lanes: Lanes) -> None:
-    store = story.disk.store(lanes, story._ids, SqlStore)
+    store = story.disk.store(story._ids, SqlStore)
     conversation = Conversation(
         id=CONVERSATION,
         title="",

@@ -151,12 +151,12 @@ async def test_a_run_that_failed_before_the_process_died_keeps_its_own_bill(tmp_
 async def broken(folder: Path, statement: str) -> None:
     """Put the turn back to where it was while it ran, and change its journal."""
     engine = sqlite_engine(sqlite_url(folder / "lamella.db"), writes=True)
-    async with engine.begin() as connection:
-        await connection.exec_driver_sql("UPDATE turns SET status = 'running', finished_at = NULL")
-        await connection.exec_driver_sql("DELETE FROM messages WHERE seq > 0")
-        await connection.exec_driver_sql("UPDATE conversations SET running_turn = head")
-        await connection.exec_driver_sql(statement)
-    await engine.dispose()
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE turns SET status = 'running', finished_at = NULL")
+        connection.exec_driver_sql("DELETE FROM messages WHERE seq > 0")
+        connection.exec_driver_sql("UPDATE conversations SET running_turn = head")
+        connection.exec_driver_sql(statement)
+    engine.dispose()
 
 
 @pytest.mark.parametrize(

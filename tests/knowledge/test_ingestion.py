@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from sqlalchemy import Connection
 
 from lamella.core.clock import SystemClock, VirtualClock
 from lamella.core.errors import InvalidRequest, NotFound, PayloadTooLarge, ProviderUnreachable
@@ -351,9 +353,8 @@ async def test_what_projects_held_before_is_indexed_by_the_next_start(tmp_path: 
         file = File("file_1", "plan.md", "text/markdown", 9, "ready", 4, NOON)
         await store.add_file(ANN, file, "The zeppelin lands at noon.")
         await store.add_project(ANN, "proj_1", ProjectContent("Plans", "", ("file_1",)), NOON)
-        async with store.database.writing() as connection:
-            await connection.exec_driver_sql("DELETE FROM knowledge_documents")
-            await connection.exec_driver_sql("DELETE FROM jobs")
+        for table in ("knowledge_documents", "jobs"):
+            await store.database.write(partial(Connection.exec_driver_sql, statement=f"DELETE FROM {table}"))
     async with opened(tmp_path) as stage:
 
         async def taken_up() -> bool | None:

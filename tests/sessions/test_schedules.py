@@ -49,7 +49,7 @@ def test_what_shows_a_fault_is_well_without_it(schedules: Suite) -> None:
 
 def test_a_seed_is_the_same_schedule_every_time(schedules: Suite) -> None:
     """A plan with crash: what was done, in which order, and what came of it."""
-    plan = Plan(3, (("message", "/compact"), ("/new", "/resume")), crash_at=150)
+    plan = Plan(3, (("message", "/compact"), ("/new", "/resume")), crash_at=75)
     one, other = schedules.run(plan), schedules.run(plan)
     assert one.told.crashes == 1
     assert one.told.operations == other.told.operations

@@ -64,10 +64,10 @@ class SqliteBacking:
 
     async def fill(self, turns: int) -> None:
         engine = sqlite_engine(sqlite_url(self.path), writes=True)
-        async with engine.begin() as connection:
+        with engine.begin() as connection:
             for table, rows in long_conversation(turns):
-                await connection.execute(insert(table), rows)
-        await engine.dispose()
+                connection.execute(insert(table), rows)
+        engine.dispose()
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ async def compact(path: Path, most: int) -> None:
             if next(run) == most:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        engine = store._database._write.sync_engine
+        engine = store._database._write
         event.listen(engine, "before_cursor_execute", die)
         event.listen(engine, "commit", die)
         await store.next_session(ANN, session_step(first, "sess_2", "turn_2", summary="They met."))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from pathlib import Path
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from sqlalchemy import Connection
 
 from lamella.storage import open_store
 from storage.examples import ANN, conversation, entry, minutes, new_turn
@@ -20,11 +23,14 @@ async def write(path: str) -> None:
     await store.begin_turn(ANN, new_turn(), minutes(0))
     await store.append_journal([entry(1, 2)])
     await store.append_journal([entry(3)])
-    async with store._database.writing() as connection:
-        await connection.exec_driver_sql("DELETE FROM journal")
+
+    def hang(connection: Connection) -> None:
+        connection.exec_driver_sql("DELETE FROM journal")
         sys.stdout.write("written\n")
         sys.stdout.flush()
-        await asyncio.sleep(60)
+        time.sleep(60)
+
+    await store._database.write(hang)
 
 
 if __name__ == "__main__":

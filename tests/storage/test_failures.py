@@ -42,14 +42,14 @@ def _limited(path: Path, *settings: str) -> SqlStore:
     """A store whose writer has these settings."""
     read, write = (sqlite_engine(sqlite_url(path), writes=writes) for writes in (False, True))
 
-    @event.listens_for(write.sync_engine, "connect")
+    @event.listens_for(write, "connect")
     def connected(connection: sqlite3.Connection, _entry: object) -> None:
         cursor = connection.cursor()
         for setting in settings:
             cursor.execute(setting)
         cursor.close()
 
-    return SqlStore(Database(read, write, one_writer=True), CountingIds())
+    return SqlStore(Database(read, write), CountingIds())
 
 
 async def _path_of_first(path: Path) -> None:

@@ -22,7 +22,7 @@ from lamella.core.records import Caller
 from lamella.storage import open_store
 from lamella.storage.migrate import BASELINE, HEAD, migrate
 from lamella.storage.migrations.upgrade import config
-from lamella.storage.sqlite import sqlite_url, sync_engine
+from lamella.storage.sqlite import sqlite_engine, sqlite_url
 from lamella.storage.tables import metadata
 
 pytestmark = pytest.mark.anyio
@@ -65,7 +65,7 @@ async def test_a_new_database_is_what_the_revisions_make(tmp_path: Path) -> None
 
 async def test_the_revisions_make_the_tables_of_the_schema(tmp_path: Path) -> None:
     await _older(tmp_path / "migrated.db", "head")
-    engine = sync_engine(sqlite_url(tmp_path / "migrated.db"), writes=False)
+    engine = sqlite_engine(sqlite_url(tmp_path / "migrated.db"), writes=False)
 
     def differences(connection: Connection) -> list[object]:
         # Full-text indexes and their own tables, keys, defaults, deletion rules and conditions of indexes are
@@ -124,7 +124,7 @@ async def test_a_revision_that_fails_leaves_nothing(tmp_path: Path, capsys: pyte
 
 async def _older(path: Path, revision: str, *statements: str) -> None:
     """A database as an older version left it."""
-    engine = sync_engine(sqlite_url(path), writes=True, foreign_keys=False)
+    engine = sqlite_engine(sqlite_url(path), writes=True, foreign_keys=False)
     with engine.begin() as connection:
         command.upgrade(config(connection), revision)
     engine.dispose()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import event
 
 from lamella.core.errors import NotFound
 from lamella.core.ids import CountingIds
@@ -23,7 +24,6 @@ from lamella.core.records import Caller
 from lamella.search.lexical import LexicalEmbedder
 from lamella.search.terms import query_terms, terms_of
 from lamella.storage import SqlStore, open_store
-from lamella.storage.connection import QuickConnection
 from lamella.storage.database import Database
 from lamella.storage.recall.passages import add_passages
 from lamella.storage.recall.store import SqlRecallIndex
@@ -276,9 +276,8 @@ async def test_a_search_of_much_keeps_nobody_waiting(store: SqlStore, index: Sql
     await store.create_conversation(ANN, conversation())
     await say(store, index, 1, "Ships and harbours.", "Tides.")
     one = passage("msg_conv_1_1", "ships and tides")
-    async with store.database.writing() as connection:
-        many = [replace(one, start=at, end=at + 9) for at in range(1_000, 7_000)]
-        await add_passages(connection, ANN, "conv_1", many, SPACE.model)
+    many = [replace(one, start=at, end=at + 9) for at in range(1_000, 7_000)]
+    await store.database.write(lambda connection: add_passages(connection, ANN, "conv_1", many, SPACE.model))
     for _ in range(2):
         async with loop_pauses() as pauses:
             found = await find(index, "ships and harbours")
@@ -287,34 +286,18 @@ async def test_a_search_of_much_keeps_nobody_waiting(store: SqlStore, index: Sql
         assert max(pauses) < 0.03
 
 
-def traced(seen: list[str]) -> Callable[[str, float], QuickConnection]:
-    """Connections that note every statement that they run, with its values."""
-
-    def opened(path: str, timeout: float) -> sqlite3.Connection:
-        connection = sqlite3.connect(path, timeout=timeout, isolation_level=None)
-        connection.set_trace_callback(seen.append)
-        return connection
-
-    def connector(path: str, timeout: float) -> QuickConnection:
-        made = QuickConnection(lambda: opened(path, timeout), iter_chunk_size=64)
-        made._thread.daemon = True
-        return made
-
-    return connector
-
-
 async def test_a_search_everywhere_sorts_nothing_and_holds_no_connection(store: SqlStore, backing: Backing) -> None:
     """Pages are read in the order of an index, each in a transaction of its own."""
     await store.create_conversation(ANN, conversation())
     await say(store, SqlRecallIndex(store.database), 1, "ships and harbours")
     one = passage("msg_conv_1_1", "ships and tides")
-    async with store.database.writing() as connection:
-        many = [replace(one, start=at, end=at + 9) for at in range(1_000, 4_500)]
-        await add_passages(connection, ANN, "conv_1", many, SPACE.model)
+    many = [replace(one, start=at, end=at + 9) for at in range(1_000, 4_500)]
+    await store.database.write(lambda connection: add_passages(connection, ANN, "conv_1", many, SPACE.model))
     assert isinstance(backing, SqliteBacking)
     url, seen = sqlite_url(backing.path), list[str]()
-    reader = sqlite_engine(url, writes=False, connector=traced(seen))
-    database = Database(reader, sqlite_engine(url, writes=True), one_writer=True)
+    reader = sqlite_engine(url, writes=False)
+    event.listen(reader, "connect", lambda connection, _: connection.set_trace_callback(seen.append))
+    database = Database(reader, sqlite_engine(url, writes=True))
     for of in (None, "conv_1"):
         seen.clear()
         index = SqlRecallIndex(database)

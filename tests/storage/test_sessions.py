@@ -13,7 +13,7 @@ import pytest
 
 from lamella.core.agents import Summary
 from lamella.core.errors import NotFound, SessionMoved, StoreFailed, TurnInProgress
-from lamella.core.records import RequestEnd
+from lamella.core.records import Caller, RequestEnd
 from lamella.core.sessions import Session, SessionCause
 from lamella.core.tokens import Usage
 from lamella.storage import SqlStore
@@ -178,11 +178,14 @@ async def test_a_turn_reads_the_sessions_that_its_own_goes_on_from_and_no_others
         move = session_step(expected, f"sess_{number}", "turn_2", summary=f"Σ{number}")
         await talked.next_session(ANN, replace(move, session=replace(move.session, inherits=number not in (2, 5))))
         expected = f"sess_{number}"
-    async with talked.database.reading() as connection:
-        found = await find_ancestry(connection, ANN, "sess_7")
-        assert [session.id for session in found] == ["sess_5", "sess_6", "sess_7"]
-        assert [session.id for session in await find_ancestry(connection, ANN, "sess_5")] == ["sess_5"]
-        assert await find_ancestry(connection, BOB, "sess_7") == ()
+
+    async def ancestry(caller: Caller, session_id: str) -> list[str]:
+        found = await talked.database.read(lambda connection: find_ancestry(connection, caller, session_id))
+        return [session.id for session in found]
+
+    assert await ancestry(ANN, "sess_7") == ["sess_5", "sess_6", "sess_7"]
+    assert await ancestry(ANN, "sess_5") == ["sess_5"]
+    assert await ancestry(BOB, "sess_7") == []
 
 
 async def test_old_summaries_give_way_when_there_are_too_many(talked: SqlStore) -> None:

@@ -5,27 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import Connection, delete, insert, select
 
 from lamella.core.caching import CacheEntry, Ttl
 from lamella.storage.columns import moment_text, word_of
-from lamella.storage.database import Database, uninterrupted
+from lamella.storage.database import Transactions, reads, writes
 from lamella.storage.tables import cache_entries as entries
 
 _CHUNK = 500
 
 
-class SqlCacheEntries:
+class SqlCacheEntries(Transactions):
     """A `CacheEntries` in the database."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def live(self, now: datetime) -> Sequence[CacheEntry]:
+    @reads
+    def live(self, connection: Connection, now: datetime) -> Sequence[CacheEntry]:
         """See `CacheEntries`."""
         query = select(entries).where(entries.c.ends_at > moment_text(now)).order_by(entries.c.key)
-        async with self._database.reading() as connection:
-            rows = (await connection.execute(query)).mappings().all()
+        rows = connection.execute(query).mappings().all()
         return [
             CacheEntry(
                 key=row["key"],
@@ -37,16 +34,15 @@ class SqlCacheEntries:
             for row in rows
         ]
 
-    @uninterrupted
-    async def keep(self, kept: Sequence[CacheEntry], forgotten: Sequence[str], now: datetime) -> None:
+    @writes
+    def keep(self, connection: Connection, kept: Sequence[CacheEntry], forgotten: Sequence[str], now: datetime) -> None:
         """See `CacheEntries`."""
         gone = [*(entry.key for entry in kept), *forgotten]
-        async with self._database.writing() as connection:
-            for first in range(0, len(gone), _CHUNK):
-                await connection.execute(delete(entries).where(entries.c.key.in_(gone[first : first + _CHUNK])))
-            await connection.execute(delete(entries).where(entries.c.ends_at <= moment_text(now)))
-            if kept:
-                await connection.execute(insert(entries), [_row(entry) for entry in kept])
+        for first in range(0, len(gone), _CHUNK):
+            connection.execute(delete(entries).where(entries.c.key.in_(gone[first : first + _CHUNK])))
+        connection.execute(delete(entries).where(entries.c.ends_at <= moment_text(now)))
+        if kept:
+            connection.execute(insert(entries), [_row(entry) for entry in kept])
 
 
 def _row(entry: CacheEntry) -> dict[str, object]:

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, delete, func, or_, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, or_, select, update
 
 from lamella.core.errors import LeaseLost
 from lamella.core.records import Caller, Job, JobStatus, NewJob
 from lamella.storage.columns import moment_text
-from lamella.storage.database import Verbs, insert_missing, uninterrupted
+from lamella.storage.database import Verbs, insert_missing, reads, writes
 from lamella.storage.mapping import error_text, job_of, job_row
 from lamella.storage.tables import jobs
 
@@ -23,10 +22,10 @@ def _newest(caller: Caller, kind: str, subject: str) -> ColumnElement[bool]:
     return and_(jobs.c.owner == caller.user_id, jobs.c.kind == kind, jobs.c.subject == subject)
 
 
-async def check_lease(connection: AsyncConnection, job: Job) -> None:
+def check_lease(connection: Connection, job: Job) -> None:
     """Raises `LeaseLost` when somebody else has the job; nobody can take it until the transaction ends."""
     query = select(jobs.c.token).where(*_held(job)).with_for_update()
-    if (await connection.execute(query)).first() is None:
+    if connection.execute(query).first() is None:
         raise _lost(job)
 
 
@@ -41,49 +40,48 @@ def _lost(job: Job) -> LeaseLost:
     )
 
 
-async def enqueue_job(connection: AsyncConnection, caller: Caller, id: str, job: NewJob, at: datetime) -> None:
+def enqueue_job(connection: Connection, caller: Caller, id: str, job: NewJob, at: datetime) -> None:
     """Store work to do, unless a job for the same waits or runs already."""
     this = _newest(caller, job.kind, job.subject)
-    await connection.execute(delete(jobs).where(this, jobs.c.status.not_in(_OPEN)))
+    connection.execute(delete(jobs).where(this, jobs.c.status.not_in(_OPEN)))
     row = job_row(caller.user_id, id, job, at)
-    await insert_missing(connection, jobs, [row])
+    insert_missing(connection, jobs, [row])
     if job.follows:
         runs = jobs.c.status == JobStatus.RUNNING.value
-        await connection.execute(update(jobs).where(this, runs).values(again=True))
+        connection.execute(update(jobs).where(this, runs).values(again=True))
     if job.takes_over:
         waits = jobs.c.status == JobStatus.WAITING.value
         asked = {name: row[name] for name in ("payload", "cause", "due_at", "asked_at", "attempts")}
-        await connection.execute(update(jobs).where(this, waits).values(**asked))
+        connection.execute(update(jobs).where(this, waits).values(**asked))
 
 
-async def forget_jobs(connection: AsyncConnection, caller: Caller, subjects: ColumnElement[bool]) -> None:
+def forget_jobs(connection: Connection, caller: Caller, subjects: ColumnElement[bool]) -> None:
     """Remove the jobs of something that is removed."""
-    await connection.execute(delete(jobs).where(jobs.c.owner == caller.user_id, subjects))
+    connection.execute(delete(jobs).where(jobs.c.owner == caller.user_id, subjects))
 
 
 class JobVerbs(Verbs):
     """The verbs of the port `Jobs`."""
 
-    @uninterrupted
-    async def enqueue(self, caller: Caller, job: NewJob, at: datetime) -> Job:
+    @writes
+    def enqueue(self, connection: Connection, caller: Caller, job: NewJob, at: datetime) -> Job:
         """Store work to do, or give the job for the same that waits or runs already."""
         this = _newest(caller, job.kind, job.subject)
         id = self._ids.new("job")
-        async with self._database.writing() as connection:
-            await enqueue_job(connection, caller, id, job, at)
-            return job_of((await connection.execute(select(jobs).where(this))).mappings().one())
+        enqueue_job(connection, caller, id, job, at)
+        return job_of(connection.execute(select(jobs).where(this)).mappings().one())
 
-    @uninterrupted
-    async def job(self, caller: Caller, kind: str, subject: str) -> Job | None:
+    @reads
+    def job(self, connection: Connection, caller: Caller, kind: str, subject: str) -> Job | None:
         """The newest job of a kind for a subject."""
-        async with self._database.reading() as connection:
-            query = select(jobs).where(_newest(caller, kind, subject))
-            row = (await connection.execute(query)).mappings().one_or_none()
+        query = select(jobs).where(_newest(caller, kind, subject))
+        row = connection.execute(query).mappings().one_or_none()
         return None if row is None else job_of(row)
 
-    @uninterrupted
-    async def claim(
+    @writes
+    def claim(
         self,
+        connection: Connection,
         kinds: Sequence[str],
         now: datetime,
         lease_seconds: float,
@@ -111,78 +109,78 @@ class JobVerbs(Verbs):
         )
         if only is not None:
             due = due.where(jobs.c.id == only)
-        async with self._database.writing() as connection:
-            job_id = (await connection.execute(due)).scalar_one_or_none()
-            if job_id is None:
-                return None
-            leased = (
-                update(jobs)
-                .where(jobs.c.id == job_id)
-                .values(
-                    status=JobStatus.RUNNING.value,
-                    due_at=_lease_end(now, lease_seconds),
-                    asked_at=moment,
-                    token=jobs.c.token + 1,
-                    attempts=jobs.c.attempts + 1,
-                    again=False,
-                )
-                .returning(*jobs.c)
+        job_id = connection.execute(due).scalar_one_or_none()
+        if job_id is None:
+            return None
+        leased = (
+            update(jobs)
+            .where(jobs.c.id == job_id)
+            .values(
+                status=JobStatus.RUNNING.value,
+                due_at=_lease_end(now, lease_seconds),
+                asked_at=moment,
+                token=jobs.c.token + 1,
+                attempts=jobs.c.attempts + 1,
+                again=False,
             )
-            return job_of((await connection.execute(leased)).mappings().one())
+            .returning(*jobs.c)
+        )
+        return job_of(connection.execute(leased).mappings().one())
 
-    @uninterrupted
-    async def clock_set_back(self, now: datetime) -> int:
+    @writes
+    def clock_set_back(self, connection: Connection, now: datetime) -> int:
         """See `Jobs.clock_set_back`."""
         moment = moment_text(now)
         waits = jobs.c.status == JobStatus.WAITING.value
         stranded = update(jobs).where(waits, jobs.c.asked_at > moment, jobs.c.due_at > moment)
-        async with self._database.writing() as connection:
-            return (await connection.execute(stranded.values(due_at=moment, asked_at=moment))).rowcount
+        return connection.execute(stranded.values(due_at=moment, asked_at=moment)).rowcount
 
-    @uninterrupted
-    async def next_due(self, kinds: Sequence[str]) -> datetime | None:
+    @reads
+    def next_due(self, connection: Connection, kinds: Sequence[str]) -> datetime | None:
         """When the next job can be claimed, by its own time or because its lease has ended."""
         query = select(func.min(jobs.c.due_at)).where(jobs.c.kind.in_(kinds), jobs.c.status.in_(_OPEN))
-        async with self._database.reading() as connection:
-            found = (await connection.execute(query)).scalar_one()
+        found = connection.execute(query).scalar_one()
         return None if found is None else datetime.fromisoformat(found)
 
-    @uninterrupted
-    async def release(self, now: datetime) -> int:
+    @writes
+    def release(self, connection: Connection, now: datetime) -> int:
         """Let go of all that runs, and give how much that was: it is due at once.
 
         Only for a process that is alone on this database: whoever held it has ended.
         """
         held = jobs.c.status == JobStatus.RUNNING.value
         waits = {"status": JobStatus.WAITING.value, "due_at": moment_text(now), "asked_at": moment_text(now)}
-        async with self._database.writing() as connection:
-            return (await connection.execute(update(jobs).where(held).values(**waits))).rowcount
+        return connection.execute(update(jobs).where(held).values(**waits)).rowcount
 
-    @uninterrupted
-    async def renew(self, job: Job, now: datetime, lease_seconds: float) -> None:
+    @writes
+    def renew(self, connection: Connection, job: Job, now: datetime, lease_seconds: float) -> None:
         """Keep a job for longer."""
-        await self._change(job, {"due_at": _lease_end(now, lease_seconds)})
+        self._change(connection, job, {"due_at": _lease_end(now, lease_seconds)})
 
-    @uninterrupted
-    async def finish(self, job: Job, at: datetime) -> None:
+    @writes
+    def finish(self, connection: Connection, job: Job, at: datetime) -> None:
         """The job is done."""
-        await self._change(job, {**_ended(JobStatus.FINISHED, at), "error": None})
+        self._change(connection, job, {**_ended(JobStatus.FINISHED, at), "error": None})
 
-    @uninterrupted
-    async def fail(
-        self, job: Job, error: Mapping[str, str | None], at: datetime, retry_at: datetime | None = None
+    @writes
+    def fail(
+        self,
+        connection: Connection,
+        job: Job,
+        error: Mapping[str, str | None],
+        at: datetime,
+        retry_at: datetime | None = None,
     ) -> None:
         """The job failed: it waits until `retry_at`, or it has ended."""
         if retry_at is None:
             values = _ended(JobStatus.FAILED, at)
         else:
             values = {"status": JobStatus.WAITING.value, "due_at": moment_text(retry_at), "asked_at": moment_text(at)}
-        await self._change(job, {**values, "error": error_text(error)})
+        self._change(connection, job, {**values, "error": error_text(error)})
 
-    async def _change(self, job: Job, values: Mapping[str, Any]) -> None:
+    def _change(self, connection: Connection, job: Job, values: Mapping[str, Any]) -> None:
         """Change a job that is still held."""
-        async with self._database.writing() as connection:
-            result = await connection.execute(update(jobs).where(*_held(job)).values(**values))
+        result = connection.execute(update(jobs).where(*_held(job)).values(**values))
         if result.rowcount == 0:
             raise _lost(job)
 

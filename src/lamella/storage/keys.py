@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, delete, func, literal, or_, select
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import ColumnElement, Connection, delete, func, literal, or_, select
 
 from lamella.core.errors import IdempotencyMismatch
 from lamella.core.records import Caller
 from lamella.storage.columns import moment_text
-from lamella.storage.database import Verbs, insert_missing, uninterrupted
+from lamella.storage.database import Verbs, insert_missing, writes
 from lamella.storage.tables import idempotency_keys as keys
 from lamella.storage.tables import notices, queued_messages, turns
 
@@ -18,13 +17,13 @@ KEYS_LAST = timedelta(hours=24)
 """How long a key is bound to what it made first; whoever sends it later asks for something new."""
 
 
-async def forget_keys(connection: AsyncConnection, caller: Caller, result_id: str) -> None:
+def forget_keys(connection: Connection, caller: Caller, result_id: str) -> None:
     """Forget the keys of something that is removed: asked for again, it is made anew."""
     mine = (keys.c.owner == caller.user_id, keys.c.result_id == result_id)
-    await connection.execute(delete(keys).where(*mine))
+    connection.execute(delete(keys).where(*mine))
 
 
-async def forget_conversation_keys(connection: AsyncConnection, caller: Caller, conversation_id: str) -> None:
+def forget_conversation_keys(connection: Connection, caller: Caller, conversation_id: str) -> None:
     """Forget the keys of a conversation that is removed, of its turns and its commands, those that wait included."""
     waits = queued_messages.c.conversation_id == conversation_id
     # What waits is stored as queued_x for a message whose turn will be turn_x, or a command answered by note_x.
@@ -36,7 +35,7 @@ async def forget_conversation_keys(connection: AsyncConnection, caller: Caller, 
         select(literal("note_") + behind).where(waits),
     )
     of = or_(keys.c.result_id == conversation_id, *(keys.c.result_id.in_(ids) for ids in made))
-    await connection.execute(delete(keys).where(keys.c.owner == caller.user_id, of))
+    connection.execute(delete(keys).where(keys.c.owner == caller.user_id, of))
 
 
 def _expired(now: datetime) -> ColumnElement[bool]:
@@ -46,9 +45,16 @@ def _expired(now: datetime) -> ColumnElement[bool]:
 class KeyVerbs(Verbs):
     """The verbs of `Store` about idempotency keys."""
 
-    @uninterrupted
-    async def claim_key(
-        self, caller: Caller, key: str, route: str, fingerprint: str, result_id: str, at: datetime
+    @writes
+    def claim_key(
+        self,
+        connection: Connection,
+        caller: Caller,
+        key: str,
+        route: str,
+        fingerprint: str,
+        result_id: str,
+        at: datetime,
     ) -> str:
         """Bind an Idempotency-Key to `result_id`, or give the id it is bound to; what is expired is not bound."""
         row = {
@@ -61,10 +67,9 @@ class KeyVerbs(Verbs):
         }
         this = (keys.c.owner == caller.user_id, keys.c.key == key)
         query = select(keys.c.route, keys.c.fingerprint, keys.c.result_id).where(*this)
-        async with self._database.writing() as connection:
-            await connection.execute(delete(keys).where(*this, _expired(at)))
-            await insert_missing(connection, keys, [row])
-            bound = (await connection.execute(query)).mappings().one()
+        connection.execute(delete(keys).where(*this, _expired(at)))
+        insert_missing(connection, keys, [row])
+        bound = connection.execute(query).mappings().one()
         if (bound["route"], bound["fingerprint"]) != (route, fingerprint):
             raise IdempotencyMismatch(
                 "This Idempotency-Key came before, with another request.",
@@ -74,14 +79,12 @@ class KeyVerbs(Verbs):
         result: str = bound["result_id"]
         return result
 
-    @uninterrupted
-    async def release_key(self, caller: Caller, key: str) -> None:
+    @writes
+    def release_key(self, connection: Connection, caller: Caller, key: str) -> None:
         """Forget a key whose request stored nothing."""
-        async with self._database.writing() as connection:
-            await connection.execute(delete(keys).where(keys.c.owner == caller.user_id, keys.c.key == key))
+        connection.execute(delete(keys).where(keys.c.owner == caller.user_id, keys.c.key == key))
 
-    @uninterrupted
-    async def forget_expired_keys(self, now: datetime) -> int:
+    @writes
+    def forget_expired_keys(self, connection: Connection, now: datetime) -> int:
         """Forget everybody's keys whose time is over; gives how many."""
-        async with self._database.writing() as connection:
-            return (await connection.execute(delete(keys).where(_expired(now)))).rowcount
+        return connection.execute(delete(keys).where(_expired(now))).rowcount

@@ -30,7 +30,7 @@ from sqlalchemy import (
 from lamella.core.access import LOCAL_USER
 from lamella.core.errors import ConfigurationError
 from lamella.storage.failures import plain_errors
-from lamella.storage.sqlite import check_references, sqlite_url, sync_engine
+from lamella.storage.sqlite import check_references, sqlite_engine, sqlite_url
 from lamella.storage.tables import metadata, users
 
 BASELINE = "0035"
@@ -105,7 +105,7 @@ def _upgrade(connection: Connection) -> None:
 
 
 def _migrate(url: URL) -> None:
-    engine = sync_engine(url, writes=True, foreign_keys=False)
+    engine = sqlite_engine(url, writes=True, foreign_keys=False)
     try:
         with plain_errors(), engine.begin() as connection:
             _upgrade(connection)

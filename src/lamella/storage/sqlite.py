@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 from sqlalchemy import URL, Connection, Engine, QueuePool, create_engine, event, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from lamella.core.errors import ConfigurationError, StoreFailed
-from lamella.storage.connection import QuickConnection, connect
 from lamella.storage.database import Database
-
-Connector = Callable[[str, float], QuickConnection]
-"""Makes a connection to the file at a path, with a timeout in seconds, as `connect` does."""
 
 _BUSY_MS = 5_000
 _READERS = 4
@@ -28,7 +22,7 @@ def sqlite_url(url_or_path: str | Path) -> URL:
     """The URL of a database file, of its path or of `sqlite:///PATH`; raises `ConfigurationError` for anything else."""
     text = str(url_or_path)
     if isinstance(url_or_path, Path) or "://" not in text:
-        return URL.create("sqlite+aiosqlite", database=text)
+        return URL.create("sqlite", database=text)
     try:
         url = make_url(text)
     except ArgumentError as error:
@@ -36,10 +30,26 @@ def sqlite_url(url_or_path: str | Path) -> URL:
     if url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
         shown = url.render_as_string(hide_password=True)
         raise ConfigurationError(f"The database {shown} is not supported.", hint="Use a file: sqlite:///PATH")
-    return URL.create("sqlite+aiosqlite", database=url.database)
+    return URL.create("sqlite", database=url.database)
 
 
-def _set_up(*, writes: bool, foreign_keys: bool) -> Callable[[DBAPIConnection, ConnectionPoolEntry], None]:
+def sqlite_engine(url: URL, *, writes: bool, foreign_keys: bool = True) -> Engine:
+    """An engine on a database file. A writing one has a single connection, and takes the write lock as it begins.
+
+    Raises `StoreFailed` when there can be no such file.
+    """
+    path = Path(str(url.database)).absolute()
+    if not path.parent.is_dir():
+        raise StoreFailed(f"The data folder {path.parent} does not exist.", hint="Make it, or name another one.")
+    if path.is_dir():
+        raise StoreFailed(f"{path} is a folder, not a database file.", hint="Name a file in it.")
+
+    def opened() -> sqlite3.Connection:
+        # The driver begins no transaction by itself: `begun` says when and how.
+        return sqlite3.connect(path, timeout=_BUSY_MS / 1000, isolation_level=None, check_same_thread=False)
+
+    size = 1 if writes else _READERS
+    engine = create_engine("sqlite://", creator=opened, poolclass=QueuePool, pool_size=size, max_overflow=0)
     settings = [
         "PRAGMA journal_mode = WAL",
         "PRAGMA synchronous = NORMAL",
@@ -57,52 +67,11 @@ def _set_up(*, writes: bool, foreign_keys: bool) -> Callable[[DBAPIConnection, C
             cursor.close()
             undo.pop_all()
 
-    return connected
-
-
-def _checked_path(url: URL) -> Path:
-    path = Path(str(url.database)).absolute()
-    if not path.parent.is_dir():
-        raise StoreFailed(f"The data folder {path.parent} does not exist.", hint="Make it, or name another one.")
-    if path.is_dir():
-        raise StoreFailed(f"{path} is a folder, not a database file.", hint="Name a file in it.")
-    return path
-
-
-def sync_engine(url: URL, *, writes: bool, foreign_keys: bool = True) -> Engine:
-    """As `sqlite_engine`, for use within one thread."""
-    path = _checked_path(url)
-
-    def opened() -> sqlite3.Connection:
-        return sqlite3.connect(path, timeout=_BUSY_MS / 1000, isolation_level=None, check_same_thread=False)
-
-    engine = create_engine("sqlite://", creator=opened, poolclass=QueuePool, pool_size=1, max_overflow=0)
-    event.listen(engine, "connect", _set_up(writes=writes, foreign_keys=foreign_keys))
-    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(_BEGIN[writes]))
-    return engine
-
-
-_BEGIN = {True: "BEGIN IMMEDIATE", False: "BEGIN"}
-
-
-def sqlite_engine(url: URL, *, writes: bool, foreign_keys: bool = True, connector: Connector = connect) -> AsyncEngine:
-    """An engine on a database file. A writing one has a single connection, and takes the write lock as it begins.
-
-    Raises `StoreFailed` when there can be no such file.
-    """
-    size = 1 if writes else _READERS
-    path = _checked_path(url)
-    engine = create_async_engine(
-        url, pool_size=size, max_overflow=0, async_creator=lambda: connector(str(path), _BUSY_MS / 1000)
-    )
-
     def begun(connection: Connection) -> None:
-        driver = connection.connection.driver_connection
-        assert isinstance(driver, QuickConnection)
-        driver.begin(_BEGIN[writes])
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
-    event.listen(engine.sync_engine, "connect", _set_up(writes=writes, foreign_keys=foreign_keys))
-    event.listen(engine.sync_engine, "begin", begun)
+    event.listen(engine, "connect", connected)
+    event.listen(engine, "begin", begun)
     return engine
 
 
@@ -114,4 +83,4 @@ def check_references(connection: Connection) -> None:
 
 def sqlite_database(url: URL) -> Database:
     """The readers and the one writer of a database file."""
-    return Database(sqlite_engine(url, writes=False), sqlite_engine(url, writes=True), one_writer=True)
+    return Database(sqlite_engine(url, writes=False), sqlite_engine(url, writes=True))

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import RowMapping, insert, or_, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, RowMapping, insert, or_, select, update
 
 from lamella.core.access import Key, Role, Scope, User
 from lamella.core.errors import NotFound
 from lamella.core.records import Page, PageQuery
 from lamella.storage.columns import NAMES, json_of, json_text, moment_text, word_of
-from lamella.storage.database import Verbs, uninterrupted
+from lamella.storage.database import Verbs, reads, writes
 from lamella.storage.pages import page
 from lamella.storage.tables import api_keys, users
 
@@ -57,9 +56,9 @@ def _moment(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 
 
-async def _find(connection: AsyncConnection, user_id: str, key_id: str) -> Key:
+def _find(connection: Connection, user_id: str, key_id: str) -> Key:
     query = select(api_keys).where(api_keys.c.id == key_id, api_keys.c.owner == user_id)
-    row = (await connection.execute(query)).mappings().first()
+    row = connection.execute(query).mappings().first()
     if row is None:
         raise NotFound(f"There is no key {key_id}.", param="key_id")
     return key_of(row)
@@ -68,61 +67,55 @@ async def _find(connection: AsyncConnection, user_id: str, key_id: str) -> Key:
 class ApiKeyVerbs(Verbs):
     """The verbs of `Directory` about keys."""
 
-    @uninterrupted
-    async def add_key(self, key: Key) -> Key:
+    @writes
+    def add_key(self, connection: Connection, key: Key) -> Key:
         """Store a new key of a user."""
         known = select(users.c.id).where(users.c.id == key.user_id)
-        async with self._database.writing() as connection:
-            if (await connection.execute(known)).first() is None:
-                raise NotFound(f"There is no user {key.user_id}.", param="user_id")
-            await connection.execute(insert(api_keys), key_row(key))
-            return await _find(connection, key.user_id, key.id)
+        if connection.execute(known).first() is None:
+            raise NotFound(f"There is no user {key.user_id}.", param="user_id")
+        connection.execute(insert(api_keys), key_row(key))
+        return _find(connection, key.user_id, key.id)
 
-    @uninterrupted
-    async def key(self, user_id: str, key_id: str) -> Key:
+    @reads
+    def key(self, connection: Connection, user_id: str, key_id: str) -> Key:
         """One key of a user."""
-        async with self._database.reading() as connection:
-            return await _find(connection, user_id, key_id)
+        return _find(connection, user_id, key_id)
 
-    @uninterrupted
-    async def keys(self, user_id: str, query: PageQuery) -> Page[Key]:
+    @reads
+    def keys(self, connection: Connection, user_id: str, query: PageQuery) -> Page[Key]:
         """The keys of a user, revoked ones included; not those that pages logged in by."""
         mine = select(api_keys).where(api_keys.c.owner == user_id, api_keys.c.parent_id.is_(None))
-        async with self._database.reading() as connection:
-            rows, has_more = await page(connection, mine, api_keys.c.id, query)
+        rows, has_more = page(connection, mine, api_keys.c.id, query)
         return Page(tuple(map(key_of, rows)), has_more)
 
-    @uninterrupted
-    async def keys_by_prefix(self, prefix: str) -> Sequence[tuple[Key, Key | None, User]]:
+    @reads
+    def keys_by_prefix(self, connection: Connection, prefix: str) -> Sequence[tuple[Key, Key | None, User]]:
         """The keys with this prefix, each with its parent and its user."""
         query = select(api_keys).where(api_keys.c.prefix == prefix)
-        async with self._database.reading() as connection:
-            keys = [key_of(row) for row in (await connection.execute(query)).mappings()]
-            return [(key, await _parent(connection, key), await _user(connection, key)) for key in keys]
+        keys = [key_of(row) for row in connection.execute(query).mappings()]
+        return [(key, _parent(connection, key), _user(connection, key)) for key in keys]
 
-    @uninterrupted
-    async def revoke_key(self, user_id: str, key_id: str, at: datetime) -> Key:
+    @writes
+    def revoke_key(self, connection: Connection, user_id: str, key_id: str, at: datetime) -> Key:
         """End a key, and the logins by it; one that has ended stays as it is."""
         its = or_(api_keys.c.id == key_id, api_keys.c.parent_id == key_id)
-        async with self._database.writing() as connection:
-            await _find(connection, user_id, key_id)
-            ended = update(api_keys).where(its, api_keys.c.owner == user_id, api_keys.c.revoked_at.is_(None))
-            await connection.execute(ended.values(revoked_at=moment_text(at)))
-            return await _find(connection, user_id, key_id)
+        _find(connection, user_id, key_id)
+        ended = update(api_keys).where(its, api_keys.c.owner == user_id, api_keys.c.revoked_at.is_(None))
+        connection.execute(ended.values(revoked_at=moment_text(at)))
+        return _find(connection, user_id, key_id)
 
-    @uninterrupted
-    async def use_key(self, key_id: str, at: datetime) -> None:
+    @writes
+    def use_key(self, connection: Connection, key_id: str, at: datetime) -> None:
         """Note when it was last used."""
-        async with self._database.writing() as connection:
-            used = update(api_keys).where(api_keys.c.id == key_id)
-            await connection.execute(used.values(last_used_at=moment_text(at)))
+        used = update(api_keys).where(api_keys.c.id == key_id)
+        connection.execute(used.values(last_used_at=moment_text(at)))
 
 
-async def _parent(connection: AsyncConnection, key: Key) -> Key | None:
-    return None if key.parent_id is None else await _find(connection, key.user_id, key.parent_id)
+def _parent(connection: Connection, key: Key) -> Key | None:
+    return None if key.parent_id is None else _find(connection, key.user_id, key.parent_id)
 
 
-async def _user(connection: AsyncConnection, key: Key) -> User:
-    row = (await connection.execute(select(users).where(users.c.id == key.user_id))).mappings().one()
+def _user(connection: Connection, key: Key) -> User:
+    row = connection.execute(select(users).where(users.c.id == key.user_id)).mappings().one()
     role = word_of(Role, row["role"], f"user {row['id']}")
     return User(row["id"], row["name"], role, datetime.fromisoformat(row["created_at"]), row["disabled"])

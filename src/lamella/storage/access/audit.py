@@ -5,14 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Column, RowMapping, Select, insert, literal, null, select
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Column, Connection, RowMapping, Select, insert, literal, null, select
 
 from lamella.core.access import AuditEntry, AuditKind, Group, User
 from lamella.core.ids import Ids
 from lamella.core.records import Page, PageQuery
 from lamella.storage.columns import moment_text
-from lamella.storage.database import Verbs, uninterrupted
+from lamella.storage.database import Verbs, reads
 from lamella.storage.pages import page
 from lamella.storage.tables import grant_changes, member_changes, restricted_uses, users
 
@@ -72,8 +71,8 @@ _LISTS: dict[AuditKind, tuple[Select[*tuple[Any, ...]], Column[str]]] = {
 }
 
 
-async def write_member_change(
-    connection: AsyncConnection, ids: Ids, group: Group, user: User, by: str, at: datetime, *, is_in: bool
+def write_member_change(
+    connection: Connection, ids: Ids, group: Group, user: User, by: str, at: datetime, *, is_in: bool
 ) -> None:
     """Keep that a user was put into a group, or taken out."""
     row = {
@@ -87,18 +86,17 @@ async def write_member_change(
         "before": None if is_in else MEMBER,
         "after": MEMBER if is_in else None,
     }
-    await connection.execute(insert(member_changes), row)
+    connection.execute(insert(member_changes), row)
 
 
 class AuditVerbs(Verbs):
     """The verb of `Directory` about what happened."""
 
-    @uninterrupted
-    async def audit(self, kind: AuditKind, query: PageQuery) -> Page[AuditEntry]:
+    @reads
+    def audit(self, connection: Connection, kind: AuditKind, query: PageQuery) -> Page[AuditEntry]:
         """What happened of this kind."""
         rows, key = _LISTS[kind]
-        async with self._database.reading() as connection:
-            found, has_more = await page(connection, rows, key, query)
+        found, has_more = page(connection, rows, key, query)
         return Page(tuple(map(_entry_of, found)), has_more)
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from sqlalchemy import select
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, select
 
 from lamella.core.access import GrantLevel, level_of
 from lamella.core.counting import count_tokens
@@ -18,7 +17,7 @@ from lamella.storage.access.grants import standings
 from lamella.storage.tables import grant_changes, knowledge_bases
 
 
-async def closed_bases(connection: AsyncConnection, caller: Caller, bases: Iterable[str]) -> frozenset[str]:
+def closed_bases(connection: Connection, caller: Caller, bases: Iterable[str]) -> frozenset[str]:
     """Of these bases, those that the caller may not read in full as it stands now.
 
     Who removes a base of their own keeps what was made of it.
@@ -26,12 +25,12 @@ async def closed_bases(connection: AsyncConnection, caller: Caller, bases: Itera
     named = set(bases)
     if not named:
         return frozenset()
-    known = await standings(connection, caller, sorted(named))
+    known = standings(connection, caller, sorted(named))
     closed = {base for base in named if level_of(known[base]) is not GrantLevel.FULL}
-    return frozenset(closed - await _own_and_gone(connection, caller, closed - {DOUBTFUL}))
+    return frozenset(closed - _own_and_gone(connection, caller, closed - {DOUBTFUL}))
 
 
-async def _own_and_gone(connection: AsyncConnection, caller: Caller, bases: Collection[str]) -> set[str]:
+def _own_and_gone(connection: Connection, caller: Caller, bases: Collection[str]) -> set[str]:
     """Of these bases, those that the caller owned and removed: only they have read one that nobody was ever granted."""
     if not bases:
         return set()
@@ -39,15 +38,15 @@ async def _own_and_gone(connection: AsyncConnection, caller: Caller, bases: Coll
     of_others = select(grant_changes.c.knowledge_base_id).where(
         grant_changes.c.knowledge_base_id.in_(bases), grant_changes.c.owner != caller.user_id
     )
-    known = set((await connection.execute(there)).scalars()) | set((await connection.execute(of_others)).scalars())
+    known = set(connection.execute(there).scalars()) | set(connection.execute(of_others).scalars())
     return set(bases) - known
 
 
-async def turns_held_back(connection: AsyncConnection, caller: Caller, turns: Sequence[Turn]) -> tuple[Turn, ...]:
+def turns_held_back(connection: Connection, caller: Caller, turns: Sequence[Turn]) -> tuple[Turn, ...]:
     """The turns without what was made of bases that are closed to the caller."""
     held = bases_of_steps([step for turn in turns for step in turn.steps])
     told = (base for turn in turns for base in turn.user.made_from)
-    closed = await closed_bases(connection, caller, held.union(told))
+    closed = closed_bases(connection, caller, held.union(told))
     if not closed:
         return tuple(turns)
     return tuple(
@@ -56,13 +55,11 @@ async def turns_held_back(connection: AsyncConnection, caller: Caller, turns: Se
     )
 
 
-async def records_held_back(
-    connection: AsyncConnection, caller: Caller, records: Sequence[TurnRecord]
-) -> tuple[TurnRecord, ...]:
+def records_held_back(connection: Connection, caller: Caller, records: Sequence[TurnRecord]) -> tuple[TurnRecord, ...]:
     """As `turns_held_back`, for turns as clients see them."""
     steps = [step for one in records for run in one.runs for step in run.steps]
     told = (base for one in records for base in one.dynamic_from)
-    closed = await closed_bases(connection, caller, bases_of_steps(steps).union(told))
+    closed = closed_bases(connection, caller, bases_of_steps(steps).union(told))
     if not closed:
         return tuple(records)
     return tuple(
@@ -75,11 +72,9 @@ async def records_held_back(
     )
 
 
-async def sessions_held_back(
-    connection: AsyncConnection, caller: Caller, sessions: Sequence[Session]
-) -> tuple[Session, ...]:
+def sessions_held_back(connection: Connection, caller: Caller, sessions: Sequence[Session]) -> tuple[Session, ...]:
     """The sessions without summaries that were made of such bases."""
-    closed = await closed_bases(connection, caller, (base for session in sessions for base in session.made_from))
+    closed = closed_bases(connection, caller, (base for session in sessions for base in session.made_from))
     if not closed:
         return tuple(sessions)
     return tuple(_without_summary(session, closed) for session in sessions)

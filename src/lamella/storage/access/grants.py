@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import RowMapping, delete, insert, select
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, RowMapping, delete, insert, select
 
 from lamella.core.access import BaseStanding, Grant, GrantChange, GrantLevel, Group, Subject
 from lamella.core.errors import NotFound
@@ -19,20 +18,20 @@ from lamella.storage.failures import damaged
 from lamella.storage.tables import grant_changes, grants, group_members, groups, knowledge_bases, users
 
 
-async def standings(connection: AsyncConnection, caller: Caller, base_ids: Sequence[str]) -> Mapping[str, BaseStanding]:
+def standings(connection: Connection, caller: Caller, base_ids: Sequence[str]) -> Mapping[str, BaseStanding]:
     """What is known about the caller and each of these bases."""
     user_id = caller.user_id
-    asker = (await connection.execute(select(users.c.role, users.c.disabled).where(users.c.id == user_id))).first()
+    asker = connection.execute(select(users.c.role, users.c.disabled).where(users.c.id == user_id)).first()
     owned = select(knowledge_bases.c.id, knowledge_bases.c.owner).where(knowledge_bases.c.id.in_(base_ids))
-    owners = {row.id: row.owner for row in await connection.execute(owned)}
+    owners = {row.id: row.owner for row in connection.execute(owned)}
     mine = select(grants.c.knowledge_base_id, grants.c.level).where(grants.c.knowledge_base_id.in_(base_ids))
     own = mine.where(grants.c.subject_kind == "user", grants.c.subject_id == user_id)
-    direct = {row.knowledge_base_id: row.level for row in await connection.execute(own)}
+    direct = {row.knowledge_base_id: row.level for row in connection.execute(own)}
     of_groups = mine.join(group_members, group_members.c.group_id == grants.c.subject_id).where(
         grants.c.subject_kind == "group", group_members.c.owner == user_id
     )
     by_group: defaultdict[str, list[str]] = defaultdict(list)
-    for row in await connection.execute(of_groups):
+    for row in connection.execute(of_groups):
         by_group[row.knowledge_base_id].append(row.level)
     return {
         base_id: BaseStanding(
@@ -47,7 +46,7 @@ async def standings(connection: AsyncConnection, caller: Caller, base_ids: Seque
     }
 
 
-async def find_grants(connection: AsyncConnection, base_id: str) -> tuple[Grant, ...]:
+def find_grants(connection: Connection, base_id: str) -> tuple[Grant, ...]:
     """Every grant on a base, by name."""
     query = (
         select(grants, users.c.name.label("user_name"), groups.c.name.label("group_name"))
@@ -55,7 +54,7 @@ async def find_grants(connection: AsyncConnection, base_id: str) -> tuple[Grant,
         .outerjoin(groups, (grants.c.subject_kind == "group") & (groups.c.id == grants.c.subject_id))
         .where(grants.c.knowledge_base_id == base_id)
     )
-    found = [_grant_of(row) for row in (await connection.execute(query)).mappings()]
+    found = [_grant_of(row) for row in connection.execute(query).mappings()]
     return tuple(sorted(found, key=lambda grant: (grant.name.casefold(), grant.subject.id)))
 
 
@@ -70,35 +69,35 @@ class Granting:
     at: datetime
 
 
-async def write_grant(connection: AsyncConnection, ids: Ids, base_id: str, owner: str, granting: Granting) -> None:
+def write_grant(connection: Connection, ids: Ids, base_id: str, owner: str, granting: Granting) -> None:
     """Make or take away a grant on a base, and keep that it was changed; nothing for what is so already."""
     subject, level = granting.subject, granting.level
     here = (grants.c.knowledge_base_id == base_id, grants.c.subject_id == subject.id)
-    before = (await connection.execute(select(grants.c.level).where(*here))).scalar()
+    before = connection.execute(select(grants.c.level).where(*here)).scalar()
     after = None if level is None else level.value
     if before == after:
         return
     shared = {"owner": owner, "knowledge_base_id": base_id, "subject_id": subject.id, "subject_kind": subject.kind}
     given = {"by": granting.by, "at": moment_text(granting.at)}
-    await connection.execute(delete(grants).where(*here))
+    connection.execute(delete(grants).where(*here))
     if after is not None:
-        await connection.execute(insert(grants), {**shared, **given, "level": after})
+        connection.execute(insert(grants), {**shared, **given, "level": after})
     changed = {"id": ids.new("change"), "subject_name": granting.name, "before": before, "after": after}
-    await connection.execute(insert(grant_changes), {**shared, **given, **changed})
+    connection.execute(insert(grant_changes), {**shared, **given, **changed})
 
 
-async def forget_group(connection: AsyncConnection, ids: Ids, group: Group, by: str, at: datetime) -> None:
+def forget_group(connection: Connection, ids: Ids, group: Group, by: str, at: datetime) -> None:
     """Take away every grant of a group that is removed."""
     query = select(grants.c.knowledge_base_id, grants.c.owner).where(grants.c.subject_id == group.id)
     gone = Granting(Subject("group", group.id), group.name, None, by, at)
-    for base_id, owner in (await connection.execute(query)).all():
-        await write_grant(connection, ids, base_id, owner, gone)
+    for base_id, owner in connection.execute(query).all():
+        write_grant(connection, ids, base_id, owner, gone)
 
 
-async def name_of(connection: AsyncConnection, subject: Subject) -> str:
+def name_of(connection: Connection, subject: Subject) -> str:
     """The name of a user or a group; raises `NotFound`."""
     table = users if subject.kind == "user" else groups
-    name = (await connection.execute(select(table.c.name).where(table.c.id == subject.id))).scalar()
+    name = connection.execute(select(table.c.name).where(table.c.id == subject.id)).scalar()
     if name is None:
         raise NotFound(f"There is no {subject.kind} {subject.id}.", param="subject_id")
     return str(name)

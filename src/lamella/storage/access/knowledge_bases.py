@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, RowMapping, delete, exists, insert, or_, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import ColumnElement, Connection, RowMapping, delete, exists, insert, or_, select, update
 
 from lamella.core.access import (
     BaseContent,
@@ -26,7 +25,7 @@ from lamella.core.knowledge import Shelf
 from lamella.core.records import Caller, Page, PageQuery
 from lamella.storage.access.grants import Granting, change_of, find_grants, name_of, standings, write_grant
 from lamella.storage.columns import NAMES, json_of, json_text, moment_text, word_of
-from lamella.storage.database import Verbs, uninterrupted
+from lamella.storage.database import Verbs, reads, writes
 from lamella.storage.keys import forget_keys
 from lamella.storage.knowledge.documents import forget_shelf
 from lamella.storage.pages import page
@@ -68,18 +67,18 @@ def _values(content: BaseContent, at: datetime) -> dict[str, Any]:
     }
 
 
-async def find_base(connection: AsyncConnection, caller: Caller, base_id: str) -> KnowledgeBase:
+def find_base(connection: Connection, caller: Caller, base_id: str) -> KnowledgeBase:
     """A base that the caller can see, whatever the level; raises `NotFound`."""
-    standing = (await standings(connection, caller, [base_id]))[base_id]
-    row = (await connection.execute(select(bases).where(bases.c.id == base_id))).mappings().first()
+    standing = standings(connection, caller, [base_id])[base_id]
+    row = connection.execute(select(bases).where(bases.c.id == base_id)).mappings().first()
     if row is None or not can_see(standing, visible=row["visible"]):
         raise NotFound(f"There is no knowledge base {base_id}.", param="knowledge_base_id")
     return _base_of(row, standing)
 
 
-async def own_base(connection: AsyncConnection, caller: Caller, base_id: str) -> KnowledgeBase:
+def own_base(connection: Connection, caller: Caller, base_id: str) -> KnowledgeBase:
     """A base of the caller's own; raises `PermissionDenied` for one that the caller only sees."""
-    base = await find_base(connection, caller, base_id)
+    base = find_base(connection, caller, base_id)
     if base.owner != caller.user_id:
         raise PermissionDenied("Only the owner of a knowledge base may do this.", hint="Ask its owner.")
     return base
@@ -96,59 +95,68 @@ def _in_sight(caller: Caller) -> ColumnElement[bool]:
 class KnowledgeBaseVerbs(Verbs):
     """The verbs of `Access`."""
 
-    @uninterrupted
-    async def level(self, caller: Caller, base_id: str) -> GrantLevel:
+    @reads
+    def level(self, connection: Connection, caller: Caller, base_id: str) -> GrantLevel:
         """How much of a base the caller may read, as it stands now; `none` for an unknown base."""
-        async with self._database.reading() as connection:
-            return level_of((await standings(connection, caller, [base_id]))[base_id])
+        return level_of(standings(connection, caller, [base_id])[base_id])
 
-    @uninterrupted
-    async def add_base(self, caller: Caller, base_id: str, content: BaseContent, at: datetime) -> KnowledgeBase:
+    @writes
+    def add_base(
+        self, connection: Connection, caller: Caller, base_id: str, content: BaseContent, at: datetime
+    ) -> KnowledgeBase:
         """Store a new base of the caller."""
         row = {"id": base_id, "owner": caller.user_id, "created_at": moment_text(at), **_values(content, at)}
-        async with self._database.writing() as connection:
-            if (await connection.execute(select(users.c.id).where(users.c.id == caller.user_id))).first() is None:
-                raise NotFound(f"There is no user {caller.user_id}.", param="user_id")
-            await connection.execute(insert(bases), row)
-            return await find_base(connection, caller, base_id)
+        if connection.execute(select(users.c.id).where(users.c.id == caller.user_id)).first() is None:
+            raise NotFound(f"There is no user {caller.user_id}.", param="user_id")
+        connection.execute(insert(bases), row)
+        return find_base(connection, caller, base_id)
 
-    @uninterrupted
-    async def base(self, caller: Caller, base_id: str) -> KnowledgeBase:
+    @reads
+    def base(self, connection: Connection, caller: Caller, base_id: str) -> KnowledgeBase:
         """One base that the caller can see, whatever the level."""
-        async with self._database.reading() as connection:
-            return await find_base(connection, caller, base_id)
+        return find_base(connection, caller, base_id)
 
-    @uninterrupted
-    async def bases(self, caller: Caller, query: PageQuery) -> Page[KnowledgeBase]:
+    @reads
+    def bases(self, connection: Connection, caller: Caller, query: PageQuery) -> Page[KnowledgeBase]:
         """The bases that the caller can see."""
-        async with self._database.reading() as connection:
-            seen: list[KnowledgeBase] = []
-            while True:
-                rows, has_more = await page(connection, select(bases).where(_in_sight(caller)), bases.c.id, query)
-                known = await standings(connection, caller, [row["id"] for row in rows])
-                shown = [row for row in rows if can_see(known[row["id"]], visible=row["visible"])]
-                seen += [_base_of(row, known[row["id"]]) for row in shown]
-                room = query.limit
-                if not has_more or len(seen) >= room:
-                    return Page(tuple(seen[:room]), has_more or len(seen) > room)
-                query = PageQuery(room, rows[-1]["id"], query.order)
+        seen: list[KnowledgeBase] = []
+        while True:
+            rows, has_more = page(connection, select(bases).where(_in_sight(caller)), bases.c.id, query)
+            known = standings(connection, caller, [row["id"] for row in rows])
+            shown = [row for row in rows if can_see(known[row["id"]], visible=row["visible"])]
+            seen += [_base_of(row, known[row["id"]]) for row in shown]
+            room = query.limit
+            if not has_more or len(seen) >= room:
+                return Page(tuple(seen[:room]), has_more or len(seen) > room)
+            query = PageQuery(room, rows[-1]["id"], query.order)
 
-    @uninterrupted
-    async def change_base(
-        self, caller: Caller, base_id: str, edit: Callable[[BaseContent], BaseContent], at: datetime
+    @writes
+    def change_base(
+        self,
+        connection: Connection,
+        caller: Caller,
+        base_id: str,
+        edit: Callable[[BaseContent], BaseContent],
+        at: datetime,
     ) -> KnowledgeBase:
         """Store what `edit` makes of its content."""
-        async with self._database.writing() as connection:
-            before = (await own_base(connection, caller, base_id)).content
-            after = edit(before)
-            if after != before:
-                changed = update(bases).where(bases.c.id == base_id, bases.c.owner == caller.user_id)
-                await connection.execute(changed.values(**_values(after, at)))
-            return await find_base(connection, caller, base_id)
+        before = own_base(connection, caller, base_id).content
+        after = edit(before)
+        if after != before:
+            changed = update(bases).where(bases.c.id == base_id, bases.c.owner == caller.user_id)
+            connection.execute(changed.values(**_values(after, at)))
+        return find_base(connection, caller, base_id)
 
-    @uninterrupted
-    async def describe_base(
-        self, caller: Caller, base_id: str, summary: str, topics: Sequence[str], made_from: str, at: datetime
+    @writes
+    def describe_base(
+        self,
+        connection: Connection,
+        caller: Caller,
+        base_id: str,
+        summary: str,
+        topics: Sequence[str],
+        made_from: str,
+        at: datetime,
     ) -> bool:
         """Store what a model says that a base is about, where no person has said it."""
         values = {
@@ -160,16 +168,14 @@ class KnowledgeBaseVerbs(Verbs):
         }
         this = (bases.c.id == base_id, bases.c.owner == caller.user_id)
         free = bases.c.described_by != DescribedBy.USER.value
-        async with self._database.writing() as connection:
-            return (await connection.execute(update(bases).where(*this, free).values(**values))).rowcount > 0
+        return connection.execute(update(bases).where(*this, free).values(**values)).rowcount > 0
 
-    @uninterrupted
-    async def described_from(self, caller: Caller, base_id: str) -> str | None:
+    @reads
+    def described_from(self, connection: Connection, caller: Caller, base_id: str) -> str | None:
         """What a model's words about a base were made from; None where a person has said them."""
         query = select(bases.c.described_by, bases.c.described_from).where(bases.c.id == base_id)
-        async with self._database.reading() as connection:
-            await own_base(connection, caller, base_id)
-            by, made_from = (await connection.execute(query)).one()
+        own_base(connection, caller, base_id)
+        by, made_from = connection.execute(query).one()
         match word_of(DescribedBy, by, f"knowledge base {base_id}"):
             case DescribedBy.USER:
                 return None
@@ -178,47 +184,51 @@ class KnowledgeBaseVerbs(Verbs):
             case DescribedBy.NOBODY:
                 return ""
 
-    @uninterrupted
-    async def delete_base(self, caller: Caller, base_id: str, at: datetime) -> None:
+    @writes
+    def delete_base(self, connection: Connection, caller: Caller, base_id: str, at: datetime) -> None:
         """Remove it with all that belongs to it, and its grants, each a change that is kept."""
-        async with self._database.writing() as connection:
-            await own_base(connection, caller, base_id)
-            for grant in await find_grants(connection, base_id):
-                gone = Granting(grant.subject, grant.name, None, caller.user_id, at)
-                await write_grant(connection, self._ids, base_id, caller.user_id, gone)
-            await forget_shelf(connection, self._ids, Shelf(caller.user_id, base_id))
-            await forget_keys(connection, caller, base_id)
-            await connection.execute(delete(bases).where(bases.c.id == base_id, bases.c.owner == caller.user_id))
+        own_base(connection, caller, base_id)
+        for grant in find_grants(connection, base_id):
+            gone = Granting(grant.subject, grant.name, None, caller.user_id, at)
+            write_grant(connection, self._ids, base_id, caller.user_id, gone)
+        forget_shelf(connection, self._ids, Shelf(caller.user_id, base_id))
+        forget_keys(connection, caller, base_id)
+        connection.execute(delete(bases).where(bases.c.id == base_id, bases.c.owner == caller.user_id))
 
-    @uninterrupted
-    async def grants(self, caller: Caller, base_id: str) -> tuple[Grant, ...]:
+    @reads
+    def grants(self, connection: Connection, caller: Caller, base_id: str) -> tuple[Grant, ...]:
         """Every grant on a base of the caller's, by name."""
-        async with self._database.reading() as connection:
-            await own_base(connection, caller, base_id)
-            return await find_grants(connection, base_id)
+        own_base(connection, caller, base_id)
+        return find_grants(connection, base_id)
 
-    @uninterrupted
-    async def set_grant(
-        self, caller: Caller, base_id: str, subject: Subject, level: GrantLevel | None, at: datetime
+    @writes
+    def set_grant(
+        self,
+        connection: Connection,
+        caller: Caller,
+        base_id: str,
+        subject: Subject,
+        level: GrantLevel | None,
+        at: datetime,
     ) -> Grant | None:
         """Grant a level, or take a grant away with None; a difference is a change that is kept."""
-        async with self._database.writing() as connection:
-            await own_base(connection, caller, base_id)
-            if subject.id == caller.user_id:
-                raise InvalidRequest(
-                    "The owner of a knowledge base reads all of it.", hint="Name somebody else.", param="subject_id"
-                )
-            name = await name_of(connection, subject)
-            granting = Granting(subject, name, level, caller.user_id, at)
-            await write_grant(connection, self._ids, base_id, caller.user_id, granting)
-            found = await find_grants(connection, base_id)
+        own_base(connection, caller, base_id)
+        if subject.id == caller.user_id:
+            raise InvalidRequest(
+                "The owner of a knowledge base reads all of it.", hint="Name somebody else.", param="subject_id"
+            )
+        name = name_of(connection, subject)
+        granting = Granting(subject, name, level, caller.user_id, at)
+        write_grant(connection, self._ids, base_id, caller.user_id, granting)
+        found = find_grants(connection, base_id)
         return next((grant for grant in found if grant.subject == subject), None)
 
-    @uninterrupted
-    async def grant_changes(self, caller: Caller, base_id: str, query: PageQuery) -> Page[GrantChange]:
+    @reads
+    def grant_changes(
+        self, connection: Connection, caller: Caller, base_id: str, query: PageQuery
+    ) -> Page[GrantChange]:
         """Every change of the grants on a base of the caller's."""
         of_base = select(grant_changes).where(grant_changes.c.knowledge_base_id == base_id)
-        async with self._database.reading() as connection:
-            await own_base(connection, caller, base_id)
-            rows, has_more = await page(connection, of_base, grant_changes.c.id, query)
+        own_base(connection, caller, base_id)
+        rows, has_more = page(connection, of_base, grant_changes.c.id, query)
         return Page(tuple(map(change_of, rows)), has_more)

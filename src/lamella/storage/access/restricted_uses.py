@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from sqlalchemy import RowMapping, insert, select
+from sqlalchemy import Connection, RowMapping, insert, select
 
 from lamella.core.errors import NotFound
 from lamella.core.json import decode, encode_text
@@ -13,7 +13,7 @@ from lamella.core.records import Caller, Page, PageQuery
 from lamella.core.restricted import LONGEST_QUESTION, RestrictedUse
 from lamella.storage.access.knowledge_bases import own_base
 from lamella.storage.columns import moment_text
-from lamella.storage.database import Verbs, uninterrupted
+from lamella.storage.database import Verbs, reads, writes
 from lamella.storage.failures import damaged
 from lamella.storage.pages import page
 from lamella.storage.tables import knowledge_bases, restricted_uses, users
@@ -22,28 +22,28 @@ from lamella.storage.tables import knowledge_bases, restricted_uses, users
 class RestrictedUseVerbs(Verbs):
     """The verbs of `RestrictedUses`."""
 
-    @uninterrupted
-    async def record_restricted_use(self, use: RestrictedUse) -> RestrictedUse:
+    @writes
+    def record_restricted_use(self, connection: Connection, use: RestrictedUse) -> RestrictedUse:
         """Keep one, with the name that its user has."""
-        async with self._database.writing() as connection:
-            of_base = select(knowledge_bases.c.owner).where(knowledge_bases.c.id == use.base_id)
-            owner = (await connection.execute(of_base)).scalar()
-            if owner is None:
-                raise NotFound(f"There is no knowledge base {use.base_id}.", param="knowledge_base_id")
-            name = (await connection.execute(select(users.c.name).where(users.c.id == use.user_id))).scalar()
-            kept = replace(
-                use, id=self._ids.new("use"), user_name=name or use.user_id, question=use.question[:LONGEST_QUESTION]
-            )
-            await connection.execute(insert(restricted_uses), _row(kept, owner))
+        of_base = select(knowledge_bases.c.owner).where(knowledge_bases.c.id == use.base_id)
+        owner = connection.execute(of_base).scalar()
+        if owner is None:
+            raise NotFound(f"There is no knowledge base {use.base_id}.", param="knowledge_base_id")
+        name = connection.execute(select(users.c.name).where(users.c.id == use.user_id)).scalar()
+        kept = replace(
+            use, id=self._ids.new("use"), user_name=name or use.user_id, question=use.question[:LONGEST_QUESTION]
+        )
+        connection.execute(insert(restricted_uses), _row(kept, owner))
         return kept
 
-    @uninterrupted
-    async def restricted_uses(self, caller: Caller, base_id: str, query: PageQuery) -> Page[RestrictedUse]:
+    @reads
+    def restricted_uses(
+        self, connection: Connection, caller: Caller, base_id: str, query: PageQuery
+    ) -> Page[RestrictedUse]:
         """Those of a base of the caller's."""
         of_base = select(restricted_uses).where(restricted_uses.c.knowledge_base_id == base_id)
-        async with self._database.reading() as connection:
-            await own_base(connection, caller, base_id)
-            rows, has_more = await page(connection, of_base, restricted_uses.c.id, query)
+        own_base(connection, caller, base_id)
+        rows, has_more = page(connection, of_base, restricted_uses.c.id, query)
         return Page(tuple(map(_use_of, rows)), has_more)
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import RowMapping, func, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, RowMapping, func, insert, select, update
 
 from lamella.core.access import LOCAL_USER, Key, Role, User, UserChange
 from lamella.core.errors import InvalidRequest, NotFound, PermissionDenied
 from lamella.core.records import Page, PageQuery
 from lamella.storage.access.api_keys import key_row
 from lamella.storage.columns import moment_text, word_of
-from lamella.storage.database import Verbs, insert_missing, uninterrupted
+from lamella.storage.database import Verbs, insert_missing, reads, writes
 from lamella.storage.pages import page
 from lamella.storage.tables import api_keys, set_ups, users
 
@@ -30,25 +29,25 @@ def user_of(row: RowMapping) -> User:
     )
 
 
-async def find_user(connection: AsyncConnection, user_id: str) -> User:
+def find_user(connection: Connection, user_id: str) -> User:
     """One user."""
-    row = (await connection.execute(select(users).where(users.c.id == user_id))).mappings().first()
+    row = connection.execute(select(users).where(users.c.id == user_id)).mappings().first()
     if row is None:
         raise NotFound(f"There is no user {user_id}.", param="user_id")
     return user_of(row)
 
 
-async def _check_free(connection: AsyncConnection, name: str, user_id: str) -> None:
+def _check_free(connection: Connection, name: str, user_id: str) -> None:
     """Raises `InvalidRequest` when another user has the name."""
     query = select(users.c.id).where(users.c.folded == name.casefold(), users.c.id != user_id)
-    if (await connection.execute(query)).first() is not None:
+    if connection.execute(query).first() is not None:
         raise InvalidRequest(f"There is a user “{name}” already.", hint="Choose another name.", param="name")
 
 
-async def _check_admins(connection: AsyncConnection) -> None:
+def _check_admins(connection: Connection) -> None:
     """Raises `InvalidRequest` when nobody is left to keep users and keys."""
     active = select(func.count()).select_from(users).where(users.c.role == Role.ADMIN.value, ~users.c.disabled)
-    if (await connection.execute(active)).scalar_one() == 0:
+    if connection.execute(active).scalar_one() == 0:
         raise InvalidRequest(
             "This is the only admin: nobody could keep users and keys.", hint="Make another user admin first."
         )
@@ -57,30 +56,28 @@ async def _check_admins(connection: AsyncConnection) -> None:
 class UserVerbs(Verbs):
     """The verbs of `Directory` about users."""
 
-    @uninterrupted
-    async def set_up_at(self) -> datetime | None:
+    @reads
+    def set_up_at(self, connection: Connection) -> datetime | None:
         """When accounts were set up; None while the person at this machine is the only user."""
-        async with self._database.reading() as connection:
-            at = (await connection.execute(select(set_ups.c.at).where(set_ups.c.name == ACCOUNTS))).scalar()
+        at = connection.execute(select(set_ups.c.at).where(set_ups.c.name == ACCOUNTS)).scalar()
         return None if at is None else datetime.fromisoformat(at)
 
-    @uninterrupted
-    async def set_up(self, name: str, key: Key, at: datetime) -> User:
+    @writes
+    def set_up(self, connection: Connection, name: str, key: Key, at: datetime) -> User:
         """Turn accounts on: the local user is the first admin, with this name and key."""
         mine = {"owner": LOCAL_USER, "name": ACCOUNTS, "at": moment_text(at)}
-        async with self._database.writing() as connection:
-            done = select(set_ups.c.at).where(set_ups.c.name == ACCOUNTS)
-            if (await connection.execute(done)).first() is not None:
-                raise PermissionDenied("Accounts are set up already.", hint="Ask an admin for a key.")
-            await _check_free(connection, name, LOCAL_USER)
-            named = {"name": name, "folded": name.casefold(), "role": Role.ADMIN.value, "disabled": False}
-            await connection.execute(update(users).where(users.c.id == LOCAL_USER).values(**named))
-            await connection.execute(insert(api_keys), key_row(key))
-            await connection.execute(insert(set_ups), mine)
-            return await find_user(connection, LOCAL_USER)
+        done = select(set_ups.c.at).where(set_ups.c.name == ACCOUNTS)
+        if connection.execute(done).first() is not None:
+            raise PermissionDenied("Accounts are set up already.", hint="Ask an admin for a key.")
+        _check_free(connection, name, LOCAL_USER)
+        named = {"name": name, "folded": name.casefold(), "role": Role.ADMIN.value, "disabled": False}
+        connection.execute(update(users).where(users.c.id == LOCAL_USER).values(**named))
+        connection.execute(insert(api_keys), key_row(key))
+        connection.execute(insert(set_ups), mine)
+        return find_user(connection, LOCAL_USER)
 
-    @uninterrupted
-    async def add_user(self, user: User, key: Key | None = None) -> User:
+    @writes
+    def add_user(self, connection: Connection, user: User, key: Key | None = None) -> User:
         """Store a new user, with a first key."""
         row = {
             "id": user.id,
@@ -90,37 +87,33 @@ class UserVerbs(Verbs):
             "disabled": user.disabled,
             "created_at": moment_text(user.created_at),
         }
-        async with self._database.writing() as connection:
-            await _check_free(connection, user.name, user.id)
-            await insert_missing(connection, users, [row])
-            if key is not None:
-                await connection.execute(insert(api_keys), key_row(key))
-            return await find_user(connection, user.id)
+        _check_free(connection, user.name, user.id)
+        insert_missing(connection, users, [row])
+        if key is not None:
+            connection.execute(insert(api_keys), key_row(key))
+        return find_user(connection, user.id)
 
-    @uninterrupted
-    async def user(self, user_id: str) -> User:
+    @reads
+    def user(self, connection: Connection, user_id: str) -> User:
         """One user."""
-        async with self._database.reading() as connection:
-            return await find_user(connection, user_id)
+        return find_user(connection, user_id)
 
-    @uninterrupted
-    async def users(self, query: PageQuery) -> Page[User]:
+    @reads
+    def users(self, connection: Connection, query: PageQuery) -> Page[User]:
         """All users, the local one included."""
-        async with self._database.reading() as connection:
-            rows, has_more = await page(connection, select(users), users.c.id, query)
+        rows, has_more = page(connection, select(users), users.c.id, query)
         return Page(tuple(map(user_of, rows)), has_more)
 
-    @uninterrupted
-    async def change_user(self, user_id: str, change: UserChange) -> User:
+    @writes
+    def change_user(self, connection: Connection, user_id: str, change: UserChange) -> User:
         """Change a user; raises `InvalidRequest` when no admin would be left."""
         named = {} if change.name is None else {"name": change.name, "folded": change.name.casefold()}
         role = {} if change.role is None else {"role": change.role.value}
         values = {**named, **role, **({} if change.disabled is None else {"disabled": change.disabled})}
-        async with self._database.writing() as connection:
-            await find_user(connection, user_id)
-            if change.name is not None:
-                await _check_free(connection, change.name, user_id)
-            if values:
-                await connection.execute(update(users).where(users.c.id == user_id).values(**values))
-                await _check_admins(connection)
-            return await find_user(connection, user_id)
+        find_user(connection, user_id)
+        if change.name is not None:
+            _check_free(connection, change.name, user_id)
+        if values:
+            connection.execute(update(users).where(users.c.id == user_id).values(**values))
+            _check_admins(connection)
+        return find_user(connection, user_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection
 
 from lamella.core.agents import Summary
 from lamella.core.decisions import DecisionKind
@@ -17,7 +17,7 @@ from lamella.storage.conversations.decided import find_decisions, find_tree
 from lamella.storage.conversations.paths import find_path, find_sent
 from lamella.storage.conversations.requests import find_last_bill
 from lamella.storage.conversations.sessions import count_session_changes, find_ancestry, find_sessions, followed_run
-from lamella.storage.database import Verbs, uninterrupted
+from lamella.storage.database import Verbs, reads
 from lamella.storage.failures import damaged
 from lamella.storage.library.documents import find_documents
 
@@ -33,14 +33,12 @@ class _Held:
     model: str | None = None
 
 
-async def _held(
-    connection: AsyncConnection, caller: Caller, conversation: Conversation, place: Place
-) -> tuple[_Held, ...]:
+def _held(connection: Connection, caller: Caller, conversation: Conversation, place: Place) -> tuple[_Held, ...]:
     """The decisions that hold on the path to `place`; where nothing was ever forked, they all do."""
-    known = await find_decisions(connection, caller, conversation.id)
+    known = find_decisions(connection, caller, conversation.id)
     if not conversation.forked and place == conversation.place:
         return tuple(map(_Held, known))
-    tree = await find_tree(connection, caller, conversation.id)
+    tree = find_tree(connection, caller, conversation.id)
     return tuple(
         _Held(stored, None if for_all else tree.models.get(stored.run_id or "", ""))
         for stored, for_all in tree.holding(known, place)
@@ -82,9 +80,10 @@ def _summaries(sessions: Sequence[Session], session: Session) -> tuple[Summary, 
 class BeginningVerbs(Verbs):
     """The verbs of `Store` that begin a turn's reading."""
 
-    @uninterrupted
-    async def beginning(
+    @reads
+    def beginning(
         self,
+        connection: Connection,
         caller: Caller,
         conversation_id: str,
         model: str,
@@ -92,65 +91,66 @@ class BeginningVerbs(Verbs):
         place: Place | None = None,
     ) -> Beginning:
         """What a turn of `model` begins from, or began from at the end of a closed session."""
-        async with self._database.reading() as connection:
-            conversation = await find_conversation(connection, caller, conversation_id)
-            if session_id is None:
-                [found] = await _beginnings(connection, caller, conversation, [model], place or conversation.place)
-                return found
-            sessions = await find_sessions(connection, caller, conversation_id)
-            session = next((session for session in sessions if session.id == session_id), None)
-            if session is None:
-                raise NotFound(f"This conversation has no session {session_id}.", param="session_id")
-            place, start = conversation.place, session.begins_after
-            if session.closed_at is not None:
-                place = Place(
-                    session.ends_with, await followed_run(connection, caller, conversation, session.ends_with)
-                )
-            held = await _held(connection, caller, conversation, place)
-            return Beginning(
-                conversation=conversation,
-                path=await find_path(connection, caller, conversation_id, place, start),
-                decisions=tuple(one.stored for one in held if one.model in (None, model)),
-                last_bill=await find_last_bill(connection, caller, conversation, place, model),
-                session=session,
-                summaries=_summaries(sessions, session),
-                place=place,
-                documents=await find_documents(connection, caller, conversation_id),
-                session_changes=await count_session_changes(connection, caller, conversation_id),
-                sent_before=await find_sent(connection, caller, start, RECENT),
-            )
+        conversation = find_conversation(connection, caller, conversation_id)
+        if session_id is None:
+            [found] = _beginnings(connection, caller, conversation, [model], place or conversation.place)
+            return found
+        sessions = find_sessions(connection, caller, conversation_id)
+        session = next((session for session in sessions if session.id == session_id), None)
+        if session is None:
+            raise NotFound(f"This conversation has no session {session_id}.", param="session_id")
+        place, start = conversation.place, session.begins_after
+        if session.closed_at is not None:
+            place = Place(session.ends_with, followed_run(connection, caller, conversation, session.ends_with))
+        held = _held(connection, caller, conversation, place)
+        return Beginning(
+            conversation=conversation,
+            path=find_path(connection, caller, conversation_id, place, start),
+            decisions=tuple(one.stored for one in held if one.model in (None, model)),
+            last_bill=find_last_bill(connection, caller, conversation, place, model),
+            session=session,
+            summaries=_summaries(sessions, session),
+            place=place,
+            documents=find_documents(connection, caller, conversation_id),
+            session_changes=count_session_changes(connection, caller, conversation_id),
+            sent_before=find_sent(connection, caller, start, RECENT),
+        )
 
-    @uninterrupted
-    async def beginnings(
-        self, caller: Caller, conversation_id: str, models: Sequence[str], place: Place | None = None
+    @reads
+    def beginnings(
+        self,
+        connection: Connection,
+        caller: Caller,
+        conversation_id: str,
+        models: Sequence[str],
+        place: Place | None = None,
     ) -> tuple[Beginning, ...]:
         """As `beginning`, for each of the models and at `place`, None for where the conversation stands."""
-        async with self._database.reading() as connection:
-            conversation = await find_conversation(connection, caller, conversation_id)
-            return await _beginnings(connection, caller, conversation, models, place or conversation.place)
+        conversation = find_conversation(connection, caller, conversation_id)
+        return _beginnings(connection, caller, conversation, models, place or conversation.place)
 
 
-async def _beginnings(
-    connection: AsyncConnection, caller: Caller, conversation: Conversation, models: Sequence[str], place: Place
+def _beginnings(
+    connection: Connection, caller: Caller, conversation: Conversation, models: Sequence[str], place: Place
 ) -> tuple[Beginning, ...]:
-    held = await _held(connection, caller, conversation, place)
+    held = _held(connection, caller, conversation, place)
     if not conversation.forked and place == conversation.place:
-        sessions = await find_ancestry(connection, caller, conversation.session_id)
+        sessions = find_ancestry(connection, caller, conversation.session_id)
     else:
-        sessions = await find_sessions(connection, caller, conversation.id)
+        sessions = find_sessions(connection, caller, conversation.id)
     named, start = _window(held)
     session = _session(conversation, sessions, place, named)
-    path = await find_path(connection, caller, conversation.id, place, start)
-    documents = await find_documents(connection, caller, conversation.id)
-    moves = await count_session_changes(connection, caller, conversation.id)
-    sent = await find_sent(connection, caller, start, RECENT)
+    path = find_path(connection, caller, conversation.id, place, start)
+    documents = find_documents(connection, caller, conversation.id)
+    moves = count_session_changes(connection, caller, conversation.id)
+    sent = find_sent(connection, caller, start, RECENT)
     return tuple(
         [
             Beginning(
                 conversation=conversation,
                 path=path,
                 decisions=tuple(one.stored for one in held if one.model in (None, model)),
-                last_bill=await find_last_bill(connection, caller, conversation, place, model),
+                last_bill=find_last_bill(connection, caller, conversation, place, model),
                 session=session,
                 summaries=_summaries(sessions, session),
                 place=place,

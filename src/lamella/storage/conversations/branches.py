@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import RowMapping, or_, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, RowMapping, or_, select, update
 
 from lamella.core.decisions import Decision
 from lamella.core.errors import NotFound
@@ -31,7 +30,7 @@ from lamella.storage.conversations.lines import line_of
 from lamella.storage.conversations.paths import find_records
 from lamella.storage.conversations.sessions import followed_run, move_to_session
 from lamella.storage.conversations.turns import check_head
-from lamella.storage.database import Verbs, uninterrupted
+from lamella.storage.database import Verbs, reads, writes
 from lamella.storage.pages import page
 from lamella.storage.tables import conversations, messages, runs, turns
 
@@ -39,14 +38,12 @@ PREVIEW = 120
 """Characters of a message in the tree."""
 
 
-async def _path_rows(
-    connection: AsyncConnection, caller: Caller, conversation: Conversation, query: PageQuery
+def _path_rows(
+    connection: Connection, caller: Caller, conversation: Conversation, query: PageQuery
 ) -> tuple[list[RowMapping], dict[str, str | None], bool]:
     """A page of the current path: rows of turns, the run that is followed in each, and whether there are more."""
     if query.order == "desc":
-        place = (
-            conversation.place if query.after is None else await _before(connection, caller, conversation, query.after)
-        )
+        place = conversation.place if query.after is None else _before(connection, caller, conversation, query.after)
         line = line_of(caller, place, None, most=query.limit + 1)
         order = line.c.depth.asc()
     else:
@@ -56,22 +53,22 @@ async def _path_rows(
     if query.order == "asc" and query.after is not None:
         depth = select(line.c.depth).where(line.c.id == query.after).scalar_subquery()
         listed = listed.where(line.c.depth < depth)
-    rows = list((await connection.execute(listed.limit(query.limit + 1))).mappings())
+    rows = list(connection.execute(listed.limit(query.limit + 1)).mappings())
     shown = rows[: query.limit]
     return shown, {row["id"]: row["followed"] for row in shown}, len(rows) > query.limit
 
 
-async def _before(connection: AsyncConnection, caller: Caller, conversation: Conversation, turn_id: str) -> Place:
+def _before(connection: Connection, caller: Caller, conversation: Conversation, turn_id: str) -> Place:
     """What a turn follows; nothing for one that is not here."""
     query = select(turns.c.parent_id, turns.c.parent_run_id).where(
         turns.c.id == turn_id, turns.c.conversation_id == conversation.id, turns.c.owner == caller.user_id
     )
-    row = (await connection.execute(query)).first()
+    row = connection.execute(query).first()
     return Place(*row) if row is not None else Place()
 
 
-async def _siblings(
-    connection: AsyncConnection, caller: Caller, conversation_id: str, rows: Sequence[RowMapping]
+def _siblings(
+    connection: Connection, caller: Caller, conversation_id: str, rows: Sequence[RowMapping]
 ) -> dict[Place, tuple[str, ...]]:
     """The turns that follow the same answers as these do, the oldest first."""
     parents = {row["parent_id"] for row in rows if row["parent_id"] is not None}
@@ -82,12 +79,12 @@ async def _siblings(
         .order_by(turns.c.started_at, turns.c.id)
     )
     found: defaultdict[Place, tuple[str, ...]] = defaultdict(tuple)
-    for id, parent_id, parent_run_id in (await connection.execute(query)).all():
+    for id, parent_id, parent_run_id in connection.execute(query).all():
         found[Place(parent_id, parent_run_id)] += (id,)
     return found
 
 
-async def _latest(connection: AsyncConnection, caller: Caller, conversation: Conversation, place: Place) -> Place:
+def _latest(connection: Connection, caller: Caller, conversation: Conversation, place: Place) -> Place:
     """The newest end of what follows a place; itself where nothing does."""
     line = (
         select(turns.c.id, turns.c.started_at)
@@ -97,10 +94,10 @@ async def _latest(connection: AsyncConnection, caller: Caller, conversation: Con
     )
     line = line.union_all(select(turns.c.id, turns.c.started_at).where(turns.c.parent_id == line.c.id))
     newest = select(line.c.id).order_by(line.c.started_at.desc(), line.c.id.desc()).limit(1)
-    turn_id: str | None = (await connection.execute(newest)).scalar_one_or_none()
+    turn_id: str | None = connection.execute(newest).scalar_one_or_none()
     if turn_id is None:
         return place
-    return Place(turn_id, await followed_run(connection, caller, conversation, turn_id))
+    return Place(turn_id, followed_run(connection, caller, conversation, turn_id))
 
 
 def beginning_of(row: RowMapping) -> str:
@@ -113,50 +110,48 @@ def beginning_of(row: RowMapping) -> str:
 class BranchVerbs(Verbs):
     """The verbs of `Store` about the tree of a conversation."""
 
-    @uninterrupted
-    async def place_of(self, caller: Caller, conversation_id: str, message_id: str) -> Place:
+    @reads
+    def place_of(self, connection: Connection, caller: Caller, conversation_id: str, message_id: str) -> Place:
         """The place behind a message: an answer's run, a user message's followed run."""
-        async with self._database.reading() as connection:
-            conversation = await find_conversation(connection, caller, conversation_id)
-            of_message = select(messages.c.turn_id, messages.c.run_id).where(messages.c.id == message_id)
-            of_run = select(runs.c.turn_id, runs.c.id).where(runs.c.id == message_id)
-            row = (await connection.execute(of_message)).first() or (await connection.execute(of_run)).first()
-            query = select(turns.c.id).where(
-                turns.c.id == (row[0] if row is not None else None),
-                turns.c.conversation_id == conversation_id,
-                turns.c.owner == caller.user_id,
+        conversation = find_conversation(connection, caller, conversation_id)
+        of_message = select(messages.c.turn_id, messages.c.run_id).where(messages.c.id == message_id)
+        of_run = select(runs.c.turn_id, runs.c.id).where(runs.c.id == message_id)
+        row = connection.execute(of_message).first() or connection.execute(of_run).first()
+        query = select(turns.c.id).where(
+            turns.c.id == (row[0] if row is not None else None),
+            turns.c.conversation_id == conversation_id,
+            turns.c.owner == caller.user_id,
+        )
+        if row is None or connection.execute(query).first() is None:
+            raise NotFound(
+                f"There is no message {message_id[:80]} in this conversation.",
+                hint="Its turns name their messages and runs.",
+                param="parent_message_id",
             )
-            if row is None or (await connection.execute(query)).first() is None:
-                raise NotFound(
-                    f"There is no message {message_id[:80]} in this conversation.",
-                    hint="Its turns name their messages and runs.",
-                    param="parent_message_id",
-                )
-            turn_id, run_id = row
-            if run_id is None:
-                run_id = await followed_run(connection, caller, conversation, turn_id)
-            return Place(turn_id, run_id)
+        turn_id, run_id = row
+        if run_id is None:
+            run_id = followed_run(connection, caller, conversation, turn_id)
+        return Place(turn_id, run_id)
 
-    @uninterrupted
-    async def turn_of_run(self, caller: Caller, run_id: str) -> str:
+    @reads
+    def turn_of_run(self, connection: Connection, caller: Caller, run_id: str) -> str:
         """The id of the turn that a run belongs to."""
         query = select(runs.c.turn_id).where(runs.c.id == run_id, runs.c.owner == caller.user_id)
-        async with self._database.reading() as connection:
-            turn_id: str | None = (await connection.execute(query)).scalar_one_or_none()
+        turn_id: str | None = connection.execute(query).scalar_one_or_none()
         if turn_id is None:
             raise NotFound(f"There is no run {run_id}.", param="run_id")
         return turn_id
 
-    @uninterrupted
-    async def latest(self, caller: Caller, conversation_id: str, place: Place) -> Place:
+    @reads
+    def latest(self, connection: Connection, caller: Caller, conversation_id: str, place: Place) -> Place:
         """The newest end of what follows a place; itself where nothing does."""
-        async with self._database.reading() as connection:
-            conversation = await find_conversation(connection, caller, conversation_id)
-            return await _latest(connection, caller, conversation, place)
+        conversation = find_conversation(connection, caller, conversation_id)
+        return _latest(connection, caller, conversation, place)
 
-    @uninterrupted
-    async def go_to(
+    @writes
+    def go_to(
         self,
+        connection: Connection,
         caller: Caller,
         conversation_id: str,
         expected: Place,
@@ -166,55 +161,54 @@ class BranchVerbs(Verbs):
         session: SessionStep | SessionReturn | None = None,
     ) -> Conversation:
         """Let a conversation go on from another place; what followed stays as a branch."""
-        async with self._database.writing() as connection:
-            conversation = await find_conversation(connection, caller, conversation_id, lock=True)
-            if conversation.running_turn not in (None, place.turn_id):
-                raise turn_in_progress(str(conversation.running_turn))
-            check_head(conversation, expected)
-            mine = (runs.c.id == place.run_id, runs.c.turn_id == place.turn_id, turns.c.id == runs.c.turn_id)
-            query = select(runs.c.id).where(*mine, turns.c.conversation_id == conversation_id)
-            if (await connection.execute(query)).first() is None:
-                raise NotFound(f"There is no run {place.run_id} in turn {place.turn_id}.", param="run_id")
-            if session is not None:
-                await move_to_session(connection, caller, conversation, session)
-            values: dict[str, Any] = {"head": place.turn_id, "head_run_id": place.run_id, "forked": True}
-            await connection.execute(
-                update(conversations)
-                .where(conversations.c.id == conversation_id, conversations.c.owner == caller.user_id)
-                .values(updated_at=moment_text(at), **values)
-            )
-            await decide(connection, self._ids, caller, Moment(conversation_id, at, place.turn_id), decided)
-            return await find_conversation(connection, caller, conversation_id)
+        conversation = find_conversation(connection, caller, conversation_id, lock=True)
+        if conversation.running_turn not in (None, place.turn_id):
+            raise turn_in_progress(str(conversation.running_turn))
+        check_head(conversation, expected)
+        mine = (runs.c.id == place.run_id, runs.c.turn_id == place.turn_id, turns.c.id == runs.c.turn_id)
+        query = select(runs.c.id).where(*mine, turns.c.conversation_id == conversation_id)
+        if connection.execute(query).first() is None:
+            raise NotFound(f"There is no run {place.run_id} in turn {place.turn_id}.", param="run_id")
+        if session is not None:
+            move_to_session(connection, caller, conversation, session)
+        values: dict[str, Any] = {"head": place.turn_id, "head_run_id": place.run_id, "forked": True}
+        connection.execute(
+            update(conversations)
+            .where(conversations.c.id == conversation_id, conversations.c.owner == caller.user_id)
+            .values(updated_at=moment_text(at), **values)
+        )
+        decide(connection, self._ids, caller, Moment(conversation_id, at, place.turn_id), decided)
+        return find_conversation(connection, caller, conversation_id)
 
-    @uninterrupted
-    async def turns_on_path(self, caller: Caller, conversation_id: str, query: PageQuery) -> Page[TurnOnPath]:
+    @reads
+    def turns_on_path(
+        self, connection: Connection, caller: Caller, conversation_id: str, query: PageQuery
+    ) -> Page[TurnOnPath]:
         """The turns of the current path, the newest first unless asked otherwise."""
-        async with self._database.reading() as connection:
-            conversation = await find_conversation(connection, caller, conversation_id)
-            rows, followed, has_more = await _path_rows(connection, caller, conversation, query)
-            records = await find_records(connection, caller, rows)
-            siblings = await _siblings(connection, caller, conversation_id, rows) if conversation.forked else {}
+        conversation = find_conversation(connection, caller, conversation_id)
+        rows, followed, has_more = _path_rows(connection, caller, conversation, query)
+        records = find_records(connection, caller, rows)
+        siblings = _siblings(connection, caller, conversation_id, rows) if conversation.forked else {}
         found = tuple(
             TurnOnPath(record, followed[record.id], siblings.get(record.parent, (record.id,))) for record in records
         )
         return Page(found, has_more)
 
-    @uninterrupted
-    async def tree(self, caller: Caller, conversation_id: str, query: PageQuery) -> Page[Branch]:
+    @reads
+    def tree(self, connection: Connection, caller: Caller, conversation_id: str, query: PageQuery) -> Page[Branch]:
         """Every turn of a conversation, in whatever branch, by id."""
         mine = (
             select(*turns.c, messages.c.parts)
             .join(messages, (messages.c.turn_id == turns.c.id) & (messages.c.seq == 0))
             .where(turns.c.conversation_id == conversation_id, turns.c.owner == caller.user_id)
         )
-        async with self._database.reading() as connection:
-            await find_conversation(connection, caller, conversation_id)
-            rows, has_more = await page(connection, mine, turns.c.id, query)
-            of = select(runs.c.id, runs.c.turn_id, runs.c.model, runs.c.status).order_by(runs.c.number)
-            of = of.where(runs.c.turn_id.in_([row["id"] for row in rows]), runs.c.owner == caller.user_id)
-            made: defaultdict[str, tuple[tuple[NewRun, TurnStatus], ...]] = defaultdict(tuple)
-            for id, turn_id, model, status in (await connection.execute(of)).all():
-                made[turn_id] += ((NewRun(id, model), TurnStatus(status)),)
+        find_conversation(connection, caller, conversation_id)
+        rows, has_more = page(connection, mine, turns.c.id, query)
+        of = select(runs.c.id, runs.c.turn_id, runs.c.model, runs.c.status).order_by(runs.c.number)
+        of = of.where(runs.c.turn_id.in_([row["id"] for row in rows]), runs.c.owner == caller.user_id)
+        made: defaultdict[str, tuple[tuple[NewRun, TurnStatus], ...]] = defaultdict(tuple)
+        for id, turn_id, model, status in connection.execute(of).all():
+            made[turn_id] += ((NewRun(id, model), TurnStatus(status)),)
         data = tuple(
             Branch(
                 id=row["id"],

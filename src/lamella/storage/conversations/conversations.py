@@ -6,8 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, insert, or_, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, delete, insert, or_, select, update
 
 from lamella.core.errors import NotFound, TurnInProgress
 from lamella.core.records import (
@@ -22,7 +21,7 @@ from lamella.core.records import (
 from lamella.core.sessions import Session, SessionCause
 from lamella.storage.columns import json_text, moment_text
 from lamella.storage.conversations.decided import Moment, decide, find_decision_page, find_decisions
-from lamella.storage.database import Verbs, uninterrupted
+from lamella.storage.database import Verbs, reads, writes
 from lamella.storage.jobs import forget_jobs
 from lamella.storage.keys import forget_conversation_keys
 from lamella.storage.library.agents import find_agent
@@ -41,12 +40,12 @@ def turn_in_progress(turn_id: str) -> TurnInProgress:
     )
 
 
-async def find_conversation(
-    connection: AsyncConnection, caller: Caller, conversation_id: str, *, lock: bool = False
+def find_conversation(
+    connection: Connection, caller: Caller, conversation_id: str, *, lock: bool = False
 ) -> Conversation:
     """The caller's conversation; `lock` keeps other writers away from it until the transaction ends."""
     query = select(conversations).where(conversations.c.id == conversation_id, conversations.c.owner == caller.user_id)
-    row = (await connection.execute(query.with_for_update() if lock else query)).mappings().first()
+    row = connection.execute(query.with_for_update() if lock else query).mappings().first()
     if row is None:
         raise NotFound(f"There is no conversation {conversation_id}.", param="conversation_id")
     return conversation_of(row)
@@ -56,14 +55,12 @@ _WINDOW = frozenset({"layout", "system_prompt", "tools"})
 """Columns that a decision names as changed from one request to the next: none lies in the middle of a turn."""
 
 
-async def _check_mine(
-    connection: AsyncConnection, caller: Caller, agent_id: str | None, project_id: str | None
-) -> None:
+def _check_mine(connection: Connection, caller: Caller, agent_id: str | None, project_id: str | None) -> None:
     """Raises `NotFound` for an agent or a project that is not the caller's."""
     if agent_id is not None:
-        await find_agent(connection, caller, agent_id)
+        find_agent(connection, caller, agent_id)
     if project_id is not None:
-        await find_project(connection, caller, project_id)
+        find_project(connection, caller, project_id)
 
 
 def _changed(change: ConversationChange) -> dict[str, Any]:
@@ -89,33 +86,30 @@ def _changed(change: ConversationChange) -> dict[str, Any]:
 class ConversationVerbs(Verbs):
     """The verbs of `Store` about conversations and decisions."""
 
-    @uninterrupted
-    async def create_conversation(self, caller: Caller, conversation: Conversation) -> None:
+    @writes
+    def create_conversation(self, connection: Connection, caller: Caller, conversation: Conversation) -> None:
         """Store a new conversation of the caller, in its first session."""
         first = Session(self._ids.new("sess"), conversation.id, 1, conversation.created_at, SessionCause.CREATED)
         row = conversation_row(caller.user_id, replace(conversation, session_id=first.id))
-        async with self._database.writing() as connection:
-            await _check_mine(connection, caller, conversation.agent_id, conversation.project_id)
-            await connection.execute(insert(conversations), row)
-            await connection.execute(insert(sessions), session_row(caller.user_id, first))
+        _check_mine(connection, caller, conversation.agent_id, conversation.project_id)
+        connection.execute(insert(conversations), row)
+        connection.execute(insert(sessions), session_row(caller.user_id, first))
 
-    @uninterrupted
-    async def conversation(self, caller: Caller, conversation_id: str) -> Conversation:
+    @reads
+    def conversation(self, connection: Connection, caller: Caller, conversation_id: str) -> Conversation:
         """One conversation."""
-        async with self._database.reading() as connection:
-            return await find_conversation(connection, caller, conversation_id)
+        return find_conversation(connection, caller, conversation_id)
 
-    @uninterrupted
-    async def conversations(self, caller: Caller, query: PageQuery) -> Page[Conversation]:
+    @reads
+    def conversations(self, connection: Connection, caller: Caller, query: PageQuery) -> Page[Conversation]:
         """The caller's conversations."""
         mine = select(conversations).where(conversations.c.owner == caller.user_id)
-        async with self._database.reading() as connection:
-            rows, has_more = await page(connection, mine, conversations.c.id, query)
+        rows, has_more = page(connection, mine, conversations.c.id, query)
         return Page(tuple(map(conversation_of, rows)), has_more)
 
-    @uninterrupted
-    async def change_conversation(
-        self, caller: Caller, conversation_id: str, change: ConversationChange, at: datetime
+    @writes
+    def change_conversation(
+        self, connection: Connection, caller: Caller, conversation_id: str, change: ConversationChange, at: datetime
     ) -> Conversation:
         """Change it, with the decisions that say so; raises `TurnInProgress` for what a running turn stands on."""
         values = _changed(change)
@@ -124,19 +118,16 @@ class ConversationVerbs(Verbs):
             .where(conversations.c.id == conversation_id, conversations.c.owner == caller.user_id)
             .values(updated_at=moment_text(at), **values)
         )
-        async with self._database.writing() as connection:
-            conversation = await find_conversation(connection, caller, conversation_id, lock=True)
-            if conversation.running_turn is not None and not values.keys().isdisjoint(_WINDOW):
-                raise turn_in_progress(conversation.running_turn)
-            await _check_mine(connection, caller, values.get("agent_id"), values.get("project_id"))
-            await connection.execute(changed)
-            await decide(
-                connection, self._ids, caller, Moment(conversation_id, at, conversation.head), change.decisions
-            )
-            return await find_conversation(connection, caller, conversation_id)
+        conversation = find_conversation(connection, caller, conversation_id, lock=True)
+        if conversation.running_turn is not None and not values.keys().isdisjoint(_WINDOW):
+            raise turn_in_progress(conversation.running_turn)
+        _check_mine(connection, caller, values.get("agent_id"), values.get("project_id"))
+        connection.execute(changed)
+        decide(connection, self._ids, caller, Moment(conversation_id, at, conversation.head), change.decisions)
+        return find_conversation(connection, caller, conversation_id)
 
-    @uninterrupted
-    async def title_conversation(self, caller: Caller, conversation_id: str, title: str) -> bool:
+    @writes
+    def title_conversation(self, connection: Connection, caller: Caller, conversation_id: str, title: str) -> bool:
         """Give it a title that a model wrote; False, and nothing changes, where its title is not its first words."""
         titled = (
             update(conversations)
@@ -144,43 +135,39 @@ class ConversationVerbs(Verbs):
             .where(conversations.c.titled_by == "words")
             .values(title=title, titled_by="model")
         )
-        async with self._database.writing() as connection:
-            await find_conversation(connection, caller, conversation_id)
-            return (await connection.execute(titled)).rowcount > 0
+        find_conversation(connection, caller, conversation_id)
+        return connection.execute(titled).rowcount > 0
 
-    @uninterrupted
-    async def delete_conversation(self, caller: Caller, conversation_id: str) -> None:
+    @writes
+    def delete_conversation(self, connection: Connection, caller: Caller, conversation_id: str) -> None:
         """Remove it with everything that belongs to it; raises `TurnInProgress` while it answers."""
         own_turns = select(turns.c.id).where(turns.c.conversation_id == conversation_id)
         own_sessions = select(sessions.c.id).where(sessions.c.conversation_id == conversation_id)
-        async with self._database.writing() as connection:
-            conversation = await find_conversation(connection, caller, conversation_id, lock=True)
-            if conversation.running_turn is not None:
-                raise turn_in_progress(conversation.running_turn)
-            await forget_conversation_keys(connection, caller, conversation_id)
-            subject = jobs.c.subject
-            await forget_jobs(
-                connection,
-                caller,
-                or_(subject == conversation_id, subject.in_(own_sessions), subject.in_(own_turns)),
-            )
-            await forget_recall(connection, caller, conversation_id)
-            await connection.execute(
-                delete(conversations).where(
-                    conversations.c.id == conversation_id, conversations.c.owner == caller.user_id
-                )
-            )
+        conversation = find_conversation(connection, caller, conversation_id, lock=True)
+        if conversation.running_turn is not None:
+            raise turn_in_progress(conversation.running_turn)
+        forget_conversation_keys(connection, caller, conversation_id)
+        subject = jobs.c.subject
+        forget_jobs(
+            connection,
+            caller,
+            or_(subject == conversation_id, subject.in_(own_sessions), subject.in_(own_turns)),
+        )
+        forget_recall(connection, caller, conversation_id)
+        connection.execute(
+            delete(conversations).where(conversations.c.id == conversation_id, conversations.c.owner == caller.user_id)
+        )
 
-    @uninterrupted
-    async def decisions(self, caller: Caller, conversation_id: str) -> tuple[StoredDecision, ...]:
+    @reads
+    def decisions(self, connection: Connection, caller: Caller, conversation_id: str) -> tuple[StoredDecision, ...]:
         """Everything that was decided for a conversation, oldest first."""
-        async with self._database.reading() as connection:
-            await find_conversation(connection, caller, conversation_id)
-            return await find_decisions(connection, caller, conversation_id)
+        find_conversation(connection, caller, conversation_id)
+        return find_decisions(connection, caller, conversation_id)
 
-    @uninterrupted
-    async def decision_page(self, caller: Caller, conversation_id: str, query: PageQuery) -> Page[StoredDecision]:
+    @reads
+    def decision_page(
+        self, connection: Connection, caller: Caller, conversation_id: str, query: PageQuery
+    ) -> Page[StoredDecision]:
         """The same by pages."""
-        async with self._database.reading() as connection:
-            await find_conversation(connection, caller, conversation_id)
-            return await find_decision_page(connection, caller, conversation_id, query)
+        find_conversation(connection, caller, conversation_id)
+        return find_decision_page(connection, caller, conversation_id, query)

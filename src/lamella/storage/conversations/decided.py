@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import insert, select
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, insert, select
 
 from lamella.core.decisions import WAY, Decision, DecisionKind
 from lamella.core.ids import Ids
@@ -29,9 +28,7 @@ class Moment:
     run_id: str | None = None
 
 
-async def decide(
-    connection: AsyncConnection, ids: Ids, caller: Caller, moment: Moment, made: Sequence[Decision]
-) -> None:
+def decide(connection: Connection, ids: Ids, caller: Caller, moment: Moment, made: Sequence[Decision]) -> None:
     """Store what was decided at a moment."""
     rows: list[dict[str, Any]] = [
         decision_row(
@@ -40,27 +37,25 @@ async def decide(
         for decision in made
     ]
     if rows:
-        await connection.execute(insert(decisions), rows)
+        connection.execute(insert(decisions), rows)
 
 
-async def find_decisions(
-    connection: AsyncConnection, caller: Caller, conversation_id: str
-) -> tuple[StoredDecision, ...]:
+def find_decisions(connection: Connection, caller: Caller, conversation_id: str) -> tuple[StoredDecision, ...]:
     """Everything that was decided for a conversation, oldest first."""
     query = (
         select(decisions)
         .where(decisions.c.conversation_id == conversation_id, decisions.c.owner == caller.user_id)
         .order_by(decisions.c.at, decisions.c.id)
     )
-    return tuple(map(decision_of, (await connection.execute(query)).mappings()))
+    return tuple(map(decision_of, connection.execute(query).mappings()))
 
 
-async def find_decision_page(
-    connection: AsyncConnection, caller: Caller, conversation_id: str, query: PageQuery
+def find_decision_page(
+    connection: Connection, caller: Caller, conversation_id: str, query: PageQuery
 ) -> Page[StoredDecision]:
     """A page of them."""
     mine = select(decisions).where(decisions.c.conversation_id == conversation_id, decisions.c.owner == caller.user_id)
-    rows, more = await page(connection, mine, decisions.c.id, query)
+    rows, more = page(connection, mine, decisions.c.id, query)
     return Page(tuple(map(decision_of, rows)), more)
 
 
@@ -151,18 +146,18 @@ class Tree:
         return index[here] if here is not None else -1
 
 
-async def find_tree(connection: AsyncConnection, caller: Caller, conversation_id: str) -> Tree:
+def find_tree(connection: Connection, caller: Caller, conversation_id: str) -> Tree:
     """The shape of a conversation: read only where it is more than one line."""
     mine = (turns.c.conversation_id == conversation_id, turns.c.owner == caller.user_id)
     query = select(turns.c.id, turns.c.parent_id, turns.c.parent_run_id, turns.c.started_at).where(*mine)
     nodes = {
         id: _Node(Place(parent, run), datetime.fromisoformat(at))
-        for id, parent, run, at in (await connection.execute(query)).all()
+        for id, parent, run, at in connection.execute(query).all()
     }
     models = select(runs.c.id, runs.c.model).join(turns, turns.c.id == runs.c.turn_id).where(*mine)
-    named = {row.id: row.model for row in (await connection.execute(models)).all()}
+    named = {row.id: row.model for row in connection.execute(models).all()}
     mine = (sessions.c.conversation_id == conversation_id, sessions.c.owner == caller.user_id)
     opened = select(sessions.c.id, sessions.c.parent_id, sessions.c.opened_by).where(*mine).order_by(sessions.c.number)
-    rows = (await connection.execute(opened)).all()
+    rows = connection.execute(opened).all()
     branched = {row.id: row.parent_id for row in rows if row.opened_by == SessionCause.BRANCH}
     return Tree(nodes, named, branched, rows[0].id if rows else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import RowMapping, case, func, insert, or_, select
+from sqlalchemy import Connection, RowMapping, case, func, insert, or_, select
 
 from lamella.core.errors import NotFound
 from lamella.core.records import Caller, Notice, NoticeKind, Page, PageQuery, QueueStatus, Totals
@@ -13,7 +13,7 @@ from lamella.storage.columns import HEAD, json_of, json_text, moment_text, word_
 from lamella.storage.conversations.branches import beginning_of
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.conversations.queue import take_queued
-from lamella.storage.database import Verbs, uninterrupted
+from lamella.storage.database import Verbs, reads, writes
 from lamella.storage.mapping import Row
 from lamella.storage.pages import page
 from lamella.storage.tables import messages, notices, requests, sessions
@@ -52,41 +52,39 @@ def _of(row: RowMapping) -> Notice:
 class NoticeVerbs(Verbs):
     """The verbs of `Store` about notices and totals."""
 
-    @uninterrupted
-    async def add_notice(
+    @writes
+    def add_notice(
         self,
+        connection: Connection,
         caller: Caller,
         notice: Notice,
         queued_ids: Sequence[str] = (),
         status: QueueStatus = QueueStatus.BEGUN,
     ) -> None:
         """Store what a conversation shows beside its messages, and take what it tells of out of the queue."""
-        async with self._database.writing() as connection:
-            await find_conversation(connection, caller, notice.conversation_id)
-            await take_queued(connection, caller, notice.conversation_id, queued_ids, None, status)
-            await connection.execute(insert(notices), _row(caller.user_id, notice))
+        find_conversation(connection, caller, notice.conversation_id)
+        take_queued(connection, caller, notice.conversation_id, queued_ids, None, status)
+        connection.execute(insert(notices), _row(caller.user_id, notice))
 
-    @uninterrupted
-    async def notice(self, caller: Caller, notice_id: str) -> Notice:
+    @reads
+    def notice(self, connection: Connection, caller: Caller, notice_id: str) -> Notice:
         """One notice."""
         query = select(notices).where(notices.c.id == notice_id, notices.c.owner == caller.user_id)
-        async with self._database.reading() as connection:
-            row = (await connection.execute(query)).mappings().first()
+        row = connection.execute(query).mappings().first()
         if row is None:
             raise NotFound(f"There is no notice {notice_id}.", param="notice_id")
         return _of(row)
 
-    @uninterrupted
-    async def notices(self, caller: Caller, conversation_id: str, query: PageQuery) -> Page[Notice]:
+    @reads
+    def notices(self, connection: Connection, caller: Caller, conversation_id: str, query: PageQuery) -> Page[Notice]:
         """The notices of a conversation."""
         rows = select(notices).where(notices.c.conversation_id == conversation_id, notices.c.owner == caller.user_id)
-        async with self._database.reading() as connection:
-            await find_conversation(connection, caller, conversation_id)
-            found, has_more = await page(connection, rows, notices.c.id, query)
+        find_conversation(connection, caller, conversation_id)
+        found, has_more = page(connection, rows, notices.c.id, query)
         return Page(tuple(map(_of, found)), has_more)
 
-    @uninterrupted
-    async def totals(self, caller: Caller, conversation_id: str) -> Totals:
+    @reads
+    def totals(self, connection: Connection, caller: Caller, conversation_id: str) -> Totals:
         """What the conversation cost, and what each of its sessions holds."""
         cost = select(func.coalesce(func.sum(requests.c.cost), 0.0)).where(
             requests.c.conversation_id == conversation_id, requests.c.owner == caller.user_id
@@ -116,12 +114,11 @@ class NoticeVerbs(Verbs):
             .group_by(messages.c.session_id)
         )
         asked = select(messages.c.id, messages.c.session_id, messages.c.parts).where(messages.c.id.in_(first))
-        async with self._database.reading() as connection:
-            await find_conversation(connection, caller, conversation_id)
-            spent = (await connection.execute(cost)).scalar_one()
-            rows = (await connection.execute(counts)).all()
-            estimated = (await connection.execute(guessed.limit(1))).first() is not None
-            questions = (await connection.execute(asked)).mappings().all()
+        find_conversation(connection, caller, conversation_id)
+        spent = connection.execute(cost).scalar_one()
+        rows = connection.execute(counts).all()
+        estimated = connection.execute(guessed.limit(1)).first() is not None
+        questions = connection.execute(asked).mappings().all()
         return Totals(
             float(spent),
             {session_id: count for session_id, count, _, _ in rows},

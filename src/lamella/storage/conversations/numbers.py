@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from sqlalchemy import delete, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, delete, insert, select, update
 
 from lamella.core.errors import NotFound
 from lamella.core.records import Caller
@@ -56,38 +55,36 @@ class Numbers:
         self.changed.add(file_id)
 
 
-async def numbers_of(
-    connection: AsyncConnection, caller: Caller, conversation_id: str, file_ids: Sequence[str]
-) -> Numbers:
+def numbers_of(connection: Connection, caller: Caller, conversation_id: str, file_ids: Sequence[str]) -> Numbers:
     """What is stored of these files in a conversation. Raises `NotFound`."""
     following = select(conversations.c.next_document).where(
         conversations.c.id == conversation_id, conversations.c.owner == caller.user_id
     )
-    number: int | None = (await connection.execute(following)).scalar_one_or_none()
+    number: int | None = connection.execute(following).scalar_one_or_none()
     if number is None:
         raise NotFound(f"There is no conversation {conversation_id}.", param="conversation_id")
-    return Numbers(number, await _known(connection, caller, conversation_id, file_ids) if file_ids else {})
+    return Numbers(number, _known(connection, caller, conversation_id, file_ids) if file_ids else {})
 
 
-async def _known(
-    connection: AsyncConnection, caller: Caller, conversation_id: str, file_ids: Sequence[str]
+def _known(
+    connection: Connection, caller: Caller, conversation_id: str, file_ids: Sequence[str]
 ) -> dict[str, Numbered]:
     query = select(document_numbers).where(
         document_numbers.c.conversation_id == conversation_id,
         document_numbers.c.owner == caller.user_id,
         document_numbers.c.file_id.in_(file_ids),
     )
-    rows = (await connection.execute(query)).mappings()
+    rows = connection.execute(query).mappings()
     return {row["file_id"]: Numbered(row["document"], row["uses"], row["project_use"]) for row in rows}
 
 
-async def store_numbers(connection: AsyncConnection, caller: Caller, conversation_id: str, numbers: Numbers) -> None:
+def store_numbers(connection: Connection, caller: Caller, conversation_id: str, numbers: Numbers) -> None:
     """Store what was given since they were read, in the same transaction."""
     if not numbers.changed:
         return
     changed: Mapping[str, Numbered] = {file_id: numbers.known[file_id] for file_id in sorted(numbers.changed)}
     these = (document_numbers.c.conversation_id == conversation_id, document_numbers.c.owner == caller.user_id)
-    await connection.execute(delete(document_numbers).where(*these, document_numbers.c.file_id.in_(list(changed))))
+    connection.execute(delete(document_numbers).where(*these, document_numbers.c.file_id.in_(list(changed))))
     rows = [
         {
             "conversation_id": conversation_id,
@@ -99,8 +96,8 @@ async def store_numbers(connection: AsyncConnection, caller: Caller, conversatio
         }
         for file_id, numbered in changed.items()
     ]
-    await connection.execute(insert(document_numbers), rows)
-    await connection.execute(
+    connection.execute(insert(document_numbers), rows)
+    connection.execute(
         update(conversations)
         .where(conversations.c.id == conversation_id, conversations.c.owner == caller.user_id)
         .values(next_document=numbers.following)

@@ -6,10 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from sqlalchemy import RowMapping, Select, func, or_, select
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, RowMapping, Select, func, or_, select
 
-from lamella.core.counting import aside
 from lamella.core.errors import NotFound
 from lamella.core.messages import Attachment, Turn
 from lamella.core.records import Caller, Place, TurnRecord
@@ -42,16 +40,16 @@ _MESSAGE = (
 _TurnIds = Select[tuple[str]]
 
 
-async def find_turn(connection: AsyncConnection, caller: Caller, turn_id: str) -> RowMapping:
+def find_turn(connection: Connection, caller: Caller, turn_id: str) -> RowMapping:
     """The row of the caller's turn."""
     query = select(turns).where(turns.c.id == turn_id, turns.c.owner == caller.user_id)
-    row = (await connection.execute(query)).mappings().first()
+    row = connection.execute(query).mappings().first()
     if row is None:
         raise NotFound(f"There is no turn {turn_id}.", param="turn_id")
     return row
 
 
-async def _attachments(connection: AsyncConnection, caller: Caller, turn_ids: _TurnIds) -> Attached:
+def _attachments(connection: Connection, caller: Caller, turn_ids: _TurnIds) -> Attached:
     """The attachments of these turns by message, each file's text or picture loaded once."""
     query = (
         select(attachments.c.message_id, attachments.c.document, attachments.c.use, *files.c)
@@ -60,9 +58,9 @@ async def _attachments(connection: AsyncConnection, caller: Caller, turn_ids: _T
         .where(messages.c.turn_id.in_(turn_ids), attachments.c.owner == caller.user_id)
         .order_by(attachments.c.message_id, attachments.c.position)
     )
-    rows = (await connection.execute(query)).mappings().all()
+    rows = connection.execute(query).mappings().all()
     of = [file_of(row) for row in rows]
-    contents = await find_contents(connection, caller, of)
+    contents = find_contents(connection, caller, of)
     found: defaultdict[str, tuple[Attachment, ...]] = defaultdict(tuple)
     for row, file in zip(rows, of, strict=True):
         found[row["message_id"]] += (attachment_of(file, row["document"], row["use"], contents),)
@@ -80,9 +78,7 @@ def _by_turn(rows: Sequence[RowMapping]) -> Mapping[str, list[RowMapping]]:
     return found
 
 
-async def find_records(
-    connection: AsyncConnection, caller: Caller, rows: Sequence[RowMapping]
-) -> tuple[TurnRecord, ...]:
+def find_records(connection: Connection, caller: Caller, rows: Sequence[RowMapping]) -> tuple[TurnRecord, ...]:
     """The turns of these rows, with their messages."""
     turn_ids = select(turns.c.id).where(turns.c.id.in_([row["id"] for row in rows]))
     query = (
@@ -90,17 +86,15 @@ async def find_records(
         .where(messages.c.turn_id.in_(turn_ids), messages.c.owner == caller.user_id)
         .order_by(messages.c.turn_id, messages.c.seq)
     )
-    by_turn = _by_turn((await connection.execute(query)).mappings().all())
+    by_turn = _by_turn(connection.execute(query).mappings().all())
     of_runs = select(runs).where(runs.c.turn_id.in_(turn_ids), runs.c.owner == caller.user_id).order_by(runs.c.number)
-    runs_of = _by_turn((await connection.execute(of_runs)).mappings().all())
-    attached = await _attachments(connection, caller, turn_ids)
+    runs_of = _by_turn(connection.execute(of_runs).mappings().all())
+    attached = _attachments(connection, caller, turn_ids)
     found = [turn_record_of(row, runs_of.get(row["id"], ()), by_turn.get(row["id"], ()), attached) for row in rows]
-    return await records_held_back(connection, caller, found)
+    return records_held_back(connection, caller, found)
 
 
-async def find_sent(
-    connection: AsyncConnection, caller: Caller, turn_id: str | None, most: int
-) -> tuple[datetime, ...]:
+def find_sent(connection: Connection, caller: Caller, turn_id: str | None, most: int) -> tuple[datetime, ...]:
     """When the messages were sent that lead to this turn, its own included: the newest so many, the oldest first."""
     if turn_id is None:
         return ()
@@ -111,11 +105,11 @@ async def find_sent(
         .where(messages.c.owner == caller.user_id, messages.c.run_id.is_(None))
         .order_by(line.c.depth.desc())
     )
-    return tuple(datetime.fromisoformat(sent) for sent in (await connection.execute(query)).scalars() if sent)
+    return tuple(datetime.fromisoformat(sent) for sent in connection.execute(query).scalars() if sent)
 
 
-async def find_path(
-    connection: AsyncConnection, caller: Caller, conversation_id: str, place: Place, after: str | None = None
+def find_path(
+    connection: Connection, caller: Caller, conversation_id: str, place: Place, after: str | None = None
 ) -> tuple[Turn, ...]:
     """The turns to a place, canonical, the running one included: all, or those behind the turn `after`.
 
@@ -133,9 +127,9 @@ async def find_path(
         .where(or_(messages.c.run_id.is_(None), messages.c.run_id == line.c.followed))
         .order_by(line.c.depth.desc(), messages.c.seq)
     )
-    by_turn = _by_turn((await connection.execute(query)).mappings().all())
-    attached = await _attachments(connection, caller, select(line.c.id))
+    by_turn = _by_turn(connection.execute(query).mappings().all())
+    attached = _attachments(connection, caller, select(line.c.id))
     if place.turn_id not in by_turn:
         raise damaged(f"conversation {conversation_id}", "its turns are missing")
-    found = await aside(len(by_turn), _path_of, by_turn, attached)
-    return await turns_held_back(connection, caller, found)
+    found = _path_of(by_turn, attached)
+    return turns_held_back(connection, caller, found)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import insert, select
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, insert, select
 
 from lamella.core.json import digest
 from lamella.core.records import Caller, Pinned
@@ -23,7 +22,7 @@ class PinnedTo:
     at: datetime
 
 
-async def pin(connection: AsyncConnection, caller: Caller, to: PinnedTo, what: Pinned) -> None:
+def pin(connection: Connection, caller: Caller, to: PinnedTo, what: Pinned) -> None:
     """Store what stands around a conversation, unless the same did the last time that it was stored."""
     data = json_text(what)
     row = {
@@ -40,19 +39,17 @@ async def pin(connection: AsyncConnection, caller: Caller, to: PinnedTo, what: P
         .order_by(pinned.c.at.desc())
         .limit(1)
     )
-    if (await connection.execute(newest)).scalar_one_or_none() != row["digest"]:
-        await connection.execute(insert(pinned).values(**row))
+    if connection.execute(newest).scalar_one_or_none() != row["digest"]:
+        connection.execute(insert(pinned).values(**row))
 
 
-async def find_pinned(
-    connection: AsyncConnection, caller: Caller, conversation_id: str
-) -> tuple[tuple[datetime, Pinned], ...]:
+def find_pinned(connection: Connection, caller: Caller, conversation_id: str) -> tuple[tuple[datetime, Pinned], ...]:
     """What stood around a conversation from which moment on, the oldest first."""
     query = (
         select(pinned.c.at, pinned.c.data)
         .where(pinned.c.conversation_id == conversation_id, pinned.c.owner == caller.user_id)
         .order_by(pinned.c.at)
     )
-    rows = (await connection.execute(query)).all()
+    rows = connection.execute(query).all()
     what = f"what stood around {conversation_id}"
     return tuple((datetime.fromisoformat(at), json_of(PINNED, data, what)) for at, data in rows)

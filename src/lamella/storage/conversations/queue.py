@@ -6,24 +6,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import func, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, func, insert, select, update
 
 from lamella.core.errors import NotFound, NotWaiting, QueueFull
 from lamella.core.json import JsonObject
 from lamella.core.records import Caller, QueuedMessage, QueueStatus
 from lamella.storage.columns import json_text
 from lamella.storage.conversations.conversations import find_conversation
-from lamella.storage.database import Verbs, uninterrupted
+from lamella.storage.database import Verbs, reads, writes
 from lamella.storage.mapping import queued_of, queued_row
 from lamella.storage.tables import queued_messages as queue
 
 _QUEUED = queue.c.status == QueueStatus.QUEUED.value
 
 
-async def _find(connection: AsyncConnection, caller: Caller, message_id: str) -> QueuedMessage:
+def _find(connection: Connection, caller: Caller, message_id: str) -> QueuedMessage:
     query = select(queue).where(queue.c.id == message_id, queue.c.owner == caller.user_id)
-    row = (await connection.execute(query)).mappings().first()
+    row = connection.execute(query).mappings().first()
     if row is None:
         raise NotFound(f"There is no queued message {message_id}.", param="message_id")
     return queued_of(row)
@@ -50,18 +49,18 @@ def _full(limit: int) -> QueueFull:
     )
 
 
-async def _change(connection: AsyncConnection, caller: Caller, message_id: str, **values: Any) -> QueuedMessage:
+def _change(connection: Connection, caller: Caller, message_id: str, **values: Any) -> QueuedMessage:
     """Change a message that still waits."""
     this = (queue.c.id == message_id, queue.c.owner == caller.user_id)
-    result = await connection.execute(update(queue).where(*this, _QUEUED).values(**values))
-    message = await _find(connection, caller, message_id)
+    result = connection.execute(update(queue).where(*this, _QUEUED).values(**values))
+    message = _find(connection, caller, message_id)
     if result.rowcount == 0:
         raise _left(message)
     return message
 
 
-async def take_queued(
-    connection: AsyncConnection,
+def take_queued(
+    connection: Connection,
     caller: Caller,
     conversation_id: str,
     message_ids: Sequence[str],
@@ -70,7 +69,7 @@ async def take_queued(
 ) -> None:
     """Take waiting messages of a conversation out of the queue, into a turn; raises `NotWaiting` for one that left."""
     for message_id in message_ids:
-        taken = await _change(connection, caller, message_id, status=status.value, turn_id=turn_id)
+        taken = _change(connection, caller, message_id, status=status.value, turn_id=turn_id)
         if taken.conversation_id != conversation_id:
             raise NotFound(f"There is no queued message {message_id} in this conversation.", param="message_id")
 
@@ -78,60 +77,62 @@ async def take_queued(
 class QueueVerbs(Verbs):
     """The verbs of `Store` about messages that wait."""
 
-    @uninterrupted
-    async def queue_message(self, caller: Caller, message: QueuedMessage, limit: int | None = None) -> QueuedMessage:
+    @writes
+    def queue_message(
+        self, connection: Connection, caller: Caller, message: QueuedMessage, limit: int | None = None
+    ) -> QueuedMessage:
         """Store a message behind those that wait already; gives it with its place."""
         here = (queue.c.conversation_id == message.conversation_id, queue.c.owner == caller.user_id)
         waiting = select(func.count()).where(*here, _QUEUED)
         last = select(func.max(queue.c.seq)).where(*here)
-        async with self._database.writing() as connection:
-            await find_conversation(connection, caller, message.conversation_id, lock=True)
-            if limit is not None and (await connection.execute(waiting)).scalar_one() >= limit:
-                raise _full(limit)
-            before = (await connection.execute(last)).scalar_one()
-            stored = replace(message, seq=1 if before is None else before + 1)
-            await connection.execute(insert(queue), queued_row(caller.user_id, stored))
+        find_conversation(connection, caller, message.conversation_id, lock=True)
+        if limit is not None and connection.execute(waiting).scalar_one() >= limit:
+            raise _full(limit)
+        before = connection.execute(last).scalar_one()
+        stored = replace(message, seq=1 if before is None else before + 1)
+        connection.execute(insert(queue), queued_row(caller.user_id, stored))
         return stored
 
-    @uninterrupted
-    async def queued_message(self, caller: Caller, message_id: str) -> QueuedMessage:
+    @reads
+    def queued_message(self, connection: Connection, caller: Caller, message_id: str) -> QueuedMessage:
         """One message of the queue, whether or not it waits."""
-        async with self._database.reading() as connection:
-            return await _find(connection, caller, message_id)
+        return _find(connection, caller, message_id)
 
-    @uninterrupted
-    async def queued(self, caller: Caller, conversation_id: str) -> tuple[QueuedMessage, ...]:
+    @reads
+    def queued(self, connection: Connection, caller: Caller, conversation_id: str) -> tuple[QueuedMessage, ...]:
         """The messages of a conversation that wait, in order."""
         query = (
             select(queue)
             .where(queue.c.conversation_id == conversation_id, queue.c.owner == caller.user_id, _QUEUED)
             .order_by(queue.c.seq)
         )
-        async with self._database.reading() as connection:
-            await find_conversation(connection, caller, conversation_id)
-            return tuple(map(queued_of, (await connection.execute(query)).mappings()))
+        find_conversation(connection, caller, conversation_id)
+        return tuple(map(queued_of, connection.execute(query).mappings()))
 
-    @uninterrupted
-    async def change_queued(
-        self, caller: Caller, message_id: str, *, text: str | None = None, payload: JsonObject | None = None
+    @writes
+    def change_queued(
+        self,
+        connection: Connection,
+        caller: Caller,
+        message_id: str,
+        *,
+        text: str | None = None,
+        payload: JsonObject | None = None,
     ) -> QueuedMessage:
         """Give a waiting message another text or payload."""
         values = {} if text is None else {"text": text}
         if payload is not None:
             values["payload"] = json_text(payload)
-        async with self._database.writing() as connection:
-            return await _change(connection, caller, message_id, **values)
+        return _change(connection, caller, message_id, **values)
 
-    @uninterrupted
-    async def cancel_queued(self, caller: Caller, message_id: str) -> QueuedMessage:
+    @writes
+    def cancel_queued(self, connection: Connection, caller: Caller, message_id: str) -> QueuedMessage:
         """Take a waiting message out of the queue."""
-        async with self._database.writing() as connection:
-            return await _change(connection, caller, message_id, status=QueueStatus.CANCELLED.value)
+        return _change(connection, caller, message_id, status=QueueStatus.CANCELLED.value)
 
-    @uninterrupted
-    async def all_queued(self) -> tuple[tuple[Caller, QueuedMessage], ...]:
+    @reads
+    def all_queued(self, connection: Connection) -> tuple[tuple[Caller, QueuedMessage], ...]:
         """The messages of every owner that wait, by conversation and in order: for recovery at start."""
         query = select(queue).where(_QUEUED).order_by(queue.c.conversation_id, queue.c.seq)
-        async with self._database.reading() as connection:
-            rows = (await connection.execute(query)).mappings().all()
+        rows = connection.execute(query).mappings().all()
         return tuple((Caller(row["owner"]), queued_of(row)) for row in rows)

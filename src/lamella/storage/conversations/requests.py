@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, RowMapping, delete, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import ColumnElement, Connection, RowMapping, delete, insert, select, update
 
 from lamella.core.errors import NotFound, StoreFailed
 from lamella.core.records import (
@@ -27,7 +26,7 @@ from lamella.storage.conversations.decided import Moment, decide
 from lamella.storage.conversations.lines import line_of
 from lamella.storage.conversations.paths import find_turn
 from lamella.storage.conversations.pinned import PinnedTo, pin
-from lamella.storage.database import Verbs, insert_missing, uninterrupted
+from lamella.storage.database import Verbs, insert_missing, reads, writes
 from lamella.storage.failures import damaged
 from lamella.storage.mapping import (
     USAGE_COLUMNS,
@@ -49,13 +48,13 @@ _CHUNK = 500
 Found = Mapping[str, RowMapping]
 
 
-async def _with_bases(connection: AsyncConnection, caller: Caller, *which: ColumnElement[bool]) -> Found:
+def _with_bases(connection: Connection, caller: Caller, *which: ColumnElement[bool]) -> Found:
     """What is needed to put together the segments of some requests: theirs, and those of their bases."""
     mine = select(requests.c.id, requests.c.base).where(requests.c.owner == caller.user_id)
     chain = mine.where(*which).cte("chain", recursive=True)
     chain = chain.union(mine.where(requests.c.id == chain.c.base))
     query = select(requests).where(requests.c.id.in_(select(chain.c.id)), requests.c.owner == caller.user_id)
-    return {row["id"]: row for row in (await connection.execute(query)).mappings()}
+    return {row["id"]: row for row in connection.execute(query).mappings()}
 
 
 def _segments(found: Found, request_id: str) -> tuple[StoredSegment, ...]:
@@ -74,16 +73,14 @@ def _segments(found: Found, request_id: str) -> tuple[StoredSegment, ...]:
     return tuple(segment for piece in reversed(pieces) for segment in piece)
 
 
-async def _find_request(connection: AsyncConnection, caller: Caller, request_id: str) -> RequestRecord:
-    found = await _with_bases(connection, caller, requests.c.id == request_id)
+def _find_request(connection: Connection, caller: Caller, request_id: str) -> RequestRecord:
+    found = _with_bases(connection, caller, requests.c.id == request_id)
     if request_id not in found:
         raise NotFound(f"There is no request {request_id}.", param="request_id")
     return request_of(found[request_id], _segments(found, request_id))
 
 
-async def _starting_point(
-    connection: AsyncConnection, caller: Caller, request: NewRequest
-) -> tuple[str | None, int, int]:
+def _starting_point(connection: Connection, caller: Caller, request: NewRequest) -> tuple[str | None, int, int]:
     """The base to store a request on, how many segments it shares with it, and how many bases that makes."""
     if request.base is None or request.shared == 0:
         return None, 0, 0
@@ -92,7 +89,7 @@ async def _starting_point(
         requests.c.owner == caller.user_id,
         requests.c.conversation_id == request.record.conversation_id,
     )
-    row = (await connection.execute(query)).mappings().first()
+    row = connection.execute(query).mappings().first()
     if row is None:
         raise NotFound(f"There is no request {request.base}.", param="base")
     if not 0 < request.shared <= min(row["length"], len(request.record.segments)):
@@ -102,8 +99,8 @@ async def _starting_point(
     return request.base, request.shared, row["depth"] + 1
 
 
-async def find_last_bill(
-    connection: AsyncConnection, caller: Caller, conversation: Conversation, place: Place, model: str
+def find_last_bill(
+    connection: Connection, caller: Caller, conversation: Conversation, place: Place, model: str
 ) -> LastBill | None:
     """What the newest billed request to a model was billed on the path to `place`, digests and the like left out."""
     query = (
@@ -130,14 +127,14 @@ async def find_last_bill(
     if conversation.forked or place != conversation.place:
         line = line_of(caller, place, None)
         query = query.join(line, line.c.id == requests.c.turn_id)
-    row = (await connection.execute(query)).mappings().one_or_none()
+    row = connection.execute(query).mappings().one_or_none()
     if row is None:
         return None
-    at, followed = datetime.fromisoformat(row["at"]), await _is_followed(connection, caller, place, row)
+    at, followed = datetime.fromisoformat(row["at"]), _is_followed(connection, caller, place, row)
     return LastBill(row["id"], row["turn_id"], at, row["local_tokens"], usage_of(row), followed, row["answer_id"])
 
 
-async def _is_followed(connection: AsyncConnection, caller: Caller, place: Place, request: RowMapping) -> bool:
+def _is_followed(connection: Connection, caller: Caller, place: Place, request: RowMapping) -> bool:
     """Whether the path to `place`, on which the turn of a request lies, goes on from the run that made it."""
     if request["turn_id"] == place.turn_id:
         return place.run_id in (None, request["run_id"])
@@ -145,94 +142,86 @@ async def _is_followed(connection: AsyncConnection, caller: Caller, place: Place
     query = select(turns.c.id).where(
         turns.c.id.in_(select(line.c.id)), turns.c.parent_run_id == request["run_id"], turns.c.owner == caller.user_id
     )
-    return (await connection.execute(query)).first() is not None
+    return connection.execute(query).first() is not None
 
 
 class RequestVerbs(Verbs):
     """The verbs of `Store` about requests."""
 
-    @uninterrupted
-    async def record_request(self, caller: Caller, request: NewRequest) -> None:
+    @writes
+    def record_request(self, connection: Connection, caller: Caller, request: NewRequest) -> None:
         """Store a request, its new blocks and its decisions, before it is sent."""
         record, owner = request.record, caller.user_id
         new_blocks = [block_row(owner, record.conversation_id, block) for block in request.blocks]
-        async with self._database.writing() as connection:
-            turn = await find_turn(connection, caller, record.turn_id)
-            if turn["conversation_id"] != record.conversation_id:
-                raise NotFound(f"There is no turn {record.turn_id} in {record.conversation_id}.", param="turn_id")
-            base, shared, depth = await _starting_point(connection, caller, request)
-            await connection.execute(insert(requests), request_row(owner, record, base, shared, depth))
-            await insert_missing(connection, blocks, new_blocks)
-            moment = Moment(record.conversation_id, record.at, record.turn_id, record.run_id)
-            await decide(connection, self._ids, caller, moment, request.decisions)
-            if request.pinned is not None:
-                to = PinnedTo(record.id, record.conversation_id, record.at)
-                await pin(connection, caller, to, request.pinned)
+        turn = find_turn(connection, caller, record.turn_id)
+        if turn["conversation_id"] != record.conversation_id:
+            raise NotFound(f"There is no turn {record.turn_id} in {record.conversation_id}.", param="turn_id")
+        base, shared, depth = _starting_point(connection, caller, request)
+        connection.execute(insert(requests), request_row(owner, record, base, shared, depth))
+        insert_missing(connection, blocks, new_blocks)
+        moment = Moment(record.conversation_id, record.at, record.turn_id, record.run_id)
+        decide(connection, self._ids, caller, moment, request.decisions)
+        if request.pinned is not None:
+            to = PinnedTo(record.id, record.conversation_id, record.at)
+            pin(connection, caller, to, request.pinned)
 
-    @uninterrupted
-    async def end_request(self, caller: Caller, end: RequestEnd) -> None:
+    @writes
+    def end_request(self, connection: Connection, caller: Caller, end: RequestEnd) -> None:
         """Store what became of a request that was sent beside a turn."""
         mine = (requests.c.id == end.request_id, requests.c.owner == caller.user_id)
-        async with self._database.writing() as connection:
-            result = await connection.execute(update(requests).where(*mine).values(**request_end_row(end)))
-            if result.rowcount == 0:
-                raise NotFound(f"There is no request {end.request_id}.", param="request_id")
+        result = connection.execute(update(requests).where(*mine).values(**request_end_row(end)))
+        if result.rowcount == 0:
+            raise NotFound(f"There is no request {end.request_id}.", param="request_id")
 
-    @uninterrupted
-    async def request(self, caller: Caller, request_id: str) -> RequestRecord:
+    @reads
+    def request(self, connection: Connection, caller: Caller, request_id: str) -> RequestRecord:
         """One request, with all its segments."""
-        async with self._database.reading() as connection:
-            return await _find_request(connection, caller, request_id)
+        return _find_request(connection, caller, request_id)
 
-    @uninterrupted
-    async def requests(self, caller: Caller, turn_id: str) -> tuple[RequestRecord, ...]:
+    @reads
+    def requests(self, connection: Connection, caller: Caller, turn_id: str) -> tuple[RequestRecord, ...]:
         """The requests of a turn, in order."""
-        async with self._database.reading() as connection:
-            await find_turn(connection, caller, turn_id)
-            found = await _with_bases(connection, caller, requests.c.turn_id == turn_id)
+        find_turn(connection, caller, turn_id)
+        found = _with_bases(connection, caller, requests.c.turn_id == turn_id)
         mine = sorted((row["at"], request_id) for request_id, row in found.items() if row["turn_id"] == turn_id)
         return tuple(request_of(found[request_id], _segments(found, request_id)) for _, request_id in mine)
 
-    @uninterrupted
-    async def last_bill(self, caller: Caller, conversation_id: str, model: str) -> LastBill | None:
+    @reads
+    def last_bill(self, connection: Connection, caller: Caller, conversation_id: str, model: str) -> LastBill | None:
         """What the newest billed request to a model was billed on the path, digests and the like left out."""
-        async with self._database.reading() as connection:
-            conversation = await find_conversation(connection, caller, conversation_id)
-            return await find_last_bill(connection, caller, conversation, conversation.place, model)
+        conversation = find_conversation(connection, caller, conversation_id)
+        return find_last_bill(connection, caller, conversation, conversation.place, model)
 
-    @uninterrupted
-    async def provider_limit(self, account: str, model: str, now: datetime) -> ProviderLimit | None:
+    @reads
+    def provider_limit(self, connection: Connection, account: str, model: str, now: datetime) -> ProviderLimit | None:
         """The limit that a model's refusals taught, while it is believed."""
         limits = provider_limits.c
         query = select(provider_limits).where(limits.account == account, limits.model == model)
-        async with self._database.reading() as connection:
-            row = (await connection.execute(query.where(limits.until > moment_text(now)))).mappings().first()
+        row = connection.execute(query.where(limits.until > moment_text(now))).mappings().first()
         return ProviderLimit(account, model, row["tokens"], datetime.fromisoformat(row["until"])) if row else None
 
-    @uninterrupted
-    async def keep_provider_limit(self, limit: ProviderLimit) -> None:
+    @writes
+    def keep_provider_limit(self, connection: Connection, limit: ProviderLimit) -> None:
         """Store a limit in place of the one before."""
         mine = (provider_limits.c.account == limit.account, provider_limits.c.model == limit.model)
         values = {"account": limit.account, "model": limit.model, "tokens": limit.tokens}
-        async with self._database.writing() as connection:
-            await connection.execute(delete(provider_limits).where(*mine))
-            await connection.execute(insert(provider_limits).values(**values, until=moment_text(limit.until)))
+        connection.execute(delete(provider_limits).where(*mine))
+        connection.execute(insert(provider_limits).values(**values, until=moment_text(limit.until)))
 
-    @uninterrupted
-    async def blocks(self, caller: Caller, request_id: str) -> tuple[StoredBlock, ...]:
+    @reads
+    def blocks(self, connection: Connection, caller: Caller, request_id: str) -> tuple[StoredBlock, ...]:
         """The wire blocks of a request, in order."""
         found: dict[str, StoredBlock] = {}
-        async with self._database.reading() as connection:
-            record = await _find_request(connection, caller, request_id)
-            digests = [digest for segment in record.segments for digest in segment.blocks]
-            distinct = list(dict.fromkeys(digests))
-            for i in range(0, len(distinct), _CHUNK):
-                query = select(blocks).where(
-                    blocks.c.conversation_id == record.conversation_id,
-                    blocks.c.owner == caller.user_id,
-                    blocks.c.digest.in_(distinct[i : i + _CHUNK]),
-                )
-                found.update((row["digest"], block_of(row)) for row in (await connection.execute(query)).mappings())
+        record = _find_request(connection, caller, request_id)
+        digests = [digest for segment in record.segments for digest in segment.blocks]
+        distinct = list(dict.fromkeys(digests))
+        for i in range(0, len(distinct), _CHUNK):
+            query = select(blocks).where(
+                blocks.c.conversation_id == record.conversation_id,
+                blocks.c.owner == caller.user_id,
+                blocks.c.digest.in_(distinct[i : i + _CHUNK]),
+            )
+            found.update((row["digest"], block_of(row)) for row in connection.execute(query).mappings())
         if len(found) < len(distinct):
             raise damaged(f"request {request_id}", "blocks are missing")
         return tuple(found[digest] for digest in digests)

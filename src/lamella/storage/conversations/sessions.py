@@ -7,8 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, func, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import ColumnElement, Connection, Select, func, insert, select, update
 
 from lamella.core.decisions import DecisionKind
 from lamella.core.errors import NotFound, SessionMoved
@@ -21,7 +20,7 @@ from lamella.storage.columns import json_text, moment_text
 from lamella.storage.conversations.conversations import find_conversation, turn_in_progress
 from lamella.storage.conversations.decided import Moment, decide
 from lamella.storage.conversations.lines import line_of
-from lamella.storage.database import Verbs, uninterrupted
+from lamella.storage.database import Verbs, reads, writes
 from lamella.storage.jobs import check_lease, enqueue_job
 from lamella.storage.mapping import session_of, session_row
 from lamella.storage.recall.versions import forget_source, touch_recall
@@ -31,32 +30,32 @@ _NO_VECTOR = {"embedding": None, "embedding_model": None}
 _SESSION = [column for column in sessions.c if column.name not in _NO_VECTOR]
 
 
-async def find_session(connection: AsyncConnection, caller: Caller, session_id: str, *, lock: bool = False) -> Session:
+def find_session(connection: Connection, caller: Caller, session_id: str, *, lock: bool = False) -> Session:
     """The caller's session; `lock` keeps other writers away from it until the transaction ends."""
     query = select(*_SESSION).where(sessions.c.id == session_id, sessions.c.owner == caller.user_id)
-    row = (await connection.execute(query.with_for_update() if lock else query)).mappings().first()
+    row = connection.execute(query.with_for_update() if lock else query).mappings().first()
     if row is None:
         raise NotFound(f"There is no session {session_id}.", param="session_id")
-    [session] = await sessions_held_back(connection, caller, [session_of(row)])
+    [session] = sessions_held_back(connection, caller, [session_of(row)])
     return session
 
 
-async def find_sessions(connection: AsyncConnection, caller: Caller, conversation_id: str) -> tuple[Session, ...]:
+def find_sessions(connection: Connection, caller: Caller, conversation_id: str) -> tuple[Session, ...]:
     """All sessions of the caller's conversation, the oldest first."""
     query = (
         select(*_SESSION)
         .where(sessions.c.conversation_id == conversation_id, sessions.c.owner == caller.user_id)
         .order_by(sessions.c.number)
     )
-    return await _found(connection, caller, query)
+    return _found(connection, caller, query)
 
 
-async def _found(connection: AsyncConnection, caller: Caller, query: Select[*tuple[Any, ...]]) -> tuple[Session, ...]:
-    rows = (await connection.execute(query)).mappings()
-    return await sessions_held_back(connection, caller, [session_of(row) for row in rows])
+def _found(connection: Connection, caller: Caller, query: Select[*tuple[Any, ...]]) -> tuple[Session, ...]:
+    rows = connection.execute(query).mappings()
+    return sessions_held_back(connection, caller, [session_of(row) for row in rows])
 
 
-async def find_ancestry(connection: AsyncConnection, caller: Caller, session_id: str) -> tuple[Session, ...]:
+def find_ancestry(connection: Connection, caller: Caller, session_id: str) -> tuple[Session, ...]:
     """The caller's session behind those that it goes on from, as far as each inherits; the oldest first."""
     first = select(sessions.c.id, sessions.c.parent_id, sessions.c.inherits).where(*_mine(caller, session_id))
     line = first.cte("ancestry", recursive=True)
@@ -67,17 +66,17 @@ async def find_ancestry(connection: AsyncConnection, caller: Caller, session_id:
         )
     )
     query = select(*_SESSION).where(sessions.c.id.in_(select(line.c.id))).order_by(sessions.c.number)
-    return await _found(connection, caller, query)
+    return _found(connection, caller, query)
 
 
-async def spend(connection: AsyncConnection, caller: Caller, session_id: str, spent: Mapping[str, Usage]) -> None:
+def spend(connection: Connection, caller: Caller, session_id: str, spent: Mapping[str, Usage]) -> None:
     """Add what was spent, by purpose, to a session."""
     spent = {purpose: usage for purpose, usage in spent.items() if usage != Usage()}
     if not spent:
         return
-    session = await find_session(connection, caller, session_id, lock=True)
+    session = find_session(connection, caller, session_id, lock=True)
     total = {**session.usage, **{name: session.usage.get(name, Usage()) + usage for name, usage in spent.items()}}
-    await connection.execute(update(sessions).where(*_mine(caller, session_id)).values(usage=json_text(total)))
+    connection.execute(update(sessions).where(*_mine(caller, session_id)).values(usage=json_text(total)))
 
 
 def _mine(caller: Caller, session_id: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
@@ -90,21 +89,19 @@ def check_current(conversation: Conversation, expected: str) -> None:
         raise _moved(conversation, f"The conversation is no longer in session {expected}.")
 
 
-async def count_session_changes(connection: AsyncConnection, caller: Caller, conversation_id: str) -> int:
+def count_session_changes(connection: Connection, caller: Caller, conversation_id: str) -> int:
     """How often a conversation went from one session to another, in whatever branch."""
     query = select(func.count()).where(
         decisions.c.conversation_id == conversation_id,
         decisions.c.owner == caller.user_id,
         decisions.c.kind == DecisionKind.SESSION.value,
     )
-    return int((await connection.execute(query)).scalar_one())
+    return int(connection.execute(query).scalar_one())
 
 
-async def _check_unchanged(
-    connection: AsyncConnection, caller: Caller, conversation: Conversation, changes: int
-) -> None:
+def _check_unchanged(connection: Connection, caller: Caller, conversation: Conversation, changes: int) -> None:
     """Raises `SessionMoved` when the conversation left its session meanwhile, even if it is back in it."""
-    if await count_session_changes(connection, caller, conversation.id) != changes:
+    if count_session_changes(connection, caller, conversation.id) != changes:
         raise _moved(conversation, "The conversation changed its session meanwhile.")
 
 
@@ -113,8 +110,8 @@ def _moved(conversation: Conversation, what: str) -> SessionMoved:
     return SessionMoved(what, hint=hint, param="session_id")
 
 
-async def _close(
-    connection: AsyncConnection, caller: Caller, conversation: Conversation, cause: SessionCause, why: str, at: datetime
+def _close(
+    connection: Connection, caller: Caller, conversation: Conversation, cause: SessionCause, why: str, at: datetime
 ) -> None:
     """Close the session that the conversation is in."""
     values = {
@@ -123,11 +120,11 @@ async def _close(
         "ends_with": conversation.head,
         "why": why,
     }
-    await connection.execute(update(sessions).where(*_mine(caller, conversation.session_id)).values(values))
+    connection.execute(update(sessions).where(*_mine(caller, conversation.session_id)).values(values))
 
 
-async def _summarise(
-    connection: AsyncConnection, caller: Caller, session_id: str, summary: SessionSummary, ends_with: str | None
+def _summarise(
+    connection: Connection, caller: Caller, session_id: str, summary: SessionSummary, ends_with: str | None
 ) -> None:
     """Give a session its summary, which stands for its turns up to `ends_with`."""
     values = {
@@ -138,40 +135,36 @@ async def _summarise(
         "made_from": json_text(summary.made_from),
         **_NO_VECTOR,
     }
-    await connection.execute(update(sessions).where(*_mine(caller, session_id)).values(values))
-    await spend(connection, caller, session_id, {"summary": summary.usage})
+    connection.execute(update(sessions).where(*_mine(caller, session_id)).values(values))
+    spend(connection, caller, session_id, {"summary": summary.usage})
 
 
-async def _open_next(
-    connection: AsyncConnection, caller: Caller, conversation: Conversation, step: SessionStep
-) -> Session:
+def _open_next(connection: Connection, caller: Caller, conversation: Conversation, step: SessionStep) -> Session:
     """The row of the next session, which is given; the current one is closed."""
     check_current(conversation, step.expected)
-    known = await find_sessions(connection, caller, conversation.id)
+    known = find_sessions(connection, caller, conversation.id)
     if step.session.parent_id not in {None, *(session.id for session in known)}:
         raise NotFound(f"There is no session {step.session.parent_id} here.", param="parent_id")
     opened = replace(step.session, number=known[-1].number + 1)
-    await connection.execute(insert(sessions), session_row(caller.user_id, opened))
-    await _close(connection, caller, conversation, opened.opened_by, step.why, step.at)
+    connection.execute(insert(sessions), session_row(caller.user_id, opened))
+    _close(connection, caller, conversation, opened.opened_by, step.why, step.at)
     return opened
 
 
-async def _open_again(
-    connection: AsyncConnection, caller: Caller, conversation: Conversation, back: SessionReturn
-) -> None:
+def _open_again(connection: Connection, caller: Caller, conversation: Conversation, back: SessionReturn) -> None:
     """An earlier session is open again, the current one is closed."""
-    await _close(connection, caller, conversation, back.cause, back.why, back.at)
+    _close(connection, caller, conversation, back.cause, back.why, back.at)
     opened: dict[str, Any] = {"closed_at": None, "closed_by": None, "ends_with": None, "why": ""}
     if back.forgets_summary:
         opened |= {"summary": None, "summary_tokens": 0, "summary_ends_with": None, "summary_check": "{}"}
         opened |= {"made_from": "[]"}
         opened |= _NO_VECTOR
-        await forget_source(connection, caller, back.session_id)
-    await connection.execute(update(sessions).where(*_mine(caller, back.session_id)).values(opened))
+        forget_source(connection, caller, back.session_id)
+    connection.execute(update(sessions).where(*_mine(caller, back.session_id)).values(opened))
 
 
-async def move_to_session(
-    connection: AsyncConnection, caller: Caller, conversation: Conversation, move: SessionStep | SessionReturn
+def move_to_session(
+    connection: Connection, caller: Caller, conversation: Conversation, move: SessionStep | SessionReturn
 ) -> Session:
     """Let the conversation go on in another session with its next turn, and give that session.
 
@@ -179,11 +172,11 @@ async def move_to_session(
     """
     check_current(conversation, move.expected)
     if isinstance(move, SessionStep):
-        opened = await _open_next(connection, caller, conversation, move)
+        opened = _open_next(connection, caller, conversation, move)
     else:
-        await _open_again(connection, caller, conversation, move)
-        opened = await find_session(connection, caller, move.session_id)
-    await connection.execute(
+        _open_again(connection, caller, conversation, move)
+        opened = find_session(connection, caller, move.session_id)
+    connection.execute(
         update(conversations)
         .where(conversations.c.id == conversation.id, conversations.c.owner == caller.user_id)
         .values(session_id=opened.id)
@@ -191,18 +184,18 @@ async def move_to_session(
     return opened
 
 
-async def _equip(connection: AsyncConnection, caller: Caller, step: SessionStep) -> None:
+def _equip(connection: Connection, caller: Caller, step: SessionStep) -> None:
     """Give the conversation the tools that it has from this step on; a turn that runs keeps its own."""
     if step.tools is not None:
-        await connection.execute(
+        connection.execute(
             update(conversations)
             .where(conversations.c.id == step.session.conversation_id, conversations.c.owner == caller.user_id)
             .values(tools=json_text(step.tools))
         )
 
 
-async def _enter(
-    connection: AsyncConnection, caller: Caller, conversation: Conversation, session: Session, head: str | None
+def _enter(
+    connection: Connection, caller: Caller, conversation: Conversation, session: Session, head: str | None
 ) -> None:
     """Let the conversation go on from `head` in `session`, whose label the messages in its window get.
 
@@ -211,24 +204,24 @@ async def _enter(
     if head is not None and head != session.begins_after:
         line = line_of(caller, Place(head), session.begins_after)
         oldest = select(turns.c.parent_id).join(line, line.c.id == turns.c.id).order_by(line.c.depth.desc()).limit(1)
-        if (await connection.execute(oldest)).scalar_one() != session.begins_after:
+        if connection.execute(oldest).scalar_one() != session.begins_after:
             raise _not_on_path(session.begins_after)
-        await connection.execute(
+        connection.execute(
             update(messages)
             .where(messages.c.turn_id.in_(select(line.c.id)), messages.c.owner == caller.user_id)
             .where(messages.c.session_id != session.id)
             .values(session_id=session.id)
         )
-        await touch_recall(connection, caller)
+        touch_recall(connection, caller)
     elif head is None and session.begins_after is not None:
         raise _not_on_path(session.begins_after)
-    await connection.execute(
+    connection.execute(
         update(conversations)
         .where(conversations.c.id == conversation.id, conversations.c.owner == caller.user_id)
         .values(
             session_id=session.id,
             head=head,
-            head_run_id=await followed_run(connection, caller, conversation, head),
+            head_run_id=followed_run(connection, caller, conversation, head),
             forked=conversation.forked or head != conversation.head,
         )
     )
@@ -242,9 +235,7 @@ def _not_on_path(turn_id: str | None) -> NotFound:
     )
 
 
-async def followed_run(
-    connection: AsyncConnection, caller: Caller, conversation: Conversation, turn_id: str | None
-) -> str | None:
+def followed_run(connection: Connection, caller: Caller, conversation: Conversation, turn_id: str | None) -> str | None:
     """From which answer of a turn a conversation goes on where nobody says: the one it stands at, else the one that was
     continued last, else the first choice.
     """
@@ -253,115 +244,112 @@ async def followed_run(
     mine = turns.c.owner == caller.user_id
     last = select(turns.c.parent_run_id).where(turns.c.parent_id == turn_id, mine)
     last = last.order_by(turns.c.started_at.desc(), turns.c.id.desc()).limit(1)
-    continued: str | None = (await connection.execute(last)).scalar_one_or_none()
+    continued: str | None = connection.execute(last).scalar_one_or_none()
     if continued is not None:
         return continued
     query = select(runs.c.id, runs.c.status).where(runs.c.turn_id == turn_id, runs.c.owner == caller.user_id)
-    found = (await connection.execute(query.order_by(runs.c.number))).all()
+    found = connection.execute(query.order_by(runs.c.number)).all()
     chosen: str = found[first_choice([TurnStatus(status) for _, status in found])][0]
     return chosen
 
 
-async def _check_turn(connection: AsyncConnection, caller: Caller, conversation_id: str, turn_id: str) -> None:
+def _check_turn(connection: Connection, caller: Caller, conversation_id: str, turn_id: str) -> None:
     query = select(turns.c.id).where(
         turns.c.id == turn_id, turns.c.owner == caller.user_id, turns.c.conversation_id == conversation_id
     )
-    if (await connection.execute(query)).first() is None:
+    if connection.execute(query).first() is None:
         raise NotFound(f"There is no turn {turn_id} in this conversation.", param="head")
 
 
 class SessionVerbs(Verbs):
     """The verbs of `Store` about sessions."""
 
-    @uninterrupted
-    async def session(self, caller: Caller, session_id: str) -> Session:
+    @reads
+    def session(self, connection: Connection, caller: Caller, session_id: str) -> Session:
         """One session."""
-        async with self._database.reading() as connection:
-            return await find_session(connection, caller, session_id)
+        return find_session(connection, caller, session_id)
 
-    @uninterrupted
-    async def sessions(self, caller: Caller, conversation_id: str) -> tuple[Session, ...]:
+    @reads
+    def sessions(self, connection: Connection, caller: Caller, conversation_id: str) -> tuple[Session, ...]:
         """All sessions of a conversation, the oldest first."""
-        async with self._database.reading() as connection:
-            await find_conversation(connection, caller, conversation_id)
-            return await find_sessions(connection, caller, conversation_id)
+        find_conversation(connection, caller, conversation_id)
+        return find_sessions(connection, caller, conversation_id)
 
-    @uninterrupted
-    async def session_page(self, caller: Caller, conversation_id: str, query: PageQuery) -> Page[Session]:
+    @reads
+    def session_page(
+        self, connection: Connection, caller: Caller, conversation_id: str, query: PageQuery
+    ) -> Page[Session]:
         """Some of the sessions of a conversation."""
         number, rising = sessions.c.number, query.order == "asc"
         mine = sessions.c.conversation_id == conversation_id, sessions.c.owner == caller.user_id
         rows = select(*_SESSION).where(*mine).order_by(number.asc() if rising else number.desc())
-        async with self._database.reading() as connection:
-            await find_conversation(connection, caller, conversation_id)
-            if query.after is not None:
-                after = (await find_session(connection, caller, query.after)).number
-                rows = rows.where(number > after if rising else number < after)
-            found = await _found(connection, caller, rows.limit(query.limit + 1))
+        find_conversation(connection, caller, conversation_id)
+        if query.after is not None:
+            after = find_session(connection, caller, query.after).number
+            rows = rows.where(number > after if rising else number < after)
+        found = _found(connection, caller, rows.limit(query.limit + 1))
         return Page(found[: query.limit], len(found) > query.limit)
 
-    @uninterrupted
-    async def next_session(self, caller: Caller, step: SessionStep, job: Job | None = None) -> Session:
+    @writes
+    def next_session(
+        self, connection: Connection, caller: Caller, step: SessionStep, job: Job | None = None
+    ) -> Session:
         """Close the current session and open the next one, or raise `SessionMoved` or `LeaseLost`."""
-        async with self._database.writing() as connection:
-            conversation = await find_conversation(connection, caller, step.session.conversation_id, lock=True)
-            check_current(conversation, step.expected)
-            if step.changes is not None:
-                await _check_unchanged(connection, caller, conversation, step.changes)
-            if job is not None:
-                await check_lease(connection, job)
-            opened = await _open_next(connection, caller, conversation, step)
-            if step.summary is not None:
-                await _summarise(connection, caller, step.expected, step.summary, opened.begins_after)
-            await self._then(connection, caller, conversation, step)
-            await _enter(connection, caller, conversation, opened, conversation.head)
-            await _equip(connection, caller, step)
-            await decide(
-                connection, self._ids, caller, Moment(conversation.id, step.at, conversation.head), step.decisions
-            )
+        conversation = find_conversation(connection, caller, step.session.conversation_id, lock=True)
+        check_current(conversation, step.expected)
+        if step.changes is not None:
+            _check_unchanged(connection, caller, conversation, step.changes)
+        if job is not None:
+            check_lease(connection, job)
+        opened = _open_next(connection, caller, conversation, step)
+        if step.summary is not None:
+            _summarise(connection, caller, step.expected, step.summary, opened.begins_after)
+        self._then(connection, caller, conversation, step)
+        _enter(connection, caller, conversation, opened, conversation.head)
+        _equip(connection, caller, step)
+        decide(connection, self._ids, caller, Moment(conversation.id, step.at, conversation.head), step.decisions)
         return opened
 
-    @uninterrupted
-    async def return_to_session(self, caller: Caller, back: SessionReturn) -> Session:
+    @writes
+    def return_to_session(self, connection: Connection, caller: Caller, back: SessionReturn) -> Session:
         """Close the current session and open an earlier one again, or raise `SessionMoved` or `TurnInProgress`."""
-        async with self._database.writing() as connection:
-            found = await find_session(connection, caller, back.session_id)
-            conversation = await find_conversation(connection, caller, found.conversation_id, lock=True)
-            check_current(conversation, back.expected)
-            if conversation.running_turn is not None:
-                raise turn_in_progress(conversation.running_turn)
-            if back.head is not None:
-                await _check_turn(connection, caller, conversation.id, back.head)
-            await self._then(connection, caller, conversation, back)
-            await _open_again(connection, caller, conversation, back)
-            await _enter(connection, caller, conversation, found, back.head)
-            await decide(connection, self._ids, caller, Moment(conversation.id, back.at, back.head), back.decisions)
-            return await find_session(connection, caller, found.id)
+        found = find_session(connection, caller, back.session_id)
+        conversation = find_conversation(connection, caller, found.conversation_id, lock=True)
+        check_current(conversation, back.expected)
+        if conversation.running_turn is not None:
+            raise turn_in_progress(conversation.running_turn)
+        if back.head is not None:
+            _check_turn(connection, caller, conversation.id, back.head)
+        self._then(connection, caller, conversation, back)
+        _open_again(connection, caller, conversation, back)
+        _enter(connection, caller, conversation, found, back.head)
+        decide(connection, self._ids, caller, Moment(conversation.id, back.at, back.head), back.decisions)
+        return find_session(connection, caller, found.id)
 
-    @uninterrupted
-    async def summarise_session(self, caller: Caller, closed: Session, summary: SessionSummary) -> bool:
+    @writes
+    def summarise_session(
+        self, connection: Connection, caller: Caller, closed: Session, summary: SessionSummary
+    ) -> bool:
         """Give a closed session its summary, and add what that cost; False when it is not closed so, or has it."""
-        async with self._database.writing() as connection:
-            session = await find_session(connection, caller, closed.id, lock=True)
-            if session.closed_at is None or session.closed_at != closed.closed_at or session.is_summarised:
-                return False
-            await _summarise(connection, caller, closed.id, summary, session.ends_with)
+        session = find_session(connection, caller, closed.id, lock=True)
+        if session.closed_at is None or session.closed_at != closed.closed_at or session.is_summarised:
+            return False
+        _summarise(connection, caller, closed.id, summary, session.ends_with)
         return True
 
-    @uninterrupted
-    async def spend(self, caller: Caller, session_id: str, purpose: str, usage: Usage) -> None:
+    @writes
+    def spend(self, connection: Connection, caller: Caller, session_id: str, purpose: str, usage: Usage) -> None:
         """Add to a session what was spent on it beside its turns."""
-        async with self._database.writing() as connection:
-            await find_session(connection, caller, session_id)
-            await spend(connection, caller, session_id, {purpose: usage})
+        find_session(connection, caller, session_id)
+        spend(connection, caller, session_id, {purpose: usage})
 
-    async def _then(
-        self, connection: AsyncConnection, caller: Caller, conversation: Conversation, step: SessionStep | SessionReturn
+    def _then(
+        self, connection: Connection, caller: Caller, conversation: Conversation, step: SessionStep | SessionReturn
     ) -> None:
         """Enqueue what follows for the session that ends: a crash behind this transaction does not lose it."""
         if step.then is None:
             return
-        ended = await find_session(connection, caller, step.expected)
+        ended = find_session(connection, caller, step.expected)
         if ended.begins_after != conversation.head:
             job = NewJob(step.then, ended.id, step.why, step.at)
-            await enqueue_job(connection, caller, self._ids.new("job"), job, step.at)
+            enqueue_job(connection, caller, self._ids.new("job"), job, step.at)

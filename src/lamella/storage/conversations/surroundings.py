@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection
 
 from lamella.core.agents import Project
 from lamella.core.records import Caller, Conversation, StoredProject, Surroundings
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.conversations.numbers import Numbers, numbers_of, store_numbers
-from lamella.storage.database import Verbs, uninterrupted
+from lamella.storage.database import Verbs, reads, writes
 from lamella.storage.library.agents import find_agent
 from lamella.storage.library.files import find_contents
 from lamella.storage.library.projects import find_project
 from lamella.storage.mapping import attachment_of
 
 
-async def _numbered(connection: AsyncConnection, caller: Caller, project: StoredProject, numbers: Numbers) -> Project:
-    contents = await find_contents(connection, caller, project.files)
+def _numbered(connection: Connection, caller: Caller, project: StoredProject, numbers: Numbers) -> Project:
+    contents = find_contents(connection, caller, project.files)
     documents = tuple(attachment_of(file, *numbers.project(file.id), contents) for file in project.files)
     return Project(project.id, project.name, project.instructions, documents, project.revision)
 
@@ -24,33 +24,42 @@ async def _numbered(connection: AsyncConnection, caller: Caller, project: Stored
 class SurroundingsVerbs(Verbs):
     """The verb of `Store` about what surrounds a conversation."""
 
-    @uninterrupted
     async def surroundings(
         self, caller: Caller, conversation_id: str, agent_id: str | None, *, keep: bool = True
     ) -> Surroundings:
         """The agent `agent_id`, and the conversation's project with its numbered documents."""
-        async with self._database.reading() as connection:
-            conversation = await find_conversation(connection, caller, conversation_id)
-            found, new = await self._find(connection, caller, conversation, agent_id)
-        if not keep or new is None or not new.changed:
-            return found
+        found, is_new = await self._surroundings(caller, conversation_id, agent_id)
         # Another turn can't begin meanwhile, but another process may have: number them again, where only one can.
-        async with self._database.writing() as connection:
-            conversation = await find_conversation(connection, caller, conversation_id, lock=True)
-            found, new = await self._find(connection, caller, conversation, agent_id)
-            if new is not None:
-                await store_numbers(connection, caller, conversation_id, new)
-            return found
+        return await self._number(caller, conversation_id, agent_id) if keep and is_new else found
 
-    async def _find(
-        self, connection: AsyncConnection, caller: Caller, conversation: Conversation, agent_id: str | None
+    @reads
+    def _surroundings(
+        self, connection: Connection, caller: Caller, conversation_id: str, agent_id: str | None
+    ) -> tuple[Surroundings, bool]:
+        """The surroundings, and whether files of the project have no number yet."""
+        conversation = find_conversation(connection, caller, conversation_id)
+        found, numbers = self._find(connection, caller, conversation, agent_id)
+        return found, numbers is not None and bool(numbers.changed)
+
+    @writes
+    def _number(
+        self, connection: Connection, caller: Caller, conversation_id: str, agent_id: str | None
+    ) -> Surroundings:
+        conversation = find_conversation(connection, caller, conversation_id, lock=True)
+        found, new = self._find(connection, caller, conversation, agent_id)
+        if new is not None:
+            store_numbers(connection, caller, conversation_id, new)
+        return found
+
+    def _find(
+        self, connection: Connection, caller: Caller, conversation: Conversation, agent_id: str | None
     ) -> tuple[Surroundings, Numbers | None]:
         """The surroundings, with the numbers of the project's files, those among them that are given for the first
         time; None where there is no project.
         """
-        agent = (await find_agent(connection, caller, agent_id)).agent if agent_id is not None else None
+        agent = find_agent(connection, caller, agent_id).agent if agent_id is not None else None
         if conversation.project_id is None:
             return Surroundings(agent), None
-        stored = await find_project(connection, caller, conversation.project_id)
-        numbers = await numbers_of(connection, caller, conversation.id, [file.id for file in stored.files])
-        return Surroundings(agent, await _numbered(connection, caller, stored, numbers)), numbers
+        stored = find_project(connection, caller, conversation.project_id)
+        numbers = numbers_of(connection, caller, conversation.id, [file.id for file in stored.files])
+        return Surroundings(agent, _numbered(connection, caller, stored, numbers)), numbers

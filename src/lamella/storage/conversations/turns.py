@@ -8,8 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import case, func, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, case, func, insert, select, update
 
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import HeadMoved, NotFound
@@ -40,7 +39,7 @@ from lamella.storage.conversations.paths import find_path, find_records, find_tu
 from lamella.storage.conversations.pinned import PinnedTo, find_pinned, pin
 from lamella.storage.conversations.queue import take_queued
 from lamella.storage.conversations.sessions import move_to_session, spend
-from lamella.storage.database import Verbs, uninterrupted
+from lamella.storage.database import Verbs, reads, writes
 from lamella.storage.library.files import find_files, numbered
 from lamella.storage.mapping import (
     bill_row,
@@ -78,15 +77,13 @@ def title_of(text: str) -> str:
     return f"{words if len(words) > _TITLE_LENGTH // 3 else head}…"
 
 
-async def _attach(
-    connection: AsyncConnection, caller: Caller, turn: NewTurn, wanted: Sequence[File]
-) -> tuple[Attachment, ...]:
+def _attach(connection: Connection, caller: Caller, turn: NewTurn, wanted: Sequence[File]) -> tuple[Attachment, ...]:
     """Attach files to a turn's user message, each under its number in the conversation."""
     if not wanted:
         return ()
-    numbers = await numbers_of(connection, caller, turn.conversation_id, turn.file_ids)
+    numbers = numbers_of(connection, caller, turn.conversation_id, turn.file_ids)
     places = [numbers.attach(file.id) for file in wanted]
-    await store_numbers(connection, caller, turn.conversation_id, numbers)
+    store_numbers(connection, caller, turn.conversation_id, numbers)
     rows = [
         {
             "message_id": turn.user_message_id,
@@ -98,12 +95,12 @@ async def _attach(
         }
         for position, (file, (document, use)) in enumerate(zip(wanted, places, strict=True))
     ]
-    await connection.execute(insert(attachments), rows)
-    return await numbered(connection, caller, wanted, places)
+    connection.execute(insert(attachments), rows)
+    return numbered(connection, caller, wanted, places)
 
 
-async def _end_requests(
-    connection: AsyncConnection, caller: Caller, turn_id: str, ended: Mapping[str, RequestEnd]
+def _end_requests(
+    connection: Connection, caller: Caller, turn_id: str, ended: Mapping[str, RequestEnd]
 ) -> tuple[Mapping[tuple[str, int], Mapping[str, Any]], Mapping[str, Usage]]:
     """Store what became of the requests; gives usage and cost by run and place of the step that a chat request made,
     and what was spent by purpose.
@@ -115,12 +112,12 @@ async def _end_requests(
         .where(requests.c.turn_id == turn_id, requests.c.owner == caller.user_id)
         .order_by(requests.c.at, requests.c.id)
     )
-    rows = (await connection.execute(query)).mappings().all()
+    rows = connection.execute(query).mappings().all()
     if unknown := ended.keys() - {row["id"] for row in rows}:
         raise NotFound(f"There is no request {min(unknown)} in turn {turn_id}.", param="request_id")
     for one in ended.values():
         mine = (requests.c.id == one.request_id, requests.c.owner == caller.user_id)
-        await connection.execute(update(requests).where(*mine).values(**request_end_row(one)))
+        connection.execute(update(requests).where(*mine).values(**request_end_row(one)))
     spent: defaultdict[str, Usage] = defaultdict(Usage)
     for row in rows:
         if row["id"] in ended:
@@ -138,11 +135,11 @@ async def _end_requests(
     return bills, spent
 
 
-async def _end_runs(connection: AsyncConnection, caller: Caller, end: TurnEnd) -> None:
+def _end_runs(connection: Connection, caller: Caller, end: TurnEnd) -> None:
     """Store how the runs of a turn ended; raises `NotFound` for one that is not the turn's."""
     for run in end.runs:
         this = (runs.c.id == run.run_id, runs.c.turn_id == end.turn_id, runs.c.owner == caller.user_id)
-        result = await connection.execute(update(runs).where(*this).values(**end_row(run)))
+        result = connection.execute(update(runs).where(*this).values(**end_row(run)))
         if result.rowcount == 0:
             raise NotFound(f"There is no run {run.run_id} in turn {end.turn_id}.", param="run_id")
 
@@ -170,9 +167,10 @@ def check_head(conversation: Conversation, expected: Place) -> None:
 class TurnVerbs(Verbs):
     """The verbs of `Store` about turns."""
 
-    @uninterrupted
-    async def begin_turn(
+    @writes
+    def begin_turn(
         self,
+        connection: Connection,
         caller: Caller,
         turn: NewTurn,
         at: datetime,
@@ -181,32 +179,31 @@ class TurnVerbs(Verbs):
     ) -> Turn:
         """Store the user message behind its place and mark the turn as running."""
         message, owner = user_message_row(caller.user_id, turn), caller.user_id
-        async with self._database.writing() as connection:
-            conversation = await find_conversation(connection, caller, turn.conversation_id, lock=True)
-            if conversation.running_turn is not None:
-                raise turn_in_progress(conversation.running_turn)
-            footing = footing or Footing(conversation.place, conversation.place)
-            check_head(conversation, footing.head)
-            wanted = await find_files(connection, caller, turn.file_ids)
-            session_id = conversation.session_id
-            if footing.session is not None:
-                session_id = (await move_to_session(connection, caller, conversation, footing.session)).id
-            await self._take_head(connection, caller, conversation, turn, footing, at)
-            await connection.execute(insert(turns), turn_row(owner, turn, footing.parent, at))
-            await connection.execute(insert(runs), [run_row(owner, turn.id, i, run) for i, run in enumerate(turn.runs)])
-            await connection.execute(insert(messages), {**message, "session_id": session_id})
-            brought = _brought(caller, turn, footing)
-            await decide(connection, self._ids, caller, Moment(conversation.id, at, turn.id), brought)
-            attached = await _attach(connection, caller, turn, wanted)
-            await take_queued(connection, caller, conversation.id, queued_ids, turn.id)
-            if footing.pinned is not None:
-                await pin(connection, caller, PinnedTo(turn.id, conversation.id, at), footing.pinned)
+        conversation = find_conversation(connection, caller, turn.conversation_id, lock=True)
+        if conversation.running_turn is not None:
+            raise turn_in_progress(conversation.running_turn)
+        footing = footing or Footing(conversation.place, conversation.place)
+        check_head(conversation, footing.head)
+        wanted = find_files(connection, caller, turn.file_ids)
+        session_id = conversation.session_id
+        if footing.session is not None:
+            session_id = move_to_session(connection, caller, conversation, footing.session).id
+        self._take_head(connection, caller, conversation, turn, footing, at)
+        connection.execute(insert(turns), turn_row(owner, turn, footing.parent, at))
+        connection.execute(insert(runs), [run_row(owner, turn.id, i, run) for i, run in enumerate(turn.runs)])
+        connection.execute(insert(messages), {**message, "session_id": session_id})
+        brought = _brought(caller, turn, footing)
+        decide(connection, self._ids, caller, Moment(conversation.id, at, turn.id), brought)
+        attached = _attach(connection, caller, turn, wanted)
+        take_queued(connection, caller, conversation.id, queued_ids, turn.id)
+        if footing.pinned is not None:
+            pin(connection, caller, PinnedTo(turn.id, conversation.id, at), footing.pinned)
         sent_at = fixed_offset(turn.sent_at)
         return Turn(turn.id, replace(turn, sent_at=sent_at).message(attached))
 
-    async def _take_head(
+    def _take_head(
         self,
-        connection: AsyncConnection,
+        connection: Connection,
         caller: Caller,
         conversation: Conversation,
         turn: NewTurn,
@@ -214,7 +211,7 @@ class TurnVerbs(Verbs):
         at: datetime,
     ) -> None:
         """Make the turn the conversation's head."""
-        await connection.execute(
+        connection.execute(
             update(conversations)
             .where(conversations.c.id == conversation.id, conversations.c.owner == caller.user_id)
             .values(
@@ -228,30 +225,29 @@ class TurnVerbs(Verbs):
             )
         )
 
-    @uninterrupted
-    async def pinned(self, caller: Caller, conversation_id: str) -> tuple[tuple[datetime, Pinned], ...]:
+    @reads
+    def pinned(
+        self, connection: Connection, caller: Caller, conversation_id: str
+    ) -> tuple[tuple[datetime, Pinned], ...]:
         """What stood around a conversation from which moment on, the oldest first."""
-        async with self._database.reading() as connection:
-            await find_conversation(connection, caller, conversation_id)
-            return await find_pinned(connection, caller, conversation_id)
+        find_conversation(connection, caller, conversation_id)
+        return find_pinned(connection, caller, conversation_id)
 
-    @uninterrupted
-    async def path(self, caller: Caller, conversation_id: str) -> tuple[Turn, ...]:
+    @reads
+    def path(self, connection: Connection, caller: Caller, conversation_id: str) -> tuple[Turn, ...]:
         """The turns from the first to the head, canonical, the running one included."""
-        async with self._database.reading() as connection:
-            conversation = await find_conversation(connection, caller, conversation_id)
-            return await find_path(connection, caller, conversation_id, conversation.place)
+        conversation = find_conversation(connection, caller, conversation_id)
+        return find_path(connection, caller, conversation_id, conversation.place)
 
-    @uninterrupted
-    async def turn(self, caller: Caller, turn_id: str) -> TurnRecord:
+    @reads
+    def turn(self, connection: Connection, caller: Caller, turn_id: str) -> TurnRecord:
         """One turn."""
-        async with self._database.reading() as connection:
-            row = await find_turn(connection, caller, turn_id)
-            [record] = await find_records(connection, caller, [row])
+        row = find_turn(connection, caller, turn_id)
+        [record] = find_records(connection, caller, [row])
         return record
 
-    @uninterrupted
-    async def attached(self, caller: Caller, conversation_id: str, file_id: str) -> Attachment:
+    @reads
+    def attached(self, connection: Connection, caller: Caller, conversation_id: str, file_id: str) -> Attachment:
         """A file of any message of a conversation, under the number it had last."""
         query = (
             select(attachments.c.document, attachments.c.use)
@@ -262,26 +258,24 @@ class TurnVerbs(Verbs):
             .order_by(attachments.c.document.desc(), attachments.c.use.desc())
             .limit(1)
         )
-        async with self._database.reading() as connection:
-            place = (await connection.execute(query)).one_or_none()
-            if place is None:
-                raise NotFound(f"There is no file {file_id} in this conversation.", param="file_id")
-            wanted = await find_files(connection, caller, [file_id])
-            [found] = await numbered(connection, caller, wanted, [(place.document, place.use)])
+        place = connection.execute(query).one_or_none()
+        if place is None:
+            raise NotFound(f"There is no file {file_id} in this conversation.", param="file_id")
+        wanted = find_files(connection, caller, [file_id])
+        [found] = numbered(connection, caller, wanted, [(place.document, place.use)])
         return found
 
-    @uninterrupted
-    async def turns(self, caller: Caller, conversation_id: str, query: PageQuery) -> Page[TurnRecord]:
+    @reads
+    def turns(self, connection: Connection, caller: Caller, conversation_id: str, query: PageQuery) -> Page[TurnRecord]:
         """The turns of a conversation."""
         mine = select(turns).where(turns.c.conversation_id == conversation_id, turns.c.owner == caller.user_id)
-        async with self._database.reading() as connection:
-            await find_conversation(connection, caller, conversation_id)
-            rows, has_more = await page(connection, mine, turns.c.id, query)
-            records = await find_records(connection, caller, rows)
+        find_conversation(connection, caller, conversation_id)
+        rows, has_more = page(connection, mine, turns.c.id, query)
+        records = find_records(connection, caller, rows)
         return Page(records, has_more)
 
-    @uninterrupted
-    async def finish_turn(self, caller: Caller, end: TurnEnd) -> None:
+    @writes
+    def finish_turn(self, connection: Connection, caller: Caller, end: TurnEnd) -> None:
         """Store steps, results, usage and status. A turn that has ended already stays as it is.
 
         Its messages belong to the session that is current now, whatever it was when the turn began (SPEC L2).
@@ -290,54 +284,50 @@ class TurnVerbs(Verbs):
         ended = {one.request_id: one for one in end.requests}
         running = turns.c.status == TurnStatus.RUNNING.value
         this = (turns.c.id == end.turn_id, turns.c.owner == caller.user_id)
-        async with self._database.writing() as connection:
-            turn = await find_turn(connection, caller, end.turn_id)
-            conversation = await find_conversation(connection, caller, turn["conversation_id"], lock=True)
-            label = {"session_id": conversation.session_id}
-            result = await connection.execute(update(turns).where(*this, running).values(**end_row(end)))
-            if result.rowcount == 0:
-                return
-            await _end_runs(connection, caller, end)
-            bills, spent = await _end_requests(connection, caller, end.turn_id, ended)
-            await spend(connection, caller, conversation.session_id, spent)
-            mine = (messages.c.turn_id == end.turn_id, messages.c.owner == caller.user_id)
-            await connection.execute(update(messages).where(*mine).values(label))
-            if made:
-                steps = [
-                    {
-                        **step_row(caller.user_id, end.turn_id, run_id, seq, step),
-                        **label,
-                        **bills.get((run_id, place), {}),
-                    }
-                    for seq, (run_id, place, step) in enumerate(made, start=1)
-                ]
-                await connection.execute(insert(messages), steps)
-            statuses = [run.status for run in end.runs]
-            chosen = end.runs[first_choice(statuses)].run_id if end.runs else None
-            others = [run.run_id for n, run in enumerate(end.runs) if can_go_on(statuses, n)]
-            await connection.execute(
-                update(conversations)
-                .where(conversations.c.id == conversation.id, conversations.c.owner == caller.user_id)
-                .where(conversations.c.running_turn == end.turn_id)
-                .values(
-                    running_turn=None,
-                    head_run_id=case(
-                        (conversations.c.head_run_id.in_(others), conversations.c.head_run_id), else_=chosen
-                    ),
-                    updated_at=moment_text(end.finished_at),
-                )
+        turn = find_turn(connection, caller, end.turn_id)
+        conversation = find_conversation(connection, caller, turn["conversation_id"], lock=True)
+        label = {"session_id": conversation.session_id}
+        result = connection.execute(update(turns).where(*this, running).values(**end_row(end)))
+        if result.rowcount == 0:
+            return
+        _end_runs(connection, caller, end)
+        bills, spent = _end_requests(connection, caller, end.turn_id, ended)
+        spend(connection, caller, conversation.session_id, spent)
+        mine = (messages.c.turn_id == end.turn_id, messages.c.owner == caller.user_id)
+        connection.execute(update(messages).where(*mine).values(label))
+        if made:
+            steps = [
+                {
+                    **step_row(caller.user_id, end.turn_id, run_id, seq, step),
+                    **label,
+                    **bills.get((run_id, place), {}),
+                }
+                for seq, (run_id, place, step) in enumerate(made, start=1)
+            ]
+            connection.execute(insert(messages), steps)
+        statuses = [run.status for run in end.runs]
+        chosen = end.runs[first_choice(statuses)].run_id if end.runs else None
+        others = [run.run_id for n, run in enumerate(end.runs) if can_go_on(statuses, n)]
+        connection.execute(
+            update(conversations)
+            .where(conversations.c.id == conversation.id, conversations.c.owner == caller.user_id)
+            .where(conversations.c.running_turn == end.turn_id)
+            .values(
+                running_turn=None,
+                head_run_id=case((conversations.c.head_run_id.in_(others), conversations.c.head_run_id), else_=chosen),
+                updated_at=moment_text(end.finished_at),
             )
+        )
 
-    @uninterrupted
-    async def newest_ids(self) -> tuple[str, ...]:
+    @reads
+    def newest_ids(self, connection: Connection) -> tuple[str, ...]:
         """The newest id of each table whose rows are read in the order of their ids."""
         tables = (conversations, sessions, turns, runs, messages, requests, decisions, notices, queued_messages)
-        async with self._database.reading() as connection:
-            found = [(await connection.execute(select(func.max(table.c.id)))).scalar_one() for table in tables]
+        found = [connection.execute(select(func.max(table.c.id))).scalar_one() for table in tables]
         return tuple(id for id in found if id is not None)
 
-    @uninterrupted
-    async def unfinished_turns(self) -> tuple[UnfinishedTurn, ...]:
+    @reads
+    def unfinished_turns(self, connection: Connection) -> tuple[UnfinishedTurn, ...]:
         """The turns of every owner that are marked as running: for recovery at start."""
         query = (
             select(turns.c.owner, turns.c.id, turns.c.conversation_id, runs.c.id)
@@ -346,8 +336,7 @@ class TurnVerbs(Verbs):
             .order_by(turns.c.id, runs.c.number)
         )
         found: dict[str, UnfinishedTurn] = {}
-        async with self._database.reading() as connection:
-            for owner, turn_id, conversation_id, run_id in (await connection.execute(query)).all():
-                turn = found.get(turn_id) or UnfinishedTurn(Caller(owner), turn_id, conversation_id)
-                found[turn_id] = replace(turn, run_ids=(*turn.run_ids, run_id))
+        for owner, turn_id, conversation_id, run_id in connection.execute(query).all():
+            turn = found.get(turn_id) or UnfinishedTurn(Caller(owner), turn_id, conversation_id)
+            found[turn_id] = replace(turn, run_ids=(*turn.run_ids, run_id))
         return tuple(found.values())

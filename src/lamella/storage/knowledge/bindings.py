@@ -4,55 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import Column, Select, Table, delete, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Column, Connection, Select, Table, delete, insert, select, update
 
 from lamella.core.knowledge import Searcher
 from lamella.core.records import Caller
 from lamella.storage.conversations.conversations import find_conversation
-from lamella.storage.database import Verbs, insert_missing, uninterrupted
+from lamella.storage.database import Verbs, insert_missing, reads, writes
 from lamella.storage.library.agents import find_agent
 from lamella.storage.tables import agents, conversations, knowledge_bindings, knowledge_calls
 
 
-async def _find_subject(connection: AsyncConnection, caller: Caller, subject_id: str) -> None:
+def _find_subject(connection: Connection, caller: Caller, subject_id: str) -> None:
     """Raises `NotFound` for what is neither a conversation nor an agent of the caller's."""
     if subject_id.startswith("agent_"):
-        await find_agent(connection, caller, subject_id)
+        find_agent(connection, caller, subject_id)
     else:
-        await find_conversation(connection, caller, subject_id)
+        find_conversation(connection, caller, subject_id)
 
 
 class BindingRows(Verbs):
     """The verbs of `KnowledgeStore` about who searches what."""
 
-    @uninterrupted
-    async def bind_bases(self, caller: Caller, subject_id: str, base_ids: Sequence[str]) -> None:
+    @writes
+    def bind_bases(self, connection: Connection, caller: Caller, subject_id: str, base_ids: Sequence[str]) -> None:
         """Let a conversation or an agent search these bases, in place of those before."""
         of = knowledge_bindings.c
         rows = [
             {"subject_id": subject_id, "knowledge_base_id": base_id, "owner": caller.user_id, "position": position}
             for position, base_id in enumerate(dict.fromkeys(base_ids))
         ]
-        async with self._database.writing() as connection:
-            await _find_subject(connection, caller, subject_id)
-            mine = (of.subject_id == subject_id, of.owner == caller.user_id)
-            await connection.execute(delete(knowledge_bindings).where(*mine))
-            if rows:
-                await connection.execute(insert(knowledge_bindings), rows)
+        _find_subject(connection, caller, subject_id)
+        mine = (of.subject_id == subject_id, of.owner == caller.user_id)
+        connection.execute(delete(knowledge_bindings).where(*mine))
+        if rows:
+            connection.execute(insert(knowledge_bindings), rows)
 
-    @uninterrupted
-    async def bound_bases(self, caller: Caller, subject_id: str) -> tuple[str, ...]:
+    @reads
+    def bound_bases(self, connection: Connection, caller: Caller, subject_id: str) -> tuple[str, ...]:
         """The bases that a conversation or an agent searches, in order."""
         of = knowledge_bindings.c
         mine = (of.subject_id == subject_id, of.owner == caller.user_id)
-        async with self._database.reading() as connection:
-            await _find_subject(connection, caller, subject_id)
-            rows = await connection.execute(select(of.knowledge_base_id).where(*mine).order_by(of.position))
-            return tuple(rows.scalars())
+        _find_subject(connection, caller, subject_id)
+        rows = connection.execute(select(of.knowledge_base_id).where(*mine).order_by(of.position))
+        return tuple(rows.scalars())
 
-    @uninterrupted
-    async def searchers(self, caller: Caller, base_id: str, limit: int) -> tuple[Searcher, ...]:
+    @reads
+    def searchers(self, connection: Connection, caller: Caller, base_id: str, limit: int) -> tuple[Searcher, ...]:
         """The caller's agents and conversations that search a base, the newest first."""
         of = knowledge_bindings.c
         bound = select(of.subject_id).where(of.knowledge_base_id == base_id, of.owner == caller.user_id)
@@ -61,25 +58,25 @@ class BindingRows(Verbs):
             mine = select(table.c.id, name).where(table.c.owner == caller.user_id, table.c.id.in_(bound))
             return mine.order_by(table.c.id.desc()).limit(limit)
 
-        async with self._database.reading() as connection:
-            named = (await connection.execute(those(agents, agents.c.name))).all()
-            titled = (await connection.execute(those(conversations, conversations.c.title))).all()
+        named = connection.execute(those(agents, agents.c.name)).all()
+        titled = connection.execute(those(conversations, conversations.c.title)).all()
         found = [Searcher("agent", id, name) for id, name in named]
         found += [Searcher("conversation", id, title) for id, title in titled]
         return tuple(found[:limit])
 
-    @uninterrupted
-    async def count_search(self, caller: Caller, conversation_id: str, turn_id: str) -> tuple[int, int]:
+    @writes
+    def count_search(
+        self, connection: Connection, caller: Caller, conversation_id: str, turn_id: str
+    ) -> tuple[int, int]:
         """Count one more search; gives how many the turn made, and how many the conversation did."""
         of = knowledge_calls.c
         row = {"conversation_id": conversation_id, "owner": caller.user_id, "calls": 0, "turn_id": "", "turn_calls": 0}
-        async with self._database.writing() as connection:
-            await find_conversation(connection, caller, conversation_id)
-            await insert_missing(connection, knowledge_calls, [row])
-            this = of.conversation_id == conversation_id
-            before = select(of.calls, of.turn_id, of.turn_calls).where(this)
-            calls, of_turn, turn_calls = (await connection.execute(before)).one()
-            turn_calls = turn_calls + 1 if of_turn == turn_id else 1
-            values = {"calls": calls + 1, "turn_id": turn_id, "turn_calls": turn_calls}
-            await connection.execute(update(knowledge_calls).where(this).values(**values))
+        find_conversation(connection, caller, conversation_id)
+        insert_missing(connection, knowledge_calls, [row])
+        this = of.conversation_id == conversation_id
+        before = select(of.calls, of.turn_id, of.turn_calls).where(this)
+        calls, of_turn, turn_calls = connection.execute(before).one()
+        turn_calls = turn_calls + 1 if of_turn == turn_id else 1
+        values = {"calls": calls + 1, "turn_id": turn_id, "turn_calls": turn_calls}
+        connection.execute(update(knowledge_calls).where(this).values(**values))
         return turn_calls, calls + 1

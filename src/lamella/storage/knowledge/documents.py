@@ -6,15 +6,27 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, RowMapping, and_, case, delete, exists, func, insert, or_, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    RowMapping,
+    and_,
+    case,
+    delete,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from lamella.core.errors import NotFound
 from lamella.core.ids import Ids
 from lamella.core.knowledge import CLEAR, INGEST, Document, DocumentState, Shelf, ShelfTotals
 from lamella.core.records import Caller, File, NewJob, Page, PageQuery
 from lamella.storage.columns import moment_text, word_of
-from lamella.storage.database import Verbs, insert_missing, uninterrupted
+from lamella.storage.database import Verbs, insert_missing, reads, writes
 from lamella.storage.failures import unicode_only
 from lamella.storage.jobs import enqueue_job, forget_jobs
 from lamella.storage.pages import page
@@ -89,116 +101,117 @@ def this_document(caller: Caller, document_id: str, version: int | None = None) 
     return mine if version is None else and_(mine, knowledge_documents.c.version == version)
 
 
-async def find_document(connection: AsyncConnection, caller: Caller, document_id: str) -> Document:
+def find_document(connection: Connection, caller: Caller, document_id: str) -> Document:
     """The caller's document."""
-    row = (await connection.execute(_ROWS.where(this_document(caller, document_id)))).mappings().first()
+    row = connection.execute(_ROWS.where(this_document(caller, document_id))).mappings().first()
     if row is None:
         raise NotFound(f"There is no document {document_id}.", param="document_id")
     return document_of(row)
 
 
-async def find_documents(connection: AsyncConnection, document_ids: Sequence[str]) -> dict[str, Document]:
+def find_documents(connection: Connection, document_ids: Sequence[str]) -> dict[str, Document]:
     """Documents of any owner by id, without those that are gone."""
-    rows = await connection.execute(_ROWS.where(knowledge_documents.c.id.in_(document_ids), _THERE))
+    rows = connection.execute(_ROWS.where(knowledge_documents.c.id.in_(document_ids), _THERE))
     return {row["id"]: document_of(row) for row in rows.mappings()}
 
 
-async def shelf_number(connection: AsyncConnection, shelf: Shelf) -> int | None:
+def shelf_number(connection: Connection, shelf: Shelf) -> int | None:
     """The number of a shelf, None where nothing ever stood on it."""
     query = select(knowledge_shelves.c.number).where(
         knowledge_shelves.c.owner == shelf.owner, knowledge_shelves.c.name == shelf.id
     )
-    found = (await connection.execute(query)).scalar_one_or_none()
+    found = connection.execute(query).scalar_one_or_none()
     return None if found is None else int(found)
 
 
-async def _made_shelf(connection: AsyncConnection, shelf: Shelf) -> int:
-    await insert_missing(connection, knowledge_shelves, [{"owner": shelf.owner, "name": shelf.id}])
-    number = await shelf_number(connection, shelf)
+def _made_shelf(connection: Connection, shelf: Shelf) -> int:
+    insert_missing(connection, knowledge_shelves, [{"owner": shelf.owner, "name": shelf.id}])
+    number = shelf_number(connection, shelf)
     assert number is not None
     return number
 
 
-async def index_files(connection: AsyncConnection, ids: Ids, owner: str, held: Sequence[File], at: datetime) -> None:
+def index_files(connection: Connection, ids: Ids, owner: str, held: Sequence[File], at: datetime) -> None:
     """Let files of an owner's projects be indexed; those that are on their shelf already stay as they are.
 
     A picture has no text to find anything in.
     """
-    caller, shelf = Caller(owner), await _made_shelf(connection, Shelf(owner))
+    caller, shelf = Caller(owner), _made_shelf(connection, Shelf(owner))
     for file in (file for file in held if file.width is None):
         document = Document(file.id, Shelf(owner), file.name, file.size, "", at, at, media_type=file.media_type)
-        await insert_missing(connection, knowledge_documents, [_row(document, shelf)])
+        insert_missing(connection, knowledge_documents, [_row(document, shelf)])
         row = select(knowledge_documents.c.state).where(this_document(caller, file.id))
-        if (await connection.execute(row)).scalar_one_or_none() == DocumentState.WAITING.value:
+        if connection.execute(row).scalar_one_or_none() == DocumentState.WAITING.value:
             job = NewJob(INGEST, file.id, "a project holds it", at)
-            await enqueue_job(connection, caller, ids.new("job"), job, at)
+            enqueue_job(connection, caller, ids.new("job"), job, at)
 
 
-async def forget_documents(connection: AsyncConnection, ids: Ids, caller: Caller, which: ColumnElement[bool]) -> None:
+def forget_documents(connection: Connection, ids: Ids, caller: Caller, which: ColumnElement[bool]) -> None:
     """Let documents be found no more, with a job for each that removes what is left, if anything is."""
     mine = (knowledge_documents.c.owner == caller.user_id, _THERE, which)
     stored = exists().where(knowledge_passages.c.document_id == knowledge_documents.c.id)
     nothing = (~stored, knowledge_documents.c.upload == "")
     bare = delete(knowledge_documents).where(*mine, *nothing).returning(knowledge_documents.c.id)
-    gone = list((await connection.execute(bare)).scalars())
-    await forget_jobs(connection, caller, jobs.c.subject.in_(gone))
+    gone = list(connection.execute(bare).scalars())
+    forget_jobs(connection, caller, jobs.c.subject.in_(gone))
     query = select(knowledge_documents.c.id, knowledge_documents.c.updated_at).where(*mine)
-    for document_id, at in (await connection.execute(query)).all():
+    for document_id, at in connection.execute(query).all():
         moment = datetime.fromisoformat(at)
         job = NewJob(CLEAR, document_id, "it was removed", moment)
-        await enqueue_job(connection, caller, ids.new("job"), job, moment)
+        enqueue_job(connection, caller, ids.new("job"), job, moment)
     changed = update(knowledge_documents).where(*mine)
-    await connection.execute(changed.values(removed=True, revision=knowledge_documents.c.revision + 1))
+    connection.execute(changed.values(removed=True, revision=knowledge_documents.c.revision + 1))
 
 
-async def forget_shelf(connection: AsyncConnection, ids: Ids, shelf: Shelf) -> None:
+def forget_shelf(connection: Connection, ids: Ids, shelf: Shelf) -> None:
     """Let everything on a shelf be found no more."""
-    number = await shelf_number(connection, shelf)
+    number = shelf_number(connection, shelf)
     if number is not None:
-        await forget_documents(connection, ids, Caller(shelf.owner), knowledge_documents.c.shelf == number)
+        forget_documents(connection, ids, Caller(shelf.owner), knowledge_documents.c.shelf == number)
 
 
-async def uploaded_documents(connection: AsyncConnection) -> list[str]:
+def uploaded_documents(connection: Connection) -> list[str]:
     """What the uploads are called that documents were read from, or are to be."""
     query = select(knowledge_documents.c.upload).where(_THERE, knowledge_documents.c.upload != "")
-    return list((await connection.execute(query)).scalars())
+    return list(connection.execute(query).scalars())
 
 
 class DocumentRows(Verbs):
     """The verbs of `KnowledgeStore` about documents."""
 
-    @uninterrupted
-    async def add_document(self, document: Document, job: NewJob) -> Document:
+    @writes
+    def add_document(self, connection: Connection, document: Document, job: NewJob) -> Document:
         """Store a new document and its job, or give the one of the same name and bytes."""
         caller, id = Caller(document.shelf.owner), self._ids.new("job")
-        async with self._database.writing() as connection:
-            shelf = await _made_shelf(connection, document.shelf)
-            same = _ROWS.where(
-                knowledge_documents.c.shelf == shelf,
-                knowledge_documents.c.name == document.name,
-                knowledge_documents.c.digest == document.digest,
-                knowledge_documents.c.state != DocumentState.FAILED.value,
-                _THERE,
-            )
-            known = (await connection.execute(same.limit(1))).mappings().first()
-            if known is not None:
-                return document_of(known)
-            await connection.execute(insert(knowledge_documents), _row(document, shelf))
-            await enqueue_job(connection, caller, id, job, document.created_at)
+        shelf = _made_shelf(connection, document.shelf)
+        same = _ROWS.where(
+            knowledge_documents.c.shelf == shelf,
+            knowledge_documents.c.name == document.name,
+            knowledge_documents.c.digest == document.digest,
+            knowledge_documents.c.state != DocumentState.FAILED.value,
+            _THERE,
+        )
+        known = connection.execute(same.limit(1)).mappings().first()
+        if known is not None:
+            return document_of(known)
+        connection.execute(insert(knowledge_documents), _row(document, shelf))
+        enqueue_job(connection, caller, id, job, document.created_at)
         return document
 
-    @uninterrupted
-    async def replace_document(self, caller: Caller, new: Document, job: NewJob) -> Document:
+    @writes
+    def replace_document(self, connection: Connection, caller: Caller, new: Document, job: NewJob) -> Document:
         """A new version; what is found stays until it is indexed."""
         values = {"name": new.name, "size": new.size, "digest": new.digest, "upload": new.upload}
-        return await self._new_version(caller, new.id, job, values)
+        return self._new_version(connection, caller, new.id, job, values)
 
-    @uninterrupted
-    async def renew_document(self, caller: Caller, document_id: str, job: NewJob) -> Document:
+    @writes
+    def renew_document(self, connection: Connection, caller: Caller, document_id: str, job: NewJob) -> Document:
         """A new version from the bytes that it has."""
-        return await self._new_version(caller, document_id, job, {})
+        return self._new_version(connection, caller, document_id, job, {})
 
-    async def _new_version(self, caller: Caller, document_id: str, job: NewJob, values: dict[str, Any]) -> Document:
+    def _new_version(
+        self, connection: Connection, caller: Caller, document_id: str, job: NewJob, values: dict[str, Any]
+    ) -> Document:
         waiting = {
             "version": knowledge_documents.c.version + 1,
             "state": DocumentState.WAITING.value,
@@ -207,29 +220,28 @@ class DocumentRows(Verbs):
             "updated_at": moment_text(job.not_before),
         }
         id = self._ids.new("job")
-        async with self._database.writing() as connection:
-            await find_document(connection, caller, document_id)
-            changed = update(knowledge_documents).where(this_document(caller, document_id))
-            await connection.execute(changed.values(**values, **waiting))
-            await enqueue_job(connection, caller, id, job, job.not_before)
-            return await find_document(connection, caller, document_id)
+        find_document(connection, caller, document_id)
+        changed = update(knowledge_documents).where(this_document(caller, document_id))
+        connection.execute(changed.values(**values, **waiting))
+        enqueue_job(connection, caller, id, job, job.not_before)
+        return find_document(connection, caller, document_id)
 
-    @uninterrupted
-    async def document_on_shelf(self, caller: Caller, document_id: str) -> Document:
+    @reads
+    def document_on_shelf(self, connection: Connection, caller: Caller, document_id: str) -> Document:
         """One document."""
-        async with self._database.reading() as connection:
-            return await find_document(connection, caller, document_id)
+        return find_document(connection, caller, document_id)
 
-    @uninterrupted
-    async def documents_on_shelf(self, shelf: Shelf, query: PageQuery) -> Page[Document]:
+    @reads
+    def documents_on_shelf(self, connection: Connection, shelf: Shelf, query: PageQuery) -> Page[Document]:
         """The documents of a shelf."""
         on = (knowledge_shelves.c.owner == shelf.owner, knowledge_shelves.c.name == shelf.id, _THERE)
-        async with self._database.reading() as connection:
-            rows, has_more = await page(connection, _ROWS.where(*on), knowledge_documents.c.id, query)
+        rows, has_more = page(connection, _ROWS.where(*on), knowledge_documents.c.id, query)
         return Page(tuple(map(document_of, rows)), has_more)
 
-    @uninterrupted
-    async def shelf_totals(self, shelf: Shelf, documents: frozenset[str] | None = None) -> ShelfTotals:
+    @reads
+    def shelf_totals(
+        self, connection: Connection, shelf: Shelf, documents: frozenset[str] | None = None
+    ) -> ShelfTotals:
         """What stands on a shelf, by state."""
         of = knowledge_documents.c
         found = of.found.is_not(None)
@@ -248,47 +260,42 @@ class DocumentRows(Verbs):
         )
         if documents is not None:
             query = query.where(of.id.in_(sorted(documents)))
-        async with self._database.reading() as connection:
-            rows = (await connection.execute(query)).all()
+        rows = connection.execute(query).all()
         states = {word_of(DocumentState, row[0], "a document"): int(row[1]) for row in rows}
         sums = [sum(int(row[column] or 0) for row in rows) for column in range(2, 6)]
         return ShelfTotals(states, *sums)
 
-    @uninterrupted
-    async def remove_document(self, caller: Caller, document_id: str) -> None:
+    @writes
+    def remove_document(self, connection: Connection, caller: Caller, document_id: str) -> None:
         """Let it be found no more; a job removes what is left."""
-        async with self._database.writing() as connection:
-            await find_document(connection, caller, document_id)
-            await forget_documents(connection, self._ids, caller, knowledge_documents.c.id == document_id)
+        find_document(connection, caller, document_id)
+        forget_documents(connection, self._ids, caller, knowledge_documents.c.id == document_id)
 
-    @uninterrupted
-    async def removed_upload(self, caller: Caller, document_id: str) -> str:
+    @reads
+    def removed_upload(self, connection: Connection, caller: Caller, document_id: str) -> str:
         """What the bytes of a removed document are called, or ""."""
         of = knowledge_documents.c
         gone = (of.id == document_id, of.owner == caller.user_id, of.removed.is_(True))
-        async with self._database.reading() as connection:
-            return str((await connection.execute(select(of.upload).where(*gone))).scalar_one_or_none() or "")
+        return str(connection.execute(select(of.upload).where(*gone)).scalar_one_or_none() or "")
 
-    @uninterrupted
-    async def removed_documents(self) -> tuple[tuple[Caller, str], ...]:
+    @reads
+    def removed_documents(self, connection: Connection) -> tuple[tuple[Caller, str], ...]:
         """Documents that were removed and of which something is left."""
         query = select(knowledge_documents.c.owner, knowledge_documents.c.id).where(
             knowledge_documents.c.removed.is_(True)
         )
-        async with self._database.reading() as connection:
-            return tuple((Caller(owner), id) for owner, id in await connection.execute(query))
+        return tuple((Caller(owner), id) for owner, id in connection.execute(query))
 
-    @uninterrupted
-    async def unready_documents(self, model: str) -> tuple[tuple[Caller, str], ...]:
+    @reads
+    def unready_documents(self, connection: Connection, model: str) -> tuple[tuple[Caller, str], ...]:
         """Documents that are to be made ready, or have no vectors of this model."""
         of = knowledge_documents.c
         other = and_(of.state == DocumentState.READY.value, func.coalesce(of.model, "") != model)
         query = select(of.owner, of.id).where(_THERE, or_(of.state.in_(_UNREADY), other)).order_by(of.id)
-        async with self._database.reading() as connection:
-            return tuple((Caller(owner), id) for owner, id in await connection.execute(query))
+        return tuple((Caller(owner), id) for owner, id in connection.execute(query))
 
-    @uninterrupted
-    async def index_held_files(self, at: datetime) -> int:
+    @writes
+    def index_held_files(self, connection: Connection, at: datetime) -> int:
         """Let every file that a project holds be indexed; gives how many are new."""
         new = (
             select(files.c.owner, files.c.id, files.c.name, files.c.size, files.c.media_type)
@@ -297,16 +304,16 @@ class DocumentRows(Verbs):
             .where(knowledge_documents.c.id.is_(None))
             .distinct()
         )
-        async with self._database.writing() as connection:
-            rows = (await connection.execute(new)).all()
-            for owner, *row in rows:
-                file = File(row[0], row[1], row[3], row[2], "ready", 0, at)
-                await index_files(connection, self._ids, owner, [file], at)
+        rows = connection.execute(new).all()
+        for owner, *row in rows:
+            file = File(row[0], row[1], row[3], row[2], "ready", 0, at)
+            index_files(connection, self._ids, owner, [file], at)
         return len(rows)
 
-    @uninterrupted
-    async def say_state(
+    @writes
+    def say_state(
         self,
+        connection: Connection,
         caller: Caller,
         document_id: str,
         version: int,
@@ -318,10 +325,12 @@ class DocumentRows(Verbs):
     ) -> bool:
         """How far a version is, and why it goes no further."""
         values = {"state": state.value, "code": code, "reason": reason, "updated_at": moment_text(at)}
-        return await self._change(caller, document_id, version, values)
+        return self._change(connection, caller, document_id, version, values)
 
-    @uninterrupted
-    async def finish_document(self, caller: Caller, document_id: str, version: int, model: str, at: datetime) -> bool:
+    @writes
+    def finish_document(
+        self, connection: Connection, caller: Caller, document_id: str, version: int, model: str, at: datetime
+    ) -> bool:
         """All vectors are there."""
         values = {
             "state": DocumentState.READY.value,
@@ -332,17 +341,18 @@ class DocumentRows(Verbs):
             "revision": knowledge_documents.c.revision + 1,
             "updated_at": moment_text(at),
         }
-        return await self._change(caller, document_id, version, values)
+        return self._change(connection, caller, document_id, version, values)
 
-    async def _change(self, caller: Caller, document_id: str, version: int, values: dict[str, Any]) -> bool:
+    def _change(
+        self, connection: Connection, caller: Caller, document_id: str, version: int, values: dict[str, Any]
+    ) -> bool:
         changed = update(knowledge_documents).where(this_document(caller, document_id, version)).values(**values)
-        async with self._database.writing() as connection:
-            return (await connection.execute(changed)).rowcount > 0
+        return connection.execute(changed).rowcount > 0
 
 
-async def remove_row(connection: AsyncConnection, caller: Caller, document_id: str) -> None:
+def remove_row(connection: Connection, caller: Caller, document_id: str) -> None:
     """Remove what is left of a removed document: its row."""
-    await connection.execute(
+    connection.execute(
         delete(knowledge_documents).where(
             knowledge_documents.c.id == document_id,
             knowledge_documents.c.owner == caller.user_id,

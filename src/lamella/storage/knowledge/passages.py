@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
+    Connection,
     RowMapping,
     Select,
     and_,
@@ -21,14 +22,13 @@ from sqlalchemy import (
     text,
     update,
 )
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lamella.core.errors import InvalidRequest
 from lamella.core.json import digest
 from lamella.core.knowledge import DocumentState, DocumentText, NewPassage, StoredPassage
 from lamella.core.records import Caller
 from lamella.storage.columns import NAMES, json_of, json_text, moment_text
-from lamella.storage.database import Verbs, uninterrupted
+from lamella.storage.database import Verbs, reads, writes
 from lamella.storage.knowledge.documents import remove_row, this_document
 from lamella.storage.tables import knowledge_documents, knowledge_passages, knowledge_vectors
 
@@ -88,31 +88,36 @@ def _vector_row(owner: str, entry: int, model: str, data: bytes) -> dict[str, An
 class PassageRows(Verbs):
     """The verbs of `KnowledgeStore` about passages."""
 
-    @uninterrupted
-    async def staged(self, caller: Caller, document_id: str, version: int) -> tuple[int, int]:
+    @reads
+    def staged(self, connection: Connection, caller: Caller, document_id: str, version: int) -> tuple[int, int]:
         """How many passages of a version are stored, and at which character the last one ends."""
         query = select(func.count(), func.max(knowledge_passages.c.end)).where(
             knowledge_passages.c.document_id == document_id,
             knowledge_passages.c.owner == caller.user_id,
             knowledge_passages.c.version == version,
         )
-        async with self._database.reading() as connection:
-            count, end = (await connection.execute(query)).one()
+        count, end = connection.execute(query).one()
         return int(count), int(end or 0)
 
-    @uninterrupted
-    async def unstage(self, caller: Caller, document_id: str, version: int) -> None:
+    @writes
+    def unstage(self, connection: Connection, caller: Caller, document_id: str, version: int) -> None:
         """Remove the passages of a version that nobody finds yet."""
         of = knowledge_passages.c
         mine = (of.document_id == document_id, of.owner == caller.user_id, of.version == version)
         found = select(knowledge_documents.c.found).where(knowledge_documents.c.id == document_id).scalar_subquery()
         hidden = or_(found.is_(None), found != version)
-        async with self._database.writing() as connection:
-            await connection.execute(delete(knowledge_passages).where(*mine, hidden))
+        connection.execute(delete(knowledge_passages).where(*mine, hidden))
 
-    @uninterrupted
-    async def stage(
-        self, caller: Caller, document_id: str, version: int, first: int, passages: Sequence[NewPassage], model: str
+    @writes
+    def stage(
+        self,
+        connection: Connection,
+        caller: Caller,
+        document_id: str,
+        version: int,
+        first: int,
+        passages: Sequence[NewPassage],
+        model: str,
     ) -> bool:
         """Store passages that nobody finds yet."""
         rows = [
@@ -132,32 +137,33 @@ class PassageRows(Verbs):
             }
             for position, passage in enumerate(passages, first)
         ]
-        async with self._database.writing() as connection:
-            this = select(knowledge_documents.c.shelf, knowledge_documents.c.found)
-            row = (await connection.execute(this.where(this_document(caller, document_id, version)))).first()
-            if row is None:
-                return False
-            shelf, found = row
-            adding = insert(knowledge_passages).returning(knowledge_passages.c.id, sort_by_parameter_order=True)
-            entries = list((await connection.execute(adding, rows)).scalars())
-            words = [
-                {"id": entry, "terms": tagged(shelf, passage.terms)}
-                for entry, passage in zip(entries, passages, strict=True)
-            ]
-            await connection.execute(_ADD_WORDS, words)
-            made = [
-                _vector_row(caller.user_id, entry, model, passage.vector)
-                for entry, passage in zip(entries, passages, strict=True)
-                if passage.vector is not None
-            ]
-            if made:
-                await connection.execute(insert(knowledge_vectors), made)
-            elif found is not None:
-                await _take_over(connection, caller, document_id, found, entries, model)
+        this = select(knowledge_documents.c.shelf, knowledge_documents.c.found)
+        row = connection.execute(this.where(this_document(caller, document_id, version))).first()
+        if row is None:
+            return False
+        shelf, found = row
+        adding = insert(knowledge_passages).returning(knowledge_passages.c.id, sort_by_parameter_order=True)
+        entries = list(connection.execute(adding, rows).scalars())
+        words = [
+            {"id": entry, "terms": tagged(shelf, passage.terms)}
+            for entry, passage in zip(entries, passages, strict=True)
+        ]
+        connection.execute(_ADD_WORDS, words)
+        made = [
+            _vector_row(caller.user_id, entry, model, passage.vector)
+            for entry, passage in zip(entries, passages, strict=True)
+            if passage.vector is not None
+        ]
+        if made:
+            connection.execute(insert(knowledge_vectors), made)
+        elif found is not None:
+            _take_over(connection, caller, document_id, found, entries, model)
         return True
 
-    @uninterrupted
-    async def publish(self, caller: Caller, document_id: str, version: int, facts: DocumentText, at: datetime) -> bool:
+    @writes
+    def publish(
+        self, connection: Connection, caller: Caller, document_id: str, version: int, facts: DocumentText, at: datetime
+    ) -> bool:
         """Let this version be found in place of the one before."""
         mine = and_(knowledge_passages.c.document_id == document_id, knowledge_passages.c.version == version)
         count = select(func.count()).where(mine).scalar_subquery()
@@ -181,32 +187,30 @@ class PassageRows(Verbs):
             "updated_at": moment_text(at),
         }
         published = update(knowledge_documents).where(this_document(caller, document_id, version)).values(**values)
-        async with self._database.writing() as connection:
-            return (await connection.execute(published)).rowcount > 0
+        return connection.execute(published).rowcount > 0
 
-    @uninterrupted
-    async def clear_out(self, caller: Caller, document_id: str, limit: int) -> int:
+    @writes
+    def clear_out(self, connection: Connection, caller: Caller, document_id: str, limit: int) -> int:
         """Remove passages that nobody finds any more, and the row of a removed document with the last of them."""
         of = knowledge_documents.c
         row = select(of.found, of.version, of.removed).where(of.id == document_id, of.owner == caller.user_id)
-        async with self._database.writing() as connection:
-            known = (await connection.execute(row)).first()
-            if known is None:
-                return 0
-            found, version, removed = known
-            stale = [knowledge_passages.c.document_id == document_id, knowledge_passages.c.owner == caller.user_id]
-            if not removed:
-                stale.append(knowledge_passages.c.version.not_in({found, version} - {None}))
-            query = select(knowledge_passages.c.id).where(*stale).limit(limit)
-            entries = list((await connection.execute(query)).scalars())
-            await connection.execute(delete(knowledge_passages).where(knowledge_passages.c.id.in_(entries)))
-            if removed and len(entries) < limit:
-                await remove_row(connection, caller, document_id)
+        known = connection.execute(row).first()
+        if known is None:
+            return 0
+        found, version, removed = known
+        stale = [knowledge_passages.c.document_id == document_id, knowledge_passages.c.owner == caller.user_id]
+        if not removed:
+            stale.append(knowledge_passages.c.version.not_in({found, version} - {None}))
+        query = select(knowledge_passages.c.id).where(*stale).limit(limit)
+        entries = list(connection.execute(query).scalars())
+        connection.execute(delete(knowledge_passages).where(knowledge_passages.c.id.in_(entries)))
+        if removed and len(entries) < limit:
+            remove_row(connection, caller, document_id)
         return len(entries)
 
-    @uninterrupted
-    async def unembedded_passages(
-        self, caller: Caller, document_id: str, model: str, limit: int
+    @reads
+    def unembedded_passages(
+        self, connection: Connection, caller: Caller, document_id: str, model: str, limit: int
     ) -> tuple[StoredPassage, ...]:
         """Passages that are found and have no vector of this model."""
         query = (
@@ -216,11 +220,12 @@ class PassageRows(Verbs):
             .order_by(knowledge_passages.c.id)
             .limit(limit)
         )
-        async with self._database.reading() as connection:
-            return tuple(map(passage_of, (await connection.execute(query)).mappings()))
+        return tuple(map(passage_of, connection.execute(query).mappings()))
 
-    @uninterrupted
-    async def embed_passages(self, caller: Caller, document_id: str, model: str, vectors: Mapping[int, bytes]) -> bool:
+    @writes
+    def embed_passages(
+        self, connection: Connection, caller: Caller, document_id: str, model: str, vectors: Mapping[int, bytes]
+    ) -> bool:
         """Give passages their vectors; raises `InvalidRequest` for another dimension than the model's vectors have."""
         dimension = len(next(iter(vectors.values()))) // 2
         other = select(knowledge_vectors.c.dimension).where(
@@ -228,30 +233,31 @@ class PassageRows(Verbs):
             knowledge_vectors.c.model == model,
             knowledge_vectors.c.dimension != dimension,
         )
-        async with self._database.writing() as connection:
-            known = (await connection.execute(other.limit(1))).scalar_one_or_none()
-            if known is not None:
-                raise InvalidRequest(
-                    f"The embeddings server gave vectors of {dimension} numbers; those of “{model}” that are stored "
-                    f"have {known}.",
-                    hint="Give the other model its own name in LAMELLA_EMBEDDING_MODEL.",
-                )
-            of = found_passages(caller, document_id).where(knowledge_passages.c.id.in_(sorted(vectors)))
-            query = of.with_only_columns(knowledge_passages.c.id)
-            there = list((await connection.execute(query)).scalars())
-            await connection.execute(delete(knowledge_vectors).where(knowledge_vectors.c.entry_id.in_(there)))
-            rows = [_vector_row(caller.user_id, entry, model, vectors[entry]) for entry in there]
-            if not rows:
-                return False
-            await connection.execute(insert(knowledge_vectors), rows)
-            more = knowledge_documents.c.embedded + len(rows)
-            every = knowledge_documents.c.passages
-            counted = case((more < every, more), else_=every)
-            changed = update(knowledge_documents).where(this_document(caller, document_id)).values(embedded=counted)
-            return (await connection.execute(changed)).rowcount > 0
+        known = connection.execute(other.limit(1)).scalar_one_or_none()
+        if known is not None:
+            raise InvalidRequest(
+                f"The embeddings server gave vectors of {dimension} numbers; those of “{model}” that are stored "
+                f"have {known}.",
+                hint="Give the other model its own name in LAMELLA_EMBEDDING_MODEL.",
+            )
+        of = found_passages(caller, document_id).where(knowledge_passages.c.id.in_(sorted(vectors)))
+        query = of.with_only_columns(knowledge_passages.c.id)
+        there = list(connection.execute(query).scalars())
+        connection.execute(delete(knowledge_vectors).where(knowledge_vectors.c.entry_id.in_(there)))
+        rows = [_vector_row(caller.user_id, entry, model, vectors[entry]) for entry in there]
+        if not rows:
+            return False
+        connection.execute(insert(knowledge_vectors), rows)
+        more = knowledge_documents.c.embedded + len(rows)
+        every = knowledge_documents.c.passages
+        counted = case((more < every, more), else_=every)
+        changed = update(knowledge_documents).where(this_document(caller, document_id)).values(embedded=counted)
+        return connection.execute(changed).rowcount > 0
 
-    @uninterrupted
-    async def begin_embedding(self, caller: Caller, document_id: str, version: int, model: str) -> int | None:
+    @writes
+    def begin_embedding(
+        self, connection: Connection, caller: Caller, document_id: str, version: int, model: str
+    ) -> int | None:
         """Count what has vectors of this model, and give how many have none; None for a version that is no more."""
         has = (
             select(func.count())
@@ -269,13 +275,12 @@ class PassageRows(Verbs):
             .values(embedded=has.scalar_subquery())
             .returning(knowledge_documents.c.passages - knowledge_documents.c.embedded)
         )
-        async with self._database.writing() as connection:
-            left = (await connection.execute(changed)).scalar_one_or_none()
+        left = connection.execute(changed).scalar_one_or_none()
         return None if left is None else int(left)
 
-    @uninterrupted
-    async def passages_of(
-        self, caller: Caller, document_id: str, first: int = 0, limit: int | None = None
+    @reads
+    def passages_of(
+        self, connection: Connection, caller: Caller, document_id: str, first: int = 0, limit: int | None = None
     ) -> tuple[StoredPassage, ...]:
         """The passages of a document that are found."""
         query = (
@@ -284,12 +289,11 @@ class PassageRows(Verbs):
             .order_by(knowledge_passages.c.position)
             .limit(limit)
         )
-        async with self._database.reading() as connection:
-            return tuple(map(passage_of, (await connection.execute(query)).mappings()))
+        return tuple(map(passage_of, connection.execute(query).mappings()))
 
 
-async def _take_over(
-    connection: AsyncConnection, caller: Caller, document_id: str, found: int, entries: Sequence[int], model: str
+def _take_over(
+    connection: Connection, caller: Caller, document_id: str, found: int, entries: Sequence[int], model: str
 ) -> None:
     """Give new passages the vectors of those that are found, where they are the same word for word."""
     old, new = knowledge_passages.alias("old"), knowledge_passages.alias("new")
@@ -311,4 +315,4 @@ async def _take_over(
         .group_by(new.c.id, knowledge_vectors.c.model)
     )
     columns = ["entry_id", "owner", "model", "dimension", "data"]
-    await connection.execute(insert(knowledge_vectors).from_select(columns, same))
+    connection.execute(insert(knowledge_vectors).from_select(columns, same))

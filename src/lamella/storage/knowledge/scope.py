@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,22 +53,25 @@ class Postings:
 
     kept: OrderedDict[str, tuple[Ints, Ints]] = field(default_factory=OrderedDict)
     size: int = 0
+    lock: Lock = field(default_factory=Lock)
 
     def find(self, term: str) -> tuple[Ints, Ints] | None:
         """What is kept of a term."""
-        if term in self.kept:
-            self.kept.move_to_end(term)
-        return self.kept.get(term)
+        with self.lock:
+            if term in self.kept:
+                self.kept.move_to_end(term)
+            return self.kept.get(term)
 
     def keep(self, term: str, places: Ints, times: Ints) -> None:
         """Keep a term's postings; those that were not used for longest make room."""
-        if term in self.kept:
-            return
-        self.kept[term] = places, times
-        self.size += places.nbytes + times.nbytes + 200
-        while self.size > MOST_POSTINGS and len(self.kept) > 1:
-            _, (gone, counts) = self.kept.popitem(last=False)
-            self.size -= gone.nbytes + counts.nbytes + 200
+        with self.lock:
+            if term in self.kept:
+                return
+            self.kept[term] = places, times
+            self.size += places.nbytes + times.nbytes + 200
+            while self.size > MOST_POSTINGS and len(self.kept) > 1:
+                _, (gone, counts) = self.kept.popitem(last=False)
+                self.size -= gone.nbytes + counts.nbytes + 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,25 +140,29 @@ class ScopeCache:
 
     def __init__(self, most: int = MOST_BYTES) -> None:
         self._most = most
+        self._lock = Lock()
         self._kept: OrderedDict[Key, Scope] = OrderedDict()
 
     def find(self, key: Key) -> Scope | None:
         """What is kept under this key, of whatever revision."""
-        if key in self._kept:
-            self._kept.move_to_end(key)
-        return self._kept.get(key)
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            return self._kept.get(key)
 
     def keep(self, key: Key, scope: Scope) -> None:
         """Keep a scope; those that were not used for longest make room."""
-        self._kept[key] = scope
-        self._kept.move_to_end(key)
-        while self._kept and self.size > self._most:
-            self._kept.popitem(last=False)
+        with self._lock:
+            self._kept[key] = scope
+            self._kept.move_to_end(key)
+            while self._kept and self.size > self._most:
+                self._kept.popitem(last=False)
 
     def forget(self, number: int) -> None:
         """Drop what is kept of a shelf on which nothing stands."""
-        for key in [key for key in self._kept if key[0] == number]:
-            del self._kept[key]
+        with self._lock:
+            for key in [key for key in self._kept if key[0] == number]:
+                del self._kept[key]
 
     @property
     def size(self) -> int:

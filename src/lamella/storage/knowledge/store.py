@@ -5,21 +5,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, and_, null, select, text
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import ColumnElement, Connection, and_, null, select, text
 
 from lamella.core.ids import Ids
-from lamella.core.knowledge import KnowledgeHit, KnowledgeQuery, Shelf
+from lamella.core.knowledge import Document, KnowledgeHit, KnowledgeQuery, Shelf, StoredPassage
 from lamella.core.knowledge_port import KnowledgeStore
 from lamella.search.ranking import Corpus, Floats, Ints, Ranking, first_of, rank
 from lamella.search.vectors import unpacked
-from lamella.storage.database import Database, uninterrupted
+from lamella.storage.database import Database, reads
 from lamella.storage.knowledge.bindings import BindingRows
 from lamella.storage.knowledge.documents import DocumentRows, find_documents, shelf_number
 from lamella.storage.knowledge.passages import PassageRows, passage_of, tagged
@@ -42,26 +41,17 @@ class SqlKnowledge(DocumentRows, PassageRows, BindingRows):
         """What is kept in memory, about."""
         return self._scopes.size
 
-    @uninterrupted
     async def search_knowledge(self, query: KnowledgeQuery) -> tuple[KnowledgeHit, ...]:
         """What fits the query best, the best first."""
         dimension = len(query.vector) // 2 if query.vector is not None else 0
-        searched = []
-        async with self._database.reading() as connection:
-            for shelf in query.shelves:
-                scope = await self._scope(connection, shelf, query.space.model, dimension)
-                if scope is not None:
-                    searched.append((scope, await _read_postings(connection, scope, query.terms)))
+        searched = await self._searched(query, dimension)
         best = await asyncio.to_thread(_best, searched, query)
         for scope, read in searched:
             for term, held in read.items():
                 if not isinstance(held, str):
                     scope.postings.keep(term, *held)
         entries = [chosen.entry for chosen in best]
-        async with self._database.reading() as connection:
-            rows = await connection.execute(select(knowledge_passages).where(knowledge_passages.c.id.in_(entries)))
-            passages = {row["id"]: passage_of(row) for row in rows.mappings()}
-            documents = await find_documents(connection, sorted({p.document_id for p in passages.values()}))
+        passages, documents = await self._chosen(entries)
         # What was replaced or removed since the ranking is found no more.
         return tuple(
             KnowledgeHit(passage, documents[passage.document_id], chosen.score, chosen.words, chosen.similarity)
@@ -69,14 +59,29 @@ class SqlKnowledge(DocumentRows, PassageRows, BindingRows):
             if (passage := passages.get(chosen.entry)) is not None and passage.document_id in documents
         )
 
-    async def _scope(self, connection: AsyncConnection, shelf: Shelf, model: str, dimension: int) -> Scope | None:
+    @reads
+    def _searched(self, connection: Connection, query: KnowledgeQuery, dimension: int) -> list[tuple[Scope, Read]]:
+        """What is searched of each shelf that holds anything, with the postings of the terms."""
+        scopes = (self._scope(connection, shelf, query.space.model, dimension) for shelf in query.shelves)
+        return [(scope, _read_postings(connection, scope, query.terms)) for scope in scopes if scope is not None]
+
+    @reads
+    def _chosen(
+        self, connection: Connection, entries: Sequence[int]
+    ) -> tuple[Mapping[int, StoredPassage], Mapping[str, Document]]:
+        """The passages of these entries, and their documents."""
+        rows = connection.execute(select(knowledge_passages).where(knowledge_passages.c.id.in_(entries)))
+        passages = {row["id"]: passage_of(row) for row in rows.mappings()}
+        return passages, find_documents(connection, sorted({p.document_id for p in passages.values()}))
+
+    def _scope(self, connection: Connection, shelf: Shelf, model: str, dimension: int) -> Scope | None:
         """What is kept of a shelf, with the documents that changed since read again; None for an empty one."""
-        number = await shelf_number(connection, shelf)
+        number = shelf_number(connection, shelf)
         if number is None:
             return None
         of = knowledge_documents.c
         query = select(of.id, of.revision).where(of.shelf == number, of.removed.is_(False), of.found.is_not(None))
-        wanted = tuple((str(id), int(revision)) for id, revision in await connection.execute(query.order_by(of.id)))
+        wanted = tuple((str(id), int(revision)) for id, revision in connection.execute(query.order_by(of.id)))
         if not wanted:
             self._scopes.forget(number)
             return None
@@ -90,15 +95,15 @@ class SqlKnowledge(DocumentRows, PassageRows, BindingRows):
             parts = {document: kept.part(at) for at, document in enumerate(kept.documents) if document in still}
         for document in wanted:
             if document not in parts:
-                rows = await _read_part(connection, document[0], model, with_vectors=dimension > 0)
-                parts[document] = await asyncio.to_thread(part_of, rows, dimension)
-        scope = await asyncio.to_thread(scope_of, number, wanted, parts, dimension)
+                rows = _read_part(connection, document[0], model, with_vectors=dimension > 0)
+                parts[document] = part_of(rows, dimension)
+        scope = scope_of(number, wanted, parts, dimension)
         self._scopes.keep(key, scope)
         return scope
 
 
-async def _read_part(
-    connection: AsyncConnection, document_id: str, model: str, *, with_vectors: bool
+def _read_part(
+    connection: Connection, document_id: str, model: str, *, with_vectors: bool
 ) -> Sequence[tuple[int, int, bytes | None]]:
     """Entry, length and vector of the passages of a document that are found."""
     of = knowledge_passages.c
@@ -110,7 +115,7 @@ async def _read_part(
         joined, vector = joined.outerjoin(knowledge_vectors, of_model), knowledge_vectors.c.data
     query = select(of.id, of.length, vector).select_from(joined).where(of.document_id == document_id)
     query = query.order_by(of.position)
-    return [(row[0], row[1], row[2]) for row in await connection.execute(query)]
+    return [(row[0], row[1], row[2]) for row in connection.execute(query)]
 
 
 Held = tuple[Ints, Ints]
@@ -120,12 +125,12 @@ Read = dict[str, str | Held]
 """For each term what is kept of it, or the entries that hold it as they were read, with commas between."""
 
 
-async def _read_postings(connection: AsyncConnection, scope: Scope, terms: Sequence[str]) -> Read:
+def _read_postings(connection: Connection, scope: Scope, terms: Sequence[str]) -> Read:
     read: Read = {}
     for term in terms:
         known = scope.postings.find(term)
         if known is None:
-            found = await connection.execute(_POSTINGS, {"term": tagged(scope.number, term)})
+            found = connection.execute(_POSTINGS, {"term": tagged(scope.number, term)})
             read[term] = str(found.scalar_one() or "")
         else:
             read[term] = known

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from sqlalchemy import RowMapping, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, RowMapping, insert, select, update
 
 from lamella.core.errors import NotFound
 from lamella.core.json import digest
@@ -17,7 +16,7 @@ from lamella.core.records import Caller, FoundDocument
 from lamella.storage.access.closed_bases import closed_bases
 from lamella.storage.columns import NAMES, json_of, json_text, moment_text
 from lamella.storage.conversations.conversations import find_conversation
-from lamella.storage.database import Verbs, uninterrupted
+from lamella.storage.database import Verbs, reads, writes
 from lamella.storage.failures import damaged, unicode_only
 from lamella.storage.mapping import Row
 from lamella.storage.tables import conversations, found_documents
@@ -55,23 +54,23 @@ def _of(row: RowMapping, text: str | None = None) -> Attachment:
     )
 
 
-async def find_documents(connection: AsyncConnection, caller: Caller, conversation_id: str) -> tuple[Attachment, ...]:
+def find_documents(connection: Connection, caller: Caller, conversation_id: str) -> tuple[Attachment, ...]:
     """What tools brought into a conversation, by number and without the texts."""
     query = (
         select(*_HEAD)
         .where(found_documents.c.conversation_id == conversation_id, found_documents.c.owner == caller.user_id)
         .order_by(found_documents.c.document)
     )
-    rows = (await connection.execute(query)).mappings().all()
-    return await _held_back(connection, caller, rows, [None] * len(rows))
+    rows = connection.execute(query).mappings().all()
+    return _held_back(connection, caller, rows, [None] * len(rows))
 
 
-async def _held_back(
-    connection: AsyncConnection, caller: Caller, rows: Sequence[RowMapping], texts: Sequence[str | None]
+def _held_back(
+    connection: Connection, caller: Caller, rows: Sequence[RowMapping], texts: Sequence[str | None]
 ) -> tuple[Attachment, ...]:
     """The documents of these rows; of one that was made from a base that is closed to the caller only the number."""
     made_from = [json_of(NAMES, row["made_from"], f"document {row['id']}") for row in rows]
-    closed = await closed_bases(connection, caller, (base for bases in made_from for base in bases))
+    closed = closed_bases(connection, caller, (base for bases in made_from for base in bases))
     documents = [_of(row, text) for row, text in zip(rows, texts, strict=True)]
     return tuple(
         one if closed.isdisjoint(bases) else _withheld(one) for one, bases in zip(documents, made_from, strict=True)
@@ -86,9 +85,15 @@ def _withheld(document: Attachment) -> Attachment:
 class DocumentVerbs(Verbs):
     """The verbs of `Store` about documents that tools found."""
 
-    @uninterrupted
-    async def keep_document(
-        self, caller: Caller, conversation_id: str, found: FoundDocument, tokens: int, at: datetime
+    @writes
+    def keep_document(
+        self,
+        connection: Connection,
+        caller: Caller,
+        conversation_id: str,
+        found: FoundDocument,
+        tokens: int,
+        at: datetime,
     ) -> Attachment:
         """Store what a tool brought into a conversation, or give it as it was kept before."""
         row = _row(caller.user_id, conversation_id, found)
@@ -97,48 +102,47 @@ class DocumentVerbs(Verbs):
             .where(found_documents.c.conversation_id == conversation_id, found_documents.c.owner == caller.user_id)
             .where(found_documents.c.digest == row["digest"])
         )
-        async with self._database.writing() as connection:
-            await find_conversation(connection, caller, conversation_id, lock=True)
-            known = (await connection.execute(same)).mappings().first()
-            if known is not None:
-                return _of(known, found.text)
-            number = await _take_number(connection, caller, conversation_id)
-            row |= {
-                "id": self._ids.new("doc"),
-                "document": number,
-                "tokens": tokens,
-                "created_at": moment_text(at),
-            }
-            await connection.execute(insert(found_documents), row)
-            stored = (await connection.execute(same)).mappings().one()
-            return _of(stored, found.text)
+        find_conversation(connection, caller, conversation_id, lock=True)
+        known = connection.execute(same).mappings().first()
+        if known is not None:
+            return _of(known, found.text)
+        number = _take_number(connection, caller, conversation_id)
+        row |= {
+            "id": self._ids.new("doc"),
+            "document": number,
+            "tokens": tokens,
+            "created_at": moment_text(at),
+        }
+        connection.execute(insert(found_documents), row)
+        stored = connection.execute(same).mappings().one()
+        return _of(stored, found.text)
 
-    @uninterrupted
-    async def found_documents(self, caller: Caller, conversation_id: str) -> tuple[tuple[datetime, Attachment], ...]:
+    @reads
+    def found_documents(
+        self, connection: Connection, caller: Caller, conversation_id: str
+    ) -> tuple[tuple[datetime, Attachment], ...]:
         """What tools brought into a conversation, with the texts and the moments, by number."""
         query = (
             select(found_documents)
             .where(found_documents.c.conversation_id == conversation_id, found_documents.c.owner == caller.user_id)
             .order_by(found_documents.c.document)
         )
-        async with self._database.reading() as connection:
-            await find_conversation(connection, caller, conversation_id)
-            rows = (await connection.execute(query)).mappings().all()
-            found = await _held_back(connection, caller, rows, [_text(row) for row in rows])
+        find_conversation(connection, caller, conversation_id)
+        rows = connection.execute(query).mappings().all()
+        found = _held_back(connection, caller, rows, [_text(row) for row in rows])
         return tuple((datetime.fromisoformat(row["created_at"]), one) for row, one in zip(rows, found, strict=True))
 
-    @uninterrupted
-    async def document(self, caller: Caller, document_id: str) -> Attachment:
+    @reads
+    def document(self, connection: Connection, caller: Caller, document_id: str) -> Attachment:
         """A document that a tool brought into a conversation, with its text."""
         query = select(found_documents).where(
             found_documents.c.id == document_id, found_documents.c.owner == caller.user_id
         )
-        async with self._database.reading() as connection:
-            row = (await connection.execute(query)).mappings().first()
-            if row is None:
-                raise NotFound(f"There is no document {document_id}.", param="document_id")
-            [document] = await _held_back(connection, caller, [row], [_text(row)])
-            return document
+        row = connection.execute(query).mappings().first()
+        if row is None:
+            raise NotFound(f"There is no document {document_id}.", param="document_id")
+        [document] = _held_back(connection, caller, [row], [_text(row)])
+        return document
 
 
 def _text(row: RowMapping) -> str:
@@ -148,7 +152,7 @@ def _text(row: RowMapping) -> str:
         raise damaged(f"the text of {row['id']}", error) from error
 
 
-async def _take_number(connection: AsyncConnection, caller: Caller, conversation_id: str) -> int:
+def _take_number(connection: Connection, caller: Caller, conversation_id: str) -> int:
     """The conversation's next document number, which nobody else gets."""
     taken = (
         update(conversations)
@@ -156,5 +160,5 @@ async def _take_number(connection: AsyncConnection, caller: Caller, conversation
         .values(next_document=conversations.c.next_document + 1)
         .returning(conversations.c.next_document)
     )
-    following: int = (await connection.execute(taken)).scalar_one()
+    following: int = connection.execute(taken).scalar_one()
     return following - 1

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import delete, insert, select
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, delete, insert, select
 
 from lamella.core.errors import FileInUse, NotFound
 from lamella.core.messages import Attachment, Image
 from lamella.core.records import Caller, File, Page, PageQuery
 from lamella.storage.conversations.numbers import numbers_of
-from lamella.storage.database import Verbs, uninterrupted
+from lamella.storage.database import Verbs, reads, writes
 from lamella.storage.keys import forget_keys
 from lamella.storage.knowledge.documents import forget_documents, uploaded_documents
 from lamella.storage.mapping import (
@@ -42,61 +41,59 @@ HOLDERS_NAMED = 5
 """Conversations, and projects, that an error names at most."""
 
 
-async def find_file(connection: AsyncConnection, caller: Caller, file_id: str) -> File:
+def find_file(connection: Connection, caller: Caller, file_id: str) -> File:
     """The caller's file."""
     query = select(files).where(files.c.id == file_id, files.c.owner == caller.user_id)
-    row = (await connection.execute(query)).mappings().first()
+    row = connection.execute(query).mappings().first()
     if row is None:
         raise NotFound(f"There is no file {file_id}.", param="file_id")
     return file_of(row)
 
 
-async def find_files(
-    connection: AsyncConnection, caller: Caller, file_ids: Sequence[str], param: str = "file_ids"
-) -> list[File]:
+def find_files(connection: Connection, caller: Caller, file_ids: Sequence[str], param: str = "file_ids") -> list[File]:
     """The caller's files of these ids, in their order."""
     if not file_ids:
         return []
     query = select(files).where(files.c.id.in_(sorted(set(file_ids))), files.c.owner == caller.user_id)
-    found = {row["id"]: file_of(row) for row in (await connection.execute(query)).mappings()}
+    found = {row["id"]: file_of(row) for row in connection.execute(query).mappings()}
     for file_id in file_ids:
         if file_id not in found:
             raise NotFound(f"There is no file {file_id}.", param=param)
     return [found[file_id] for file_id in file_ids]
 
 
-async def _texts(connection: AsyncConnection, caller: Caller, file_ids: Sequence[str]) -> dict[str, str]:
+def _texts(connection: Connection, caller: Caller, file_ids: Sequence[str]) -> dict[str, str]:
     if not file_ids:
         return {}
     query = select(file_texts).where(file_texts.c.file_id.in_(file_ids), file_texts.c.owner == caller.user_id)
-    return {row["file_id"]: file_text_of(row) for row in (await connection.execute(query)).mappings()}
+    return {row["file_id"]: file_text_of(row) for row in connection.execute(query).mappings()}
 
 
-async def _images(connection: AsyncConnection, caller: Caller, file_ids: Sequence[str]) -> dict[str, Image]:
+def _images(connection: Connection, caller: Caller, file_ids: Sequence[str]) -> dict[str, Image]:
     if not file_ids:
         return {}
     query = select(file_images).where(file_images.c.file_id.in_(file_ids), file_images.c.owner == caller.user_id)
-    return {row["file_id"]: image_of(row) for row in (await connection.execute(query)).mappings()}
+    return {row["file_id"]: image_of(row) for row in connection.execute(query).mappings()}
 
 
-async def find_contents(connection: AsyncConnection, caller: Caller, of: Iterable[File]) -> Contents:
+def find_contents(connection: Connection, caller: Caller, of: Iterable[File]) -> Contents:
     """The texts and pictures of the caller's files, each loaded once."""
     pictures: dict[str, bool] = {file.id: file.width is not None for file in of}
     return Contents(
-        texts=await _texts(connection, caller, sorted(id for id, is_picture in pictures.items() if not is_picture)),
-        images=await _images(connection, caller, sorted(id for id, is_picture in pictures.items() if is_picture)),
+        texts=_texts(connection, caller, sorted(id for id, is_picture in pictures.items() if not is_picture)),
+        images=_images(connection, caller, sorted(id for id, is_picture in pictures.items() if is_picture)),
     )
 
 
-async def numbered(
-    connection: AsyncConnection, caller: Caller, wanted: Sequence[File], places: Sequence[tuple[int, int]]
+def numbered(
+    connection: Connection, caller: Caller, wanted: Sequence[File], places: Sequence[tuple[int, int]]
 ) -> tuple[Attachment, ...]:
     """Files as attachments, each with its number and use."""
-    contents = await find_contents(connection, caller, wanted)
+    contents = find_contents(connection, caller, wanted)
     return tuple(attachment_of(file, *place, contents) for file, place in zip(wanted, places, strict=True))
 
 
-async def _holders(connection: AsyncConnection, caller: Caller, file_id: str) -> list[str]:
+def _holders(connection: Connection, caller: Caller, file_id: str) -> list[str]:
     """Whatever holds a file, in words."""
     of_messages = (
         select(conversations.c.id, conversations.c.title)
@@ -115,78 +112,78 @@ async def _holders(connection: AsyncConnection, caller: Caller, file_id: str) ->
         .order_by(projects.c.id)
         .limit(HOLDERS_NAMED)
     )
-    found = [f"conversation “{title}” ({id})" for id, title in await connection.execute(of_messages)]
-    return [*found, *(f"project “{name}” ({id})" for id, name in await connection.execute(of_projects))]
+    found = [f"conversation “{title}” ({id})" for id, title in connection.execute(of_messages)]
+    return [*found, *(f"project “{name}” ({id})" for id, name in connection.execute(of_projects))]
 
 
 class FileVerbs(Verbs):
     """The verbs of `Store` about files."""
 
-    @uninterrupted
-    async def add_file(self, caller: Caller, file: File, text: str | None, image: Image | None = None) -> None:
+    @writes
+    def add_file(
+        self, connection: Connection, caller: Caller, file: File, text: str | None, image: Image | None = None
+    ) -> None:
         """Store a file's row, and its extracted text or its picture."""
         row = file_row(caller.user_id, file)
         text_row = None if text is None else file_text_row(caller.user_id, file.id, text)
-        async with self._database.writing() as connection:
-            await connection.execute(insert(files), row)
-            if text_row is not None:
-                await connection.execute(insert(file_texts), text_row)
-            if image is not None:
-                await connection.execute(insert(file_images), image_row(caller.user_id, image))
+        connection.execute(insert(files), row)
+        if text_row is not None:
+            connection.execute(insert(file_texts), text_row)
+        if image is not None:
+            connection.execute(insert(file_images), image_row(caller.user_id, image))
 
-    @uninterrupted
-    async def delete_file(self, caller: Caller, file_id: str) -> None:
+    @writes
+    def delete_file(self, connection: Connection, caller: Caller, file_id: str) -> None:
         """Remove a file that nothing holds."""
-        async with self._database.writing() as connection:
-            file = await find_file(connection, caller, file_id)
-            holders = await _holders(connection, caller, file_id)
-            if holders:
-                raise FileInUse(
-                    f"“{file.name}” is in use.",
-                    hint="Remove it first from: " + "; ".join(holders) + ".",
-                    param="file_id",
-                )
-            await forget_keys(connection, caller, file_id)
-            await forget_documents(connection, self._ids, caller, knowledge_documents.c.id == file_id)
-            await connection.execute(delete(files).where(files.c.id == file_id, files.c.owner == caller.user_id))
+        file = find_file(connection, caller, file_id)
+        holders = _holders(connection, caller, file_id)
+        if holders:
+            raise FileInUse(
+                f"“{file.name}” is in use.",
+                hint="Remove it first from: " + "; ".join(holders) + ".",
+                param="file_id",
+            )
+        forget_keys(connection, caller, file_id)
+        forget_documents(connection, self._ids, caller, knowledge_documents.c.id == file_id)
+        connection.execute(delete(files).where(files.c.id == file_id, files.c.owner == caller.user_id))
 
-    @uninterrupted
-    async def attachments(
-        self, caller: Caller, conversation_id: str, file_ids: Sequence[str], project: Sequence[Attachment] = ()
+    @reads
+    def attachments(
+        self,
+        connection: Connection,
+        caller: Caller,
+        conversation_id: str,
+        file_ids: Sequence[str],
+        project: Sequence[Attachment] = (),
     ) -> tuple[Attachment, ...]:
         """Files as they would be attached to a message of a conversation with the files of a project."""
-        async with self._database.reading() as connection:
-            wanted = await find_files(connection, caller, file_ids)
-            held = [file.file_id for file in project]
-            numbers = await numbers_of(connection, caller, conversation_id, [*held, *file_ids])
-            for file_id in held:
-                numbers.project(file_id)
-            return await numbered(connection, caller, wanted, [numbers.attach(file.id) for file in wanted])
+        wanted = find_files(connection, caller, file_ids)
+        held = [file.file_id for file in project]
+        numbers = numbers_of(connection, caller, conversation_id, [*held, *file_ids])
+        for file_id in held:
+            numbers.project(file_id)
+        return numbered(connection, caller, wanted, [numbers.attach(file.id) for file in wanted])
 
-    @uninterrupted
-    async def file(self, caller: Caller, file_id: str) -> File:
+    @reads
+    def file(self, connection: Connection, caller: Caller, file_id: str) -> File:
         """One file."""
-        async with self._database.reading() as connection:
-            return await find_file(connection, caller, file_id)
+        return find_file(connection, caller, file_id)
 
-    @uninterrupted
-    async def files(self, caller: Caller, query: PageQuery) -> Page[File]:
+    @reads
+    def files(self, connection: Connection, caller: Caller, query: PageQuery) -> Page[File]:
         """The caller's files."""
         mine = select(files).where(files.c.owner == caller.user_id)
-        async with self._database.reading() as connection:
-            rows, has_more = await page(connection, mine, files.c.id, query)
+        rows, has_more = page(connection, mine, files.c.id, query)
         return Page(tuple(map(file_of, rows)), has_more)
 
-    @uninterrupted
-    async def file_text(self, caller: Caller, file_id: str) -> str | None:
+    @reads
+    def file_text(self, connection: Connection, caller: Caller, file_id: str) -> str | None:
         """The extracted text, None when there is none."""
-        async with self._database.reading() as connection:
-            await find_file(connection, caller, file_id)
-            return (await _texts(connection, caller, [file_id])).get(file_id)
+        find_file(connection, caller, file_id)
+        return _texts(connection, caller, [file_id]).get(file_id)
 
-    @uninterrupted
-    async def file_ids(self) -> frozenset[str]:
+    @reads
+    def file_ids(self, connection: Connection) -> frozenset[str]:
         """The ids of every stored file of every owner: for clearing up at start."""
-        async with self._database.reading() as connection:
-            found = list((await connection.execute(select(files.c.id))).scalars())
-            return frozenset([*found, *await uploaded_documents(connection)])
+        found = list(connection.execute(select(files.c.id)).scalars())
+        return frozenset([*found, *uploaded_documents(connection)])

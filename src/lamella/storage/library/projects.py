@@ -6,13 +6,12 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
-from sqlalchemy import delete, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, delete, insert, select, update
 
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.records import Caller, File, Page, PageQuery, ProjectContent, StoredProject
 from lamella.storage.columns import moment_text
-from lamella.storage.database import Verbs, uninterrupted
+from lamella.storage.database import Verbs, reads, writes
 from lamella.storage.keys import forget_keys
 from lamella.storage.knowledge.documents import index_files
 from lamella.storage.library.files import find_files
@@ -21,9 +20,7 @@ from lamella.storage.pages import page
 from lamella.storage.tables import files, project_files, projects
 
 
-async def _files(
-    connection: AsyncConnection, caller: Caller, project_ids: Sequence[str]
-) -> Mapping[str, Sequence[File]]:
+def _files(connection: Connection, caller: Caller, project_ids: Sequence[str]) -> Mapping[str, Sequence[File]]:
     """The files of these projects, in order, by project."""
     query = (
         select(project_files.c.project_id, *files.c)
@@ -32,18 +29,18 @@ async def _files(
         .order_by(project_files.c.project_id, project_files.c.position)
     )
     found: defaultdict[str, list[File]] = defaultdict(list)
-    for row in (await connection.execute(query)).mappings():
+    for row in connection.execute(query).mappings():
         found[row["project_id"]].append(file_of(row))
     return found
 
 
-async def find_project(connection: AsyncConnection, caller: Caller, project_id: str) -> StoredProject:
+def find_project(connection: Connection, caller: Caller, project_id: str) -> StoredProject:
     """The caller's project."""
     query = select(projects).where(projects.c.id == project_id, projects.c.owner == caller.user_id)
-    row = (await connection.execute(query)).mappings().first()
+    row = connection.execute(query).mappings().first()
     if row is None:
         raise NotFound(f"There is no project {project_id}.", param="project_id")
-    return project_of(row, (await _files(connection, caller, [project_id])).get(project_id, ()))
+    return project_of(row, _files(connection, caller, [project_id]).get(project_id, ()))
 
 
 def _check_readable(file: File) -> None:
@@ -56,28 +53,28 @@ def _check_readable(file: File) -> None:
         )
 
 
-async def _hold(connection: AsyncConnection, caller: Caller, project_id: str, file_ids: Sequence[str]) -> list[File]:
+def _hold(connection: Connection, caller: Caller, project_id: str, file_ids: Sequence[str]) -> list[File]:
     """Make these the files of a project; gives them."""
-    held = await find_files(connection, caller, file_ids)
+    held = find_files(connection, caller, file_ids)
     for file in held:
         _check_readable(file)
     mine = (project_files.c.project_id == project_id, project_files.c.owner == caller.user_id)
-    await connection.execute(delete(project_files).where(*mine))
+    connection.execute(delete(project_files).where(*mine))
     rows = [
         {"project_id": project_id, "file_id": file_id, "owner": caller.user_id, "position": position}
         for position, file_id in enumerate(file_ids)
     ]
     if rows:
-        await connection.execute(insert(project_files), rows)
+        connection.execute(insert(project_files), rows)
     return held
 
 
 class ProjectVerbs(Verbs):
     """The verbs of `Store` about projects."""
 
-    @uninterrupted
-    async def add_project(
-        self, caller: Caller, project_id: str, content: ProjectContent, at: datetime
+    @writes
+    def add_project(
+        self, connection: Connection, caller: Caller, project_id: str, content: ProjectContent, at: datetime
     ) -> StoredProject:
         """Store a new project of the caller."""
         row = {
@@ -89,58 +86,56 @@ class ProjectVerbs(Verbs):
             "created_at": moment_text(at),
             "updated_at": moment_text(at),
         }
-        async with self._database.writing() as connection:
-            await connection.execute(insert(projects), row)
-            held = await _hold(connection, caller, project_id, content.file_ids)
-            await index_files(connection, self._ids, caller.user_id, held, at)
-            return await find_project(connection, caller, project_id)
+        connection.execute(insert(projects), row)
+        held = _hold(connection, caller, project_id, content.file_ids)
+        index_files(connection, self._ids, caller.user_id, held, at)
+        return find_project(connection, caller, project_id)
 
-    @uninterrupted
-    async def project(self, caller: Caller, project_id: str) -> StoredProject:
+    @reads
+    def project(self, connection: Connection, caller: Caller, project_id: str) -> StoredProject:
         """One project."""
-        async with self._database.reading() as connection:
-            return await find_project(connection, caller, project_id)
+        return find_project(connection, caller, project_id)
 
-    @uninterrupted
-    async def projects(self, caller: Caller, query: PageQuery) -> Page[StoredProject]:
+    @reads
+    def projects(self, connection: Connection, caller: Caller, query: PageQuery) -> Page[StoredProject]:
         """The caller's projects."""
         mine = select(projects).where(projects.c.owner == caller.user_id)
-        async with self._database.reading() as connection:
-            rows, has_more = await page(connection, mine, projects.c.id, query)
-            held = await _files(connection, caller, [row["id"] for row in rows])
+        rows, has_more = page(connection, mine, projects.c.id, query)
+        held = _files(connection, caller, [row["id"] for row in rows])
         return Page(tuple(project_of(row, held.get(row["id"], ())) for row in rows), has_more)
 
-    @uninterrupted
-    async def change_project(
-        self, caller: Caller, project_id: str, edit: Callable[[ProjectContent], ProjectContent], at: datetime
+    @writes
+    def change_project(
+        self,
+        connection: Connection,
+        caller: Caller,
+        project_id: str,
+        edit: Callable[[ProjectContent], ProjectContent],
+        at: datetime,
     ) -> StoredProject:
         """Store what `edit` makes of it; a difference is a new revision."""
-        async with self._database.writing() as connection:
-            project = await find_project(connection, caller, project_id)
-            before = project.content
-            after = edit(before)
-            if after != before:
-                await connection.execute(
-                    update(projects)
-                    .where(projects.c.id == project_id, projects.c.owner == caller.user_id)
-                    .values(
-                        name=after.name,
-                        instructions=after.instructions,
-                        revision=project.revision + 1,
-                        updated_at=moment_text(at),
-                    )
+        project = find_project(connection, caller, project_id)
+        before = project.content
+        after = edit(before)
+        if after != before:
+            connection.execute(
+                update(projects)
+                .where(projects.c.id == project_id, projects.c.owner == caller.user_id)
+                .values(
+                    name=after.name,
+                    instructions=after.instructions,
+                    revision=project.revision + 1,
+                    updated_at=moment_text(at),
                 )
-                if after.file_ids != before.file_ids:
-                    held = await _hold(connection, caller, project_id, after.file_ids)
-                    await index_files(connection, self._ids, caller.user_id, held, at)
-            return await find_project(connection, caller, project_id)
-
-    @uninterrupted
-    async def delete_project(self, caller: Caller, project_id: str) -> None:
-        """Remove it; its files stay, and its conversations go on without it."""
-        async with self._database.writing() as connection:
-            await find_project(connection, caller, project_id)
-            await forget_keys(connection, caller, project_id)
-            await connection.execute(
-                delete(projects).where(projects.c.id == project_id, projects.c.owner == caller.user_id)
             )
+            if after.file_ids != before.file_ids:
+                held = _hold(connection, caller, project_id, after.file_ids)
+                index_files(connection, self._ids, caller.user_id, held, at)
+        return find_project(connection, caller, project_id)
+
+    @writes
+    def delete_project(self, connection: Connection, caller: Caller, project_id: str) -> None:
+        """Remove it; its files stay, and its conversations go on without it."""
+        find_project(connection, caller, project_id)
+        forget_keys(connection, caller, project_id)
+        connection.execute(delete(projects).where(projects.c.id == project_id, projects.c.owner == caller.user_id))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import Connection, func, insert, select
 
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.records import Caller, Page, PageQuery, SystemPrompt
 from lamella.storage.columns import moment_text
-from lamella.storage.database import Verbs, uninterrupted
+from lamella.storage.database import Verbs, reads, writes
 from lamella.storage.mapping import system_prompt_of
 from lamella.storage.tables import system_prompts
 
@@ -28,46 +28,45 @@ def version_of(text: str, param: str) -> int:
 class SystemPromptVerbs(Verbs):
     """The verbs of `Store` about system prompts."""
 
-    @uninterrupted
-    async def add_system_prompt(self, caller: Caller, text: str, note: str, at: datetime) -> SystemPrompt:
+    @writes
+    def add_system_prompt(
+        self, connection: Connection, caller: Caller, text: str, note: str, at: datetime
+    ) -> SystemPrompt:
         """Store a new version: the one after the newest."""
         column = system_prompts.c
         newest = select(func.coalesce(func.max(column.version), 0)).where(column.owner == caller.user_id)
-        async with self._database.writing() as connection:
-            version = (await connection.execute(newest)).scalar_one() + 1
-            row = {
-                "owner": caller.user_id,
-                "version": version,
-                "text": text,
-                "note": note,
-                "created_at": moment_text(at),
-            }
-            await connection.execute(insert(system_prompts), row)
+        version = connection.execute(newest).scalar_one() + 1
+        row = {
+            "owner": caller.user_id,
+            "version": version,
+            "text": text,
+            "note": note,
+            "created_at": moment_text(at),
+        }
+        connection.execute(insert(system_prompts), row)
         return SystemPrompt(version, text, note, at)
 
-    @uninterrupted
-    async def system_prompt(self, caller: Caller, version: int) -> SystemPrompt:
+    @reads
+    def system_prompt(self, connection: Connection, caller: Caller, version: int) -> SystemPrompt:
         """One stored version."""
         query = select(system_prompts).where(
             system_prompts.c.owner == caller.user_id, system_prompts.c.version == version
         )
-        async with self._database.reading() as connection:
-            row = (await connection.execute(query)).mappings().first()
+        row = connection.execute(query).mappings().first()
         if row is None:
             raise NotFound(f"There is no version {version} of the system prompt.", param="system_prompt_version")
         return system_prompt_of(row)
 
-    @uninterrupted
-    async def newest_system_prompt(self, caller: Caller) -> SystemPrompt | None:
+    @reads
+    def newest_system_prompt(self, connection: Connection, caller: Caller) -> SystemPrompt | None:
         """The newest stored version, None when the caller wrote none."""
         mine = select(system_prompts).where(system_prompts.c.owner == caller.user_id)
-        async with self._database.reading() as connection:
-            query = mine.order_by(system_prompts.c.version.desc()).limit(1)
-            row = (await connection.execute(query)).mappings().first()
+        query = mine.order_by(system_prompts.c.version.desc()).limit(1)
+        row = connection.execute(query).mappings().first()
         return None if row is None else system_prompt_of(row)
 
-    @uninterrupted
-    async def system_prompts(self, caller: Caller, query: PageQuery) -> Page[SystemPrompt]:
+    @reads
+    def system_prompts(self, connection: Connection, caller: Caller, query: PageQuery) -> Page[SystemPrompt]:
         """The stored versions; `query.after` is a version."""
         version = system_prompts.c.version
         rows = select(system_prompts).where(system_prompts.c.owner == caller.user_id)
@@ -76,6 +75,5 @@ class SystemPromptVerbs(Verbs):
             after = version_of(query.after, "after")
             rows = rows.where(version > after if rising else version < after)
         limited = rows.order_by(version.asc() if rising else version.desc()).limit(query.limit + 1)
-        async with self._database.reading() as connection:
-            found = (await connection.execute(limited)).mappings().all()
+        found = connection.execute(limited).mappings().all()
         return Page(tuple(map(system_prompt_of, found[: query.limit])), len(found) > query.limit)

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
-from sqlalchemy import insert, text
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, insert, text
 
 from lamella.core.recall import Passage
 from lamella.core.records import Caller
@@ -42,24 +41,24 @@ def vector_row(owner: str, entry: int, model: str, data: bytes) -> dict[str, Any
     return {"entry_id": entry, "owner": owner, "model": model, "dimension": len(data) // 2, "data": data}
 
 
-async def add_passages(
-    connection: AsyncConnection, caller: Caller, conversation_id: str, passages: Sequence[Passage], model: str
+def add_passages(
+    connection: Connection, caller: Caller, conversation_id: str, passages: Sequence[Passage], model: str
 ) -> None:
     """Store passages with their words, and the vectors that they bring."""
     if not passages:
         return
     rows = [_entry_row(caller.user_id, conversation_id, passage) for passage in passages]
     adding = insert(recall_entries).returning(recall_entries.c.id, sort_by_parameter_order=True)
-    entries = list((await connection.execute(adding, rows)).scalars())
+    entries = list(connection.execute(adding, rows).scalars())
     words = [
         {"id": entry, "terms": " ".join(tagged(caller.user_id, term) for term in passage.terms)}
         for entry, passage in zip(entries, passages, strict=True)
     ]
-    await connection.execute(_ADD_WORDS, words)
+    connection.execute(_ADD_WORDS, words)
     vectors = [
         vector_row(caller.user_id, entry, model, passage.vector)
         for entry, passage in zip(entries, passages, strict=True)
         if passage.vector is not None
     ]
     if vectors:
-        await connection.execute(insert(recall_vectors), vectors)
+        connection.execute(insert(recall_vectors), vectors)

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from sqlalchemy import RowMapping, select
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, RowMapping, select
 
 from lamella.core.errors import NotFound
 from lamella.core.knowledge import WITHHELD, WITHHELD_ANSWER, WITHHELD_SUMMARY, bases_of, held_back
@@ -37,18 +36,16 @@ _MESSAGES = (
 )
 
 
-async def find_sources(
-    connection: AsyncConnection, caller: Caller, entries: Sequence[int]
-) -> dict[int, tuple[Source, int, int]]:
+def find_sources(connection: Connection, caller: Caller, entries: Sequence[int]) -> dict[int, tuple[Source, int, int]]:
     """What passages are of, by entry, each with from where to where it goes; without those that are gone."""
     query = select(recall_entries).where(recall_entries.c.id.in_(entries), recall_entries.c.owner == caller.user_id)
-    rows = (await connection.execute(query)).mappings().all()
+    rows = connection.execute(query).mappings().all()
     ids = sorted({row["source_id"] for row in rows})
     of_messages = _MESSAGES.where(messages.c.id.in_(ids), messages.c.owner == caller.user_id)
-    said = {row["id"]: row for row in (await connection.execute(of_messages)).mappings()}
+    said = {row["id"]: row for row in connection.execute(of_messages).mappings()}
     of_sessions = select(sessions).where(sessions.c.id.in_(ids), sessions.c.owner == caller.user_id)
-    of = {row["id"]: row for row in (await connection.execute(of_sessions)).mappings()}
-    closed = await _closed(connection, caller, list(said.values()), list(of.values()))
+    of = {row["id"]: row for row in connection.execute(of_sessions).mappings()}
+    closed = _closed(connection, caller, list(said.values()), list(of.values()))
     summaries = {id: _summary_of(row, closed) for id, row in of.items()}
     found = {}
     for row in rows:
@@ -63,9 +60,7 @@ async def find_sources(
     return found
 
 
-async def find_source(
-    connection: AsyncConnection, caller: Caller, conversation_id: str | None, reference: str
-) -> Source:
+def find_source(connection: Connection, caller: Caller, conversation_id: str | None, reference: str) -> Source:
     """Something in full, by its message id, its call id or both. Raises `NotFound`."""
     message_id, _, call_id = reference.partition("/")
     if message_id and not call_id:
@@ -74,34 +69,32 @@ async def find_source(
         newest = select(recall_entries.c.source_id).where(*mine).order_by(recall_entries.c.id.desc()).limit(1)
         if conversation_id is not None:
             newest = newest.where(recall_entries.c.conversation_id == conversation_id)
-        of = (await connection.execute(newest)).scalar_one_or_none()
+        of = connection.execute(newest).scalar_one_or_none()
         if of is not None:
             message_id, call_id = of, message_id
     query = _MESSAGES.where(messages.c.id == message_id, messages.c.owner == caller.user_id)
     if conversation_id is not None:
         query = query.where(turns.c.conversation_id == conversation_id)
-    row = (await connection.execute(query)).mappings().first()
-    closed = await _closed(connection, caller, [row] if row is not None else [])
+    row = connection.execute(query).mappings().first()
+    closed = _closed(connection, caller, [row] if row is not None else [])
     found = _message_of(row, call_id, closed) if row is not None else None
     if found is None:
         raise NotFound(f"There is no message {reference[:80]}.", param="id")
     return found
 
 
-async def readable_summaries(
-    connection: AsyncConnection, caller: Caller, rows: Sequence[RowMapping]
-) -> tuple[Source, ...]:
+def readable_summaries(connection: Connection, caller: Caller, rows: Sequence[RowMapping]) -> tuple[Source, ...]:
     """The summaries of these sessions, without those of which something is closed to the caller."""
-    closed = await _closed(connection, caller, summaries=rows)
+    closed = _closed(connection, caller, summaries=rows)
     return tuple(summary for row in rows if closed.isdisjoint((summary := _summary_of(row)).made_from))
 
 
-async def readable_sessions(connection: AsyncConnection, caller: Caller, session_ids: Sequence[str]) -> frozenset[str]:
+def readable_sessions(connection: Connection, caller: Caller, session_ids: Sequence[str]) -> frozenset[str]:
     """Of these sessions, those whose summary may be read: by what is held back nothing is found."""
     query = select(sessions.c.id, sessions.c.made_from)
     query = query.where(sessions.c.id.in_(session_ids), sessions.c.owner == caller.user_id)
-    rows = (await connection.execute(query)).mappings().all()
-    closed = await _closed(connection, caller, summaries=rows)
+    rows = connection.execute(query).mappings().all()
+    closed = _closed(connection, caller, summaries=rows)
     return frozenset(row["id"] for row in rows if closed.isdisjoint(_made_from(row)))
 
 
@@ -114,12 +107,12 @@ def _made_from(row: RowMapping) -> frozenset[str]:
     return frozenset(bases)
 
 
-async def _closed(
-    connection: AsyncConnection, caller: Caller, rows: Sequence[RowMapping] = (), summaries: Sequence[RowMapping] = ()
+def _closed(
+    connection: Connection, caller: Caller, rows: Sequence[RowMapping] = (), summaries: Sequence[RowMapping] = ()
 ) -> frozenset[str]:
     """The bases that are closed to the caller, of those that these messages and sessions have something of."""
     named = frozenset().union(*(bases_of(result) for row in rows for result in _results_of(row)))
-    return await closed_bases(connection, caller, named.union(*map(_made_from, (*rows, *summaries))))
+    return closed_bases(connection, caller, named.union(*map(_made_from, (*rows, *summaries))))
 
 
 def _message_of(row: RowMapping, call_id: str, closed: frozenset[str]) -> Source | None:

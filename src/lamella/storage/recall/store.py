@@ -7,11 +7,12 @@ language is spoken, and nobody's postings are read but the owner's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
+    Connection,
     Select,
     and_,
     delete,
@@ -38,7 +39,7 @@ from lamella.core.recall import (
 )
 from lamella.core.records import Caller
 from lamella.storage.conversations.conversations import find_conversation
-from lamella.storage.database import Database, insert_missing, uninterrupted
+from lamella.storage.database import Database, Transactions, insert_missing, reads, writes
 from lamella.storage.recall.passages import add_passages, tagged, vector_row
 from lamella.storage.recall.scope import MOST_BYTES, Part, Scope, ScopeCache, choose, grown, part_of
 from lamella.storage.recall.sources import find_source, find_sources, readable_sessions, readable_summaries
@@ -66,15 +67,15 @@ _TURNS = turns.outerjoin(recall_turns, recall_turns.c.turn_id == turns.c.id)
 _VECTORS = recall_entries.outerjoin(recall_vectors, recall_vectors.c.entry_id == recall_entries.c.id)
 
 
-class SqlRecallIndex:
+class SqlRecallIndex(Transactions):
     """The port `RecallIndex` on a database file."""
 
     def __init__(self, database: Database, most_bytes: int = MOST_BYTES) -> None:
-        self._database = database
+        super().__init__(database)
         self._scopes = ScopeCache(most_bytes)
 
-    @uninterrupted
-    async def waiting(self, model: str) -> tuple[tuple[Caller, str], ...]:
+    @reads
+    def waiting(self, connection: Connection, model: str) -> tuple[tuple[Caller, str], ...]:
         """The conversations of which something is not indexed, or not for this model."""
         queries = (
             select(turns.c.owner, turns.c.conversation_id).select_from(_TURNS).where(_ENDED),
@@ -84,14 +85,15 @@ class SqlRecallIndex:
             select(sessions.c.owner, sessions.c.conversation_id).where(_summary_without_vector(model)),
         )
         found: dict[tuple[str, str], None] = {}
-        async with self._database.reading() as connection:
-            for query in queries:
-                for owner, conversation_id in await connection.execute(query.distinct()):
-                    found[(owner, conversation_id)] = None
+        for query in queries:
+            for owner, conversation_id in connection.execute(query.distinct()):
+                found[(owner, conversation_id)] = None
         return tuple((Caller(owner), conversation_id) for owner, conversation_id in found)
 
-    @uninterrupted
-    async def unindexed(self, caller: Caller, conversation_id: str | None, limit: int) -> tuple[tuple[str, str], ...]:
+    @reads
+    def unindexed(
+        self, connection: Connection, caller: Caller, conversation_id: str | None, limit: int
+    ) -> tuple[tuple[str, str], ...]:
         """Turns that have ended and have no passages yet, oldest first."""
         query = (
             select(turns.c.id, turns.c.conversation_id)
@@ -102,27 +104,29 @@ class SqlRecallIndex:
         )
         if conversation_id is not None:
             query = query.where(turns.c.conversation_id == conversation_id)
-        async with self._database.reading() as connection:
-            return tuple((turn_id, of) for turn_id, of in await connection.execute(query))
+        return tuple((turn_id, of) for turn_id, of in connection.execute(query))
 
-    @uninterrupted
-    async def index_turn(self, caller: Caller, turn_id: str, passages: Sequence[Passage], model: str) -> bool:
+    @writes
+    def index_turn(
+        self, connection: Connection, caller: Caller, turn_id: str, passages: Sequence[Passage], model: str
+    ) -> bool:
         """Store the passages of a turn, once."""
         query = (
             select(turns.c.conversation_id)
             .select_from(_TURNS)
             .where(_ENDED, turns.c.id == turn_id, turns.c.owner == caller.user_id)
         )
-        async with self._database.writing() as connection:
-            conversation_id = (await connection.execute(query)).scalar_one_or_none()
-            if conversation_id is None:
-                return False
-            await insert_missing(connection, recall_turns, [{"turn_id": turn_id, "owner": caller.user_id}])
-            await add_passages(connection, caller, conversation_id, passages, model)
+        conversation_id = connection.execute(query).scalar_one_or_none()
+        if conversation_id is None:
+            return False
+        insert_missing(connection, recall_turns, [{"turn_id": turn_id, "owner": caller.user_id}])
+        add_passages(connection, caller, conversation_id, passages, model)
         return True
 
-    @uninterrupted
-    async def unembedded(self, caller: Caller, conversation_id: str, model: str, limit: int) -> tuple[PassageText, ...]:
+    @reads
+    def unembedded(
+        self, connection: Connection, caller: Caller, conversation_id: str, model: str, limit: int
+    ) -> tuple[PassageText, ...]:
         """Passages that have no vector of this model, with their texts."""
         query = (
             select(recall_entries.c.id)
@@ -131,71 +135,72 @@ class SqlRecallIndex:
             .order_by(recall_entries.c.id)
             .limit(limit)
         )
-        async with self._database.reading() as connection:
-            wanted = list((await connection.execute(query)).scalars())
-            found = await find_sources(connection, caller, wanted)
+        wanted = list(connection.execute(query).scalars())
+        found = find_sources(connection, caller, wanted)
         return tuple(
             PassageText(entry, source.session_id, source.content[start:end])
             for entry, (source, start, end) in sorted(found.items())
         )
 
-    @uninterrupted
-    async def embed(self, caller: Caller, model: str, vectors: Mapping[int, bytes]) -> None:
+    @writes
+    def embed(self, connection: Connection, caller: Caller, model: str, vectors: Mapping[int, bytes]) -> None:
         """Give passages their vectors; those that are gone are passed over."""
         mine = (recall_entries.c.owner == caller.user_id, recall_entries.c.id.in_(sorted(vectors)))
-        async with self._database.writing() as connection:
-            there = list((await connection.execute(select(recall_entries.c.id).where(*mine))).scalars())
-            await connection.execute(delete(recall_vectors).where(recall_vectors.c.entry_id.in_(there)))
-            rows = [vector_row(caller.user_id, entry, model, vectors[entry]) for entry in there]
-            if rows:
-                await connection.execute(insert(recall_vectors), rows)
+        there = list(connection.execute(select(recall_entries.c.id).where(*mine)).scalars())
+        connection.execute(delete(recall_vectors).where(recall_vectors.c.entry_id.in_(there)))
+        rows = [vector_row(caller.user_id, entry, model, vectors[entry]) for entry in there]
+        if rows:
+            connection.execute(insert(recall_vectors), rows)
 
-    @uninterrupted
-    async def unembedded_summaries(self, caller: Caller, conversation_id: str, model: str) -> tuple[Source, ...]:
+    @reads
+    def unembedded_summaries(
+        self, connection: Connection, caller: Caller, conversation_id: str, model: str
+    ) -> tuple[Source, ...]:
         """Summaries of sessions that have no vector of this model."""
         query = select(sessions).where(
             sessions.c.owner == caller.user_id,
             sessions.c.conversation_id == conversation_id,
             _summary_without_vector(model),
         )
-        async with self._database.reading() as connection:
-            rows = (await connection.execute(query)).mappings().all()
-            # What may not be read any more is not sent to whoever makes vectors either.
-            return await readable_summaries(connection, caller, rows)
+        rows = connection.execute(query).mappings().all()
+        # What may not be read any more is not sent to whoever makes vectors either.
+        return readable_summaries(connection, caller, rows)
 
-    @uninterrupted
-    async def index_summary(
-        self, caller: Caller, summary: Source, vector: bytes, passages: Sequence[Passage], model: str
+    @writes
+    def index_summary(
+        self,
+        connection: Connection,
+        caller: Caller,
+        summary: Source,
+        vector: bytes,
+        passages: Sequence[Passage],
+        model: str,
     ) -> bool:
         """Store the vector and the passages of a summary, if it is still the session's."""
         this = (sessions.c.id == summary.id, sessions.c.owner == caller.user_id, sessions.c.summary == summary.content)
         old = (recall_entries.c.source_id == summary.id, recall_entries.c.owner == caller.user_id)
-        async with self._database.writing() as connection:
-            result = await connection.execute(
-                update(sessions).where(*this).values(embedding=vector, embedding_model=model)
-            )
-            if result.rowcount == 0:
-                return False
-            replaced = await connection.execute(delete(recall_entries).where(*old))
-            await add_passages(connection, caller, summary.conversation_id, passages, model)
-            if replaced.rowcount > 0:
-                await touch_recall(connection, caller)
+        result = connection.execute(update(sessions).where(*this).values(embedding=vector, embedding_model=model))
+        if result.rowcount == 0:
+            return False
+        replaced = connection.execute(delete(recall_entries).where(*old))
+        add_passages(connection, caller, summary.conversation_id, passages, model)
+        if replaced.rowcount > 0:
+            touch_recall(connection, caller)
         return True
 
-    @uninterrupted
     async def search(self, caller: Caller, query: RecallQuery) -> Found:
         """What of the caller's fits the query best."""
         dimension = len(query.vector) // 2 if query.vector is not None else 0
         scope = await self._scope(caller, query, dimension)
-        async with self._database.reading() as connection:
-            terms = [tagged(caller.user_id, term) for term in query.terms]
-            found = [(await connection.execute(_POSTINGS, {"term": term})).scalar_one() or "" for term in terms]
+        found = await self._postings([tagged(caller.user_id, term) for term in query.terms])
         chosen = await asyncio.to_thread(choose, scope, found, query.vector, query.space, query.limit, _SESSIONS_SHOWN)
         made, first = chosen.made, chosen.best_of
         wanted = {*chosen.passages, *(first[session] for session in chosen.sessions if session in first)}
-        async with self._database.reading() as connection:
-            sources = await find_sources(connection, caller, [int(scope.entries[place]) for place in wanted])
-            told = await readable_sessions(connection, caller, [scope.sessions[session] for session in chosen.sessions])
+        sources, told = await self._readable(
+            caller,
+            [int(scope.entries[place]) for place in wanted],
+            [scope.sessions[session] for session in chosen.sessions],
+        )
         hits = {
             place: Hit(*sources[entry], float(made.scores[place]))
             for place in wanted
@@ -212,16 +217,30 @@ class SqlRecallIndex:
             ),
         )
 
+    @reads
+    def _postings(self, connection: Connection, terms: Sequence[str]) -> list[str]:
+        return [connection.execute(_POSTINGS, {"term": term}).scalar_one() or "" for term in terms]
+
+    @reads
+    def _readable(
+        self, connection: Connection, caller: Caller, entries: Sequence[int], session_ids: Sequence[str]
+    ) -> tuple[Mapping[int, tuple[Source, int, int]], Collection[str]]:
+        """What stands behind these entries, and which of the sessions have a summary that may be read."""
+        return find_sources(connection, caller, entries), readable_sessions(connection, caller, session_ids)
+
+    @reads
+    def _version(self, connection: Connection, caller: Caller, conversation_id: str | None) -> int:
+        if conversation_id is not None:
+            find_conversation(connection, caller, conversation_id)
+        return recall_version(connection, caller)
+
     async def _scope(self, caller: Caller, query: RecallQuery, dimension: int) -> Scope:
         """What is kept, with what was added since; read anew when something else changed.
 
         What changes while it is read makes what is kept stale: the next search reads anew.
         """
         key = (caller.user_id, query.conversation_id, query.space.model, dimension)
-        async with self._database.reading() as connection:
-            if query.conversation_id is not None:
-                await find_conversation(connection, caller, query.conversation_id)
-            kept = self._scopes.find(key, await recall_version(connection, caller))
+        kept = self._scopes.find(key, await self._version(caller, query.conversation_id))
         parts = await self._read(caller, query, kept.last, dimension)
         if not parts:
             return kept
@@ -230,25 +249,28 @@ class SqlRecallIndex:
         return scope
 
     async def _read(self, caller: Caller, query: RecallQuery, after: int, dimension: int) -> list[Part]:
-        """The passages after entry `after`, page by page; no connection is held between pages.
+        """The passages after entry `after`, page by page; no connection is held between pages."""
+        found: list[Part] = []
+        more = True
+        while more:
+            parts, after, more = await self._page(caller, query, after, dimension)
+            found += parts
+        return found
 
-        A page becomes arrays beside the event loop, while the next one is read.
-        """
-        found: list[asyncio.Task[Part]] = []
-        while True:
-            async with self._database.reading() as connection:
-                rows = (await connection.execute(_rows(caller, query, after, with_vectors=dimension > 0))).all()
-            if rows:
-                found.append(asyncio.create_task(asyncio.to_thread(part_of, rows, dimension)))
-                after = rows[-1][0]
-            if len(rows) < _ROWS_AT_ONCE:
-                return await asyncio.gather(*found)
+    @reads
+    def _page(
+        self, connection: Connection, caller: Caller, query: RecallQuery, after: int, dimension: int
+    ) -> tuple[list[Part], int, bool]:
+        """The next page of passages, if there are any, its last entry, and whether there is another page."""
+        rows = connection.execute(_rows(caller, query, after, with_vectors=dimension > 0)).all()
+        if not rows:
+            return [], after, False
+        return [part_of(rows, dimension)], rows[-1][0], len(rows) == _ROWS_AT_ONCE
 
-    @uninterrupted
-    async def source(self, caller: Caller, conversation_id: str | None, reference: str) -> Source:
+    @reads
+    def source(self, connection: Connection, caller: Caller, conversation_id: str | None, reference: str) -> Source:
         """Something in full, by its message id, its call id or both."""
-        async with self._database.reading() as connection:
-            return await find_source(connection, caller, conversation_id, reference)
+        return find_source(connection, caller, conversation_id, reference)
 
 
 def _mine(caller: Caller, conversation_id: str | None) -> ColumnElement[bool]:

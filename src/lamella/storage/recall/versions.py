@@ -2,41 +2,40 @@
 
 from __future__ import annotations
 
-from sqlalchemy import delete, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, delete, select, update
 
 from lamella.core.records import Caller
 from lamella.storage.database import insert_missing
 from lamella.storage.tables import recall_entries, recall_versions
 
 
-async def recall_version(connection: AsyncConnection, caller: Caller) -> int:
+def recall_version(connection: Connection, caller: Caller) -> int:
     """How often passages of this owner were changed or removed."""
     query = select(recall_versions.c.changed).where(recall_versions.c.owner == caller.user_id)
-    found = (await connection.execute(query)).scalar_one_or_none()
+    found = connection.execute(query).scalar_one_or_none()
     return 0 if found is None else int(found)
 
 
-async def touch_recall(connection: AsyncConnection, caller: Caller) -> None:
+def touch_recall(connection: Connection, caller: Caller) -> None:
     """Passages were changed or removed, or belong to another session now."""
-    await insert_missing(connection, recall_versions, [{"owner": caller.user_id, "changed": 0}])
-    await connection.execute(
+    insert_missing(connection, recall_versions, [{"owner": caller.user_id, "changed": 0}])
+    connection.execute(
         update(recall_versions)
         .where(recall_versions.c.owner == caller.user_id)
         .values(changed=recall_versions.c.changed + 1)
     )
 
 
-async def forget_source(connection: AsyncConnection, caller: Caller, source_id: str) -> None:
+def forget_source(connection: Connection, caller: Caller, source_id: str) -> None:
     """Remove the passages of a message or a summary that is no longer what it was."""
     mine = (recall_entries.c.owner == caller.user_id, recall_entries.c.source_id == source_id)
-    await connection.execute(delete(recall_entries).where(*mine))
-    await touch_recall(connection, caller)
+    connection.execute(delete(recall_entries).where(*mine))
+    touch_recall(connection, caller)
 
 
-async def forget_recall(connection: AsyncConnection, caller: Caller, conversation_id: str) -> None:
+def forget_recall(connection: Connection, caller: Caller, conversation_id: str) -> None:
     """Remove the passages of a conversation that is removed."""
     mine = (recall_entries.c.owner == caller.user_id, recall_entries.c.conversation_id == conversation_id)
-    result = await connection.execute(delete(recall_entries).where(*mine))
+    result = connection.execute(delete(recall_entries).where(*mine))
     if result.rowcount > 0:
-        await touch_recall(connection, caller)
+        touch_recall(connection, caller)
