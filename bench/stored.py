@@ -29,7 +29,16 @@ from lamella.core.errors import ContextLengthExceeded
 from lamella.core.messages import Turn, TurnStatus, UserMessage
 from lamella.core.ports import ChatModel, Store
 from lamella.core.prompt import Sampling
-from lamella.core.records import Beginning, Caller, ConversationChange, NewRun, NewTurn, Place, RunEnd, TurnEnd
+from lamella.core.records import (
+    Caller,
+    ConversationChange,
+    ConversationSnapshot,
+    NewRun,
+    NewTurn,
+    Place,
+    RunEnd,
+    TurnEnd,
+)
 from lamella.core.records import Conversation as Row
 from lamella.storage.mapping import end_row, run_row, step_row, turn_row, user_message_row
 from lamella.storage.store import open_store
@@ -140,7 +149,7 @@ async def begin_session(store: Store, behind: int, now: datetime) -> None:
         await store.change_conversation(OWNER, ID, ConversationChange(decisions=(decision,)), now)
 
 
-async def building(model: ChatModel, found: Beginning, now: datetime, rounds: int) -> tuple[float, bool]:
+async def building(model: ChatModel, found: ConversationSnapshot, now: datetime, rounds: int) -> tuple[float, bool]:
     """Seconds to make the request of the next turn, and whether it is refused as too large."""
     context = ContextInput(
         model=model.facts,

@@ -19,10 +19,10 @@ from lamella.core.ids import CountingIds
 from lamella.core.ports import OpenModel
 from lamella.core.records import Conversation
 from lamella.core.tokens import Threshold
-from lamella.engine.opening import EngineSettings
 from lamella.sessions.settings import SessionSettings
 from lamella.storage.store import SqlStore, open_store
 from lamella.tooling.tool import Registry
+from lamella.turns.loader import EngineSettings
 from scheduling.clients import Client, QueueClient
 from scheduling.database import Disk
 from scheduling.loop import BEGUN, PROCESS, Lanes, LoopClock, ScheduleLoop

@@ -1,4 +1,4 @@
-"""`[n]` in a streamed answer: found however it was chunked, and only where a reader sees a citation (SPEC O7)."""
+"""`[n]` in a streamed answer: found however it was chunked, and only where a reader sees a citation."""
 
 from __future__ import annotations
 

@@ -20,14 +20,13 @@ from lamella.core.errors import NotFound
 from lamella.core.ids import CountingIds
 from lamella.core.json import decode_object
 from lamella.core.messages import TurnStatus
-from lamella.core.records import Caller, Conversation, NewRun, NewTurn, Surroundings
-from lamella.engine.bus import MemoryBus
-from lamella.engine.journal import Journal
-from lamella.engine.opening import EngineSettings
-from lamella.engine.turn import TurnEngine
+from lamella.core.records import AgentAndProject, Caller, Conversation, NewRun, NewTurn
 from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, saying
 from lamella.storage.store import SqlStore, open_store
 from lamella.tooling.tool import Registry
+from lamella.turns.journal import Journal, MemoryBus
+from lamella.turns.loader import EngineSettings
+from lamella.turns.turn import TurnEngine
 
 pytestmark = pytest.mark.anyio
 
@@ -56,9 +55,9 @@ class Slow:
     def __init__(self) -> None:
         self.gate = Gate()
 
-    async def of(self, caller: Caller, conversation: Conversation, *, keep: bool = True) -> Surroundings:
+    async def of(self, caller: Caller, conversation: Conversation, *, keep: bool = True) -> AgentAndProject:
         await self.gate.passed()
-        return Surroundings()
+        return AgentAndProject()
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from lamella.chat import Message, Queued
 from lamella.core import deltas
 from lamella.core.clock import SystemClock
 from lamella.core.ids import CountingIds
-from lamella.core.records import Caller, Conversation, QueuedMessage, Surroundings
+from lamella.core.records import AgentAndProject, Caller, Conversation, QueuedMessage
 from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, saying
 from lamella.storage.store import SqlStore, open_store
 from lamella.tooling.tool import Registry
@@ -33,9 +33,9 @@ class Slow:
     def __init__(self) -> None:
         self.gate = Gate()
 
-    async def of(self, caller: Caller, conversation: Conversation, *, keep: bool = True) -> Surroundings:
+    async def of(self, caller: Caller, conversation: Conversation, *, keep: bool = True) -> AgentAndProject:
         await self.gate.passed()
-        return Surroundings()
+        return AgentAndProject()
 
 
 class Claiming(SqlStore):

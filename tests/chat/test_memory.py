@@ -15,9 +15,8 @@ from lamella.app.app import LOCAL_OWNER, App
 from lamella.app.conversations import NewConversation
 from lamella.chat import Mailbox, Message
 from lamella.core.packets import Packet
-from lamella.engine.bus import MemoryBus
-from lamella.engine.journal import TurnLog
 from lamella.llm.scripted import ScriptedModel, saying
+from lamella.turns.journal import MemoryBus, TurnLog
 
 pytestmark = pytest.mark.anyio
 

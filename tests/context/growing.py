@@ -24,8 +24,8 @@ from lamella.core.errors import ContextLengthExceeded, NeedsCompaction
 from lamella.core.messages import AnswerPart, Step, StopReason, ToolCall, Turn, TurnStatus
 from lamella.core.models import ModelFacts
 from lamella.core.prompt import Sampling, WireBlock
-from lamella.core.records import Conversation, Surroundings
-from lamella.engine.setting import TurnSetting, changes
+from lamella.core.records import AgentAndProject, Conversation
+from lamella.turns.effective_settings import EffectiveSettings, changes
 
 from .plans import SEARCHES, Plan, PlannedStep, PlannedTurn, plans
 from .plans import layouts as any_layout
@@ -230,8 +230,8 @@ class _Growing:
             "conv", "", planned.model.name, plan.layout.name, "off", plan.system, plan.turns[0].tools, NOW, NOW
         )
         now = replace(pinned, tools=planned.allowed)
-        around = Surroundings(planned.agent, planned.project)
-        setting = TurnSetting(now, plan.layout, MarkerPolicy.OFF, around)
+        around = AgentAndProject(planned.agent, planned.project)
+        setting = EffectiveSettings(now, plan.layout, MarkerPolicy.OFF, around)
         return changes(setting, pinned, self._decisions, "user", ())
 
     def _pruned(self, model: str) -> tuple[Decision, ...]:

@@ -9,8 +9,8 @@ from lamella.cache.planner import MarkerPolicy
 from lamella.context.layouts.lamella import LAMELLA
 from lamella.core.decisions import DecisionKind
 from lamella.core.prompt import Lifetime
-from lamella.core.records import Conversation, Surroundings
-from lamella.engine.setting import TurnSetting, changes
+from lamella.core.records import AgentAndProject, Conversation
+from lamella.turns.effective_settings import EffectiveSettings, changes
 
 from .growing import Grown, grown
 from .laws import lasting, named_since
@@ -52,22 +52,22 @@ def test_an_answered_request_is_a_prefix_of_the_next_one_with_its_answer(convers
 @pytest.mark.parametrize(
     ("before", "after", "named"),
     [
-        (Surroundings(project=SHIP), Surroundings(project=EMPTY), SHIP.id),
-        (Surroundings(project=EMPTY), Surroundings(project=SHIP), SHIP.id),
-        (Surroundings(project=SHIP), Surroundings(), SHIP.id),
-        (Surroundings(agent=PIRATE), Surroundings(agent=BLANK), PIRATE.id),
-        (Surroundings(agent=BLANK), Surroundings(agent=PIRATE), PIRATE.id),
-        (Surroundings(agent=PIRATE), Surroundings(agent=JUDGE), "system"),
-        (Surroundings(agent=JUDGE), Surroundings(agent=PIRATE), "system"),
-        (Surroundings(agent=JUDGE), Surroundings(), "system"),
+        (AgentAndProject(project=SHIP), AgentAndProject(project=EMPTY), SHIP.id),
+        (AgentAndProject(project=EMPTY), AgentAndProject(project=SHIP), SHIP.id),
+        (AgentAndProject(project=SHIP), AgentAndProject(), SHIP.id),
+        (AgentAndProject(agent=PIRATE), AgentAndProject(agent=BLANK), PIRATE.id),
+        (AgentAndProject(agent=BLANK), AgentAndProject(agent=PIRATE), PIRATE.id),
+        (AgentAndProject(agent=PIRATE), AgentAndProject(agent=JUDGE), "system"),
+        (AgentAndProject(agent=JUDGE), AgentAndProject(agent=PIRATE), "system"),
+        (AgentAndProject(agent=JUDGE), AgentAndProject(), "system"),
     ],
 )
 def test_what_goes_is_named_where_nothing_comes_in_its_place(
-    before: Surroundings, after: Surroundings, named: str
+    before: AgentAndProject, after: AgentAndProject, named: str
 ) -> None:
     """A decision names a segment that one of the two windows has: an empty project or prompt is none."""
     conversation = Conversation("conv", "", "claude-opus-5", "lamella", "off", "You help.", (), NOW, NOW)
-    known = changes(TurnSetting(conversation, LAMELLA, MarkerPolicy.OFF, before), conversation, (), "user", ())
-    setting = TurnSetting(conversation, LAMELLA, MarkerPolicy.OFF, after)
+    known = changes(EffectiveSettings(conversation, LAMELLA, MarkerPolicy.OFF, before), conversation, (), "user", ())
+    setting = EffectiveSettings(conversation, LAMELLA, MarkerPolicy.OFF, after)
     (decision,) = changes(setting, conversation, known, "user", ())
     assert decision.first_changed == named

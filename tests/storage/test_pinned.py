@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lamella.core.records import Footing, Pinned, PinnedProject, Place
+from lamella.core.records import BeginCondition, Pinned, PinnedProject, Place
 from lamella.storage import SqlStore
 
 from .conftest import Backing
@@ -25,7 +25,7 @@ async def _turns(store: SqlStore, *around: Pinned | None) -> None:
     head = Place()
     for number, pinned in enumerate(around, 1):
         id = f"turn_{number}"
-        await store.begin_turn(ANN, new_turn(id), minutes(number), (), Footing(head, head, pinned=pinned))
+        await store.begin_turn(ANN, new_turn(id), minutes(number), (), BeginCondition(head, head, pinned=pinned))
         await store.finish_turn(ANN, turn_end(id))
         head = Place(id, f"run_{id}")
 

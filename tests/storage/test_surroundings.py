@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lamella.core.records import ProjectContent, Surroundings
+from lamella.core.records import AgentAndProject, ProjectContent
 from lamella.storage import SqlStore
 
 from .conftest import Backing
@@ -26,14 +26,14 @@ async def _hold(store: SqlStore, *files: str) -> None:
     await store.change_project(ANN, "proj_1", lambda now: replace(now, file_ids=files), minutes(1))
 
 
-def _numbers(found: Surroundings) -> dict[str, int]:
+def _numbers(found: AgentAndProject) -> dict[str, int]:
     assert found.project is not None
     return {one.file_id: one.document for one in found.project.files}
 
 
 async def test_a_conversation_without_any_is_surrounded_by_nothing(store: SqlStore) -> None:
     await store.create_conversation(ANN, conversation())
-    assert await store.surroundings(ANN, "conv_1", None) == Surroundings()
+    assert await store.surroundings(ANN, "conv_1", None) == AgentAndProject()
 
 
 async def test_agent_and_project_come_with_all_that_a_window_needs(store: SqlStore) -> None:

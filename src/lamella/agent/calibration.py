@@ -1,4 +1,4 @@
-"""What a provider itself counts for a request near the limit, asked before it is sent (SPEC L6).
+"""What a provider itself counts for a request near the limit, asked before it is sent.
 
 What a provider's refusal of a window as too large teaches: how it counts, and how much it takes. Pure.
 

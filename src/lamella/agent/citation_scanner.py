@@ -1,4 +1,4 @@
-"""Finds citations in a text that arrives in pieces, the same for all pieces; changes no character (SPEC O7).
+"""Finds citations in a text that arrives in pieces, the same for all pieces; changes no character.
 
 A citation is a list of numbers and ranges in brackets: `[1]`, `[1, 3]`, `[1-3]`; also `【1】`, `【1†source】`, `［1］`.
 """

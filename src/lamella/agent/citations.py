@@ -1,4 +1,4 @@
-"""Turns `[n]` in a streamed answer into citations of the documents that there are (SPEC O7).
+"""Turns `[n]` in a streamed answer into citations of the documents that there are.
 
 Of a list the numbers that no document has stay text: `[1, 99]` cites 1 alone, at its own digits. A range is cited where
 both of its ends are documents. A list that is mostly other numbers, or counts from 0, is an array and no citation.

@@ -1,6 +1,6 @@
-"""The state container only accumulates what a run produced; what is saved is read from it (SPEC O14).
+"""The state container only accumulates what a run produced; what is saved is read from it.
 
-How an inference ended, where it brought no answer or not a whole one: what to tell, and what to do (SPEC O11).
+How an inference ended, where it brought no answer or not a whole one: what to tell, and what to do.
 """
 
 from __future__ import annotations

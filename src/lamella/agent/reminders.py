@@ -1,6 +1,6 @@
-"""The reminders of a step: a registry, merged into one message in the order of the registry (SPEC O8).
+"""The reminders of a step: a registry, merged into one message in the order of the registry.
 
-Whether what a search gave are web hits: addresses whose pages are worth opening (SPEC O8).
+Whether what a search gave are web hits: addresses whose pages are worth opening.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _said_nothing(view: ReminderView) -> str:
 def _agent(view: ReminderView) -> str:
     """The agent's own reminder, after one line that re-asserts a prompt which stands far from the end.
 
-    An agent that replaces the system prompt is the system prompt: nothing re-asserts that one (SPEC O2, O8).
+    An agent that replaces the system prompt is the system prompt: nothing re-asserts that one.
     """
     agent = view.agent
     if agent is None:

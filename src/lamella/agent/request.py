@@ -1,4 +1,4 @@
-"""From a turn and its steps to a request ready to be stored and sent: assemble, wire, plan (hop 7). Pure."""
+"""From a turn and its steps to a request ready to be stored and sent: assemble, wire, plan. Pure."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def cache_root(account: str, facts: ModelFacts) -> str:
 
 
 def tool_choice_is_free(model: ChatModel, sampling: Sampling) -> bool:
-    """Whether a request may forbid calls without losing what is cached (SPEC O11)."""
+    """Whether a request may forbid calls without losing what is cached."""
     return model.salts(sampling) == model.salts(replace(sampling, tool_choice="none"))
 
 

@@ -1,6 +1,6 @@
 """A request alongside the conversation: sent, heard to its end, and recorded like any other.
 
-Digests: a sentence or two in place of a tool result once it is old, made once at the end of its turn (SPEC O9).
+Digests: a sentence or two in place of a tool result once it is old, made once at the end of its turn.
 """
 
 from __future__ import annotations

@@ -273,7 +273,7 @@ class StepRunner:
         )
 
     async def _near(self, wanted: StepRequest, reminder: str, prepared: Prepared) -> Prepared:
-        """The request, made anew by what its provider counts if it is near the limit (SPEC L6)."""
+        """The request, made anew by what its provider counts if it is near the limit."""
         report, run = prepared.assembled.report, self._run
         margin = await asyncio.to_thread(margin_of, prepared.assembled, run.billed_local)
         if not is_near(report, margin):

@@ -46,7 +46,6 @@ from lamella.core.models import ModelFacts
 from lamella.core.packets import AnyPacket, decode_packet
 from lamella.core.ports import FileStore, Store
 from lamella.core.records import Caller, TurnRecord
-from lamella.engine.opening import EngineSettings, RequestHeaders, no_headers
 from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
 from lamella.knowledge.intake import Intake
 from lamella.llm.model_table import ModelTable
@@ -67,6 +66,7 @@ from lamella.tools.read_file import ReadFile
 from lamella.tools.web.addresses import AddressPolicy, allowances
 from lamella.tools.web.fetching import Fetcher, FetchLimits
 from lamella.tools.web.open_url import OpenUrl
+from lamella.turns.loader import EngineSettings, RequestHeaders, no_headers
 
 SHIPPED_TOOLS: tuple[Tool, ...] = (ReadFile(),)
 """The tools that need no store: what a replay has."""

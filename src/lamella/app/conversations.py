@@ -18,7 +18,7 @@ from lamella.core.models import effort_named
 from lamella.core.ports import Store
 from lamella.core.prompt import Kind
 from lamella.core.records import LEAVE, Caller, Conversation, ConversationChange, Leave
-from lamella.engine.setting import layout_named, taken
+from lamella.turns.effective_settings import layout_named, taken
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,16 +14,15 @@ from lamella.core.clock import Clock
 from lamella.core.counting import ApproximateCounter
 from lamella.core.ids import Ids
 from lamella.core.ports import Jobs, ModelSource, Store, StreamBus
-from lamella.engine.bus import MemoryBus
-from lamella.engine.journal import Journal
-from lamella.engine.opening import EngineSettings
-from lamella.engine.services import Services, StoredSurroundings
-from lamella.engine.turn import TurnEngine
 from lamella.sessions.recall.recall import Recall
 from lamella.sessions.sessions import Sessions
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import SecondSource
 from lamella.tooling.tool import Registry
+from lamella.turns.journal import Journal, MemoryBus
+from lamella.turns.loader import EngineSettings
+from lamella.turns.services import Services, StoredAgentAndProject
+from lamella.turns.turn import TurnEngine
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,4 +67,4 @@ def build_core(
 
 def build_services(store: Store, registry: Registry, clock: Clock, ids: Ids, ledger: Ledger | None = None) -> Services:
     """What the engine needs; without a ledger, with a new one."""
-    return Services(registry, ledger or Ledger(), clock, ids, ApproximateCounter(), store, StoredSurroundings(store))
+    return Services(registry, ledger or Ledger(), clock, ids, ApproximateCounter(), store, StoredAgentAndProject(store))

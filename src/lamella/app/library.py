@@ -33,9 +33,9 @@ from lamella.core.ports import Store
 from lamella.core.prompt import Sampling, ToolSpec
 from lamella.core.records import Caller, File, Page, PageQuery, ProjectContent, StoredAgent, StoredProject, SystemPrompt
 from lamella.core.tokens import TokenCounter
-from lamella.engine.opening import EngineSettings
-from lamella.engine.setting import layout_named
 from lamella.tooling.tool import Registry
+from lamella.turns.effective_settings import layout_named
+from lamella.turns.loader import EngineSettings
 
 QUESTION = "?"
 NO_TEXT = "it has no text that could be read"

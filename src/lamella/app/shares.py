@@ -9,10 +9,10 @@ from lamella.cache.pruning import PruneSettings
 from lamella.chat import QueueSettings
 from lamella.context.layout import Layout
 from lamella.core.prompt import Ttl
-from lamella.engine.dynamic_form import FormRule
-from lamella.engine.opening import EngineSettings, RequestHeaders, no_headers
 from lamella.sessions.settings import SessionSettings
 from lamella.settings import Settings
+from lamella.turns.loader import EngineSettings, RequestHeaders, no_headers
+from lamella.turns.session_choices import FormRule
 
 JOINING = 3.0
 """Seconds in which messages that come during an answer join, where no debounce is set."""

@@ -30,12 +30,12 @@ from lamella.core.records import (
     QueuedMessage,
     can_go_on,
 )
-from lamella.engine.journal import Journal
-from lamella.engine.recovery import recover
-from lamella.engine.services import Services
-from lamella.engine.turn import TurnEngine
 from lamella.sessions.sessions import Sessions
 from lamella.tooling.tool import Verdict
+from lamella.turns.journal import Journal
+from lamella.turns.recovery import recover
+from lamella.turns.services import Services
+from lamella.turns.turn import TurnEngine
 
 READ_SECONDS = 1.0
 """The most that an `/abort` waits to hear whether what is on its way is a message: it is stopped in any case."""

@@ -29,7 +29,7 @@ from lamella.core.records import (
     QueuedMessage,
     QueueStatus,
 )
-from lamella.engine.services import Services
+from lamella.turns.services import Services
 
 log = structlog.get_logger()
 

@@ -17,7 +17,7 @@ from lamella.commands.registry import Commands
 from lamella.core.errors import LamellaError, NotFound, TurnInProgress
 from lamella.core.json import digest, encode
 from lamella.core.records import Caller, Notice, QueuedMessage
-from lamella.engine.services import Services
+from lamella.turns.services import Services
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from lamella.commands.registry import Commands
 from lamella.core.errors import InvalidRequest, NotFound, NotWaiting
 from lamella.core.ports import Batch, Store
 from lamella.core.records import Caller, QueuedMessage, QueueStatus
-from lamella.engine.services import Services
+from lamella.turns.services import Services
 
 
 class Queue:

@@ -16,7 +16,7 @@ all call it, so the same message sends the same bytes to the provider whichever 
    providers. Nothing below this line looks up who is asking for what.
 3. **Admit.** Under the lock of the conversation's mailbox: take the message's Idempotency-Key, and see whether the
    conversation is free. If it is not, the message waits as a row with everything chosen for it, or is refused.
-4. **Begin** (`turns.py`, then `engine/turn.py`): load what the turn begins from, assemble its window, compact first if
+4. **Begin** (`turns.py`, then `turns/turn.py`): load what the turn begins from, assemble its window, compact first if
    it does not fit, store the turn, and let it run. The first request sends the window that was assembled here.
 
 A message is an `Arrival` from the moment that its request begins until its turn runs or its row is stored, so that an
@@ -57,9 +57,9 @@ from lamella.core.agents import joined
 from lamella.core.errors import InvalidRequest, LamellaError, NotFound
 from lamella.core.json import digest, encode
 from lamella.core.records import LEAVE, Caller, Conversation, NewRun, NewTurn, Notice, Place, QueuedMessage
-from lamella.engine.preview import Preview
-from lamella.engine.services import Services
-from lamella.engine.turn import TurnEngine
+from lamella.turns.admission import Preview
+from lamella.turns.services import Services
+from lamella.turns.turn import TurnEngine
 
 SHORT = 4_000
 """Characters of a text that is counted at once; a longer one is counted in a thread."""

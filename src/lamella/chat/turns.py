@@ -13,10 +13,10 @@ from lamella.chat.mailbox import Arrival, Mailbox
 from lamella.core.counting import count_tokens
 from lamella.core.errors import LamellaError, NeedsCompaction, ServerStopping
 from lamella.core.records import Caller, NewTurn
-from lamella.engine.journal import Journal
-from lamella.engine.turn import Begun, TurnEngine
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.sessions import Sessions
+from lamella.turns.journal import Journal
+from lamella.turns.turn import Begun, TurnEngine
 
 log = structlog.get_logger()
 

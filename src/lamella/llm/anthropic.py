@@ -1,4 +1,4 @@
-"""The Anthropic Messages adapter, on the official SDK (PROVIDERS 1)."""
+"""The Anthropic Messages adapter, on the official SDK."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lamella.llm.wiring import wire_segments
 PROVIDER = "Anthropic"
 KEY_VARIABLE = "ANTHROPIC_API_KEY"
 DROP: Mapping[str, Json] = {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}
-"""Drop thinking whose prefix changed, instead of refusing the request (PROVIDERS 1.5)."""
+"""Drop thinking whose prefix changed, instead of refusing the request."""
 
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
 CLEAR_AT_BETA = "mid-conversation-system-clear-at-2026-08-21"
@@ -85,7 +85,7 @@ class AnthropicModel:
         return WireRequest(head, blocks, tuple(markers))
 
     def salts(self, sampling: Sampling) -> Mapping[Level, str]:
-        """See `ChatModel.salts`: these change the key of the messages (PROVIDERS 1.2).
+        """See `ChatModel.salts`: these change the key of the messages.
 
         A default that is spelt out is the same as none; what becomes of unbound thinking is not part of the prompt.
         """
@@ -104,7 +104,7 @@ class AnthropicModel:
         return asked_thinking(self.facts, sampling.thinking_effort, sampling.max_output)
 
     def _thinking(self, sampling: Sampling) -> dict[str, Json]:
-        """What the request says of thinking: without an effort it is off where the model can be without (SPEC L14)."""
+        """What the request says of thinking: without an effort it is off where the model can be without."""
         asked, drops = self._asked(sampling), sampling.drop_unbound_thinking
         adaptive: dict[str, Json] = {"type": "adaptive"} | (dict(DROP) if drops else {})
         if asked.budget:
@@ -207,7 +207,7 @@ def _explained(delta: Any) -> str:
 
 
 class _Events:
-    """The provider's stream events as deltas. Usage counters in `message_delta` are cumulative (PROVIDERS 1.7).
+    """The provider's stream events as deltas. Usage counters in `message_delta` are cumulative.
 
     Types that do not exist yet are passed over; an event that can't be read raises one of `MALFORMED`.
     """

@@ -16,7 +16,7 @@ LONGEST_NAME = 128
 
 
 CLEAR_AT = "system_clear_at"
-"""In the head of a request: how long its system messages behind the first user message are shown (PROVIDERS 1.6)."""
+"""In the head of a request: how long its system messages behind the first user message are shown."""
 
 
 def body_of(request: WireRequest) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""What the vendors say of a cache that was missed, in our words (PROVIDERS 1.4, 2)."""
+"""What the vendors say of a cache that was missed, in our words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model whose answers are logged as its requests are (SPEC W11): once each has ended, however it did."""
+"""A model whose answers are logged as its requests are: once each has ended, however it did."""
 
 from __future__ import annotations
 

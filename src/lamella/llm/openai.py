@@ -67,7 +67,7 @@ class OpenAIModel:
         return WireRequest(head, blocks, tuple(markers))
 
     def salts(self, sampling: Sampling) -> Mapping[Level, str]:
-        """See `ChatModel.salts`: the effort changes the whole prefix; tool choice and pictures do not (PROVIDERS 2)."""
+        """See `ChatModel.salts`: the effort changes the whole prefix; tool choice and pictures do not."""
         return effort_salts(self.facts, self._effort(sampling).get("reasoning_effort"))
 
     def _effort(self, sampling: Sampling) -> dict[str, Json]:
@@ -158,7 +158,7 @@ class _Chunks:
 
 
 def usage_of(reported: CompletionUsage) -> Usage:
-    """OpenAI's `prompt_tokens` is the whole prompt already, cached tokens included (PROVIDERS 2)."""
+    """OpenAI's `prompt_tokens` is the whole prompt already, cached tokens included."""
     prompt = reported.prompt_tokens_details
     completion = reported.completion_tokens_details
     return Usage(

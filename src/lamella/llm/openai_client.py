@@ -44,7 +44,7 @@ VENDOR = Vendor(PROVIDER, "x-request-id", openai.OpenAIError, failure_of)
 
 
 def effort_salts(facts: ModelFacts, effort: Json) -> Mapping[Level, str]:
-    """The effort changes the whole prefix; tool choice and pictures do not (PROVIDERS 2)."""
+    """The effort changes the whole prefix; tool choice and pictures do not."""
     if facts.thinking is Thinking.NONE:
         return {}
     said = encode_text(effort or facts.default_effort)

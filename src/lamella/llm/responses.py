@@ -38,7 +38,7 @@ class ResponsesModel:
     """One model behind a Responses endpoint.
 
     Requests say `store: false`, so that the vendor keeps nothing; reasoning comes encrypted and goes back with the
-    steps that it belongs to (PROVIDERS 2).
+    steps that it belongs to.
     """
 
     def __init__(self, facts: ModelFacts, client: openai.AsyncOpenAI) -> None:
@@ -67,7 +67,7 @@ class ResponsesModel:
         return WireRequest(head, blocks, tuple(markers))
 
     def salts(self, sampling: Sampling) -> Mapping[Level, str]:
-        """See `ChatModel.salts`: the effort changes the whole prefix; tool choice and pictures do not (PROVIDERS 2)."""
+        """See `ChatModel.salts`: the effort changes the whole prefix; tool choice and pictures do not."""
         return effort_salts(self.facts, self._effort(sampling).get("effort"))
 
     def _comparison(self, sampling: Sampling) -> dict[str, Json]:
@@ -221,7 +221,7 @@ class _Events:
 
 
 def usage_of(reported: Any) -> Usage:
-    """OpenAI's `input_tokens` is the whole prompt already, cached tokens included (PROVIDERS 2)."""
+    """OpenAI's `input_tokens` is the whole prompt already, cached tokens included."""
     details = getattr(reported, "input_tokens_details", None)
     split = getattr(details, "cache_write_tokens_details", None)
     written, long = counter(details, "cache_write_tokens"), counter(split, "ttl_12h_tokens")

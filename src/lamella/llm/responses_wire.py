@@ -21,7 +21,7 @@ BETWEEN_SUMMARIES = "\n\n"
 class ReasoningSeal(msgspec.Struct, frozen=True):
     """What a reasoning item has beside its words and its encrypted content; kept as the signature of a `Reasoning`.
 
-    `parts` are the lengths of its summary's parts in characters: the item has to come back as it was (PROVIDERS 2).
+    `parts` are the lengths of its summary's parts in characters: the item has to come back as it was.
     """
 
     id: str

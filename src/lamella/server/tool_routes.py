@@ -9,12 +9,12 @@ from lamella.core.access import Role, Scope
 from lamella.core.json import decode_object
 from lamella.core.messages import Attachment
 from lamella.core.prompt import ToolSpec
-from lamella.engine.setting import difference
 from lamella.server.asked import PREFIX, TheApp, TheCaller, TheIdentity
 from lamella.server.schemas import Json, conversation_json, whole_list_json
 from lamella.tooling.tool import Verdict
 from lamella.tools.mcp.config import ServerConfig
 from lamella.tools.mcp.connection import ServerState
+from lamella.turns.effective_settings import difference
 
 
 class ApprovalBody(BaseModel):

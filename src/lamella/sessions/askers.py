@@ -22,12 +22,12 @@ from lamella.core.ports import ChatModel, OpenModel
 from lamella.core.prompt import Sampling, WireRequest
 from lamella.core.records import Caller
 from lamella.core.tokens import Usage
-from lamella.engine.opening import Opening
-from lamella.engine.services import Services
-from lamella.engine.setting import pinned_of
 from lamella.sessions.material import framed, hidden, results, text_of
 from lamella.sessions.summary import LONGEST, MAX_OUTPUT, SYSTEM, Wanted, instruction
 from lamella.sessions.window import as_it_stands
+from lamella.turns.effective_settings import pinned_of
+from lamella.turns.loader import TurnContext
+from lamella.turns.services import Services
 
 TIMEOUT = 300.0
 """Seconds that a summary may take, however steadily it is streamed."""
@@ -51,7 +51,7 @@ class SummaryRequest:
     kept: Sequence[Turn] = ()
 
 
-def with_instruction(opening: Opening, history: Sequence[Turn], text: str) -> ContextInput:
+def with_instruction(opening: TurnContext, history: Sequence[Turn], text: str) -> ContextInput:
     """The window of all of `history` with a text as its newest message."""
     last = history[-1].user
     user = UserMessage("instruction", text, last.sent_at, last.timezone, count_tokens(text))
@@ -65,7 +65,7 @@ class LiveWindow:
     often all that is. What stands in that prefix as a stub, or cut, comes in full with the instruction (SPEC L9).
     """
 
-    def __init__(self, services: Services, opening: Opening) -> None:
+    def __init__(self, services: Services, opening: TurnContext) -> None:
         self._services = services
         self._opening = opening
 
@@ -128,7 +128,7 @@ def _sampling(usual: Sampling) -> Sampling:
     return replace(usual, max_output=min(usual.max_output, most), compared_with=None)
 
 
-def _identity(services: Services, opening: Opening, last: Turn, number: int) -> Identity:
+def _identity(services: Services, opening: TurnContext, last: Turn, number: int) -> Identity:
     """A summary belongs to the last turn that it stands for."""
     id, now = services.ids.new("req"), services.clock.now()
     return Identity(id, opening.setting.conversation.id, last.id, number, "summary", now)
@@ -141,7 +141,7 @@ class Reader:
     """
 
     def __init__(
-        self, services: Services, opening: Opening, model: ChatModel, budget: int, calibration: float, margin: float
+        self, services: Services, opening: TurnContext, model: ChatModel, budget: int, calibration: float, margin: float
     ) -> None:
         self._services = services
         self._opening = opening
@@ -151,13 +151,13 @@ class Reader:
         self._margin = margin
 
     @classmethod
-    def own(cls, services: Services, opening: Opening) -> Reader:
+    def own(cls, services: Services, opening: TurnContext) -> Reader:
         """The conversation's own model."""
         run = opening.run
         return cls(services, opening, run.model, run.most, run.calibration, run.margin)
 
     @classmethod
-    def second(cls, services: Services, opening: Opening, opened: OpenModel) -> Reader:
+    def second(cls, services: Services, opening: TurnContext, opened: OpenModel) -> Reader:
         """Another model."""
         facts = opened.model.facts
         return cls(services, opening, opened.model, facts.window - _output(facts), facts.token_factor, MARGIN)

@@ -34,9 +34,6 @@ from lamella.core.messages import Turn, TurnStatus
 from lamella.core.prompt import ToolSpec
 from lamella.core.records import Caller, Job, StoredDecision
 from lamella.core.sessions import Session, SessionCause, SessionStep, SessionSummary, summaries_in_window
-from lamella.engine.opening import Opening, Openings
-from lamella.engine.services import Services
-from lamella.engine.setting import allowed, taken
 from lamella.sessions.askers import with_instruction
 from lamella.sessions.earlier import ChainRoom, carried_on, chain_room
 from lamella.sessions.settings import SessionSettings
@@ -44,6 +41,9 @@ from lamella.sessions.summariser import NotCompacted, Summariser, SummarySource
 from lamella.sessions.summary import longest_in
 from lamella.sessions.summary_check import forms_used
 from lamella.sessions.window import Breakdown, as_it_stands, parts_of
+from lamella.turns.effective_settings import allowed, taken
+from lamella.turns.loader import TurnContext, TurnLoader
+from lamella.turns.services import Services
 
 log = structlog.get_logger()
 
@@ -109,7 +109,7 @@ class Ahead:
 class _Plan:
     """What is summarised, and what stays; `sizes` are the tokens of each turn, oldest first."""
 
-    opening: Opening
+    opening: TurnContext
     whole: Assembled
     old: Sequence[Turn]
     kept: Sequence[Turn]
@@ -141,7 +141,7 @@ class _Plan:
         summary = expected_summary(self.opening.decisions)
         return Gain(fixed, self.old_tokens, self.kept_tokens, self.earlier, summary)
 
-    def left(self, sessions: Sequence[Session], decision: StoredDecision, tools: tuple[ToolSpec, ...]) -> Opening:
+    def left(self, sessions: Sequence[Session], decision: StoredDecision, tools: tuple[ToolSpec, ...]) -> TurnContext:
         """Where the conversation stands in the last of `sessions`, which `decision` opens, with these tools."""
         found, setting = self.opening.found, self.opening.setting
         equipped = replace(setting.conversation, tools=allowed(tools, setting.around.agent))
@@ -166,7 +166,7 @@ class Compactor:
 
     def __init__(
         self,
-        openings: Openings,
+        openings: TurnLoader,
         services: Services,
         settings: SessionSettings,
         summariser: Summariser,
@@ -225,7 +225,7 @@ class Compactor:
         opening = await self._openings.standing(caller, conversation_id)
         return await aside(len(opening.found.path), self._plan, opening, coming)
 
-    def _plan(self, opening: Opening, coming: int) -> _Plan | NotCompacted:
+    def _plan(self, opening: TurnContext, coming: int) -> _Plan | NotCompacted:
         """What to summarise, by the sizes of the turns; nothing if all of it is recent.
 
         The window that is planned for may be larger than its budget: it is what a compaction is needed for.

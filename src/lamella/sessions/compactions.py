@@ -16,12 +16,12 @@ from lamella.core.decisions import DecisionKind
 from lamella.core.errors import LamellaError, LeaseLost, NotFound, StoreFailed
 from lamella.core.json import JsonObject, digest, encode
 from lamella.core.records import Caller, Job, JobStatus, NewJob
-from lamella.engine.turn import Finished
 from lamella.sessions.compaction import ENGINE, Compacted, CompactionRequest, Compactor
 from lamella.sessions.notifications import Notifications
 from lamella.sessions.recall.recall import Recall
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import NOTHING_YET, WAY_OUT, NotCompacted
+from lamella.turns.turn import Finished
 
 log = structlog.get_logger()
 

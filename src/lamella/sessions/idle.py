@@ -38,14 +38,14 @@ from lamella.core.messages import TurnStatus
 from lamella.core.models import ModelFacts
 from lamella.core.records import Caller, Job, NewJob
 from lamella.core.tokens import percent, short
-from lamella.engine.opening import Opening, Openings
-from lamella.engine.services import Services
-from lamella.engine.turn import Finished
 from lamella.sessions.compaction import ENGINE, CompactionRequest
 from lamella.sessions.compactions import Compactions
 from lamella.sessions.settings import SessionSettings, trigger_of
 from lamella.sessions.why import newest_request
 from lamella.sessions.window import parts_of, window_size
+from lamella.turns.loader import TurnContext, TurnLoader
+from lamella.turns.services import Services
+from lamella.turns.turn import Finished
 
 IDLE = "idle"
 
@@ -101,7 +101,7 @@ class Idle:
 
     def __init__(
         self,
-        openings: Openings,
+        openings: TurnLoader,
         services: Services,
         settings: SessionSettings,
         worker: Worker,
@@ -194,7 +194,7 @@ class Idle:
             return f"it has {size.input} tokens, and up to {floor} nothing is compacted by itself"
         return ""
 
-    async def _silence(self, caller: Caller, opening: Opening, now: datetime) -> Silence | None:
+    async def _silence(self, caller: Caller, opening: TurnContext, now: datetime) -> Silence | None:
         """The conversation as it is stored; None where a turn runs, or nothing is cached or known of its window.
 
         If the clock was set back since its last request, nobody knows what is cached: that counts as ended.
@@ -214,7 +214,7 @@ class Idle:
             since = ends = now
         return await aside(len(path), _silence, opening, since, ends, self._elsewhere)
 
-    async def next(self, caller: Caller, opening: Opening) -> Next:
+    async def next(self, caller: Caller, opening: TurnContext) -> Next:
         """What is due next if nobody says anything. Raises `NotFound`."""
         now = self._services.clock.now()
         silence = await self._silence(caller, opening, now)
@@ -229,7 +229,7 @@ class Idle:
         return Next(now, silence.ends, Act.NOTHING, None, move.why)
 
 
-def _silence(opening: Opening, since: datetime, ends: datetime, elsewhere: Prices) -> Silence | None:
+def _silence(opening: TurnContext, since: datetime, ends: datetime, elsewhere: Prices) -> Silence | None:
     size = window_size(opening)
     economy = size.economy(elsewhere(size.model))
     if economy is None:
@@ -251,7 +251,7 @@ class Outlook:
     budget: int | None = None
 
 
-def outlook_of(opening: Opening, due: Next, settings: SessionSettings, elsewhere: Elsewhere | None) -> Outlook:
+def outlook_of(opening: TurnContext, due: Next, settings: SessionSettings, elsewhere: Elsewhere | None) -> Outlook:
     """What is ahead of the window in which a conversation stands; `elsewhere` are the prices of another summariser."""
     size = window_size(opening)
     if not size.input:  # another session began since the last bill, or there is none

@@ -20,13 +20,13 @@ from lamella.core.errors import InvalidRequest, NotFound, SessionMoved
 from lamella.core.messages import TurnStatus
 from lamella.core.records import Caller, Conversation, Job, NewJob
 from lamella.core.sessions import Carried, Session, SessionCause, SessionReturn, SessionStep, SessionSummary
-from lamella.engine.opening import Openings
-from lamella.engine.services import Services
-from lamella.engine.setting import taken
 from lamella.sessions.earlier import carried_on, chain_room
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import NotCompacted, Summariser, SummarySource
 from lamella.sessions.summary import LITERAL, literal
+from lamella.turns.effective_settings import taken
+from lamella.turns.loader import TurnLoader
+from lamella.turns.services import Services
 
 log = structlog.get_logger()
 
@@ -42,7 +42,7 @@ def summarise_job(session: Session, why: str) -> NewJob:
 class EndedSessions:
     """Gives closed sessions their summaries. One that is resumed meanwhile gets none: it goes on."""
 
-    def __init__(self, openings: Openings, services: Services, summariser: Summariser) -> None:
+    def __init__(self, openings: TurnLoader, services: Services, summariser: Summariser) -> None:
         self._openings = openings
         self._services = services
         self._summariser = summariser
@@ -83,7 +83,7 @@ class EndedSessions:
 
 
 async def resumed_size(
-    openings: Openings, services: Services, caller: Caller, target: Session, last: str | None
+    openings: TurnLoader, services: Services, caller: Caller, target: Session, last: str | None
 ) -> tuple[int, int]:
     """The tokens of the window with which a session would go on behind its turn `last`, and the window's budget.
 
@@ -108,7 +108,7 @@ OVER = "over"
 class Moves:
     """Changes the session that a conversation is in. A command wins over a compaction that runs (SPEC L3)."""
 
-    def __init__(self, openings: Openings, services: Services, worker: Worker, settings: SessionSettings) -> None:
+    def __init__(self, openings: TurnLoader, services: Services, worker: Worker, settings: SessionSettings) -> None:
         self._openings = openings
         self._services = services
         self._worker = worker

@@ -13,12 +13,12 @@ from lamella.core.errors import LamellaError
 from lamella.core.json import JsonObject
 from lamella.core.records import Caller, Notice, NoticeKind, PageQuery
 from lamella.core.tokens import percent, short
-from lamella.engine.opening import Openings
-from lamella.engine.services import Services
-from lamella.engine.setting import layout_named
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.summariser import NotCompacted
 from lamella.sessions.window import Breakdown, window_state
+from lamella.turns.effective_settings import layout_named
+from lamella.turns.loader import TurnLoader
+from lamella.turns.services import Services
 
 
 def compacted_line(before: int, after: int, number: int) -> str:
@@ -77,7 +77,7 @@ log = structlog.get_logger()
 class Notifications:
     """Stores notifications behind the conversation's newest turn; one that can't be made is logged, no more."""
 
-    def __init__(self, openings: Openings, services: Services, *, on: bool) -> None:
+    def __init__(self, openings: TurnLoader, services: Services, *, on: bool) -> None:
         self._openings = openings
         self._services = services
         self._on = on

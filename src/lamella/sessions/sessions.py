@@ -27,9 +27,6 @@ from lamella.core.models import ModelFacts
 from lamella.core.ports import Jobs
 from lamella.core.records import Caller, ConversationChange, Job, LastBill
 from lamella.core.sessions import Session
-from lamella.engine.opening import Openings
-from lamella.engine.services import Services
-from lamella.engine.turn import Finished
 from lamella.sessions.compaction import ENGINE, Ahead, CompactionRequest, Compactor
 from lamella.sessions.compactions import COMPACT, Compactions, Outcome
 from lamella.sessions.idle import IDLE, Idle, Next, Outlook, outlook_of
@@ -49,6 +46,9 @@ from lamella.sessions.window import (
     window_size,
     window_state,
 )
+from lamella.turns.loader import TurnLoader
+from lamella.turns.services import Services
+from lamella.turns.turn import Finished
 
 log = structlog.get_logger()
 
@@ -83,7 +83,7 @@ class Sessions:
 
     def __init__(
         self,
-        openings: Openings,
+        openings: TurnLoader,
         services: Services,
         jobs: Jobs,
         settings: SessionSettings,

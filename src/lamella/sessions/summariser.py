@@ -44,8 +44,6 @@ from lamella.core.ports import OpenModel
 from lamella.core.records import Caller
 from lamella.core.sessions import SessionSummary
 from lamella.core.tokens import Usage
-from lamella.engine.opening import Opening
-from lamella.engine.services import Services
 from lamella.sessions.askers import LiveWindow, Reader, SummaryRequest, with_instruction
 from lamella.sessions.material import Piece, conversation, packed, text_of
 from lamella.sessions.settings import SummariserChoice
@@ -71,6 +69,8 @@ from lamella.sessions.summary_check import (
     line_ranks,
     with_missing,
 )
+from lamella.turns.loader import TurnContext
+from lamella.turns.services import Services
 
 log = structlog.get_logger()
 
@@ -138,7 +138,7 @@ class SummarySource:
     stand after them, and stay. `room`: the local tokens that it is to keep to beside other summaries; None: it stands
     alone."""
 
-    opening: Opening
+    opening: TurnContext
     turns: Sequence[Turn]
     tokens: int
     focus: str = ""

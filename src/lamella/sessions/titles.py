@@ -19,12 +19,12 @@ from lamella.core.ports import OpenModel
 from lamella.core.prompt import Sampling
 from lamella.core.records import Caller, Job, NewJob, TurnRecord
 from lamella.core.tokens import Usage
-from lamella.engine.opening import Opening, Openings
-from lamella.engine.services import Services
-from lamella.engine.turn import Finished
 from lamella.sessions.askers import heard
 from lamella.sessions.material import framed
 from lamella.sessions.summariser import SecondSource
+from lamella.turns.loader import TurnContext, TurnLoader
+from lamella.turns.services import Services
+from lamella.turns.turn import Finished
 
 log = structlog.get_logger()
 
@@ -90,7 +90,7 @@ def _unquoted(line: str) -> str:
 class Titles:
     """Writes titles of conversations whose title is their first words; failing leaves those."""
 
-    def __init__(self, openings: Openings, services: Services, second: SecondSource | None) -> None:
+    def __init__(self, openings: TurnLoader, services: Services, second: SecondSource | None) -> None:
         self._openings = openings
         self._services = services
         self._second = second
@@ -130,7 +130,7 @@ class Titles:
         await store.title_conversation(job.caller, conversation.id, title)
         return None
 
-    async def _model(self, opening: Opening) -> OpenModel:
+    async def _model(self, opening: TurnContext) -> OpenModel:
         """The model of the summaries where there is one, and where it is to be the cheaper one, if it is; else the
         conversation's own.
         """
@@ -142,7 +142,7 @@ class Titles:
             return second
         return min(main, second, key=lambda opened: opened.model.facts.cost(_EXPECTED))
 
-    async def _ask(self, caller: Caller, opening: Opening, opened: OpenModel, turn: TurnRecord) -> SideAnswer:
+    async def _ask(self, caller: Caller, opening: TurnContext, opened: OpenModel, turn: TurnRecord) -> SideAnswer:
         """Ask, and record the request like any other; it belongs to the turn that it is about, and to no run."""
         services, model = self._services, opened.model
         facts = model.facts

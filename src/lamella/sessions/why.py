@@ -11,19 +11,19 @@ from lamella.core.decisions import DecisionKind
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.ports import Store
 from lamella.core.records import Caller, PageQuery, Place, RequestRecord, StoredDecision
-from lamella.engine.opening import Openings
+from lamella.turns.loader import TurnLoader
 
 CHAT = "chat"
 LOOKED_BACK = 20
 """Turns that are looked through for a request: one may have failed before its first."""
 
 
-async def why_request(store: Store, openings: Openings, caller: Caller, request_id: str) -> Why:
+async def why_request(store: Store, openings: TurnLoader, caller: Caller, request_id: str) -> Why:
     """Why this request read what it read. Raises `NotFound`."""
     return why(await _evidence(store, openings, caller, request_id))
 
 
-async def _evidence(store: Store, openings: Openings, caller: Caller, request_id: str) -> Evidence:
+async def _evidence(store: Store, openings: TurnLoader, caller: Caller, request_id: str) -> Evidence:
     request = await store.request(caller, request_id)
     before = await _before(store, caller, request)
     decisions = await store.decisions(caller, request.conversation_id)

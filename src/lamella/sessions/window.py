@@ -23,11 +23,11 @@ from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.messages import Turn, TurnStatus, UserMessage
 from lamella.core.models import EFFORT_LEVELS, OFF, AskedThinking, asked_thinking, tokens_of
 from lamella.core.prompt import Kind, Prompt, Segment, WireBlock
-from lamella.core.records import Beginning, Caller, LastBill, StoredDecision
+from lamella.core.records import Caller, ConversationSnapshot, LastBill, StoredDecision
 from lamella.core.sessions import Session
 from lamella.core.tokens import Usage
-from lamella.engine.opening import Opening, Openings
-from lamella.engine.services import Services
+from lamella.turns.loader import TurnContext, TurnLoader
+from lamella.turns.services import Services
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class WindowState:
     """What is not known of the model."""
 
 
-async def window_state(openings: Openings, services: Services, caller: Caller, conversation_id: str) -> WindowState:
+async def window_state(openings: TurnLoader, services: Services, caller: Caller, conversation_id: str) -> WindowState:
     """Where a conversation stands now. Raises `NotFound`, and `InvalidRequest` for a model that is not there."""
     opening = await openings.standing(caller, conversation_id)
     bill = opening.found.last_bill
@@ -126,7 +126,7 @@ def is_of_window(bill: LastBill, decisions: Iterable[StoredDecision]) -> bool:
     return not moved or bill.at > max(moved)
 
 
-def parts_of(opening: Opening, now: datetime) -> Breakdown:
+def parts_of(opening: TurnContext, now: datetime) -> Breakdown:
     """What the window is made of before a next message, also one that is larger than its budget."""
     turns = [turn for turn in opening.found.path if turn.status is not TurnStatus.RUNNING]
     whole = _before_the_next(opening, now)
@@ -135,7 +135,7 @@ def parts_of(opening: Opening, now: datetime) -> Breakdown:
     return breakdown(segments, turns, opening.run.calibration)
 
 
-def _before_the_next(opening: Opening, now: datetime) -> Assembled:
+def _before_the_next(opening: TurnContext, now: datetime) -> Assembled:
     """The window before a next message, which is empty here."""
     turns = tuple(turn for turn in opening.found.path if turn.status is not TurnStatus.RUNNING)
     newest = Turn(_NOTHING, UserMessage(_NOTHING, "", now, "UTC", 0))
@@ -168,7 +168,7 @@ def _whole(
     return replace(made, decisions=admitted, report=replace(made.report, budget=context.budget))
 
 
-def window_size(opening: Opening) -> WindowSize:
+def window_size(opening: TurnContext) -> WindowSize:
     """What the window weighs in which a conversation stands."""
     setting, run, found = opening.setting, opening.run, opening.found
     return WindowSize.of(
@@ -184,7 +184,7 @@ def window_size(opening: Opening) -> WindowSize:
     )
 
 
-def _input(found: Beginning) -> int:
+def _input(found: ConversationSnapshot) -> int:
     """What the last bill would be for the window as it is now; 0 if there is none, or another session began since."""
     bill = found.last_bill
     if bill is None or not bill.followed:
@@ -209,7 +209,7 @@ class EffortChoice:
     lost: CacheLoss | None
 
 
-async def effort_choices(opening: Opening, services: Services) -> tuple[EffortChoice, ...]:
+async def effort_choices(opening: TurnContext, services: Services) -> tuple[EffortChoice, ...]:
     """Off, the levels and the current one, from none to most. Nothing is stored and nothing is sent."""
     sampling, facts = opening.run.sampling, opening.run.model.facts
     now = sampling.thinking_effort
@@ -225,13 +225,13 @@ async def effort_choices(opening: Opening, services: Services) -> tuple[EffortCh
     )
 
 
-async def lost_since(opening: Opening, services: Services, before: str) -> CacheLoss | None:
+async def lost_since(opening: TurnContext, services: Services, before: str) -> CacheLoss | None:
     """What the next request can't read that it could with the effort `before`."""
     now = opening.run.sampling.thinking_effort
     return _lost(opening, services, await _windowed(opening, services), before=before, after=now)
 
 
-def _lost(opening: Opening, services: Services, window: _Window, *, before: str, after: str) -> CacheLoss | None:
+def _lost(opening: TurnContext, services: Services, window: _Window, *, before: str, after: str) -> CacheLoss | None:
     if before == after:
         return None
     prompt, blocks = window
@@ -242,10 +242,10 @@ def _lost(opening: Opening, services: Services, window: _Window, *, before: str,
     return lost if lost is not None and lost.tokens else None
 
 
-async def _windowed(opening: Opening, services: Services) -> _Window:
+async def _windowed(opening: TurnContext, services: Services) -> _Window:
     return await aside(len(opening.found.path), _window, opening, services)
 
 
-def _window(opening: Opening, services: Services) -> _Window:
+def _window(opening: TurnContext, services: Services) -> _Window:
     prompt = _before_the_next(opening, services.clock.now()).prompt
     return prompt, opening.run.model.wire(prompt).blocks

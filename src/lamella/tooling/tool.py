@@ -20,7 +20,7 @@ from lamella.tooling.arguments import wrong_schema
 
 
 class ToolKind(StrEnum):
-    """What a tool does to a turn: a `search` brings documents, so the citation reminder follows it (SPEC O8)."""
+    """What a tool does to a turn: a `search` brings documents, so the citation reminder follows it."""
 
     SEARCH = "search"
     OTHER = "other"

@@ -1,8 +1,8 @@
-"""`knowledge_base_search`: passages of knowledge bases and project files, all of them where they are few (SPEC W9).
+"""`knowledge_base_search`: passages of knowledge bases and project files, all of them where they are few.
 
 What it says of itself never changes while a server runs, so it stands in the cached prefix. What may be searched is
 decided anew for each call, from the caller's grants. Of a base that the caller may use and not read it gives what a
-second model and the guard let through, apart from everything else (SPEC W10).
+second model and the guard let through, apart from everything else.
 """
 
 from __future__ import annotations

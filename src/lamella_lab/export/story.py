@@ -22,10 +22,10 @@ from lamella.core.records import (
     can_go_on,
     first_choice,
 )
-from lamella.engine.grants import GRANT, WITHHELD
-from lamella.engine.knowledge_prompt import SUBJECT as KNOWLEDGE
-from lamella.engine.opening import EngineSettings
 from lamella.tooling.tool import Registry
+from lamella.turns.effective_settings import GRANT, WITHHELD
+from lamella.turns.loader import EngineSettings
+from lamella.turns.session_choices import KNOWLEDGE_SUBJECT as KNOWLEDGE
 from lamella_lab.export.answers import run_of, stop_of
 from lamella_lab.export.gathered import Gathered
 from lamella_lab.export.requests import Sent

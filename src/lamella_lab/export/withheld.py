@@ -8,7 +8,7 @@ from datetime import datetime
 
 from lamella.core.decisions import DecisionKind
 from lamella.core.records import RequestRecord
-from lamella.engine.grants import GRANT, WITHHELD
+from lamella.turns.effective_settings import GRANT, WITHHELD
 from lamella_lab.export.gathered import Gathered
 
 AS_DATA = "S U"

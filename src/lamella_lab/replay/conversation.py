@@ -28,11 +28,11 @@ from lamella.core.records import (
     Leave,
     SystemPrompt,
 )
-from lamella.engine.setting import layout_named
 from lamella.sessions.compaction import ENGINE
 from lamella.storage import SqlStore
 from lamella.storage.folder import FolderFileStore
 from lamella.tooling.tool import Registry
+from lamella.turns.effective_settings import layout_named
 from lamella_lab.replay.acting import StagedTool
 from lamella_lab.replay.background import SUMMARIES, StagedJobs
 from lamella_lab.replay.library import OWNER, TraceIds, TraceLibrary

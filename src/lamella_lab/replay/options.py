@@ -11,7 +11,7 @@ from msgspec import structs
 from lamella.app.providers import DEFAULT_MODELS
 from lamella.cache.planner import policy_named
 from lamella.core.errors import InvalidRequest
-from lamella.engine.setting import layout_named
+from lamella.turns.effective_settings import layout_named
 from lamella_lab.trace.format import SetChange, Trace, TraceEntry, TraceHead, TraceTurn
 from lamella_lab.trace.settings import UNUSED, settings_of
 

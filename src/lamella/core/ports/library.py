@@ -8,13 +8,13 @@ from typing import Protocol
 
 from lamella.core.agents import Agent
 from lamella.core.records import (
+    AgentAndProject,
     Caller,
     Page,
     PageQuery,
     ProjectContent,
     StoredAgent,
     StoredProject,
-    Surroundings,
     SystemPrompt,
 )
 
@@ -89,7 +89,7 @@ class LibraryStore(Protocol):
 
     async def surroundings(
         self, caller: Caller, conversation_id: str, agent_id: str | None, *, keep: bool = True
-    ) -> Surroundings:
+    ) -> AgentAndProject:
         """The agent `agent_id`, and the conversation's project with its numbered documents.
 
         A file of the project that has no number in this conversation gets one that was never used in it. Without

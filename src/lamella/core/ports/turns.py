@@ -9,11 +9,11 @@ from typing import Protocol
 from lamella.core.decisions import Decision
 from lamella.core.messages import Turn
 from lamella.core.records import (
-    Beginning,
+    BeginCondition,
     Branch,
     Caller,
     Conversation,
-    Footing,
+    ConversationSnapshot,
     JournalEntry,
     NewTurn,
     Page,
@@ -38,7 +38,7 @@ class TurnStore(Protocol):
         model: str,
         session_id: str | None = None,
         place: Place | None = None,
-    ) -> Beginning:
+    ) -> ConversationSnapshot:
         """What a turn of `model` begins from at `place`: conversation, window, decisions, last bill, of one moment.
 
         With the id of a closed session, the window is the one that it had when it was closed.
@@ -47,7 +47,7 @@ class TurnStore(Protocol):
 
     async def beginnings(
         self, caller: Caller, conversation_id: str, models: Sequence[str], place: Place | None = None
-    ) -> tuple[Beginning, ...]:
+    ) -> tuple[ConversationSnapshot, ...]:
         """As `beginning`, for each of the models and at `place`, None for where the conversation stands."""
         ...
 
@@ -57,7 +57,7 @@ class TurnStore(Protocol):
         turn: NewTurn,
         at: datetime,
         queued_ids: Sequence[str] = (),
-        footing: Footing | None = None,
+        footing: BeginCondition | None = None,
     ) -> Turn:
         """Store the user message and mark the turn as running; without a `footing` it follows where the conversation
         stands.

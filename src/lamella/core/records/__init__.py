@@ -1,6 +1,6 @@
 """Rows as the store gives and takes them, by noun."""
 
-from lamella.core.records.beginnings import Beginning, Surroundings
+from lamella.core.records.beginnings import AgentAndProject, ConversationSnapshot
 from lamella.core.records.callers import Caller, ItemT, Page, PageQuery
 from lamella.core.records.conversations import Conversation, ConversationChange, SystemPrompt, TitledBy, Totals
 from lamella.core.records.jobs import Job, JobStatus, NewJob
@@ -23,9 +23,9 @@ from lamella.core.records.requests import (
 )
 from lamella.core.records.turns import (
     LEAVE,
+    BeginCondition,
     Branch,
     Choices,
-    Footing,
     JournalEntry,
     Leave,
     NewRun,
@@ -42,15 +42,16 @@ from lamella.core.records.turns import (
 
 __all__ = [
     "LEAVE",
-    "Beginning",
+    "AgentAndProject",
+    "BeginCondition",
     "Branch",
     "Caller",
     "Choices",
     "Conversation",
     "ConversationChange",
+    "ConversationSnapshot",
     "File",
     "FileStatus",
-    "Footing",
     "FoundDocument",
     "ItemT",
     "Job",
@@ -84,7 +85,6 @@ __all__ = [
     "StoredMarker",
     "StoredProject",
     "StoredSegment",
-    "Surroundings",
     "SystemPrompt",
     "TitledBy",
     "Totals",

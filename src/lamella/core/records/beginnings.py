@@ -14,7 +14,7 @@ from lamella.core.sessions import Session
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class AgentAndProject:
     """What a conversation is surrounded by when a turn begins: its agent, and its project with numbered documents."""
 
     agent: Agent | None = None
@@ -27,7 +27,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class ConversationSnapshot:
     """What a turn of one model begins from at `place`: its conversation, the window's part of the path that leads
     there, the decisions that hold on it and the newest bill, of one moment.
 

@@ -48,7 +48,7 @@ class NewRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Footing:
+class BeginCondition:
     """What a turn begins on. `head` is where the conversation stood when that was read: if it stands elsewhere when the
     turn is stored, nothing is. `parent` is what the turn follows, `session` the way to the session of that place where
     the conversation is in another one. `decisions` are what the turn brought, `pinned` is what stands around it.

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from lamella.core.agents import Summary
 from lamella.core.decisions import DecisionKind
 from lamella.core.errors import NotFound
-from lamella.core.records import Beginning, Caller, Conversation, Place, StoredDecision
+from lamella.core.records import Caller, Conversation, ConversationSnapshot, Place, StoredDecision
 from lamella.core.sessions import Session, SessionCause, summaries_in_window
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.conversations.decided import find_decisions, find_tree
@@ -89,7 +89,7 @@ class BeginningVerbs(Verbs):
         model: str,
         session_id: str | None = None,
         place: Place | None = None,
-    ) -> Beginning:
+    ) -> ConversationSnapshot:
         """What a turn of `model` begins from, or began from at the end of a closed session."""
         conversation = find_conversation(connection, caller, conversation_id)
         if session_id is None:
@@ -103,7 +103,7 @@ class BeginningVerbs(Verbs):
         if session.closed_at is not None:
             place = Place(session.ends_with, followed_run(connection, caller, conversation, session.ends_with))
         held = _held(connection, caller, conversation, place)
-        return Beginning(
+        return ConversationSnapshot(
             conversation=conversation,
             path=find_path(connection, caller, conversation_id, place, start),
             decisions=tuple(one.stored for one in held if one.model in (None, model)),
@@ -124,7 +124,7 @@ class BeginningVerbs(Verbs):
         conversation_id: str,
         models: Sequence[str],
         place: Place | None = None,
-    ) -> tuple[Beginning, ...]:
+    ) -> tuple[ConversationSnapshot, ...]:
         """As `beginning`, for each of the models and at `place`, None for where the conversation stands."""
         conversation = find_conversation(connection, caller, conversation_id)
         return _beginnings(connection, caller, conversation, models, place or conversation.place)
@@ -132,7 +132,7 @@ class BeginningVerbs(Verbs):
 
 def _beginnings(
     connection: Connection, caller: Caller, conversation: Conversation, models: Sequence[str], place: Place
-) -> tuple[Beginning, ...]:
+) -> tuple[ConversationSnapshot, ...]:
     held = _held(connection, caller, conversation, place)
     if not conversation.forked and place == conversation.place:
         sessions = find_ancestry(connection, caller, conversation.session_id)
@@ -146,7 +146,7 @@ def _beginnings(
     sent = find_sent(connection, caller, start, RECENT)
     return tuple(
         [
-            Beginning(
+            ConversationSnapshot(
                 conversation=conversation,
                 path=path,
                 decisions=tuple(one.stored for one in held if one.model in (None, model)),

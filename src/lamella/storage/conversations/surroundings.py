@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection
 
 from lamella.core.agents import Project
-from lamella.core.records import Caller, Conversation, StoredProject, Surroundings
+from lamella.core.records import AgentAndProject, Caller, Conversation, StoredProject
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.conversations.numbers import Numbers, numbers_of, store_numbers
 from lamella.storage.database import Verbs, reads, writes
@@ -26,7 +26,7 @@ class SurroundingsVerbs(Verbs):
 
     async def surroundings(
         self, caller: Caller, conversation_id: str, agent_id: str | None, *, keep: bool = True
-    ) -> Surroundings:
+    ) -> AgentAndProject:
         """The agent `agent_id`, and the conversation's project with its numbered documents."""
         found, is_new = await self._surroundings(caller, conversation_id, agent_id)
         # Another turn can't begin meanwhile, but another process may have: number them again, where only one can.
@@ -35,7 +35,7 @@ class SurroundingsVerbs(Verbs):
     @reads
     def _surroundings(
         self, connection: Connection, caller: Caller, conversation_id: str, agent_id: str | None
-    ) -> tuple[Surroundings, bool]:
+    ) -> tuple[AgentAndProject, bool]:
         """The surroundings, and whether files of the project have no number yet."""
         conversation = find_conversation(connection, caller, conversation_id)
         found, numbers = self._find(connection, caller, conversation, agent_id)
@@ -44,7 +44,7 @@ class SurroundingsVerbs(Verbs):
     @writes
     def _number(
         self, connection: Connection, caller: Caller, conversation_id: str, agent_id: str | None
-    ) -> Surroundings:
+    ) -> AgentAndProject:
         conversation = find_conversation(connection, caller, conversation_id, lock=True)
         found, new = self._find(connection, caller, conversation, agent_id)
         if new is not None:
@@ -53,13 +53,13 @@ class SurroundingsVerbs(Verbs):
 
     def _find(
         self, connection: Connection, caller: Caller, conversation: Conversation, agent_id: str | None
-    ) -> tuple[Surroundings, Numbers | None]:
+    ) -> tuple[AgentAndProject, Numbers | None]:
         """The surroundings, with the numbers of the project's files, those among them that are given for the first
         time; None where there is no project.
         """
         agent = find_agent(connection, caller, agent_id).agent if agent_id is not None else None
         if conversation.project_id is None:
-            return Surroundings(agent), None
+            return AgentAndProject(agent), None
         stored = find_project(connection, caller, conversation.project_id)
         numbers = numbers_of(connection, caller, conversation.id, [file.id for file in stored.files])
-        return Surroundings(agent, _numbered(connection, caller, stored, numbers)), numbers
+        return AgentAndProject(agent, _numbered(connection, caller, stored, numbers)), numbers

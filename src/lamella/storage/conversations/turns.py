@@ -14,10 +14,10 @@ from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import HeadMoved, NotFound
 from lamella.core.messages import Attachment, Turn, TurnStatus
 from lamella.core.records import (
+    BeginCondition,
     Caller,
     Conversation,
     File,
-    Footing,
     NewTurn,
     Page,
     PageQuery,
@@ -144,7 +144,7 @@ def _end_runs(connection: Connection, caller: Caller, end: TurnEnd) -> None:
             raise NotFound(f"There is no run {run.run_id} in turn {end.turn_id}.", param="run_id")
 
 
-def _brought(caller: Caller, turn: NewTurn, footing: Footing) -> tuple[Decision, ...]:
+def _brought(caller: Caller, turn: NewTurn, footing: BeginCondition) -> tuple[Decision, ...]:
     """What a turn decides by beginning where it does, and what came with it."""
     if footing.parent == footing.head:
         return tuple(footing.decisions)
@@ -175,14 +175,14 @@ class TurnVerbs(Verbs):
         turn: NewTurn,
         at: datetime,
         queued_ids: Sequence[str] = (),
-        footing: Footing | None = None,
+        footing: BeginCondition | None = None,
     ) -> Turn:
         """Store the user message behind its place and mark the turn as running."""
         message, owner = user_message_row(caller.user_id, turn), caller.user_id
         conversation = find_conversation(connection, caller, turn.conversation_id, lock=True)
         if conversation.running_turn is not None:
             raise turn_in_progress(conversation.running_turn)
-        footing = footing or Footing(conversation.place, conversation.place)
+        footing = footing or BeginCondition(conversation.place, conversation.place)
         check_head(conversation, footing.head)
         wanted = find_files(connection, caller, turn.file_ids)
         session_id = conversation.session_id
@@ -207,7 +207,7 @@ class TurnVerbs(Verbs):
         caller: Caller,
         conversation: Conversation,
         turn: NewTurn,
-        footing: Footing,
+        footing: BeginCondition,
         at: datetime,
     ) -> None:
         """Make the turn the conversation's head."""

@@ -1,4 +1,4 @@
-"""`open_url`: a page of the web as a document of the conversation, read like a file (SPEC O6)."""
+"""`open_url`: a page of the web as a document of the conversation, read like a file."""
 
 from __future__ import annotations
 

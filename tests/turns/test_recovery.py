@@ -25,13 +25,13 @@ from lamella.core.packets import (
 )
 from lamella.core.prompt import ToolSpec
 from lamella.core.tokens import Usage
-from lamella.engine.recovery import rebuild, recover
 from lamella.llm.scripted import FACTS, Happening, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Object, served
 from lamella.settings import read_settings
 from lamella.storage.sqlite import sqlite_engine, sqlite_url
 from lamella.storage.store import open_store
 from lamella.tooling.tool import Invocation, ToolKind, ToolOutput, ToolScope
+from lamella.turns.recovery import rebuild, recover
 
 pytestmark = pytest.mark.anyio
 

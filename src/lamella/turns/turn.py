@@ -1,4 +1,4 @@
-"""A turn from its first row to its last: begin, run, finish (hops 4 and 11). Saved once, whatever happened."""
+"""A turn from its first row to its last: begin, run, finish. Saved once, whatever happened."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from lamella.core.messages import Attachment, StopReason, Turn, TurnStatus
 from lamella.core.packets import ErrorPacket, Packet, TurnFinished, TurnStarted, TurnStopped, UsageBody
 from lamella.core.ports import ModelSource, StreamBus
 from lamella.core.records import (
+    BeginCondition,
     Caller,
     Conversation,
-    Footing,
     NewTurn,
     Place,
     RunEnd,
@@ -37,16 +37,13 @@ from lamella.core.records import (
 )
 from lamella.core.sessions import SessionReturn, SessionStep
 from lamella.core.tokens import Usage
-from lamella.engine.admission import Admission
-from lamella.engine.hooks import CompactHistory, FindFallback, TurnHooks
-from lamella.engine.journal import Journal
-from lamella.engine.knowledge_prompt import completed
-from lamella.engine.opening import EngineSettings, Opening, OpeningQuery, Openings
-from lamella.engine.preview import Preview, preview
-from lamella.engine.services import Services
-from lamella.engine.setting import TurnSetting, pinned_of
-from lamella.engine.stops import Stops
-from lamella.engine.ways import way_to
+from lamella.turns.admission import Admission, Preview, preview
+from lamella.turns.effective_settings import EffectiveSettings, pinned_of, session_change
+from lamella.turns.hooks import CompactHistory, FindFallback, Stops, TurnHooks
+from lamella.turns.journal import Journal
+from lamella.turns.loader import EngineSettings, TurnContext, TurnLoader, TurnQuery
+from lamella.turns.services import Services
+from lamella.turns.session_choices import completed
 
 log = structlog.get_logger()
 
@@ -108,7 +105,7 @@ class TurnEngine:
         settings: EngineSettings,
         layouts: Mapping[str, Layout] = LAYOUTS,
     ) -> None:
-        self.openings = Openings(services, models, settings, layouts)
+        self.openings = TurnLoader(services, models, settings, layouts)
         self.stops = Stops(bus, services.clock)
         self._services = services
         self._journal = journal
@@ -121,12 +118,12 @@ class TurnEngine:
         self.compact: CompactConversation | None = None
         """Compacts a conversation while a turn of it runs; set by whoever has sessions."""
 
-    async def check(self, caller: Caller, new: NewTurn) -> TurnSetting:
+    async def check(self, caller: Caller, new: NewTurn) -> EffectiveSettings:
         """The setting of a message that is to wait, if its model, agent, layout and files are there. Stores nothing.
 
         Raises `NotFound` or `InvalidRequest`. Whether it fits the window is seen when it begins.
         """
-        query = replace(OpeningQuery.of(new), dynamic=None)
+        query = replace(TurnQuery.of(new), dynamic=None)
         openings = await self.openings.open_all(caller, query, keep=False)
         await self._services.store.attachments(caller, new.conversation_id, new.file_ids)
         return openings[0].setting
@@ -134,12 +131,12 @@ class TurnEngine:
     async def begin(
         self, caller: Caller, new: NewTurn, queued_ids: Sequence[str] = (), *, can_compact: bool = False
     ) -> Begun:
-        """Hop 4: check that the message can be answered, store it, and freeze the turn.
+        """Check that the message can be answered, store it, and freeze the turn.
 
         `queued_ids` are the waiting messages that it is made of. Raises a `CallerError` when it can't, with
         `can_compact` `NeedsCompaction` where a compaction would help; then nothing is stored.
         """
-        openings = await self.openings.open_all(caller, OpeningQuery.of(new))
+        openings = await self.openings.open_all(caller, TurnQuery.of(new))
         opening, setting = openings[0], openings[0].setting
         new = replace(new, dynamic=completed(new.dynamic, setting.prompt, setting.around.agent))
         # A message that can't be sent is refused before it is stored; its files are listed where they do not fit,
@@ -148,15 +145,15 @@ class TurnEngine:
         first = Turn(new.id, new.message(pictures))
         admitted = await self._admission.of(openings, first, can_compact=can_compact)
         now, found = self._services.clock.now(), opening.found
-        way = way_to(found, caller, self._services.ids, now)
-        decided = (*way.decisions, *opening.begun) if way is not None else opening.begun
-        footing = Footing(
-            found.conversation.place, found.place, way, decided, pinned_of(found.conversation, setting.around)
+        change = session_change(found, caller, self._services.ids, now)
+        decided = (*change.decisions, *opening.begun) if change is not None else opening.begun
+        condition = BeginCondition(
+            found.conversation.place, found.place, change, decided, pinned_of(found.conversation, setting.around)
         )
         self._journal.open(caller.user_id, new.id)
         self.stops.open(new.id)
         try:
-            turn = await self._services.store.begin_turn(caller, new, now, queued_ids, footing)
+            turn = await self._services.store.begin_turn(caller, new, now, queued_ids, condition)
         except BaseException:
             self._journal.abandon(new.id)
             self.stops.close(new.id)
@@ -197,7 +194,7 @@ class TurnEngine:
         )
         self._hooks[new.id] = hooks
         self._turn_of |= {run.id: new.id for run in runs}
-        conversation = replace(setting.conversation, session_id=_session_of(footing, found.conversation))
+        conversation = replace(setting.conversation, session_id=_session_of(condition, found.conversation))
         return Begun(turn_input, conversation, runs, hooks)
 
     def _compacting(self, turn: TurnInput) -> CompactHistory:
@@ -211,7 +208,7 @@ class TurnEngine:
 
         return compacted
 
-    def _fallback(self, turn: TurnInput, opening: Opening, openings: Sequence[Opening]) -> FindFallback:
+    def _fallback(self, turn: TurnInput, opening: TurnContext, openings: Sequence[TurnContext]) -> FindFallback:
         """Finds the fallback model, unless it already answers this turn."""
         taken = {one.run.model.facts.name for one in openings}
 
@@ -242,7 +239,7 @@ class TurnEngine:
         return await preview(caller, new, self.openings, self._services, self._settings.reminders)
 
     async def run(self, begun: Begun) -> Finished:
-        """Hops 5 to 11. Ends when the turn is saved; a turn whose task is cancelled is left to the next recovery."""
+        """Ends when the turn is saved; a turn whose task is cancelled is left to the next recovery."""
         self._emit(begun.input, _started(begun.input))
         turn_id = begun.input.turn.id
         try:
@@ -268,9 +265,9 @@ class TurnEngine:
         where = "the newest turn" if before.head == place.turn_id else "an earlier turn or another branch"
         why = f"the conversation goes on from an answer of {where}"
         decision = Decision(DecisionKind.PREFERRED, place.turn_id or "", place.run_id or "", caller.user_id, why)
-        way = way_to(found, caller, self._services.ids, now)
-        decided = (decision, *(way.decisions if way is not None else ()))
-        gone = await store.go_to(caller, conversation_id, before.place, place, now, decided, way)
+        change = session_change(found, caller, self._services.ids, now)
+        decided = (decision, *(change.decisions if change is not None else ()))
+        gone = await store.go_to(caller, conversation_id, before.place, place, now, decided, change)
         if place.turn_id in self._hooks and place.run_id is not None:
             self._hooks[place.turn_id].prefer(place.run_id)
         return gone
@@ -284,7 +281,7 @@ class TurnEngine:
         self._interrupted.set()
 
     async def _until_ended(self, begun: Begun) -> StopCause | None:
-        """Run the models until they are done or somebody stops the turn; who did already has none begin (SPEC O15)."""
+        """Run the models until they are done or somebody stops the turn; who did already has none begin."""
         turn = begun.input
         if await self.stops.is_stopped(turn.turn.id):
             return "user_cancelled"
@@ -303,7 +300,7 @@ class TurnEngine:
             await asyncio.gather(work, stop, interrupt, return_exceptions=True)
 
     async def _finish(self, begun: Begun, cause: StopCause | None) -> TurnStatus:
-        """Hop 11: what the containers hold, in one transaction; then the last packets."""
+        """What the containers hold, in one transaction; then the last packets."""
         turn = begun.input
         for run in begun.runs:
             if run.status is TurnStatus.RUNNING:
@@ -345,9 +342,9 @@ class TurnEngine:
         self._journal.append(turn.turn.id, packet)
 
 
-def _session_of(footing: Footing, conversation: Conversation) -> str:
+def _session_of(condition: BeginCondition, conversation: Conversation) -> str:
     """The session in which a turn is stored."""
-    match footing.session:
+    match condition.session:
         case None:
             return conversation.session_id
         case SessionStep(session=opened):

@@ -1,4 +1,4 @@
-"""What a turn begins from, found once: what is stored, what it stands on, and who answers (hop 4)."""
+"""Loads everything a turn needs: what is stored, its effective settings, and its models."""
 
 from __future__ import annotations
 
@@ -21,14 +21,40 @@ from lamella.core.messages import Turn
 from lamella.core.models import OFF, ModelFacts
 from lamella.core.ports import ModelSource, OpenModel
 from lamella.core.prompt import Sampling, Ttl
-from lamella.core.records import LEAVE, Beginning, Caller, Choices, Conversation, NewRun, NewTurn, Place, Surroundings
+from lamella.core.records import (
+    LEAVE,
+    AgentAndProject,
+    Caller,
+    Choices,
+    Conversation,
+    ConversationSnapshot,
+    NewRun,
+    NewTurn,
+    Place,
+)
 from lamella.core.sessions import Session
-from lamella.engine.dynamic_form import FormChoice, FormRule, Terms, chosen_form, form_is_open, layout_of
-from lamella.engine.grants import grant_changes
-from lamella.engine.knowledge_prompt import chosen_prompt, completed
-from lamella.engine.services import Services
-from lamella.engine.setting import TurnSetting, changes, effort_before, lost_id, offered, setting_of, with_agent
 from lamella.tooling.tool import Registry
+from lamella.turns.effective_settings import (
+    EffectiveSettings,
+    changes,
+    effort_before,
+    grant_changes,
+    lost_id,
+    offered,
+    setting_of,
+    with_agent,
+)
+from lamella.turns.services import Services
+from lamella.turns.session_choices import (
+    FormChoice,
+    FormRule,
+    Terms,
+    chosen_form,
+    chosen_prompt,
+    completed,
+    form_is_open,
+    layout_of,
+)
 
 LINES_KEPT = 64
 """How many conversations' last windows stay in memory, to make the next one quicker."""
@@ -71,13 +97,15 @@ class EngineSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
-    """What a turn of one model begins from. `begun` are the decisions about what is not as before; they are stored with
-    the turn. `line` is what the last request of the same line left behind.
+class TurnContext:
+    """Everything that a turn of one model needs.
+
+    `begun` are the decisions about what is not as before; they are stored with the turn. `line` is what the last
+    request of the same line left behind.
     """
 
-    found: Beginning
-    setting: TurnSetting
+    found: ConversationSnapshot
+    setting: EffectiveSettings
     begun: tuple[Decision, ...]
     run: RunInput
     line: PrefixLine | None
@@ -112,7 +140,7 @@ class Opening:
         )
 
 
-def first_context(opening: Opening, turn: Turn, registry: Registry, reminders: Sequence[str]) -> ContextInput:
+def first_context(opening: TurnContext, turn: Turn, registry: Registry, reminders: Sequence[str]) -> ContextInput:
     """The data of a turn's first request, with its reminder: `reminders` are the deployment's."""
     run, setting = opening.run, opening.setting
     last = run.step_limit <= 1
@@ -122,7 +150,7 @@ def first_context(opening: Opening, turn: Turn, registry: Registry, reminders: S
     return replace(opening.context(turn, merged(view)), sampling=sampling, last_step=last)
 
 
-def calibration_of(facts: ModelFacts, found: Beginning) -> float:
+def calibration_of(facts: ModelFacts, found: ConversationSnapshot) -> float:
     """What the provider counts for a local token: by its last bill, or by a count that came after it.
 
     It is within what tokenizers differ, so that no odd bill can make a conversation look too large for ever.
@@ -138,7 +166,7 @@ def calibration_of(facts: ModelFacts, found: Beginning) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class OpeningQuery:
+class TurnQuery:
     """Which turn is to begin: its `runs` follow `place`, None is where the conversation stands. `dynamic` is the
     dynamic context of its message; None where there is no message.
     """
@@ -151,7 +179,7 @@ class OpeningQuery:
     dynamic: DynamicContext | None = None
 
     @classmethod
-    def of(cls, new: NewTurn) -> OpeningQuery:
+    def of(cls, new: NewTurn) -> TurnQuery:
         """That of a message."""
         return cls(new.conversation_id, new.runs, new.choices, new.id, new.parent, new.dynamic)
 
@@ -163,8 +191,8 @@ def _check_apart(names: Sequence[str]) -> None:
         raise InvalidRequest(f"The model {twice} is named twice.", hint="Name each model once.", param="models")
 
 
-class Openings:
-    """Finds openings; keeps the last window of each line."""
+class TurnLoader:
+    """Loads turn contexts; keeps the last window of each line."""
 
     def __init__(
         self, services: Services, models: ModelSource, settings: EngineSettings, layouts: Mapping[str, Layout]
@@ -177,16 +205,16 @@ class Openings:
 
     async def open(
         self, caller: Caller, conversation_id: str, model: str, choices: Choices, turn_id: str, *, keep: bool = True
-    ) -> Opening:
+    ) -> TurnContext:
         """Read what a turn would begin from; with `keep`, the documents of its project get their numbers for good.
 
         Raises `NotFound`, and `InvalidRequest` for a model, an agent, a layout or a policy that does not exist.
         """
-        query = OpeningQuery(conversation_id, (NewRun("", model),), choices, turn_id)
+        query = TurnQuery(conversation_id, (NewRun("", model),), choices, turn_id)
         [opening] = await self.open_all(caller, query, keep=keep)
         return opening
 
-    async def open_all(self, caller: Caller, query: OpeningQuery, *, keep: bool = True) -> tuple[Opening, ...]:
+    async def open_all(self, caller: Caller, query: TurnQuery, *, keep: bool = True) -> tuple[TurnContext, ...]:
         """As `open`, for each of the runs of one turn. Raises `InvalidRequest` for a model that is named twice too."""
         conversation_id, dynamic, choices = query.conversation_id, query.dynamic, query.choices
         models = [await self._models.open(run.model) for run in query.runs]
@@ -215,7 +243,7 @@ class Openings:
         if registry.changes:
             begun += offered(first.conversation.tools, registry.specs(), known)
         return tuple(
-            Opening(
+            TurnContext(
                 found,
                 setting,
                 begun,
@@ -232,13 +260,13 @@ class Openings:
         limit = await self._services.store.provider_limit(opened.account, opened.model.facts.name, now)
         return limit.tokens if limit is not None and limit.until - now <= BELIEVED else None
 
-    def _back_again(self, facts: ModelFacts, found: Beginning, limit: int | None) -> tuple[Decision, ...]:
+    def _back_again(self, facts: ModelFacts, found: ConversationSnapshot, limit: int | None) -> tuple[Decision, ...]:
         budget = self._settings.budget(facts)
         most = min(budget, limit) if limit is not None else budget
         known = tuple(stored.decision for stored in found.decisions)
         return back_again(facts.name, known, found.path, found.summaries, most)
 
-    async def instead(self, caller: Caller, opening: Opening) -> Opening | None:
+    async def instead(self, caller: Caller, opening: TurnContext) -> TurnContext | None:
         """What the same turn begins from for the model that answers if that of `opening` fails; None: there is none.
 
         The agent's comes before the deployment's. Raises as `open` does.
@@ -268,12 +296,12 @@ class Openings:
         """What is known of a model; raises `InvalidRequest` for one that is not served."""
         return (await self._models.open(model)).model.facts
 
-    async def standing(self, caller: Caller, conversation_id: str) -> Opening:
+    async def standing(self, caller: Caller, conversation_id: str) -> TurnContext:
         """Where a conversation stands by itself: its own model, agent and layout, and no new message."""
         conversation = await self._services.store.conversation(caller, conversation_id)
         return await self.open(caller, conversation_id, conversation.model, Choices(), "", keep=False)
 
-    async def closed(self, caller: Caller, session: Session) -> Opening:
+    async def closed(self, caller: Caller, session: Session) -> TurnContext:
         """Where the conversation stood at the end of a closed session, with what surrounds it now."""
         opening = await self.standing(caller, session.conversation_id)
         name = opening.run.model.facts.name
@@ -282,7 +310,7 @@ class Openings:
         return replace(opening, found=found, setting=setting)
 
     async def _form(
-        self, caller: Caller, found: Beginning, setting: TurnSetting, model: ModelFacts, told: str
+        self, caller: Caller, found: ConversationSnapshot, setting: EffectiveSettings, model: ModelFacts, told: str
     ) -> FormChoice:
         """The layout in the session's form of dynamic context; the whole path is read where the form is open."""
         past = found.path
@@ -293,7 +321,7 @@ class Openings:
 
     async def _around(
         self, caller: Caller, conversation: Conversation, choices: Choices, *, keep: bool
-    ) -> tuple[Conversation, Surroundings]:
+    ) -> tuple[Conversation, AgentAndProject]:
         """The conversation with this turn's agent, and what surrounds it."""
         chosen = with_agent(conversation, choices)
         try:
@@ -305,7 +333,7 @@ class Openings:
         chosen = replace(chosen, agent_id=None)
         return chosen, await self._services.surroundings.of(caller, chosen, keep=keep)
 
-    async def _deleted(self, caller: Caller, known: Sequence[Decision], around: Surroundings) -> frozenset[str]:
+    async def _deleted(self, caller: Caller, known: Sequence[Decision], around: AgentAndProject) -> frozenset[str]:
         """Which of agent and project are not used any more because they are gone."""
         store = self._services.store
         gone = set()
@@ -322,7 +350,13 @@ class Openings:
         return frozenset(gone)
 
     def _run_input(
-        self, run: NewRun, opened: OpenModel, found: Beginning, effort: str, begun: Sequence[Decision], turn_id: str
+        self,
+        run: NewRun,
+        opened: OpenModel,
+        found: ConversationSnapshot,
+        effort: str,
+        begun: Sequence[Decision],
+        turn_id: str,
     ) -> RunInput:
         facts, bill = opened.model.facts, found.last_bill
         diagnoses = facts.diagnoses and self._settings.cache_diagnostics

@@ -1,4 +1,4 @@
-"""The provider's own count of a request near the limit, as a user and a provider see it (SPEC L6)."""
+"""The provider's own count of a request near the limit, as a user and a provider see it."""
 
 from __future__ import annotations
 

@@ -1,22 +1,38 @@
-"""What a turn stands on: its layout, marker policy, agent, project, tools and system prompt, and what of it is new.
+"""The effective settings of a turn: layout, marker policy, agent, project, tools, system prompt, thinking effort.
 
-Whatever differs from the turn before is a decision, so that a window never changes without a reason (laws 1 and 3).
+What differs from the turn before is a decision, so that a window never changes without a reason. So are changed
+grants (what came from a knowledge base is left out, or is there again), and going to the session of an earlier turn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from lamella.cache.planner import MarkerPolicy, policy_named
 from lamella.context.layout import Layout
 from lamella.context.layouts import LAYOUTS
-from lamella.core.agents import Agent, KnowledgePrompt
-from lamella.core.decisions import Decision, DecisionKind
+from lamella.context.segments import dynamic_id
+from lamella.core.agents import Agent, KnowledgePrompt, Summary
+from lamella.core.decisions import WAY, Decision, DecisionKind
 from lamella.core.errors import InvalidRequest
+from lamella.core.ids import Ids
+from lamella.core.knowledge import bases_of_steps
+from lamella.core.messages import Turn
 from lamella.core.models import EFFORT_SUBJECT, OFF, effort_named, effort_of, tokens_of
 from lamella.core.prompt import Kind, ToolSpec
-from lamella.core.records import LEAVE, Choices, Conversation, Pinned, PinnedProject, Surroundings
+from lamella.core.records import (
+    LEAVE,
+    AgentAndProject,
+    Caller,
+    Choices,
+    Conversation,
+    ConversationSnapshot,
+    Pinned,
+    PinnedProject,
+)
+from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep
 
 OFFERED = "offered tools"
 """The subject of decisions about what is offered beside the list that a conversation has."""
@@ -39,15 +55,17 @@ def layout_named(name: str, layouts: Mapping[str, Layout] = LAYOUTS) -> Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnSetting:
-    """What a turn stands on. `conversation` has the turn's own choices, of the tools those that it may use, and in its
-    system prompt the `prompt` of the session.
+class EffectiveSettings:
+    """The effective settings of a turn.
+
+    `conversation` has the turn's own choices, of the tools those that it may use, and in its system prompt the `prompt`
+    of the session.
     """
 
     conversation: Conversation
     layout: Layout
     policy: MarkerPolicy
-    around: Surroundings
+    around: AgentAndProject
     effort: str = OFF
     prompt: KnowledgePrompt = KnowledgePrompt.NONE
 
@@ -62,10 +80,10 @@ def with_agent(conversation: Conversation, choices: Choices) -> Conversation:
 def setting_of(
     conversation: Conversation,
     choices: Choices,
-    around: Surroundings,
+    around: AgentAndProject,
     layouts: Mapping[str, Layout],
     effort: str = OFF,
-) -> TurnSetting:
+) -> EffectiveSettings:
     """What the turn asks for, else what an agent that it names asks for, else what the conversation says.
 
     `effort` is the deployment's. Raises `InvalidRequest` for a layout, a marker policy or an effort that does not
@@ -80,7 +98,7 @@ def setting_of(
         marker_policy=policy.value,
         tools=allowed(conversation.tools, around.agent),
     )
-    return TurnSetting(chosen, layout, policy, around, _effort(conversation, choices, around.agent, effort))
+    return EffectiveSettings(chosen, layout, policy, around, _effort(conversation, choices, around.agent, effort))
 
 
 def _effort(conversation: Conversation, choices: Choices, agent: Agent | None, deployment: str) -> str:
@@ -96,7 +114,7 @@ def _policy(conversation: Conversation, layout: Layout, layouts: Mapping[str, La
     return layout.markers if own is not None and own.markers == policy else policy
 
 
-def pinned_of(conversation: Conversation, around: Surroundings) -> Pinned:
+def pinned_of(conversation: Conversation, around: AgentAndProject) -> Pinned:
     """What stands around a conversation, to be kept as it is now; `conversation` is as it is stored."""
     project, kept = around.project, None
     if project is not None:
@@ -118,7 +136,7 @@ def last_settings(decisions: Sequence[Decision]) -> Mapping[str, Decision]:
 
 
 def changes(
-    now: TurnSetting, pinned: Conversation, decisions: Sequence[Decision], who: str, deleted: Collection[str]
+    now: EffectiveSettings, pinned: Conversation, decisions: Sequence[Decision], who: str, deleted: Collection[str]
 ) -> tuple[Decision, ...]:
     """The decisions that say what of the turn is not as before.
 
@@ -129,7 +147,7 @@ def changes(
 
 
 def _changes(
-    now: TurnSetting, pinned: Conversation, last: Mapping[str, Decision], who: str, deleted: Collection[str]
+    now: EffectiveSettings, pinned: Conversation, last: Mapping[str, Decision], who: str, deleted: Collection[str]
 ) -> Iterator[Decision]:
     layout, conversation = now.layout, now.conversation
     before = _outcome(last, "layout", pinned.layout)
@@ -181,7 +199,7 @@ def difference(before: Sequence[ToolSpec], after: Sequence[ToolSpec]) -> str:
 def offered(
     pinned: Sequence[ToolSpec], there: Sequence[ToolSpec], decisions: Sequence[Decision]
 ) -> tuple[Decision, ...]:
-    """The decision that says that other tools are offered than a conversation has: it keeps its list (LESSONS)."""
+    """The decision that says that other tools are offered than a conversation has: it keeps its list."""
     news = difference(pinned, there)
     if news == _outcome(last_settings(decisions), OFFERED, ""):
         return ()
@@ -198,7 +216,7 @@ def taken(pinned: Sequence[ToolSpec], there: Sequence[ToolSpec], who: str, momen
     return (_setting("tools", names, who, f"{moment}: {difference(pinned, there)}", "tools"),)
 
 
-def _agent(now: TurnSetting, last: Decision | None, who: str, deleted: bool) -> Iterator[Decision]:
+def _agent(now: EffectiveSettings, last: Decision | None, who: str, deleted: bool) -> Iterator[Decision]:
     agent = now.around.agent
     before = last.outcome if last is not None else NONE
     outcome = f"{agent.id}@{agent.revision}" if agent is not None else NONE
@@ -212,7 +230,7 @@ def _agent(now: TurnSetting, last: Decision | None, who: str, deleted: bool) -> 
     yield _setting("agent", outcome, who, why, _fixed(now.layout, kind, segment), {REPLACES: float(replaces)})
 
 
-def _project(now: TurnSetting, last: Decision | None, who: str, deleted: bool) -> Iterator[Decision]:
+def _project(now: EffectiveSettings, last: Decision | None, who: str, deleted: bool) -> Iterator[Decision]:
     project = now.around.project
     before = last.outcome if last is not None else NONE
     outcome = f"{project.id}@{project.revision}" if project is not None else NONE
@@ -269,3 +287,85 @@ def _setting(
     numbers: Mapping[str, float] | None = None,
 ) -> Decision:
     return Decision(DecisionKind.SETTING, subject, outcome, who, why, numbers or {}, first_changed)
+
+
+GRANT = "grant"
+"""The beginning of the decisions' subject, before the base's id, and whose doing it is."""
+
+WITHHELD, FULL = "withheld", "full"
+
+
+def grant_changes(
+    turns: Sequence[Turn], summaries: Sequence[Summary], decisions: Sequence[Decision]
+) -> tuple[Decision, ...]:
+    """The decisions that say which bases are closed or open now, other than before, with the first segment of each."""
+    closed = _first((segment, base) for segment, withheld, _ in _segments(turns, summaries) for base in withheld)
+    opened = _first((segment, base) for segment, _, held in _segments(turns, summaries) for base in held)
+    before = {one.subject: one.outcome for one in decisions if one.kind is DecisionKind.SETTING}
+    made = []
+    for base, segment in closed.items():
+        if before.get(f"{GRANT} {base}") != WITHHELD:
+            why = f"the grant on the knowledge base {base} is not full any more: what was made of it is left out"
+            made.append(_decision(base, WITHHELD, why, segment))
+    for base, segment in opened.items():
+        if base not in closed and before.get(f"{GRANT} {base}") == WITHHELD:
+            why = f"the grant on the knowledge base {base} is full again: what was made of it is there again"
+            made.append(_decision(base, FULL, why, segment))
+    return tuple(made)
+
+
+def _segments(
+    turns: Sequence[Turn], summaries: Sequence[Summary]
+) -> Iterator[tuple[str, Sequence[str], Sequence[str]]]:
+    """The segments of a window in order, each with the bases that are withheld in it and those that it holds."""
+    for summary in summaries:
+        yield summary.id, summary.withheld, summary.made_from
+    for turn in turns:
+        yield dynamic_id(turn), turn.user.withheld, turn.user.made_from
+        for step in turn.steps:
+            yield step.id, step.withheld, sorted(bases_of_steps([step]))
+
+
+def _first(found: Iterator[tuple[str, str]]) -> dict[str, str]:
+    """The first segment of each base."""
+    first: dict[str, str] = {}
+    for segment, base in found:
+        first.setdefault(base, segment)
+    return first
+
+
+def _decision(base: str, outcome: str, why: str, segment: str) -> Decision:
+    return Decision(DecisionKind.SETTING, f"{GRANT} {base}", outcome, GRANT, why, first_changed=segment)
+
+
+CHANGE_WHY = "the conversation goes on from an earlier place"
+
+
+def session_change(
+    found: ConversationSnapshot, caller: Caller, ids: Ids, now: datetime
+) -> SessionStep | SessionReturn | None:
+    """How the conversation gets into the session that the path of `found` stands in; None where it is in it.
+
+    A session that was only left for a branch goes on. One that ended stays as it is, with the summary that was made of
+    it: then a branch of it is opened, whose window is the one that it had up to there.
+    """
+    current, target = found.conversation.session_id, found.session
+    if target.id == current:
+        return None
+    boundary = target.begins_after or ""
+    if target.closed_by is SessionCause.BRANCH:
+        decision = Decision(DecisionKind.SESSION, target.id, boundary, caller.user_id, CHANGE_WHY, {WAY: 1})
+        return SessionReturn(current, target.id, found.place.turn_id, SessionCause.BRANCH, CHANGE_WHY, now, (decision,))
+    session = Session(
+        id=ids.new("sess"),
+        conversation_id=target.conversation_id,
+        number=0,
+        opened_at=now,
+        opened_by=SessionCause.BRANCH,
+        parent_id=target.id,
+        begins_after=target.begins_after,
+        inherits=True,
+        carries=target.carries,
+    )
+    decision = Decision(DecisionKind.SESSION, session.id, boundary, caller.user_id, CHANGE_WHY, {WAY: 1})
+    return SessionStep(current, session, CHANGE_WHY, now, decisions=(decision,))

@@ -18,11 +18,11 @@ from lamella.core.messages import StopReason, ToolCall
 from lamella.core.packets import decode_packet
 from lamella.core.prompt import ToolSpec, WireRequest
 from lamella.core.tokens import Usage
-from lamella.engine.recovery import rebuild
 from lamella.llm.scripted import Happening, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings
 from lamella.tooling.tool import Invocation, ToolKind, ToolScope
+from lamella.turns.recovery import rebuild
 
 pytestmark = pytest.mark.anyio
 

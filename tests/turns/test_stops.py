@@ -1,4 +1,4 @@
-"""Stops: at once in the process that runs a turn, within 50 ms from another, by one timer for all (SPEC O15)."""
+"""Stops: at once in the process that runs a turn, within 50 ms from another, by one timer for all."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from lamella.core.clock import VirtualClock
 from lamella.core.errors import StoreFailed
 from lamella.core.ports import Stop
-from lamella.engine.bus import MemoryBus
-from lamella.engine.stops import Stops
+from lamella.turns.hooks import Stops
+from lamella.turns.journal import MemoryBus
 
 pytestmark = pytest.mark.anyio
 

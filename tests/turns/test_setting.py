@@ -18,11 +18,11 @@ from lamella.core.clock import SystemClock
 from lamella.core.decisions import Decision
 from lamella.core.errors import NotFound
 from lamella.core.ids import CountingIds
-from lamella.core.records import LEAVE, Caller, Choices, Conversation, Leave, Surroundings
-from lamella.engine.setting import changes, setting_of
+from lamella.core.records import LEAVE, AgentAndProject, Caller, Choices, Conversation, Leave
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.storage.store import open_store
 from lamella.tooling.tool import Registry
+from lamella.turns.effective_settings import changes, setting_of
 
 pytestmark = pytest.mark.anyio
 
@@ -37,10 +37,10 @@ PLAN = Project("proj_1", "Plan", "Be exact.")
 class Vanishing:
     """Surroundings of a conversation whose agent is deleted just before it is looked up."""
 
-    async def of(self, caller: Caller, conversation: Conversation, *, keep: bool = True) -> Surroundings:
+    async def of(self, caller: Caller, conversation: Conversation, *, keep: bool = True) -> AgentAndProject:
         if conversation.agent_id is not None:
             raise NotFound(f"There is no agent {conversation.agent_id}.", param="agent_id")
-        return Surroundings()
+        return AgentAndProject()
 
 
 @pytest.mark.parametrize(("named", "begins"), [(LEAVE, True), ("agent_1", False)])
@@ -68,7 +68,7 @@ async def test_an_agent_that_goes_while_a_turn_begins(tmp_path: Path, named: str
 
 
 def decided(
-    around: Surroundings, known: tuple[Decision, ...] = (), *, layout: str = "lamella", deleted: str = ""
+    around: AgentAndProject, known: tuple[Decision, ...] = (), *, layout: str = "lamella", deleted: str = ""
 ) -> tuple[Decision, ...]:
     """What a turn with these surroundings decides, after what is known."""
     now = setting_of(PINNED, Choices(layout=layout), around, LAYOUTS)
@@ -77,8 +77,8 @@ def decided(
 
 
 def test_a_turn_as_before_decides_nothing() -> None:
-    assert decided(Surroundings()) == ()
-    around = Surroundings(EDITOR, PLAN)
+    assert decided(AgentAndProject()) == ()
+    around = AgentAndProject(EDITOR, PLAN)
     first = decided(around)
     assert [one.subject for one in first] == ["agent", "project"]
     assert decided(around, first) == ()
@@ -103,8 +103,8 @@ def test_a_turn_as_before_decides_nothing() -> None:
 def test_the_first_segment_that_changes_with_an_agent(
     before: Agent | None, now: Agent | None, layout: str, expected: str | None
 ) -> None:
-    known = decided(Surroundings(before), layout=layout)
-    [decision] = decided(Surroundings(now), known, layout=layout)
+    known = decided(AgentAndProject(before), layout=layout)
+    [decision] = decided(AgentAndProject(now), known, layout=layout)
     assert (decision.subject, decision.first_changed) == ("agent", expected)
     assert decision.outcome == (f"{now.id}@{now.revision}" if now else "none")
 
@@ -120,12 +120,12 @@ def test_the_first_segment_that_changes_with_an_agent(
     ],
 )
 def test_every_change_says_why(before: Project | None, now: Project | None, deleted: str, why: str) -> None:
-    known = decided(Surroundings(project=before))
-    [decision] = decided(Surroundings(project=now), known, deleted=deleted)
+    known = decided(AgentAndProject(project=before))
+    [decision] = decided(AgentAndProject(project=now), known, deleted=deleted)
     assert decision.why == why
 
 
 def test_a_layout_of_one_turn_is_decided_there_and_back() -> None:
-    there = decided(Surroundings(), layout="onyx")
-    back = decided(Surroundings(), there)
+    there = decided(AgentAndProject(), layout="onyx")
+    back = decided(AgentAndProject(), there)
     assert [(one.subject, one.outcome) for one in (*there, *back)] == [("layout", "onyx"), ("layout", "lamella")]

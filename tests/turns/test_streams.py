@@ -14,8 +14,7 @@ from lamella.core.clock import SystemClock
 from lamella.core.errors import StoreFailed
 from lamella.core.packets import TextPacket, decode_packet
 from lamella.core.records import JournalEntry
-from lamella.engine.bus import MemoryBus
-from lamella.engine.journal import Journal
+from lamella.turns.journal import Journal, MemoryBus
 
 pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,4 @@
-"""Whether a message can be answered: seen before anything of it is stored, so that a compaction can come first."""
+"""Whether a message can be answered, and what would be sent for it: seen before anything is stored or sent."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lamella.agent.calibration import count, is_near, margin_of
+from lamella.agent.request import Identity, drafted, new_request, prepare
 from lamella.context.assemble import Assembled, assemble
 from lamella.core.counting import aside
-from lamella.core.errors import ContextLengthExceeded, NeedsCompaction
-from lamella.core.messages import Turn
-from lamella.engine.opening import Opening, first_context
-from lamella.engine.services import Services
+from lamella.core.errors import ContextLengthExceeded, NeedsCompaction, TurnInProgress
+from lamella.core.messages import Attachment, Turn
+from lamella.core.records import Caller, NewTurn, RequestRecord, StoredBlock
+from lamella.turns.loader import TurnContext, TurnLoader, TurnQuery, first_context
+from lamella.turns.services import Services
+from lamella.turns.session_choices import completed
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
     """An opening, with what its provider counted where that was asked: its first window, or why there is none."""
 
-    opening: Opening
+    opening: TurnContext
     assembled: Assembled | None = None
     refusal: ContextLengthExceeded | None = None
 
@@ -31,11 +34,11 @@ class Admission:
     services: Services
     reminders: Sequence[str]
 
-    async def of(self, openings: Sequence[Opening], turn: Turn, *, can_compact: bool) -> list[Admitted]:
+    async def of(self, openings: Sequence[TurnContext], turn: Turn, *, can_compact: bool) -> list[Admitted]:
         """Which of the models can answer; raises the first reason when none of them can.
 
         Nothing is compacted for one model while another can answer. A request near the limit is counted by its
-        provider, so that one that is over it is compacted first (SPEC L6).
+        provider, so that one that is over it is compacted first.
         """
         found = [await self._admitted(opening, turn, can_compact=can_compact) for opening in openings]
         if found[0].refusal is not None and all(one.refusal for one in found):
@@ -47,7 +50,7 @@ class Admission:
             for one in found
         ]
 
-    async def _admitted(self, opening: Opening, turn: Turn, *, can_compact: bool) -> Admitted:
+    async def _admitted(self, opening: TurnContext, turn: Turn, *, can_compact: bool) -> Admitted:
         seen = await self._looked_at(opening, turn, can_compact=can_compact)
         if seen.assembled is None:
             return seen
@@ -63,10 +66,10 @@ class Admission:
         opening = replace(opening, run=run.with_count(counted, seen.assembled.report.estimate))
         return await self._looked_at(opening, turn, can_compact=can_compact)
 
-    async def _looked_at(self, opening: Opening, turn: Turn, *, can_compact: bool) -> Admitted:
+    async def _looked_at(self, opening: TurnContext, turn: Turn, *, can_compact: bool) -> Admitted:
         return await aside(len(opening.found.path), self._seen, opening, turn, can_compact=can_compact)
 
-    def _seen(self, opening: Opening, turn: Turn, *, can_compact: bool) -> Admitted:
+    def _seen(self, opening: TurnContext, turn: Turn, *, can_compact: bool) -> Admitted:
         context = first_context(opening, turn, self.services.registry, self.reminders)
         context = replace(context, can_compact=can_compact)
         try:
@@ -74,3 +77,33 @@ class Admission:
         except ContextLengthExceeded as error:
             return Admitted(opening, refusal=error)
         return Admitted(opening, assembled)
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The request that a message would make: as it would be stored, with all its blocks. Its ids are empty."""
+
+    record: RequestRecord
+    blocks: tuple[StoredBlock, ...]
+
+
+async def preview(
+    caller: Caller, new: NewTurn, openings: TurnLoader, services: Services, reminders: Sequence[str]
+) -> Preview:
+    """The first request of `new`. Raises what beginning a turn raises, and `TurnInProgress` while one runs."""
+    query = replace(TurnQuery.of(new), runs=new.runs[:1])
+    [opening] = await openings.open_all(caller, query, keep=False)
+    setting, run = opening.setting, opening.run
+    new = replace(new, dynamic=completed(new.dynamic, setting.prompt, setting.around.agent))
+    if opening.found.conversation.running_turn is not None:
+        raise TurnInProgress("This conversation is still answering.", hint="Look again when its turn has ended.")
+    files: tuple[Attachment, ...] = ()
+    if new.file_ids:
+        files = await services.store.attachments(caller, new.conversation_id, new.file_ids, setting.around.files)
+    context = first_context(opening, Turn(new.id, new.message(files)), services.registry, reminders)
+    made = await drafted(context, setting.layout, run.model, run.account, opening.line)
+    now = services.clock.now()
+    prepared = prepare(made, setting.policy, services.ledger, now, run.ttl)
+    identity = Identity("", new.conversation_id, "", 0, "chat", now)
+    request = new_request(prepared, identity, setting.policy, None)
+    return Preview(request.record, tuple(request.blocks))

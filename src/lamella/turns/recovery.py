@@ -1,4 +1,4 @@
-"""After a crash: the journal of a turn that never ended becomes its messages, marked as interrupted (SPEC O14)."""
+"""After a crash: the journal of a turn that never ended becomes its messages, marked as interrupted."""
 
 from __future__ import annotations
 

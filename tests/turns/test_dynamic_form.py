@@ -15,12 +15,12 @@ from lamella.context.layouts import LAYOUTS
 from lamella.core.decisions import Decision
 from lamella.core.messages import Step, StopReason, Turn, UserMessage
 from lamella.core.models import Markers
-from lamella.core.records import Beginning, Conversation, Place, StoredDecision
+from lamella.core.records import Conversation, ConversationSnapshot, Place, StoredDecision
 from lamella.core.sessions import Session, SessionCause
-from lamella.engine.dynamic_form import FormRule, Terms, chosen_form, expected, layout_of
 from lamella.llm.scripted import FACTS, ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, served
 from lamella.settings import read_settings
+from lamella.turns.session_choices import FormRule, Terms, chosen_form, expected, layout_of
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +36,9 @@ def turn(number: int, dynamic: str = "", calls: int = 1) -> Turn:
     return Turn(f"turn_{number}", UserMessage(f"m{number}", "?", sent, "UTC", 1, (), dynamic), steps)
 
 
-def beginning(*path: Turn, decisions: tuple[Decision, ...] = (), session: int = 1, opened: int = 0) -> Beginning:
+def beginning(
+    *path: Turn, decisions: tuple[Decision, ...] = (), session: int = 1, opened: int = 0
+) -> ConversationSnapshot:
     """A session of this number that was opened so many minutes past noon."""
     begins = f"end_of_{session - 1}" if session > 1 else None
     here = Session(
@@ -44,13 +46,13 @@ def beginning(*path: Turn, decisions: tuple[Decision, ...] = (), session: int = 
     )
     stored = tuple(StoredDecision(f"d{i}", NOON, one) for i, one in enumerate(decisions))
     conversation = Conversation("c", "", "scripted", "lamella", "planner", "", (), NOON, NOON)
-    return Beginning(conversation, path, stored, None, here, (), Place(None, None))
+    return ConversationSnapshot(conversation, path, stored, None, here, (), Place(None, None))
 
 
 CHANGING = tuple(turn(number, f"It is {number}.") for number in range(6))
 
 
-def form(found: Beginning, told: str = "It rains.", past: tuple[Turn, ...] = (), terms: Terms = PAYS) -> str:
+def form(found: ConversationSnapshot, told: str = "It rains.", past: tuple[Turn, ...] = (), terms: Terms = PAYS) -> str:
     """What is chosen, `+` where it is decided now."""
     chosen = chosen_form(found, LAMELLA, told, past, terms)
     return ("kept" if chosen.layout is LAMELLA else "late") + "+" * len(chosen.decisions)

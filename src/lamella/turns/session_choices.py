@@ -1,12 +1,15 @@
-"""Where dynamic context stands in a session: kept behind its question, or last and gone with the next request.
+"""What is chosen once for a session, stored as a decision, and kept, so that its prefix never changes.
 
-Decided by price with the first turn of the session that has any, stored with its numbers, and pinned (PROVIDERS 5.10).
+- Where dynamic context stands: kept after its question, or last and gone with the next request. Chosen by price with
+  the first turn of the session that has any.
+- Which static text about knowledge bases its system prompt has: chosen with its first turn. What a later turn needs
+  beyond it goes with the turn's dynamic context.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 
@@ -14,13 +17,16 @@ from lamella.cache.economics import DynamicAhead, Rates
 from lamella.cache.planner import MarkerPolicy
 from lamella.cache.rhythm import rhythm_between
 from lamella.context.layout import Layout
+from lamella.context.system_prompt import knowledge_text
+from lamella.core.agents import Agent, DynamicContext, KnowledgePrompt
 from lamella.core.counting import count_tokens
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.messages import Turn
 from lamella.core.models import Markers, ModelFacts
-from lamella.core.records import Beginning
+from lamella.core.prompt import Kind
+from lamella.core.records import Conversation, ConversationSnapshot
 
-SUBJECT = "dynamic context"
+FORM_SUBJECT = "dynamic context"
 """The subject of the decision. Its outcome is `FORM@TURN`: the turn is the last one before the session's window."""
 
 NEW_TURNS, NEW_CALLS, NEW_CHANGED = 20, 2, 0.25
@@ -69,12 +75,14 @@ class FormChoice:
     decisions: tuple[Decision, ...] = ()
 
 
-def form_is_open(found: Beginning, layout: Layout, told: str) -> bool:
+def form_is_open(found: ConversationSnapshot, layout: Layout, told: str) -> bool:
     """Whether a turn with this dynamic context decides the form of its session: it is the first one that has any."""
     return layout.late is not None and bool(told) and _pinned(found) is None
 
 
-def chosen_form(found: Beginning, layout: Layout, told: str, past: Sequence[Turn], terms: Terms) -> FormChoice:
+def chosen_form(
+    found: ConversationSnapshot, layout: Layout, told: str, past: Sequence[Turn], terms: Terms
+) -> FormChoice:
     """The layout in the form of the session that `found` stands in, of a turn with the dynamic context `told`.
 
     `past` are the turns of the conversation so far.
@@ -105,11 +113,11 @@ def chosen_form(found: Beginning, layout: Layout, told: str, past: Sequence[Turn
     }
     outcome = f"{form}@{_place(found)}"
     said = f"in this session dynamic context {_PLACES[form]}: {why}"
-    decision = Decision(DecisionKind.SETTING, SUBJECT, outcome, "engine", said, numbers)
+    decision = Decision(DecisionKind.SETTING, FORM_SUBJECT, outcome, "engine", said, numbers)
     return FormChoice(_in_form(layout, form), (decision,))
 
 
-def layout_of(found: Beginning, layout: Layout) -> Layout:
+def layout_of(found: ConversationSnapshot, layout: Layout) -> Layout:
     """This layout, in whichever form, in that of the session that `found` stands in."""
     return _in_form(layout.kept or layout, _pinned(found) or _KEPT)
 
@@ -135,15 +143,15 @@ def _cold(past: Sequence[Turn], model: ModelFacts) -> float:
     return min(1.0, late / calls) if calls else 0.0
 
 
-def _place(found: Beginning) -> str:
+def _place(found: ConversationSnapshot) -> str:
     return found.session.begins_after or _START
 
 
-def _pinned(found: Beginning) -> str | None:
+def _pinned(found: ConversationSnapshot) -> str | None:
     """The form that the session has: decided, or kept where turns of it have dynamic context that nobody decided on."""
     for stored in reversed(found.decisions):
         form, _, place = stored.decision.outcome.partition("@")
-        if stored.decision.subject == SUBJECT and place == _place(found):
+        if stored.decision.subject == FORM_SUBJECT and place == _place(found):
             return form
     here = (turn for turn in found.path if turn.user.sent_at >= found.session.opened_at)
     return _KEPT if any(turn.user.dynamic for turn in here) else None
@@ -152,3 +160,66 @@ def _pinned(found: Beginning) -> str | None:
 def _in_form(layout: Layout, form: str) -> Layout:
     late = layout.late
     return late if late is not None and form == _LATE else layout
+
+
+KNOWLEDGE_SUBJECT = "knowledge prompt"
+"""The subject of the decision. Its outcome is `PROMPT@TURN`: the turn is the last one before the session's window."""
+
+_SAYS = {
+    KnowledgePrompt.NONE: "no text about knowledge bases",
+    KnowledgePrompt.NORMAL: "the text about knowledge bases",
+    KnowledgePrompt.RESTRICTED: "the text about knowledge bases with restricted access",
+}
+MISSING = "what the system prompt of this session does not say of knowledge bases"
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenPrompt:
+    """The text of a session, and the decision that it was chosen by where that is new."""
+
+    prompt: KnowledgePrompt
+    decisions: tuple[Decision, ...] = ()
+
+    def in_system(self, conversation: Conversation) -> Conversation:
+        """The conversation with the text in its system prompt."""
+        text = knowledge_text(self.prompt)
+        if not text:
+            return conversation
+        said = (conversation.system_prompt.strip(), text)
+        return replace(conversation, system_prompt="\n\n".join(one for one in said if one))
+
+
+def chosen_prompt(
+    found: ConversationSnapshot, needed: KnowledgePrompt | None, layout: Layout, who: str
+) -> ChosenPrompt:
+    """The text of the session that `found` stands in. `needed` None: nobody asks, so nothing is chosen now."""
+    known = _known([stored.decision for stored in found.decisions])
+    place = found.session.begins_after or _START
+    for prompt, at in reversed(known):
+        if at == place:
+            return ChosenPrompt(prompt)
+    begun = bool(found.path) and not known
+    if needed is None or begun or not (known or needed):
+        return ChosenPrompt(KnowledgePrompt.NONE)
+    first = "system" if layout.is_fixed(Kind.SYSTEM) else None
+    why = f"the system prompt of this session has {_SAYS[needed]}"
+    decision = Decision(
+        DecisionKind.SETTING, KNOWLEDGE_SUBJECT, f"{needed.value}@{place}", who, why, first_changed=first
+    )
+    return ChosenPrompt(needed, (decision,))
+
+
+def _known(decisions: Sequence[Decision]) -> list[tuple[KnowledgePrompt, str]]:
+    outcomes = [one.outcome.partition("@") for one in decisions if one.subject == KNOWLEDGE_SUBJECT]
+    return [(KnowledgePrompt(prompt), place) for prompt, _, place in outcomes]
+
+
+def completed(context: DynamicContext, chosen: KnowledgePrompt, agent: Agent | None) -> DynamicContext:
+    """The dynamic context of a turn with what it needs and its system prompt does not say: another text was chosen, or
+    an agent's prompt stands in its place.
+    """
+    said = KnowledgePrompt.NONE if agent is not None and agent.replaces_system else chosen
+    if said.covers(context.prompt):
+        return context
+    texts = (knowledge_text(context.prompt), context.text)
+    return replace(context, text="\n\n".join(text for text in texts if text), whys=(MISSING, *context.whys))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from lamella.core.ports import StreamBus
-from lamella.engine.bus import MemoryBus
+from lamella.turns.journal import MemoryBus
 
 pytestmark = pytest.mark.anyio
 
