@@ -1,4 +1,4 @@
-"""Background work under leases: claimed, renewed while it runs, finished or tried again later (SPEC X-LEASE).
+"""Background work under leases: claimed, renewed while it runs, finished or tried again later.
 
 A process that dies keeps nothing: its lease ends, and whoever claims the job next has a higher token.
 """

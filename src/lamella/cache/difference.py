@@ -18,7 +18,7 @@ _TIME = re.compile(r"\d{4}-\d{2}-\d{2}|\d{1,2}:\d{2}|\b\d{10,13}\b|(Mon|Tue|Wed|
 """What a date or a time looks like."""
 
 _SETTINGS = ("tool_choice", "parallel_tool_calls", "thinking", "reasoning", "output_config", "text", "verbosity")
-"""What of a request's head is part of a cache's key (PROVIDERS 1.2, 2)."""
+"""What of a request's head is part of a cache's key."""
 
 
 class Origin(StrEnum):

@@ -226,7 +226,7 @@ class DynamicAhead:
 
 CompactWhen = Literal["full", "balanced", "pays"]
 """When a compaction is made that nobody asked for: at the threshold alone; by price too, but only above a floor; by
-price at any size (SPEC X-ECON)."""
+price at any size."""
 
 FLOOR_SHARE, FLOOR_TOKENS = 0.4, 100_000
 """The floor, unless one is set: this share of the budget, and no more than so many tokens."""

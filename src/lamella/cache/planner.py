@@ -38,7 +38,7 @@ from lamella.core.tokens import Usage
 
 MAX_MARKERS = 4
 LOOKBACK = 20
-"""Positions that a marker looks back, itself included (PROVIDERS 1.1)."""
+"""Positions that a marker looks back, itself included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ SYSTEM = "the end of what a compaction leaves as it is"
 
 
 def planned(window: PlannedWindow, ledger: Ledger, facts: Facts) -> Placed:
-    """The places of PROVIDERS 5.9, by how much hangs on each; what is already cached is marked in any case.
+    """The places, by how much hangs on each; what is already cached is marked in any case.
 
     Where something moves, the end of the turn is marked too: a tool loop reads it again before it has moved.
     """
@@ -130,7 +130,7 @@ def planned(window: PlannedWindow, ledger: Ledger, facts: Facts) -> Placed:
     for place, why in _free(window, ledger, facts, deepest, moves).items():
         if (written or place <= (deepest if deepest is not None else -1)) and len(places) < MAX_MARKERS:
             places.setdefault(place, why)
-    lives = {TURN: life(facts)}  # it stands last, where a shorter life may follow a longer one (PROVIDERS 1.1)
+    lives = {TURN: life(facts)}  # it stands last, where a shorter life may follow a longer one
     markers = (Marker(index, lives.get(why, chosen), why) for index, why in sorted(places.items()))
     return Placed(tuple(markers), tuple(notes))
 
@@ -196,7 +196,7 @@ def _free(window: PlannedWindow, ledger: Ledger, facts: Facts, deepest: int | No
 
 def _spared(window: PlannedWindow, ledger: Ledger, facts: Facts, deepest: int | None) -> int | None:
     """The block before the first result that a pruning can still take, where it is written now; else the deepest entry
-    before it (PROVIDERS 5.9)."""
+    before it."""
     end = window.first("TR" in segment.letters for segment in window.segments)
     if not 0 < end < len(window.chain.blocks):
         return None
@@ -337,7 +337,7 @@ def lookup(chain: Chain, markers: Sequence[Marker], ledger: Ledger, facts: Facts
 def note_written(made: Plan, ledger: Ledger, facts: Facts) -> None:
     """The response began: what it wrote can be read from now on, with its life since the request began.
 
-    What is read lives on. Anthropic renews every marked entry, OpenAI only the one that was read (PROVIDERS 1.1, 2).
+    What is read lives on. Anthropic renews every marked entry, OpenAI only the one that was read.
     """
     for place in _places(made, facts):
         key = made.chain.keys[place.index]

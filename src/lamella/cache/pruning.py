@@ -155,7 +155,7 @@ PruneWhen = Literal["full", "pays"]
 """When results are pruned that nobody asked for."""
 
 THRESHOLD = 8_000
-"""Tokens of results that start a pruning if it waits for a threshold and none is set (SPEC L8)."""
+"""Tokens of results that start a pruning if it waits for a threshold and none is set."""
 
 NEWEST_TURNS = 2
 """Turns whose results no price takes: the next question is mostly about them."""
@@ -174,7 +174,7 @@ class PruneSettings:
     `threshold` None: `THRESHOLD` if pruning waits for one, none if it goes by price. `when`: at the threshold alone, or
     already when it pays, which never takes the results of the newest turns.
     `auto`: results of tools that ask for it stay until a compaction. `keep_all`: all of them do, as long as they can.
-    `keep_none`: none stays when its turn has ended (SPEC L9).
+    `keep_none`: none stays when its turn has ended.
     """
 
     threshold: int | None = None
@@ -280,7 +280,7 @@ def _found(window: ShownWindow, *, keep: int, emptying: bool = False, newest: in
 
 
 def _paying(window: ShownWindow, found: _Found, prospect: Prospect) -> tuple[str, dict[str, float]]:
-    """Why it pays, "" if it does not, with what that is reckoned from (PROVIDERS 5.5, 5.6)."""
+    """Why it pays, "" if it does not, with what that is reckoned from."""
     removed = found.total - found.after
     surviving = max(0, window.behind(found.steps[0][1]) - removed)
     calls = 0.0 if prospect.cold else MARGIN * prune_calls(removed, surviving, prospect.rates, prospect.again)

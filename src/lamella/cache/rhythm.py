@@ -216,6 +216,6 @@ def _cold(tail: Tail, chances: Mapping[Ttl, Chance], model: ModelFacts) -> Ttl |
 
 
 def worth_a_step(rhythm: Rhythm, model: ModelFacts, life: Ttl) -> bool:
-    """Whether what only the next step of this turn reads is worth being written (PROVIDERS 5.2)."""
+    """Whether what only the next step of this turn reads is worth being written."""
     write, read = model.write_price(life), model.price.read
     return rhythm.more * (write - read) >= write - 1

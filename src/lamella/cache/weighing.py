@@ -112,7 +112,7 @@ class Gain:
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """Past a threshold (SPEC L6); by price too, as `when` says: `balanced` only above the floor (X-ECON).
+    """Past a threshold; by price too, as `when` says: `balanced` only above the floor.
 
     What the user has taken back is not made again by itself.
     """

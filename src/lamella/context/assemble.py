@@ -1,4 +1,4 @@
-"""`assemble`: the window of one request, as a pure function of stored data (SPEC X-PURE, DESIGN 3).
+"""`assemble`: the window of one request, as a pure function of stored data.
 
 ContextInput ──render by the layout's slots──▶ segments ──too large? give way (fit)──▶ admit what is new ──▶ Prompt
 """
@@ -214,7 +214,7 @@ def _callable_tools(context: ContextInput, layout: Layout) -> bool:
 
 
 def _system_text(context: ContextInput, layout: Layout) -> str:
-    """The system prompt, or the prompt of the agent that replaces it (SPEC O2).
+    """The system prompt, or the prompt of the agent that replaces it.
 
     A layout that writes sections for each step writes the one about citations there, and only after a search (O1).
     """
@@ -363,7 +363,7 @@ def _notes(context: ContextInput, choices: WindowChoices, window: _Window) -> It
 
 
 def letters(segments: Sequence[Segment]) -> str:
-    """The window in the letters of SPEC.md, as sent: `S F U1 TC TR R`."""
+    """The window in the letters of the seeds, as sent: `S F U1 TC TR R`."""
     return " ".join(segment.letters for segment in segments if segment.letters)
 
 

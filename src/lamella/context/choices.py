@@ -254,7 +254,7 @@ def admit(context: ContextInput, room: int, *, project_is_fixed: bool) -> tuple[
 
     `room` are the local tokens that are free when nothing new is in. What was decided before stays as it was. Where
     the project travels, all of its files are taken or all are listed; where it is fixed, whole files are taken while
-    they fit and the rest is listed (SPEC O4). Its instructions and the list stand in the window already.
+    they fit and the rest is listed. Its instructions and the list stand in the window already.
     """
     work = _Admitting(context, room)
     work.files(context.turn.user.files)

@@ -151,7 +151,7 @@ def _stubbed(
 
 def empty_old_results(context: ContextInput, layout: Layout, need: Need) -> tuple[Decision, ...]:
     """Stubs even for results that were to stay until a compaction, in the running turn too: there was none, or it did
-    not help (SPEC L9)."""
+    not help."""
     kept = kept_names(context.tools)
     if need.over <= 0 or not (kept or context.keeps_results):
         return ()

@@ -23,7 +23,7 @@ class ContextInput:
     `calibration` is what the provider counted for a local token so far. `reminder` is this step's merged reminder;
     `searched`: a search-like tool gave a result in this turn. `summaries` are those of earlier sessions, oldest first.
     `last_step`: no tool may be called any more. `can_compact`: the engine can summarise what is too much.
-    `keeps_results`: old results give way only when nothing else does (SPEC L9). `keeps_turns`: no turn or summary is
+    `keeps_results`: old results give way only when nothing else does. `keeps_turns`: no turn or summary is
     left out, whatever was decided: a summary is asked for of all of them.
 
     `limit`, in tokens: what the provider seems to take, by a refusal. Things give way to stay below it, but a window
@@ -57,5 +57,5 @@ class ContextInput:
 
     @property
     def agent_replaces_system(self) -> bool:
-        """Whether the agent's prompt stands in place of the whole system prompt (SPEC O2)."""
+        """Whether the agent's prompt stands in place of the whole system prompt."""
         return self.agent is not None and self.agent.replaces_system

@@ -13,7 +13,7 @@ from lamella.core.prompt import Kind, Lifetime, SeedMarker, Zone
 
 
 class OldResults(StrEnum):
-    """What becomes of the tool results of earlier turns (SPEC O9, L8)."""
+    """What becomes of the tool results of earlier turns."""
 
     KEEP = "keep"
     NOTICE = "notice"
@@ -30,7 +30,7 @@ class Slot:
     A slot of zone TURN is filled once for every turn of the path: past turns keep their place in zone HISTORY, by the
     same slots, so a finished turn is a prefix of the next request. `when_changed`: sent again only when it differs from
     what stands already. `keep_for_bound_thinking`: where a model refuses thinking after anything before it was taken
-    away, a trailing segment stays where it was sent and is sent again only when its text changes (PROVIDERS 1.5).
+    away, a trailing segment stays where it was sent and is sent again only when its text changes.
     `as_system`: a message of role `system` where the model takes one in the middle of a conversation.
     """
 
@@ -80,18 +80,18 @@ class Layout:
     description: str = ""
     old_results: OldResults = OldResults.STUB
     drops_tools_at_end: bool = False
-    """Whether the last permitted step is sent without the tool list, whatever that costs in cache (SPEC O11)."""
+    """Whether the last permitted step is sent without the tool list, whatever that costs in cache."""
     names_ids: bool = False
     """Whether what is left out of a result names the id by which the model can read it again, where it has the tool."""
     keeps_extracts: bool = False
     """Whether a stub keeps a little of its result, where it was not made for want of room."""
     tells: bool = False
-    """Whether users are told of each pruning, and of a compaction with its breakdown (SPEC L16)."""
+    """Whether users are told of each pruning, and of a compaction with its breakdown."""
     seed_markers: tuple[SeedMarker, ...] = ()
     markers: str = "seed"
     """The marker policy of conversations that name none."""
     waits_for_thresholds: bool = False
-    """Whether pruning and compaction wait for the deployment's thresholds, whatever prices say (SPEC L6, L8)."""
+    """Whether pruning and compaction wait for the deployment's thresholds, whatever prices say."""
     late_dynamic: Slot | None = None
     """Where dynamic context stands in sessions in which it is cheaper last, and gone with the next request."""
     kept: Layout | None = None

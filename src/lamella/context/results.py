@@ -251,7 +251,7 @@ def _clipped(text: str, room: int) -> str:
 
 INTERRUPTED = "This call was interrupted; it has no result."
 NO_LONGER_THERE = "The result of this call is no longer available. Call the tool again if it is needed."
-"""What stands for every tool result of an earlier turn in layout `onyx` (SPEC O9)."""
+"""What stands for every tool result of an earlier turn in layout `onyx`."""
 
 EXPANDED = "expanded_queries"
 """The argument under which a call shows every query that ran, where that was more than the model asked for."""
@@ -328,7 +328,7 @@ def cut_results(step: Step, cuts: Iterable[ResultCut], *, readable: bool = False
 
 
 def kept_names(tools: Iterable[ToolSpec]) -> frozenset[str]:
-    """The tools whose results stay in the window until a compaction (SPEC L9)."""
+    """The tools whose results stay in the window until a compaction."""
     return frozenset(tool.name for tool in tools if tool.when_old == "summarize")
 
 
@@ -354,7 +354,7 @@ def stubs_of(
     readable: bool = False,
     extracts: Mapping[str, str] = NO_EXTRACTS,
 ) -> tuple[ToolResult, ...]:
-    """Each result as its digest, or as the bare name of its function; call id, name and arguments stay (SPEC L8).
+    """Each result as its digest, or as the bare name of its function; call id, name and arguments stay.
 
     Those of the tools `kept` are shown, cut where they are. Where the model can read them again (`readable`) a stub
     names the id to do it by, and with `extracts` it keeps that of its result: `search [read_message ID], in part: …`. A
@@ -381,7 +381,7 @@ def _told(stub: ToolResult, given: ToolResult | None, extracts: Mapping[str, str
 
 
 def notices_of(step: Step) -> tuple[ToolResult, ...]:
-    """Each result as its digest, or as the fixed string (SPEC O9)."""
+    """Each result as its digest, or as the fixed string."""
     return _instead(step, NO_LONGER_THERE)
 
 
@@ -397,7 +397,7 @@ def _instead(step: Step, text: str | None) -> tuple[ToolResult, ...]:
 
 
 def expanded(call: ToolCall, step: Step) -> ToolCall:
-    """The call with every query that ran for it, from the first request that shows its result (SPEC O9)."""
+    """The call with every query that ran for it, from the first request that shows its result."""
     queries = next((result.queries for result in step.results if result.call_id == call.id), ())
     if not queries:
         return call

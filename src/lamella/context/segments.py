@@ -1,4 +1,4 @@
-"""What each kind of segment looks like: the one place where what a model reads is written (DESIGN 2)."""
+"""What each kind of segment looks like: the one place where what a model reads is written."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CUT_OFF = {
     StopReason.ERROR: "The answer above was cut off before it was finished.",
     StopReason.MAX_TOKENS: "The answer above reached the limit of its length before it was finished.",
 }
-"""What stands behind an answer that its model did not end, so that it takes the end for nobody's words (SPEC O15)."""
+"""What stands behind an answer that its model did not end, so that it takes the end for nobody's words."""
 SUMMARY_OPEN, SUMMARY_CLOSE = "<conversation-summary>", "</conversation-summary>"
 
 WITHDRAWN = "The context that was given above, such as who the user is and what may be used, no longer applies."
@@ -137,7 +137,7 @@ def system_segment(text: str) -> Segment:
 
 
 def sections_segment(view: StepView, lifetime: Lifetime) -> Segment | None:
-    """The sections of the system prompt that are written for a step; None when there are none (SPEC O1)."""
+    """The sections of the system prompt that are written for a step; None when there are none."""
     text = step_text(view, STEP_SECTIONS)
     if not text:
         return None
@@ -146,14 +146,14 @@ def sections_segment(view: StepView, lifetime: Lifetime) -> Segment | None:
 
 
 def agent_segment(agent: Agent, place: SegmentPlace) -> Segment:
-    """The prompt of a custom agent: part of the system text where it is fixed, else a user message (SPEC O2)."""
+    """The prompt of a custom agent: part of the system text where it is fixed, else a user message."""
     role: Role = "system" if place.zone is Zone.FIXED else "user"
     named = _Named(agent.id, Kind.AGENT, "user", f"Agent {agent.name}", "CA")
     return _text_segment(named, agent.prompt, place, role=role)
 
 
 def project_segment(project: Project, listed: Set[str], place: SegmentPlace, model: ModelFacts) -> Segment | None:
-    """A project's pictures, instructions and documents as one message; None for an empty project (SPEC O4, O6).
+    """A project's pictures, instructions and documents as one message; None for an empty project.
 
     The instructions and the names of all files stand in every window, however much of the files does not fit.
     """
@@ -186,7 +186,7 @@ def documents_tokens(attachments: Sequence[Attachment], listed: Set[str]) -> int
 
 
 def summary_segment(summary: Summary) -> Segment:
-    """The summary of an earlier session: a user message that says what it is (SPEC L4)."""
+    """The summary of an earlier session: a user message that says what it is."""
     named = _Named(summary.id, Kind.SUMMARY, "engine", "Summary of an earlier session", "Σ")
     text = f"{SUMMARY_OPEN}\n{summary.text}\n{SUMMARY_CLOSE}"
     return _text_segment(named, text, FIXED, tokens=summary.tokens + 2 * MESSAGE_TOKENS)
@@ -196,7 +196,7 @@ def summary_segment(summary: Summary) -> Segment:
 
 
 def files_segment(turn: Turn, listed: Set[str], zone: Zone) -> Segment:
-    """All files of a turn: one user message before the user's own (SPEC O3, O6)."""
+    """All files of a turn: one user message before the user's own."""
     attachments = turn.user.files
     label = "Files: " + ", ".join(a.title for a in attachments)
     source = ",".join(a.file_id for a in attachments)
@@ -206,7 +206,7 @@ def files_segment(turn: Turn, listed: Set[str], zone: Zone) -> Segment:
 
 
 def user_segment(turn: Turn, number: int, zone: Zone, model: ModelFacts) -> Segment:
-    """The user's message with its date and time, its pictures before it, each after its name (SPEC W3, O3)."""
+    """The user's message with its date and time, its pictures before it, each after its name."""
     user = turn.user
     text = f"{user.text}\n\n{time_suffix(user.sent_at, user.timezone)}"
     tokens = user.tokens + 24
@@ -237,7 +237,7 @@ def dynamic_id(turn: Turn) -> str:
 
 
 def dynamic_segment(turn: Turn, place: SegmentPlace) -> Segment:
-    """The dynamic context of a turn, or the word that the earlier one no longer holds (SPEC W2, W4)."""
+    """The dynamic context of a turn, or the word that the earlier one no longer holds."""
     named = _Named(dynamic_id(turn), Kind.DYNAMIC, "deployment", "Dynamic context", "D")
     return _text_segment(named, turn.user.dynamic or WITHDRAWN, place)
 
@@ -312,6 +312,6 @@ def _sendable(part: AnswerPart, with_thinking: bool) -> bool:
 
 
 def reminder_segment(text: str, id: str, place: SegmentPlace, role: Role) -> Segment:
-    """A reminder: a message that says it is not the user's, whatever its role (SPEC O8)."""
+    """A reminder: a message that says it is not the user's, whatever its role."""
     named = _Named(id, Kind.REMINDER, "deployment", "Reminder", "R", "reminders")
     return _text_segment(named, f"{REMINDER_OPEN}\n{text}\n{REMINDER_CLOSE}", place, role=role)

@@ -1,4 +1,4 @@
-"""The system prompt in sections, each registered with the tier of the cache that it may stand in (SPEC O1, W1).
+"""The system prompt in sections, each registered with the tier of the cache that it may stand in.
 
 A static section is a text and nothing else: it can't ask for the request, the user, the date or the tools, so nothing
 of them can enter it. What depends on a step is a function of `StepView`, and stands only in layouts that have a slot
@@ -143,7 +143,7 @@ def without_citations(text: str) -> str:
 KNOWLEDGE_SECTIONS: Mapping[KnowledgePrompt, StaticSection] = {
     prompt: _shipped(f"knowledge_{prompt.value}") for prompt in (KnowledgePrompt.NORMAL, KnowledgePrompt.RESTRICTED)
 }
-"""What the system prompt says of knowledge bases, in a session that has any (SPEC W1)."""
+"""What the system prompt says of knowledge bases, in a session that has any."""
 
 
 def knowledge_text(prompt: KnowledgePrompt) -> str:

@@ -12,7 +12,7 @@ from lamella.core.messages import Attachment
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A custom agent (SPEC O2). `prompt` may be empty: an agent can be tools, a model or a reminder alone.
+    """A custom agent. `prompt` may be empty: an agent can be tools, a model or a reminder alone.
 
     `replaces_system`: its prompt stands in place of the system prompt, and does not move. Then it has one.
 
@@ -46,7 +46,7 @@ def check_prompt(prompt: str, *, replaces_system: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """Files and instructions that belong to every conversation of a project (SPEC O4).
+    """Files and instructions that belong to every conversation of a project.
 
     The documents of `files` are numbered for one conversation. `revision` counts its edits from 1.
     """
@@ -60,7 +60,7 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The summary of an earlier session (SPEC L4). Summaries are never merged into each other.
+    """The summary of an earlier session. Summaries are never merged into each other.
 
     `made_from`, `withheld`: see `Step`.
     """
@@ -73,7 +73,7 @@ class Summary:
 
 
 class KnowledgePrompt(StrEnum):
-    """Which of the static texts about knowledge bases a message needs (SPEC W1, W8): none, one, or the stricter one."""
+    """Which of the static texts about knowledge bases a message needs: none, one, or the stricter one."""
 
     NONE = ""
     NORMAL = "normal"
@@ -113,7 +113,7 @@ class DynamicContext:
 
 
 def joined(blocks: Iterable[DynamicBlock]) -> DynamicContext:
-    """The blocks that say something, in order, a blank line between them (SPEC W4, W5)."""
+    """The blocks that say something, in order, a blank line between them."""
     given = list(blocks)
     kept = [block for block in given if block.text.strip()]
     return DynamicContext(

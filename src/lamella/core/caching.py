@@ -30,7 +30,7 @@ nobody knows how long the entry still lives."""
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
     """One cached prefix. `key` holds account, model, salts and blocks; `tokens` is exact when the provider billed it,
-    else estimated; the life runs from the start of the request that wrote or read it last (PROVIDERS 1.1).
+    else estimated; the life runs from the start of the request that wrote or read it last.
     """
 
     key: str

@@ -1,4 +1,4 @@
-"""Decisions: what the engine or a user decided once and everybody reads as data ever after (DESIGN 3)."""
+"""Decisions: what the engine or a user decided once and everybody reads as data ever after."""
 
 from __future__ import annotations
 

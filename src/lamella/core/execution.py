@@ -1,4 +1,4 @@
-"""`ExecutionRequest`: one message to be answered, with all that was chosen for it (SPEC W6, W7).
+"""`ExecutionRequest`: one message to be answered, with all that was chosen for it.
 
 It is made above the chat, which only puts its strings in their place. Who asks, and what they may, is not in it:
 whoever runs it says that.

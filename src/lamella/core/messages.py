@@ -1,4 +1,4 @@
-"""The canonical form of a conversation: frozen turns of a user message and steps, made of parts (DESIGN 2)."""
+"""The canonical form of a conversation: frozen turns of a user message and steps, made of parts."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class ToolCall:
 class ToolResult:
     """What a tool gave back for the call `call_id`, in the simple form that the model reads.
 
-    `queries` are all that a search ran where it ran more than it was asked (SPEC O9); `digest` is what may stand in
+    `queries` are all that a search ran where it ran more than it was asked; `digest` is what may stand in
     its place once it is old: a sentence or two, made once at the end of its turn. `rich` is what people are shown
-    beside it, as JSON; no model reads it (SPEC O7).
+    beside it, as JSON; no model reads it.
     """
 
     call_id: str
@@ -104,7 +104,7 @@ class Attachment:
 class UserMessage:
     """What a user sent. `sent_at` carries the offset of the user's zone, so its rendering needs no zone database.
 
-    `dynamic` is the dynamic context as it was sent with this message, its blocks joined; "" for none (SPEC W4, W5).
+    `dynamic` is the dynamic context as it was sent with this message, its blocks joined; "" for none.
     `dynamic_whys` says for each block why it is there; no model reads that. `made_from` are the knowledge bases of
     which the dynamic context says what only full readers may know; `withheld` those because of which it is not given
     any more.

@@ -42,7 +42,7 @@ class WireProtocol(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """US dollars for a million tokens; read and write as multiples of `input` (PROVIDERS 1.3, 2).
+    """US dollars for a million tokens; read and write as multiples of `input`.
 
     Above `tier_above` prompt tokens every rate of the request is multiplied by `tier_factor`.
     """
@@ -88,7 +88,7 @@ class ImageRule:
 class ModelFacts:
     """One row of the model table. Sizes in tokens.
 
-    `binds_thinking`: returned thinking is refused when anything before it changed (PROVIDERS 1.5).
+    `binds_thinking`: returned thinking is refused when anything before it changed.
     `system_messages`: it takes messages of role `system` behind the first user message; `clears_system_messages`: such
     a message may ask to be hidden from the next user message on, and thinking made behind it stays valid.
     `forced_tool_choice`: a request may say that a tool must be called; that none may be called is always allowed.
@@ -99,7 +99,7 @@ class ModelFacts:
     `lives` are those that the provider sells for what is marked, the shortest first; of a provider without markers, how
     long it keeps an idle prefix at least.
     `protocol` is the best of those that its vendor serves it by.
-    `diagnoses`: its provider says why a cache was missed, where it is asked (PROVIDERS 1.4, 2).
+    `diagnoses`: its provider says why a cache was missed, where it is asked.
     `known` is False for a name that the table does not have: its facts are cautious defaults.
     """
 

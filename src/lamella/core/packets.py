@@ -1,4 +1,4 @@
-"""What a client receives: numbered packets of a turn, each a small struct with a `type` (API.md names)."""
+"""What a client receives: numbered packets of a turn, each a small struct with a `type`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model-facing form: a `Prompt` of segments, and the wire blocks an adapter makes of it (DESIGN 2 and 3)."""
+"""The model-facing form: a `Prompt` of segments, and the wire blocks an adapter makes of it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Lifetime(StrEnum):
 
 
 class SeedMarker(StrEnum):
-    """A place of a cache marker that a seed's layout names (SPEC L10)."""
+    """A place of a cache marker that a seed's layout names."""
 
     SYSTEM = "system"
     SUMMARY = "summary"
@@ -65,7 +65,7 @@ WhenOld = Literal["prune", "summarize", "digest"]
 class ToolSpec:
     """A tool as the model sees it. `input_schema` is the JSON text of its schema, in a fixed key order.
 
-    `when_old` is what becomes of its results once they are old (SPEC O9, L9); models are not told.
+    `when_old` is what becomes of its results once they are old; models are not told.
     """
 
     name: str
@@ -107,7 +107,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """What goes with a prompt outside its blocks. All of it is part of the cache key (a *salt*, DESIGN 3).
+    """What goes with a prompt outside its blocks. All of it is part of the cache key (a *salt*).
 
     `thinking_effort` is in its one spelling (`core.models`). `drop_unbound_thinking` asks the provider to drop thinking
     whose prefix changed instead of refusing the request.

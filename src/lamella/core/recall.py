@@ -1,4 +1,4 @@
-"""What is found again: passages of messages and summaries, their terms and vectors (SPEC L1, X-RECALL)."""
+"""What is found again: passages of messages and summaries, their terms and vectors."""
 
 from __future__ import annotations
 

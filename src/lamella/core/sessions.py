@@ -1,4 +1,4 @@
-"""Sessions: self-contained segments of a conversation, each with its own summary (SPEC L1, L2)."""
+"""Sessions: self-contained segments of a conversation, each with its own summary."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def carried_in(sessions: Sequence[Session], current: str) -> tuple[Carried, ...]
 
 
 def summaries_in_window(sessions: Sequence[Session], current: str) -> tuple[Summary, ...]:
-    """The summaries that stand before the session `current`, the oldest first (SPEC L4, X-CHAIN).
+    """The summaries that stand before the session `current`, the oldest first.
 
     If some are shortened or left out, a line in front says so: a search finds them.
     """

@@ -19,7 +19,7 @@ TOKENIZERS_DIFFER, FEW = 3, 16
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a provider billed for one request, in tokens; `input` is the whole prompt, cached parts included (SPEC L5).
+    """What a provider billed for one request, in tokens; `input` is the whole prompt, cached parts included.
 
     `estimated`: the provider did not say all of it, or what it said can't be. `input_estimated`: that is true of the
     input too, which is then no basis for other figures. A stopped answer of Anthropic has a billed input and an
@@ -100,7 +100,7 @@ class Estimate:
 
 
 class TokenCounter(Protocol):
-    """Counts text with one tokenizer for every model (SPEC O3: model-agnostic)."""
+    """Counts text with one tokenizer, whichever model reads it."""
 
     def count(self, text: str) -> int:
         """The number of tokens of `text`."""

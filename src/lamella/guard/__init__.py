@@ -1,1 +1,1 @@
-"""What may be said of protected text: a deterministic check of every word that leaves it (SPEC X-LEAK)."""
+"""What may be said of protected text: a deterministic check of every word that leaves it."""

@@ -1,4 +1,4 @@
-"""Keeps texts that a model was shown, and nobody is to read, out of what it says while it says it (SPEC W8).
+"""Keeps texts that a model was shown, and nobody is to read, out of what it says while it says it.
 
 Pieces in, pieces out: what can't become a run of such a text any more is let through at once; at most five words wait.
 """

@@ -62,7 +62,7 @@ class LiveWindow:
     """The conversation's own model, asked at the end of its window: what is cached is read from the cache.
 
     The prefix has the turns that stay too, if there is room: the end of the last request is what is cached longest, and
-    often all that is. What stands in that prefix as a stub, or cut, comes in full with the instruction (SPEC L9).
+    often all that is. What stands in that prefix as a stub, or cut, comes in full with the instruction.
     """
 
     def __init__(self, services: Services, opening: TurnContext) -> None:
@@ -135,7 +135,7 @@ def _identity(services: Services, opening: TurnContext, last: Turn, number: int)
 
 
 class Reader:
-    """A model that reads stored rows as data, in one message (SPEC L11). It sees no prefix of the conversation.
+    """A model that reads stored rows as data, in one message. It sees no prefix of the conversation.
 
     No thinking is sent to it: thinking goes only to the model that made it.
     """

@@ -1,4 +1,4 @@
-"""Which earlier summaries the window of a new session carries, and how much of each (SPEC X-CHAIN). Pure.
+"""Which earlier summaries the window of a new session carries, and how much of each. Pure.
 
     session 4   Σ1 Σ2 Σ3            all of each
     session 9   Σ1' Σ2' … Σ7' Σ8    the older ones are shortened to their lines with facts

@@ -106,7 +106,7 @@ OVER = "over"
 
 
 class Moves:
-    """Changes the session that a conversation is in. A command wins over a compaction that runs (SPEC L3)."""
+    """Changes the session that a conversation is in. A command wins over a compaction that runs."""
 
     def __init__(self, openings: TurnLoader, services: Services, worker: Worker, settings: SessionSettings) -> None:
         self._openings = openings
@@ -128,7 +128,7 @@ class Moves:
             try:
                 opened = await self._services.store.next_session(caller, step)
             except SessionMoved:
-                continue  # a compaction was quicker: the command wins all the same (SPEC L3)
+                continue  # a compaction was quicker: the command wins all the same
             self._worker.wake()
             return opened
 

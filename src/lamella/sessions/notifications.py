@@ -27,7 +27,7 @@ def compacted_line(before: int, after: int, number: int) -> str:
 
 
 def compacted_text(before: int, parts: Breakdown, budget: int) -> str:
-    """The notification of a compaction with its breakdown (SPEC L16)."""
+    """The notification of a compaction with its breakdown."""
     tools = f"{short(parts.tools)} tokens ({short(parts.definitions)} defs + {short(parts.calls)} calls)"
     return "\n".join(
         [

@@ -1,4 +1,4 @@
-"""What a deployment sets of sessions (SPEC L15)."""
+"""What a deployment sets of sessions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lamella.cache.weighing import Trigger
 from lamella.core.tokens import Threshold
 
 SummariserChoice = Literal["configured", "cheapest"]
-"""Which model summarises where a second one is configured: that one, or whichever costs less each time (SPEC L11)."""
+"""Which model summarises where a second one is configured: that one, or whichever costs less each time."""
 
 
 @dataclass(frozen=True, slots=True)

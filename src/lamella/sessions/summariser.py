@@ -1,4 +1,4 @@
-"""Makes a summary of some turns: who is asked, how often, what came, and what it cost (SPEC L11, X-LEASE).
+"""Makes a summary of some turns: who is asked, how often, what came, and what it cost.
 
 main model: the live window, instruction last ─┬─ fits ──────────────▶ answer ──check──▶ summary
                                                └─ does not fit ─┐
@@ -242,7 +242,7 @@ class Summariser:
         return await reading.bounded(made)
 
     async def _chosen(self, making: _Making, live: LiveWindow) -> tuple[SummaryInPieces, Prepared | None]:
-        """Who is asked, and why (SPEC L11): the second model if there is one, and if it pays. Also the request after
+        """Who is asked, and why: the second model if there is one, and if it pays. Also the request after
         the live window; None if the stored rows are read instead.
         """
         source, own = making.source, Reader.own(self._services, making.source.opening)
@@ -302,7 +302,7 @@ async def _made(making: _Making, text: str) -> _Made:
 class SummaryInPieces:
     """A summary of stored rows that are sent as data: in one request if they fit, else in pieces.
 
-    The summaries of the pieces are joined, here and nowhere else: summaries of sessions are never merged (SPEC L1).
+    The summaries of the pieces are joined, here and nowhere else: summaries of sessions are never merged.
     A request that the provider finds too large is made of less: whatever the counter says, it fits after a few times.
     """
 

@@ -175,7 +175,7 @@ class Refused:
 
 
 def checked(text: str, stop: StopReason | None, *, called_tools: bool, source_tokens: int) -> str | Refused:
-    """The summary, or why it is none: empty, cut off, a call, or not shorter than what it stands for (X-LEASE)."""
+    """The summary, or why it is none: empty, cut off, a call, or not shorter than what it stands for."""
     text = neutral(text.strip())
     size = count_tokens(text)
     if called_tools:

@@ -1,4 +1,4 @@
-"""Gathers what is stored of a request and of the one before it, and asks why it read what it read (X-WHY)."""
+"""Gathers what is stored of a request and of the one before it, and asks why it read what it read."""
 
 from __future__ import annotations
 
