@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from lamella.app.app import open_app
-from lamella.core.execution import ExecutionRequest
+from lamella.chat.message import ExecutionRequest
 from lamella.settings import read_settings
 
 

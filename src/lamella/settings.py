@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from lamella.core.errors import ConfigurationError, InvalidRequest
-from lamella.core.models import CHOICES, OFF, effort_named
+from lamella.core.models import EFFORT_CHOICES, OFF, effort_named
 from lamella.core.tokens import Threshold, tokens_written
 
 PREFIX, OLD_PREFIX = "LAMELLA_", "LIS_"
@@ -88,7 +88,7 @@ class Settings(BaseSettings):
         try:
             return effort_named(str(value))
         except InvalidRequest:
-            raise ValueError(f"it is none of {CHOICES}") from None
+            raise ValueError(f"it is none of {EFFORT_CHOICES}") from None
 
     @field_validator(
         "anthropic_base_url", "openai_base_url", "compaction_base_url", "embedding_base_url", "restricted_base_url"

@@ -17,10 +17,10 @@ from lamella.app.accounts import LOCAL_IDENTITY
 from lamella.app.app import LOCAL_OWNER, App, open_app
 from lamella.cache.difference import Cause
 from lamella.chat.dynamic_context import Blocks, BlockScope
+from lamella.chat.message import ExecutionRequest
 from lamella.core.access import BaseContent
 from lamella.core.clock import SystemClock
 from lamella.core.errors import InvalidRequest, NotFound
-from lamella.core.execution import ExecutionRequest
 from lamella.core.ids import CountingIds
 from lamella.core.records import Caller, PageQuery
 from lamella.core.tokens import Usage

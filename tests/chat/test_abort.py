@@ -17,9 +17,9 @@ import pytest
 from lamella.app.accounts import LOCAL_IDENTITY
 from lamella.app.app import App
 from lamella.chat.dynamic_context import Blocks, BlockScope
+from lamella.chat.message import ExecutionRequest
 from lamella.core import deltas
 from lamella.core.clock import VirtualClock
-from lamella.core.execution import ExecutionRequest
 from lamella.core.json import encode
 from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, Object, served

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from lamella.app.app import LOCAL_OWNER, App
+from lamella.chat.message import ExecutionRequest
 from lamella.context.system_prompt import knowledge_text
 from lamella.core.access import BaseContent, GrantLevel
 from lamella.core.agents import KnowledgePrompt
-from lamella.core.execution import ExecutionRequest
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, served
 from lamella.settings import read_settings

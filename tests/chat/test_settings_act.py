@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from lamella.app.app import open_app
-from lamella.cache.pruning import THRESHOLD as PRUNE_THRESHOLD
+from lamella.cache.pruning import PRUNE_THRESHOLD as PRUNE_THRESHOLD
 from lamella.core.errors import ConfigurationError
 from lamella.core.json import decode_object
 from lamella.settings import read_settings, unknown_variables

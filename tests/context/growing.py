@@ -16,7 +16,7 @@ from lamella.context.assemble import Assembled, assemble
 from lamella.context.choices import EXTRACTS, Known, pruned_steps, shortened
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
-from lamella.context.results import VERSION
+from lamella.context.results import EXTRACT_VERSION
 from lamella.core.agents import Summary
 from lamella.core.counting import count_tokens
 from lamella.core.decisions import Decision, DecisionKind
@@ -245,7 +245,7 @@ class _Growing:
         edited = [step.id for step in steps[start:] if step.results]
         if not edited:
             return ()
-        numbers = {EXTRACTS: VERSION} if len(boundaries) % 2 == 0 else {}
+        numbers = {EXTRACTS: EXTRACT_VERSION} if len(boundaries) % 2 == 0 else {}
         kind, last = DecisionKind.PRUNE, steps[-1].id
         return (Decision(kind, "conv", last, "engine", "it pays", numbers, first_changed=edited[0]),)
 

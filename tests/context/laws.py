@@ -16,7 +16,7 @@ from lamella.cache.planner import MAX_MARKERS, MarkerPolicy, note_billed, note_w
 from lamella.context.assemble import Assembled
 from lamella.context.choices import EXTRACTS
 from lamella.context.input import ContextInput
-from lamella.context.results import VERSION, extracts_of, notices_of, stubs_of
+from lamella.context.results import EXTRACT_VERSION, extracts_of, notices_of, stubs_of
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.messages import Image, Part, Reasoning, Step, ToolCall, ToolResult, Turn
 from lamella.core.prompt import Kind, Lifetime, Segment, WireBlock, Zone
@@ -182,7 +182,7 @@ def law_4(conversation: Grown) -> None:
 
 def pruned(conversation: Grown, sent: Sent, boundary: str) -> Assembled:
     """The same request with everything decided, and a boundary after the step of this id."""
-    numbers = {EXTRACTS: VERSION} if len(boundary) % 2 else {}
+    numbers = {EXTRACTS: EXTRACT_VERSION} if len(boundary) % 2 else {}
     decision = Decision(DecisionKind.PRUNE, "conv", boundary, "engine", "it pays", numbers)
     known = replace(sent.context, decisions=(*sent.decisions, decision), budget=10_000_000)
     return conversation.code.assemble(known, sent.layout, None)

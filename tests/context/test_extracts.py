@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamella.context.choices import EXTRACTS, Known
-from lamella.context.results import MOST, VERSION, extract, extracts_of, stubs_of
+from lamella.context.results import EXTRACT_TOKENS, EXTRACT_VERSION, extract, extracts_of, stubs_of
 from lamella.core.counting import count_tokens
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.messages import ToolCall, ToolResult
@@ -40,7 +40,7 @@ CHINESE = "".join(f"第{n}号泵站的压力为{n * 13}毫巴，运行正常。"
 def test_it_keeps_what_mattered(content: str, asked: str, said: str, kept: str) -> None:
     found = extract(content, asked, said)
     assert kept in found
-    assert count_tokens(found) <= MOST
+    assert count_tokens(found) <= EXTRACT_TOKENS
 
 
 def test_what_was_known_before_tells_nothing() -> None:
@@ -58,7 +58,7 @@ def test_a_figure_is_not_found_in_a_longer_one() -> None:
 @given(st.text(max_size=400), st.text(max_size=100), st.text(max_size=100))
 def test_it_is_short_and_on_one_line_whatever_it_is_made_of(content: str, before: str, after: str) -> None:
     found = extract(content, before, after)
-    assert count_tokens(found) <= MOST
+    assert count_tokens(found) <= EXTRACT_TOKENS
     assert len(found.splitlines()) <= 1
     assert found == extract.__wrapped__(content, before, after)
 
@@ -81,7 +81,7 @@ def test_the_decision_that_made_a_stub_says_whether_it_keeps_an_extract() -> Non
     def pruned(boundary: str, **numbers: float) -> Decision:
         return Decision(DecisionKind.PRUNE, "conv", boundary, "engine", "it pays", numbers)
 
-    old, new, bare = pruned("step_1"), pruned("step_2a", **{EXTRACTS: VERSION}), pruned("step_3a")
+    old, new, bare = pruned("step_1"), pruned("step_2a", **{EXTRACTS: EXTRACT_VERSION}), pruned("step_3a")
     assert Known("m", [old]).extracted(turns) == frozenset()
     assert Known("m", [old, new]).extracted(turns) == {"step_1a", "step_2", "step_2a"}
     assert Known("m", [old, new, bare]).extracted(turns) == {"step_1a", "step_2", "step_2a"}

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lamella.chat.message import ExecutionRequest
 from lamella.core.errors import InvalidRequest
-from lamella.core.execution import ExecutionRequest
 from lamella.core.json import decode_object, encode
 from lamella.core.records import LEAVE
 from lamella.server.responses.openai_request import KEY_LENGTH, NATIVE, OWN, PAIRS, VALUE_LENGTH, from_openai, to_openai

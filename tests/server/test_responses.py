@@ -9,9 +9,9 @@ import openai
 import pytest
 
 from lamella.app.app import App
+from lamella.chat.message import ExecutionRequest
 from lamella.core import deltas
 from lamella.core.errors import ProviderRefusedRequest
-from lamella.core.execution import ExecutionRequest
 from lamella.core.messages import ToolCall
 from lamella.llm.scripted import ScriptedModel, calling, saying
 from lamella.server.responses.openai_request import to_openai

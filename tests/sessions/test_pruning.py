@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lamella.cache.economics import Prospect, Rates
-from lamella.cache.pruning import LEAST_AT_ONCE, MARGIN, PrunePolicy, PruneSettings, Pruning, ShownWindow, prune
+from lamella.cache.pruning import LEAST_AT_ONCE, PRUNE_MARGIN, PrunePolicy, PruneSettings, Pruning, ShownWindow, prune
 from lamella.context.choices import Known
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.messages import Step, StopReason, ToolCall, ToolResult, Turn, TurnStatus, UserMessage
@@ -118,7 +118,7 @@ def test_by_price_it_happens_when_enough_calls_are_expected_to_repay_what_is_wri
     numbers = found.decision.numbers
     assert (numbers["before"], numbers["removed"], numbers["expected"]) == (7_500, 7_498, 1)
     assert numbers["surviving"] < 120
-    assert numbers["pays_after"] == pytest.approx(MARGIN * 24 * numbers["surviving"] / 7_498)
+    assert numbers["pays_after"] == pytest.approx(PRUNE_MARGIN * 24 * numbers["surviving"] / 7_498)
     assert "1.5 times of that is saved after 0." in found.decision.why
     deep = [turn(1, 5_000), turn(2), replace(turn(3), user=replace(turn(3).user, tokens=5_000))]
     assert pruned(deep, keep=0, prospect=Prospect(RATES, calls=35)) is None
@@ -159,12 +159,12 @@ def test_by_price_it_costs_less_than_leaving_it_for_the_calls_that_were_expected
     found = pruned([first, last, turn(3)], keep=0, prospect=Prospect(rates, calls))
     if found is None:
         around = 150  # what frames questions and answers, at most
-        dear = MARGIN * (rates.write - read) * (said + around) > read * calls * (removed + kept - around)
+        dear = PRUNE_MARGIN * (rates.write - read) * (said + around) > read * calls * (removed + kept - around)
         assert dear or removed + kept < LEAST_AT_ONCE + around
     else:
         numbers = found.decision.numbers
         written = (rates.write - read) * numbers["surviving"]
-        assert MARGIN * written <= read * numbers["removed"] * calls * (1 + 1e-9)
+        assert PRUNE_MARGIN * written <= read * numbers["removed"] * calls * (1 + 1e-9)
         assert numbers["removed"] >= LEAST_AT_ONCE
 
 

@@ -32,6 +32,7 @@ from lamella.chat import Chat, Outgoing
 from lamella.chat.dynamic_context import Blocks, DynamicContexts, registered_blocks
 from lamella.chat.kb_meta_prompt import KbMetaPrompts
 from lamella.chat.mailbox import in_progress
+from lamella.chat.message import ExecutionRequest
 from lamella.context.layout import Layout
 from lamella.context.layouts import LAYOUTS, by_name
 from lamella.context.system_prompt import STATIC_SECTIONS, static_text
@@ -40,7 +41,6 @@ from lamella.core.access_ports import Access
 from lamella.core.caching import CacheEntries
 from lamella.core.clock import Clock, SystemClock
 from lamella.core.errors import ConfigurationError, InvalidRequest, LamellaError, StoreFailed
-from lamella.core.execution import ExecutionRequest
 from lamella.core.ids import Ids, RandomIds
 from lamella.core.models import ModelFacts
 from lamella.core.packets import AnyPacket, decode_packet

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from lamella.app.base_descriptions import BaseDescriptions, OpenDescriber
 from lamella.core.access import GrantLevel, KnowledgeBase
-from lamella.core.access_ports import Access
+from lamella.core.access_ports import Access, RestrictedUse
 from lamella.core.clock import Clock
 from lamella.core.errors import InvalidRequest, NotFound, PermissionDenied, ToolFailed
 from lamella.core.ids import Ids
@@ -19,7 +19,6 @@ from lamella.core.knowledge import Document, KnowledgeFound, Searcher, Shelf, Sh
 from lamella.core.knowledge_port import KnowledgeStore
 from lamella.core.ports import Embedder, FileStore
 from lamella.core.records import Caller, Page, PageQuery
-from lamella.core.restricted import RestrictedUse
 from lamella.knowledge.bound_bases import bound_bases
 from lamella.knowledge.deposits import Deposits
 from lamella.knowledge.document_reader import DocumentReader

@@ -23,10 +23,10 @@ from typing import Literal
 from lamella.cache.economics import Prospect, chance_of_reading, prune_calls
 from lamella.context.choices import ALL, EXTRACTS, Known, pruned_steps
 from lamella.context.results import (
-    MOST,
+    EXTRACT_TOKENS,
+    EXTRACT_VERSION,
     NO_EXTRACTS,
     READ_MESSAGE,
-    VERSION,
     cut_results,
     extracts_of,
     said_tokens,
@@ -37,7 +37,7 @@ from lamella.core.counting import MESSAGE_TOKENS, count_tokens
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.messages import Step, ToolResult, Turn
 
-EXTRACT = MOST + 4
+EXTRACT_AT_MOST = EXTRACT_TOKENS + 4
 """Local tokens that an extract adds to a stub at most."""
 
 QUESTION_TOKENS = MESSAGE_TOKENS + 24
@@ -71,7 +71,7 @@ class ShownWindow:
         """Local tokens that they have at most: nothing is read for that."""
         most = _counted(stubs_of(step, readable=self.readable), kept)
         if extracting:
-            most += sum(EXTRACT for result in step.results if result.name not in kept)
+            most += sum(EXTRACT_AT_MOST for result in step.results if result.name not in kept)
         return min(most, self.results(step, kept))
 
     def sizes(self) -> tuple[int, ...]:
@@ -154,7 +154,7 @@ PrunePolicy = Literal["auto", "keep_all", "keep_none"]
 PruneWhen = Literal["full", "pays"]
 """When results are pruned that nobody asked for."""
 
-THRESHOLD = 8_000
+PRUNE_THRESHOLD = 8_000
 """Tokens of results that start a pruning if it waits for a threshold and none is set."""
 
 NEWEST_TURNS = 2
@@ -163,7 +163,7 @@ NEWEST_TURNS = 2
 LEAST_AT_ONCE = 4_000
 """Tokens that a pruning by price takes out at least."""
 
-MARGIN = 1.5
+PRUNE_MARGIN = 1.5
 """How many times its cost a pruning by price is expected to save."""
 
 
@@ -218,7 +218,7 @@ def prune(
     found = _found(window, keep=0 if emptying else settings.keep, emptying=emptying)
     threshold = 0 if emptying else settings.threshold
     if threshold is None and prospect is None:
-        threshold = THRESHOLD
+        threshold = PRUNE_THRESHOLD
     numbers: Mapping[str, float] = {}
     why = full or ("asked for" if asked else "")
     if found is not None and threshold is not None and found.total > threshold:
@@ -254,7 +254,7 @@ def _pruning(
         return None
     counted = {"before": found.total, "after": after, "results": len(found.steps), **numbers}
     counted |= {ALL: 1} if emptying else {}
-    counted |= {EXTRACTS: VERSION} if extracting else {}
+    counted |= {EXTRACTS: EXTRACT_VERSION} if extracting else {}
     (_, first), (_, last) = found.steps[0], found.steps[-1]
     kind, subject = DecisionKind.PRUNE, window.conversation_id
     decision = Decision(kind, subject, last.id, who, why, counted, first_changed=first.id)
@@ -283,7 +283,7 @@ def _paying(window: ShownWindow, found: _Found, prospect: Prospect) -> tuple[str
     """Why it pays, "" if it does not, with what that is reckoned from."""
     removed = found.total - found.after
     surviving = max(0, window.behind(found.steps[0][1]) - removed)
-    calls = 0.0 if prospect.cold else MARGIN * prune_calls(removed, surviving, prospect.rates, prospect.again)
+    calls = 0.0 if prospect.cold else PRUNE_MARGIN * prune_calls(removed, surviving, prospect.rates, prospect.again)
     numbers = {"removed": removed, "surviving": surviving, "pays_after": calls, "expected": prospect.calls}
     numbers["again"] = prospect.again
     if removed < LEAST_AT_ONCE or calls > prospect.calls:
@@ -292,8 +292,8 @@ def _paying(window: ShownWindow, found: _Found, prospect: Prospect) -> tuple[str
         return f"the cache has ended, so {removed} tokens of results go without anything being written anew", numbers
     return (
         f"{removed} tokens of results go and {surviving} after them are written anew: at reads of "
-        f"{prospect.rates.read:g} of the price of input {MARGIN:g} times of that is saved after {calls:.1f} calls, and "
-        f"{prospect.calls:.1f} are expected until the next time"
+        f"{prospect.rates.read:g} of the price of input {PRUNE_MARGIN:g} times of that is saved after {calls:.1f} "
+        f"calls, and {prospect.calls:.1f} are expected until the next time"
     ), numbers
 
 

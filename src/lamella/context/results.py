@@ -1,10 +1,10 @@
 """How the results of tool calls stand in the window: whole, cut, or as a stub after they are pruned.
 
-A stub may keep an extract: pieces of the result that mattered, word for word, chosen without a model, `MOST` tokens in
-all. First what stands around the figures and names that the turn went on to use; then a line that is unlike the others,
-such as a note among readings; else the beginning. Only the turn's own texts decide, so an extract has the same bytes
-wherever and whenever it is made. The decision that made a stub says by which rules (`VERSION`): rules that change get
-another number, and stubs that stand keep theirs.
+A stub may keep an extract: pieces of the result that mattered, word for word, chosen without a model, `EXTRACT_TOKENS`
+tokens in all. First what stands around the figures and names that the turn went on to use; then a line that is unlike
+the others, such as a note among readings; else the beginning. Only the turn's own texts decide, so an extract has the
+same bytes wherever and whenever it is made. The decision that made a stub says by which rules (`EXTRACT_VERSION`):
+rules that change get another number, and stubs that stand keep theirs.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from lamella.core.messages import (
 from lamella.core.prompt import ToolSpec
 from lamella.search.terms import STOP_WORDS, stem, terms_of
 
-VERSION = 1
+EXTRACT_VERSION = 1
 """The number of these rules."""
 
-MOST = 40
+EXTRACT_TOKENS = 40
 """Local tokens of an extract."""
 
 AROUND = 12
@@ -65,17 +65,19 @@ _STOP_TERMS = frozenset(stem(word) for word in STOP_WORDS)
 def extract(content: str, before: str, after: str) -> str:
     """What to keep of `content`: `before` are the question and the call, `after` is what the turn said and called then.
 
-    On one line, in at most `MOST` local tokens.
+    On one line, in at most `EXTRACT_TOKENS` local tokens.
     """
     paragraphs = content[:LOOKED_AT].split("\n")
     lines = [_Piece(line, frozenset(_words(line))) for line in map(_plain, paragraphs) if line]
     alone = _alone(paragraphs)
-    apart = _clipped(_apart(lines, alone), MOST)
+    apart = _clipped(_apart(lines, alone), EXTRACT_TOKENS)
     kept = _tokens(apart) + 2 if apart in alone else 0
-    found = list(_used(_pieces(lines), before, after, MOST - min(kept, MOST - AROUND)))
+    found = list(_used(_pieces(lines), before, after, EXTRACT_TOKENS - min(kept, EXTRACT_TOKENS - AROUND)))
     if apart:
         found = [*(piece for piece in found if piece.strip("…") not in apart), apart]
-    return _clipped(GAP.join(found) if found else " ".join(line.text for line in lines[:MOST]), MOST)
+    return _clipped(
+        GAP.join(found) if found else " ".join(line.text for line in lines[:EXTRACT_TOKENS]), EXTRACT_TOKENS
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,16 +170,16 @@ OFF = "off"
 EFFORT_LEVELS = {"low": 1_024, "medium": 4_096, "high": 16_384}
 """The tokens that a level stands for."""
 
-LEAST = 1_024
+LEAST_EFFORT = 1_024
 """Tokens of the smallest budget: providers refuse less."""
 
-MOST = 1_000_000
+MOST_EFFORT = 1_000_000
 """Tokens above which a number is a mistake; a model's own output bounds it long before."""
 
 EFFORT_SUBJECT = "thinking_effort"
 """What a decision about the effort is about."""
 
-CHOICES = f"off, low, medium, high or a number of tokens from {LEAST} to {MOST}"
+EFFORT_CHOICES = f"off, low, medium, high or a number of tokens from {LEAST_EFFORT} to {MOST_EFFORT}"
 
 
 def effort_named(text: str | int, param: str = EFFORT_SUBJECT) -> str:
@@ -190,13 +190,13 @@ def effort_named(text: str | int, param: str = EFFORT_SUBJECT) -> str:
     name = str(text).strip().lower()
     if name == OFF or name in EFFORT_LEVELS:
         return name
-    if name.isascii() and name.isdigit() and len(name) <= len(str(MOST)) and _is_budget(int(name)):
+    if name.isascii() and name.isdigit() and len(name) <= len(str(MOST_EFFORT)) and _is_budget(int(name)):
         return effort_of(int(name))
-    raise InvalidRequest(f"There is no thinking effort “{name[:40]}”.", hint=f"It is {CHOICES}.", param=param)
+    raise InvalidRequest(f"There is no thinking effort “{name[:40]}”.", hint=f"It is {EFFORT_CHOICES}.", param=param)
 
 
 def _is_budget(tokens: int) -> bool:
-    return tokens == 0 or LEAST <= tokens <= MOST
+    return tokens == 0 or LEAST_EFFORT <= tokens <= MOST_EFFORT
 
 
 def effort_of(tokens: int) -> str:
@@ -244,12 +244,12 @@ def asked_thinking(facts: ModelFacts, effort: str, max_output: int) -> AskedThin
 
 def _budget(facts: ModelFacts, wanted: int, room: int) -> AskedThinking:
     budget = min(wanted, room)
-    if budget >= LEAST:
+    if budget >= LEAST_EFFORT:
         less = f"{wanted} tokens do not fit its output: {budget} are asked for"
         return AskedThinking(budget=budget, note=less if budget < wanted else "")
     if not wanted:
         return AskedThinking()
-    return AskedThinking(note=f"the output of {facts.name} is set too small for the least budget of {LEAST}")
+    return AskedThinking(note=f"the output of {facts.name} is set too small for the least budget of {LEAST_EFFORT}")
 
 
 def _level(facts: ModelFacts, effort: str, tokens: int) -> AskedThinking:

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter
 from pydantic import Field, StringConstraints
 
-from lamella.core.restricted import RestrictedUse
+from lamella.core.access_ports import RestrictedUse
 from lamella.knowledge.restricted.material import Chunk
 from lamella.knowledge.restricted.safe_answers import Answered
 from lamella.server.asked import PREFIX, TheApp, TheCaller, ThePage

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from types import TracebackType
 
-from lamella.core.access_ports import Access, Directory
+from lamella.core.access_ports import Access, Directory, RestrictedUses
 from lamella.core.clock import SystemClock
 from lamella.core.ids import Ids, RandomIds
 from lamella.core.ports import Jobs, Store
-from lamella.core.restricted import RestrictedUses
 from lamella.storage.access.api_keys import ApiKeyVerbs
 from lamella.storage.access.audit import AuditVerbs
 from lamella.storage.access.groups import GroupVerbs

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 import structlog
 
 from lamella.core.access import GrantLevel
-from lamella.core.access_ports import Access
+from lamella.core.access_ports import Access, RestrictedUse, RestrictedUses
 from lamella.core.clock import Clock
 from lamella.core.knowledge import Document, Shelf, ShelfTotals, StoredPassage
 from lamella.core.knowledge_port import KnowledgeStore
 from lamella.core.records import Caller, PageQuery
-from lamella.core.restricted import RestrictedUse, RestrictedUses
 from lamella.knowledge.restricted.material import Chunk, chunks_of
 from lamella.knowledge.restricted.safe_answers import Answered, Patience, Question, SafeAnswers
 from lamella.knowledge.restricted.summary import Reason, SafeSummary

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from lamella.chat.message import ExecutionRequest
 from lamella.core.errors import InvalidRequest
-from lamella.core.execution import ExecutionRequest
 from lamella.core.json import Json
 
 RESPONSE, TURN = "resp_", "turn_"

@@ -18,8 +18,8 @@ from typing import Any
 
 import msgspec
 
+from lamella.chat.message import ExecutionRequest
 from lamella.core.errors import InvalidRequest
-from lamella.core.execution import ExecutionRequest
 from lamella.core.json import Json, JsonObject, decode_object, encode_text
 
 PAIRS, KEY_LENGTH, VALUE_LENGTH = 16, 64, 512

@@ -10,8 +10,8 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from lamella.app.app import App
+from lamella.chat.message import ExecutionRequest
 from lamella.core.access import Identity
-from lamella.core.execution import ExecutionRequest
 from lamella.core.packets import AnyPacket
 from lamella.server.asked import IdempotencyKey, TheApp, TheIdentity
 from lamella.server.failures import STATUS

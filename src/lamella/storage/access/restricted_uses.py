@@ -7,10 +7,10 @@ from datetime import datetime
 
 from sqlalchemy import Connection, RowMapping, insert, select
 
+from lamella.core.access_ports import LONGEST_QUESTION, RestrictedUse
 from lamella.core.errors import NotFound
 from lamella.core.json import decode, encode_text
 from lamella.core.records import Caller, Page, PageQuery
-from lamella.core.restricted import LONGEST_QUESTION, RestrictedUse
 from lamella.storage.access.knowledge_bases import own_base
 from lamella.storage.columns import moment_text
 from lamella.storage.database import Verbs, reads, writes
