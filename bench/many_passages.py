@@ -27,7 +27,7 @@ from lamella.core.records import Caller, Conversation, NewRun, NewTurn, RunEnd, 
 from lamella.search.passages import circumstances
 from lamella.search.terms import terms_of
 from lamella.storage.columns import json_text
-from lamella.storage.recall.passages import add_passages
+from lamella.storage.recall.sources import add_passages
 from lamella.storage.store import SqlStore
 from lamella.storage.tables import conversations, messages, recall_turns, runs, sessions, turns
 

@@ -40,7 +40,7 @@ from lamella.core.records import (
     TurnEnd,
 )
 from lamella.core.records import Conversation as Row
-from lamella.storage.mapping import end_row, run_row, step_row, turn_row, user_message_row
+from lamella.storage.mapping.turns import end_row, run_row, step_row, turn_row, user_message_row
 from lamella.storage.store import open_store
 from tables import arguments, emit, middle, milliseconds, show
 

@@ -40,16 +40,8 @@ from lamella.core.records import (
 from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep, SessionSummary
 from lamella.core.tokens import Usage
 from lamella.storage import SqlStore
-from lamella.storage.mapping import (
-    conversation_row,
-    file_row,
-    file_text_row,
-    run_row,
-    session_row,
-    step_row,
-    turn_row,
-    user_message_row,
-)
+from lamella.storage.mapping.library import conversation_row, file_row, file_text_row, session_row
+from lamella.storage.mapping.turns import run_row, step_row, turn_row, user_message_row
 from lamella.storage.tables import attachments, conversations, file_texts, files, messages, runs, sessions, turns
 
 ANN = Caller("user_ann")

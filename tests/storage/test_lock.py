@@ -13,7 +13,7 @@ from lamella.storage import FolderLock
 _HOLDER = """
 import sys, time
 from pathlib import Path
-from lamella.storage.lock import FolderLock
+from lamella.storage.folder import FolderLock
 FolderLock(Path(sys.argv[1])).acquire()
 print("held", flush=True)
 time.sleep(60)

@@ -25,7 +25,7 @@ from lamella.search.lexical import LexicalEmbedder
 from lamella.search.terms import query_terms, terms_of
 from lamella.storage import SqlStore, open_store
 from lamella.storage.database import Database
-from lamella.storage.recall.passages import add_passages
+from lamella.storage.recall.sources import add_passages
 from lamella.storage.recall.store import SqlRecallIndex
 from lamella.storage.sqlite import sqlite_engine, sqlite_url
 from measures import loop_pauses

@@ -54,8 +54,7 @@ from lamella.sessions.recall.tools import ReadMessage, SearchConversation
 from lamella.sessions.sessions import Sessions
 from lamella.settings import Settings, environment, old_variables, unknown_variables
 from lamella.storage.cached import SqlCacheEntries
-from lamella.storage.folder import FolderFileStore
-from lamella.storage.lock import FolderLock
+from lamella.storage.folder import FolderFileStore, FolderLock
 from lamella.storage.recall.store import SqlRecallIndex
 from lamella.storage.store import SqlStore, open_store
 from lamella.tooling.tool import Registry, Tool

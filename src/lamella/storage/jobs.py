@@ -12,7 +12,7 @@ from lamella.core.errors import LeaseLost
 from lamella.core.records import Caller, Job, JobStatus, NewJob
 from lamella.storage.columns import moment_text
 from lamella.storage.database import Verbs, insert_missing, reads, writes
-from lamella.storage.mapping import error_text, job_of, job_row
+from lamella.storage.mapping.library import error_text, job_of, job_row
 from lamella.storage.tables import jobs
 
 _OPEN = (JobStatus.WAITING.value, JobStatus.RUNNING.value)

@@ -9,29 +9,20 @@ from lamella.core.access_ports import Access, Directory, RestrictedUses
 from lamella.core.clock import SystemClock
 from lamella.core.ids import Ids, RandomIds
 from lamella.core.ports import Jobs, Store
-from lamella.storage.access.api_keys import ApiKeyVerbs
-from lamella.storage.access.audit import AuditVerbs
-from lamella.storage.access.groups import GroupVerbs
-from lamella.storage.access.knowledge_bases import KnowledgeBaseVerbs
-from lamella.storage.access.restricted_uses import RestrictedUseVerbs
-from lamella.storage.access.users import UserVerbs
-from lamella.storage.conversations.beginnings import BeginningVerbs
+from lamella.storage.bases import KnowledgeBaseVerbs, RestrictedUseVerbs
+from lamella.storage.conversations.beginnings import BeginningVerbs, SurroundingsVerbs
 from lamella.storage.conversations.branches import BranchVerbs
 from lamella.storage.conversations.conversations import ConversationVerbs
-from lamella.storage.conversations.journal import JournalVerbs
-from lamella.storage.conversations.notices import NoticeVerbs
-from lamella.storage.conversations.queue import QueueVerbs
+from lamella.storage.conversations.documents import DocumentVerbs
+from lamella.storage.conversations.queue import NoticeVerbs, QueueVerbs
 from lamella.storage.conversations.requests import RequestVerbs
 from lamella.storage.conversations.sessions import SessionVerbs
-from lamella.storage.conversations.surroundings import SurroundingsVerbs
-from lamella.storage.conversations.turns import TurnVerbs
+from lamella.storage.conversations.turns import JournalVerbs, TurnVerbs
+from lamella.storage.directory import ApiKeyVerbs, AuditVerbs, GroupVerbs, UserVerbs
+from lamella.storage.files import FileVerbs
 from lamella.storage.jobs import JobVerbs
 from lamella.storage.keys import KeyVerbs
-from lamella.storage.library.agents import AgentVerbs
-from lamella.storage.library.documents import DocumentVerbs
-from lamella.storage.library.files import FileVerbs
-from lamella.storage.library.projects import ProjectVerbs
-from lamella.storage.library.system_prompts import SystemPromptVerbs
+from lamella.storage.library import AgentVerbs, ProjectVerbs, SystemPromptVerbs
 from lamella.storage.migrate import migrate
 from lamella.storage.sqlite import sqlite_database, sqlite_url
 

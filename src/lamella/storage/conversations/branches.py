@@ -11,7 +11,7 @@ from sqlalchemy import Connection, RowMapping, or_, select, update
 
 from lamella.core.decisions import Decision
 from lamella.core.errors import NotFound
-from lamella.core.messages import Text, TurnStatus
+from lamella.core.messages import TurnStatus
 from lamella.core.records import (
     Branch,
     Caller,
@@ -23,19 +23,15 @@ from lamella.core.records import (
     TurnOnPath,
 )
 from lamella.core.sessions import SessionReturn, SessionStep
-from lamella.storage.columns import moment_text, parts_of
+from lamella.storage.columns import moment_text
 from lamella.storage.conversations.conversations import find_conversation, turn_in_progress
 from lamella.storage.conversations.decided import Moment, decide
-from lamella.storage.conversations.lines import line_of
-from lamella.storage.conversations.paths import find_records
+from lamella.storage.conversations.paths import find_records, line_of
 from lamella.storage.conversations.sessions import followed_run, move_to_session
 from lamella.storage.conversations.turns import check_head
-from lamella.storage.database import Verbs, reads, writes
-from lamella.storage.pages import page
+from lamella.storage.database import Verbs, page, reads, writes
+from lamella.storage.mapping.turns import beginning_of
 from lamella.storage.tables import conversations, messages, runs, turns
-
-PREVIEW = 120
-"""Characters of a message in the tree."""
 
 
 def _path_rows(
@@ -98,13 +94,6 @@ def _latest(connection: Connection, caller: Caller, conversation: Conversation, 
     if turn_id is None:
         return place
     return Place(turn_id, followed_run(connection, caller, conversation, turn_id))
-
-
-def beginning_of(row: RowMapping) -> str:
-    """How a message begins, in one line."""
-    parts = parts_of(row["parts"], f"message of {row['id']}")
-    text = " ".join("".join(part.text for part in parts if isinstance(part, Text)).split())
-    return text if len(text) <= PREVIEW else f"{text[: PREVIEW - 1]}…"
 
 
 class BranchVerbs(Verbs):

@@ -21,14 +21,12 @@ from lamella.core.records import (
 from lamella.core.sessions import Session, SessionCause
 from lamella.storage.columns import json_text, moment_text
 from lamella.storage.conversations.decided import Moment, decide, find_decision_page, find_decisions
-from lamella.storage.database import Verbs, reads, writes
+from lamella.storage.database import Verbs, page, reads, writes
 from lamella.storage.jobs import forget_jobs
 from lamella.storage.keys import forget_conversation_keys
-from lamella.storage.library.agents import find_agent
-from lamella.storage.library.projects import find_project
-from lamella.storage.mapping import conversation_of, conversation_row, session_row
-from lamella.storage.pages import page
-from lamella.storage.recall.versions import forget_recall
+from lamella.storage.library import find_agent, find_project
+from lamella.storage.mapping.library import conversation_of, conversation_row, session_row
+from lamella.storage.recall.sources import forget_recall
 from lamella.storage.tables import conversations, jobs, sessions, turns
 
 

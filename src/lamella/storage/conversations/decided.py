@@ -13,8 +13,8 @@ from lamella.core.decisions import WAY, Decision, DecisionKind
 from lamella.core.ids import Ids
 from lamella.core.records import Caller, Page, PageQuery, Place, StoredDecision
 from lamella.core.sessions import SessionCause
-from lamella.storage.mapping import decision_of, decision_row
-from lamella.storage.pages import page
+from lamella.storage.database import page
+from lamella.storage.mapping.turns import decision_of, decision_row
 from lamella.storage.tables import decisions, runs, sessions, turns
 
 

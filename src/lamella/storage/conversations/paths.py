@@ -1,4 +1,8 @@
-"""Turns as they are read: one by one with their messages, or in a row as the path to a place."""
+"""Turns as they are read: one by one with their messages, or in a row as the path to a place.
+
+A conversation is a tree: a turn follows the answer of one run. The path to a place is the line of turns up to it, and
+the decisions that hold there are those that were made on it.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,37 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, RowMapping, Select, func, or_, select
+from sqlalchemy import CTE, Connection, RowMapping, Select, func, literal, or_, select
 
 from lamella.core.errors import NotFound
 from lamella.core.messages import Attachment, Turn
 from lamella.core.records import Caller, Place, TurnRecord
-from lamella.storage.access.closed_bases import records_held_back, turns_held_back
-from lamella.storage.conversations.lines import line_of
 from lamella.storage.failures import damaged
-from lamella.storage.library.files import find_contents
-from lamella.storage.mapping import Attached, attachment_of, file_of, turn_of, turn_record_of
+from lamella.storage.files import find_contents
+from lamella.storage.grants import records_held_back, turns_held_back
+from lamella.storage.mapping.library import Attached, attachment_of, file_of
+from lamella.storage.mapping.turns import turn_of, turn_record_of
 from lamella.storage.tables import attachments, files, messages, runs, turns
+
+
+def line_of(caller: Caller, place: Place, after: str | None, most: int | None = None) -> CTE:
+    """The turns from `place` back to the first, or to the one behind `after`, at most `most`.
+
+    `depth` counts from the place; `followed` is the run whose answer the next turn of the line follows.
+    """
+    mine = select(turns.c.id, turns.c.parent_id, turns.c.parent_run_id, turns.c.status)
+    mine = mine.where(turns.c.owner == caller.user_id)
+    line = mine.add_columns(
+        literal(0).label("depth"), literal(place.run_id, turns.c.parent_run_id.type).label("followed")
+    )
+    line_cte = line.where(turns.c.id == place.turn_id).cte("line", recursive=True)
+    older = mine.add_columns(line_cte.c.depth + 1, line_cte.c.parent_run_id).where(turns.c.id == line_cte.c.parent_id)
+    if after is not None:
+        older = older.where(turns.c.id != after)
+    if most is not None:
+        older = older.where(line_cte.c.depth + 1 < most)
+    return line_cte.union_all(older)
+
 
 _MESSAGE = (
     messages.c.id,

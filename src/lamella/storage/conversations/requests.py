@@ -1,18 +1,24 @@
-"""Requests to models: their segments as a difference to an earlier request, their blocks' bytes once."""
+"""Requests to models: their segments as a difference to an earlier request, their blocks' bytes once.
+
+What stands around a conversation (tools, settings) is stored with a request only if it changed since the last time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, delete, insert, select, update
 
 from lamella.core.errors import NotFound, StoreFailed
+from lamella.core.json import digest
 from lamella.core.records import (
     Caller,
     Conversation,
     LastBill,
     NewRequest,
+    Pinned,
     Place,
     ProviderLimit,
     RequestEnd,
@@ -20,25 +26,58 @@ from lamella.core.records import (
     StoredBlock,
     StoredSegment,
 )
-from lamella.storage.columns import moment_text
+from lamella.storage.columns import PINNED, json_of, json_text, moment_text
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.conversations.decided import Moment, decide
-from lamella.storage.conversations.lines import line_of
-from lamella.storage.conversations.paths import find_turn
-from lamella.storage.conversations.pinned import PinnedTo, pin
+from lamella.storage.conversations.paths import find_turn, line_of
 from lamella.storage.database import Verbs, insert_missing, reads, writes
 from lamella.storage.failures import damaged
-from lamella.storage.mapping import (
-    USAGE_COLUMNS,
-    block_of,
-    block_row,
-    request_end_row,
-    request_of,
-    request_row,
-    segments_of,
-    usage_of,
-)
-from lamella.storage.tables import blocks, provider_limits, requests, turns
+from lamella.storage.mapping.library import USAGE_COLUMNS, usage_of
+from lamella.storage.mapping.turns import block_of, block_row, request_end_row, request_of, request_row, segments_of
+from lamella.storage.tables import blocks, pinned, provider_limits, requests, turns
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedTo:
+    """What it is pinned to: a turn that begins, or a request beside the turns."""
+
+    id: str
+    conversation_id: str
+    at: datetime
+
+
+def pin(connection: Connection, caller: Caller, to: PinnedTo, what: Pinned) -> None:
+    """Store what stands around a conversation, unless the same did the last time that it was stored."""
+    data = json_text(what)
+    row = {
+        "id": to.id,
+        "owner": caller.user_id,
+        "conversation_id": to.conversation_id,
+        "at": moment_text(to.at),
+        "digest": digest(data.encode()),
+        "data": data,
+    }
+    newest = (
+        select(pinned.c.digest)
+        .where(pinned.c.conversation_id == to.conversation_id, pinned.c.owner == caller.user_id)
+        .order_by(pinned.c.at.desc())
+        .limit(1)
+    )
+    if connection.execute(newest).scalar_one_or_none() != row["digest"]:
+        connection.execute(insert(pinned).values(**row))
+
+
+def find_pinned(connection: Connection, caller: Caller, conversation_id: str) -> tuple[tuple[datetime, Pinned], ...]:
+    """What stood around a conversation from which moment on, the oldest first."""
+    query = (
+        select(pinned.c.at, pinned.c.data)
+        .where(pinned.c.conversation_id == conversation_id, pinned.c.owner == caller.user_id)
+        .order_by(pinned.c.at)
+    )
+    rows = connection.execute(query).all()
+    what = f"what stood around {conversation_id}"
+    return tuple((datetime.fromisoformat(at), json_of(PINNED, data, what)) for at, data in rows)
+
 
 _LONGEST_CHAIN = 64
 """So many bases are followed; then a request is stored whole: reading one stays quick in a long conversation."""

@@ -15,15 +15,15 @@ from lamella.core.messages import TurnStatus
 from lamella.core.records import Caller, Conversation, Job, NewJob, Page, PageQuery, Place, first_choice
 from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep, SessionSummary
 from lamella.core.tokens import Usage
-from lamella.storage.access.closed_bases import sessions_held_back
 from lamella.storage.columns import json_text, moment_text
 from lamella.storage.conversations.conversations import find_conversation, turn_in_progress
 from lamella.storage.conversations.decided import Moment, decide
-from lamella.storage.conversations.lines import line_of
+from lamella.storage.conversations.paths import line_of
 from lamella.storage.database import Verbs, reads, writes
+from lamella.storage.grants import sessions_held_back
 from lamella.storage.jobs import check_lease, enqueue_job
-from lamella.storage.mapping import session_of, session_row
-from lamella.storage.recall.versions import forget_source, touch_recall
+from lamella.storage.mapping.library import session_of, session_row
+from lamella.storage.recall.sources import forget_source, touch_recall
 from lamella.storage.tables import conversations, decisions, messages, runs, sessions, turns
 
 _NO_VECTOR = {"embedding": None, "embedding_model": None}

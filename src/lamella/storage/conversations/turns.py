@@ -1,4 +1,4 @@
-"""Turns and their messages: begun and ended in one transaction each."""
+"""Turns from their first row to their last, and the packets of the running ones."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from sqlalchemy import Connection, case, func, insert, select, update
 
 from lamella.core.decisions import Decision, DecisionKind
@@ -18,6 +19,7 @@ from lamella.core.records import (
     Caller,
     Conversation,
     File,
+    JournalEntry,
     NewTurn,
     Page,
     PageQuery,
@@ -34,14 +36,14 @@ from lamella.core.tokens import Usage
 from lamella.storage.columns import fixed_offset, moment_text
 from lamella.storage.conversations.conversations import find_conversation, turn_in_progress
 from lamella.storage.conversations.decided import Moment, decide
-from lamella.storage.conversations.numbers import numbers_of, store_numbers
 from lamella.storage.conversations.paths import find_path, find_records, find_turn
-from lamella.storage.conversations.pinned import PinnedTo, find_pinned, pin
 from lamella.storage.conversations.queue import take_queued
+from lamella.storage.conversations.requests import PinnedTo, find_pinned, pin
 from lamella.storage.conversations.sessions import move_to_session, spend
-from lamella.storage.database import Verbs, reads, writes
-from lamella.storage.library.files import find_files, numbered
-from lamella.storage.mapping import (
+from lamella.storage.database import Verbs, insert_missing, page, reads, writes
+from lamella.storage.failures import damaged
+from lamella.storage.files import find_files, numbered, numbers_of, store_numbers
+from lamella.storage.mapping.turns import (
     bill_row,
     end_row,
     request_end_row,
@@ -50,11 +52,11 @@ from lamella.storage.mapping import (
     turn_row,
     user_message_row,
 )
-from lamella.storage.pages import page
 from lamella.storage.tables import (
     attachments,
     conversations,
     decisions,
+    journal,
     messages,
     notices,
     queued_messages,
@@ -340,3 +342,67 @@ class TurnVerbs(Verbs):
             turn = found.get(turn_id) or UnfinishedTurn(Caller(owner), turn_id, conversation_id)
             found[turn_id] = replace(turn, run_ids=(*turn.run_ids, run_id))
         return tuple(found.values())
+
+
+class _Numbered(msgspec.Struct):
+    """What the journal needs to know of a packet."""
+
+    n: int
+
+
+_numbers = msgspec.json.Decoder(_Numbered)
+
+
+def _owners(connection: Connection, entries: Sequence[JournalEntry]) -> dict[str, str]:
+    wanted = sorted({entry.turn_id for entry in entries})
+    rows = connection.execute(select(turns.c.id, turns.c.owner).where(turns.c.id.in_(wanted)))
+    return {row.id: row.owner for row in rows}
+
+
+class JournalVerbs(Verbs):
+    """The verbs of `Store` about the journal."""
+
+    @writes
+    def append_journal(self, connection: Connection, entries: Sequence[JournalEntry]) -> None:
+        """Store packets of any number of turns in one transaction.
+
+        An entry that is there already stays as it is: appending again after a failure is safe. Packets of a turn that
+        was deleted meanwhile have nowhere to go and are left out; those of a foreign turn raise `NotFound`.
+        """
+        if not entries:
+            return
+        owners = _owners(connection, entries)
+        for entry in entries:
+            if owners.get(entry.turn_id, entry.owner) != entry.owner:
+                raise NotFound(f"There is no turn {entry.turn_id}.", param="turn_id")
+        rows = [
+            {
+                "turn_id": entry.turn_id,
+                "first": entry.first,
+                "last": entry.last,
+                "owner": entry.owner,
+                "data": entry.data,
+            }
+            for entry in entries
+            if entry.turn_id in owners
+        ]
+        insert_missing(connection, journal, rows)
+
+    @reads
+    def journal(
+        self, connection: Connection, caller: Caller, turn_id: str, after: int
+    ) -> tuple[tuple[int, bytes], ...]:
+        """The stored packets of a turn behind number `after`, each with its number."""
+        query = (
+            select(journal.c.data)
+            .where(journal.c.turn_id == turn_id, journal.c.owner == caller.user_id, journal.c.last > after)
+            .order_by(journal.c.first)
+        )
+        find_turn(connection, caller, turn_id)
+        entries = connection.execute(query).scalars().all()
+        lines = (line for data in entries for line in bytes(data).split(b"\n") if line)
+        try:
+            packets = tuple((_numbers.decode(line).n, line) for line in lines)
+        except msgspec.DecodeError as error:
+            raise damaged(f"the journal of turn {turn_id}", error) from error
+        return tuple((n, line) for n, line in packets if n > after)

@@ -10,7 +10,7 @@ from lamella.core.knowledge import Searcher
 from lamella.core.records import Caller
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.database import Verbs, insert_missing, reads, writes
-from lamella.storage.library.agents import find_agent
+from lamella.storage.library import find_agent
 from lamella.storage.tables import agents, conversations, knowledge_bindings, knowledge_calls
 
 

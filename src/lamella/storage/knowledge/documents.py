@@ -26,10 +26,9 @@ from lamella.core.ids import Ids
 from lamella.core.knowledge import CLEAR, INGEST, Document, DocumentState, Shelf, ShelfTotals
 from lamella.core.records import Caller, File, NewJob, Page, PageQuery
 from lamella.storage.columns import moment_text, word_of
-from lamella.storage.database import Verbs, insert_missing, reads, writes
+from lamella.storage.database import Verbs, insert_missing, page, reads, writes
 from lamella.storage.failures import unicode_only
 from lamella.storage.jobs import enqueue_job, forget_jobs
-from lamella.storage.pages import page
 from lamella.storage.tables import (
     files,
     jobs,

@@ -1,21 +1,108 @@
-"""What passages are of, read in full: messages, results and summaries, without what is closed to the caller."""
+"""Passages of conversations: how they are stored, counted and forgotten, and what each is of."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from hashlib import blake2b
+from typing import Any
 
-from sqlalchemy import Connection, RowMapping, select
+from sqlalchemy import Connection, RowMapping, delete, insert, select, text, update
 
 from lamella.core.errors import NotFound
 from lamella.core.knowledge import WITHHELD, WITHHELD_ANSWER, WITHHELD_SUMMARY, bases_of, held_back
 from lamella.core.messages import Text, ToolResult
-from lamella.core.recall import Source, Speaker
+from lamella.core.recall import Passage, Source, Speaker
 from lamella.core.records import Caller
-from lamella.storage.access.closed_bases import closed_bases
-from lamella.storage.columns import NAMES, json_of, parts_of, word_of
-from lamella.storage.tables import messages, recall_entries, sessions, turns
+from lamella.storage.columns import NAMES, json_of, local_moment_text, parts_of, word_of
+from lamella.storage.database import insert_missing
+from lamella.storage.grants import closed_bases
+from lamella.storage.tables import messages, recall_entries, recall_vectors, recall_versions, sessions, turns
+
+
+def recall_version(connection: Connection, caller: Caller) -> int:
+    """How often passages of this owner were changed or removed."""
+    query = select(recall_versions.c.changed).where(recall_versions.c.owner == caller.user_id)
+    found = connection.execute(query).scalar_one_or_none()
+    return 0 if found is None else int(found)
+
+
+def touch_recall(connection: Connection, caller: Caller) -> None:
+    """Passages were changed or removed, or belong to another session now."""
+    insert_missing(connection, recall_versions, [{"owner": caller.user_id, "changed": 0}])
+    connection.execute(
+        update(recall_versions)
+        .where(recall_versions.c.owner == caller.user_id)
+        .values(changed=recall_versions.c.changed + 1)
+    )
+
+
+def forget_source(connection: Connection, caller: Caller, source_id: str) -> None:
+    """Remove the passages of a message or a summary that is no longer what it was."""
+    mine = (recall_entries.c.owner == caller.user_id, recall_entries.c.source_id == source_id)
+    connection.execute(delete(recall_entries).where(*mine))
+    touch_recall(connection, caller)
+
+
+def forget_recall(connection: Connection, caller: Caller, conversation_id: str) -> None:
+    """Remove the passages of a conversation that is removed."""
+    mine = (recall_entries.c.owner == caller.user_id, recall_entries.c.conversation_id == conversation_id)
+    result = connection.execute(delete(recall_entries).where(*mine))
+    if result.rowcount > 0:
+        touch_recall(connection, caller)
+
+
+_ADD_WORDS = text("INSERT INTO recall_words (rowid, terms) VALUES (:id, :terms)")
+
+
+def tagged(owner: str, term: str) -> str:
+    """A term as it stands in the full-text table: one token, as everything that is not ASCII belongs to one."""
+    return f"{blake2b(owner.encode(), digest_size=6).hexdigest()}\u00b7{term}"
+
+
+def _entry_row(owner: str, conversation_id: str, passage: Passage) -> dict[str, Any]:
+    return {
+        "owner": owner,
+        "conversation_id": conversation_id,
+        "source_id": passage.id,
+        "call_id": passage.call_id,
+        "speaker": passage.speaker.value,
+        "name": passage.name,
+        "at": local_moment_text(passage.at),
+        "start": passage.start,
+        "end": passage.end,
+        "length": len(passage.terms),
+    }
+
+
+def vector_row(owner: str, entry: int, model: str, data: bytes) -> dict[str, Any]:
+    """The row of a vector: float16, little-endian."""
+    return {"entry_id": entry, "owner": owner, "model": model, "dimension": len(data) // 2, "data": data}
+
+
+def add_passages(
+    connection: Connection, caller: Caller, conversation_id: str, passages: Sequence[Passage], model: str
+) -> None:
+    """Store passages with their words, and the vectors that they bring."""
+    if not passages:
+        return
+    rows = [_entry_row(caller.user_id, conversation_id, passage) for passage in passages]
+    adding = insert(recall_entries).returning(recall_entries.c.id, sort_by_parameter_order=True)
+    entries = list(connection.execute(adding, rows).scalars())
+    words = [
+        {"id": entry, "terms": " ".join(tagged(caller.user_id, term) for term in passage.terms)}
+        for entry, passage in zip(entries, passages, strict=True)
+    ]
+    connection.execute(_ADD_WORDS, words)
+    vectors = [
+        vector_row(caller.user_id, entry, model, passage.vector)
+        for entry, passage in zip(entries, passages, strict=True)
+        if passage.vector is not None
+    ]
+    if vectors:
+        connection.execute(insert(recall_vectors), vectors)
+
 
 _MESSAGES = (
     select(

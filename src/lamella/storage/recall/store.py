@@ -40,10 +40,18 @@ from lamella.core.recall import (
 from lamella.core.records import Caller
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.database import Database, Transactions, insert_missing, reads, writes
-from lamella.storage.recall.passages import add_passages, tagged, vector_row
 from lamella.storage.recall.scope import MOST_BYTES, Part, Scope, ScopeCache, choose, grown, part_of
-from lamella.storage.recall.sources import find_source, find_sources, readable_sessions, readable_summaries
-from lamella.storage.recall.versions import recall_version, touch_recall
+from lamella.storage.recall.sources import (
+    add_passages,
+    find_source,
+    find_sources,
+    readable_sessions,
+    readable_summaries,
+    recall_version,
+    tagged,
+    touch_recall,
+    vector_row,
+)
 from lamella.storage.tables import messages, recall_entries, recall_turns, recall_vectors, sessions, turns
 
 _POSTINGS = text("SELECT group_concat(doc) FROM recall_postings WHERE term = :term")

@@ -17,14 +17,6 @@ from lamella.storage.tables.access import (
     users,
 )
 from lamella.storage.tables.conversations import conversations, decisions, notices, queued_messages, sessions
-from lamella.storage.tables.knowledge import (
-    knowledge_bindings,
-    knowledge_calls,
-    knowledge_documents,
-    knowledge_passages,
-    knowledge_shelves,
-    knowledge_vectors,
-)
 from lamella.storage.tables.library import (
     agents,
     file_images,
@@ -35,8 +27,20 @@ from lamella.storage.tables.library import (
     system_prompts,
 )
 from lamella.storage.tables.parts import metadata
-from lamella.storage.tables.recall import RECALL_WORDS, recall_entries, recall_turns, recall_vectors, recall_versions
-from lamella.storage.tables.requests import blocks, cache_entries, provider_limits, requests
+from lamella.storage.tables.passages import (
+    RECALL_WORDS,
+    knowledge_bindings,
+    knowledge_calls,
+    knowledge_documents,
+    knowledge_passages,
+    knowledge_shelves,
+    knowledge_vectors,
+    recall_entries,
+    recall_turns,
+    recall_vectors,
+    recall_versions,
+)
+from lamella.storage.tables.requests import blocks, cache_entries, idempotency_keys, jobs, provider_limits, requests
 from lamella.storage.tables.turns import (
     attachments,
     document_numbers,
@@ -47,7 +51,6 @@ from lamella.storage.tables.turns import (
     runs,
     turns,
 )
-from lamella.storage.tables.work import idempotency_keys, jobs
 
 __all__ = [
     "RECALL_WORDS",

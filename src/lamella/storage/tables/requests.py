@@ -1,8 +1,8 @@
-"""The tables of requests to models, and of what providers have cached."""
+"""The tables of requests to models, of what providers have cached, of background work and of idempotency keys."""
 
 from __future__ import annotations
 
-from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, LargeBinary, String, Table, Text
+from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, LargeBinary, String, Table, Text, text
 
 from lamella.storage.tables.parts import metadata, owner, part_of, row_id, usage
 
@@ -87,3 +87,40 @@ provider_limits = Table(
     Column("until", String, nullable=False),
 )
 """The most tokens of a prompt that a model takes, as its refusals taught. It has no owner: see `cache_entries`."""
+
+
+idempotency_keys = Table(
+    "idempotency_keys",
+    metadata,
+    Column("owner", String, primary_key=True),
+    Column("key", String, primary_key=True),
+    Column("route", String, nullable=False),
+    Column("fingerprint", String, nullable=False),
+    Column("result_id", String, nullable=False, index=True),
+    Column("at", String, nullable=False),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    row_id(),
+    owner(),
+    Column("kind", String, nullable=False),
+    Column("subject", String, nullable=False, index=True),
+    Column("payload", Text, nullable=False),
+    Column("cause", Text, nullable=False),
+    Column("status", String, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("token", Integer, nullable=False),
+    Column("due_at", String, nullable=False),
+    Column("asked_at", String, nullable=False, server_default=""),
+    Column("created_at", String, nullable=False),
+    Column("ended_at", String),
+    Column("error", Text),
+    Column("again", Boolean, nullable=False, server_default=text("0")),
+    Index("uq_jobs_owner_kind_subject", "owner", "kind", "subject", unique=True),
+    Index("ix_jobs_kind_status_due_at", "kind", "status", "due_at"),
+)
+"""One job of a kind for a subject: the newest. `due_at` is when it may be claimed: its time to begin, or the end of the
+lease of the worker that runs it; `asked_at` is when that was said. `again`: it was asked for while it ran, and is due
+once more when it has ended."""

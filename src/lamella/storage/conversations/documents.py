@@ -1,4 +1,4 @@
-"""What tools brought into a conversation to read, with document numbers that are given once (SPEC O7)."""
+"""What tools brought into a conversation to read, with document numbers that are given once."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from lamella.core.json import digest
 from lamella.core.knowledge import WITHHELD_DOCUMENT
 from lamella.core.messages import Attachment
 from lamella.core.records import Caller, FoundDocument
-from lamella.storage.access.closed_bases import closed_bases
 from lamella.storage.columns import NAMES, json_of, json_text, moment_text
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.database import Verbs, reads, writes
 from lamella.storage.failures import damaged, unicode_only
-from lamella.storage.mapping import Row
+from lamella.storage.grants import closed_bases
+from lamella.storage.mapping.library import Row
 from lamella.storage.tables import conversations, found_documents
 
 _HEAD = tuple(column for column in found_documents.c if column.name not in ("data", "digest", "owner"))

@@ -1,0 +1,264 @@
+"""Agents, projects and the versions of the system prompt, and how often each was edited."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from lamella.core.agents import Agent
+from lamella.core.errors import InvalidRequest, NotFound
+from lamella.core.records import Caller, File, Page, PageQuery, ProjectContent, StoredAgent, StoredProject, SystemPrompt
+from lamella.storage.columns import moment_text
+from lamella.storage.database import Verbs, page, reads, writes
+from lamella.storage.files import find_files
+from lamella.storage.keys import forget_keys
+from lamella.storage.knowledge.documents import index_files
+from lamella.storage.mapping.library import agent_of, agent_row, file_of, project_of, system_prompt_of
+from lamella.storage.tables import agents, files, project_files, projects, system_prompts
+
+
+def find_agent(connection: Connection, caller: Caller, agent_id: str) -> StoredAgent:
+    """The caller's agent."""
+    query = select(agents).where(agents.c.id == agent_id, agents.c.owner == caller.user_id)
+    row = connection.execute(query).mappings().first()
+    if row is None:
+        raise NotFound(f"There is no agent {agent_id}.", param="agent_id")
+    return agent_of(row)
+
+
+class AgentVerbs(Verbs):
+    """The verbs of `Store` about agents."""
+
+    @writes
+    def add_agent(self, connection: Connection, caller: Caller, agent: Agent, at: datetime) -> StoredAgent:
+        """Store a new agent of the caller."""
+        moments = {"created_at": moment_text(at), "updated_at": moment_text(at)}
+        row = {"owner": caller.user_id, **agent_row(agent), **moments}
+        connection.execute(insert(agents), row)
+        return find_agent(connection, caller, agent.id)
+
+    @reads
+    def agent(self, connection: Connection, caller: Caller, agent_id: str) -> StoredAgent:
+        """One agent."""
+        return find_agent(connection, caller, agent_id)
+
+    @reads
+    def agents(self, connection: Connection, caller: Caller, query: PageQuery) -> Page[StoredAgent]:
+        """The caller's agents."""
+        mine = select(agents).where(agents.c.owner == caller.user_id)
+        rows, has_more = page(connection, mine, agents.c.id, query)
+        return Page(tuple(map(agent_of, rows)), has_more)
+
+    @writes
+    def change_agent(
+        self, connection: Connection, caller: Caller, agent_id: str, edit: Callable[[Agent], Agent], at: datetime
+    ) -> StoredAgent:
+        """Store what `edit` makes of it; a difference is a new revision."""
+        before = find_agent(connection, caller, agent_id).agent
+        after = edit(before)
+        if after != before:
+            changed = agent_row(replace(after, id=before.id, revision=before.revision + 1))
+            connection.execute(
+                update(agents)
+                .where(agents.c.id == agent_id, agents.c.owner == caller.user_id)
+                .values(**changed, updated_at=moment_text(at))
+            )
+        return find_agent(connection, caller, agent_id)
+
+    @writes
+    def delete_agent(self, connection: Connection, caller: Caller, agent_id: str) -> None:
+        """Remove it; its conversations go on without it."""
+        find_agent(connection, caller, agent_id)
+        forget_keys(connection, caller, agent_id)
+        connection.execute(delete(agents).where(agents.c.id == agent_id, agents.c.owner == caller.user_id))
+
+
+LARGEST = 2**31 - 1
+
+
+def version_of(text: str, param: str) -> int:
+    """The version that a client wrote; raises `InvalidRequest` for what is none."""
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST))):
+        raise InvalidRequest(
+            f"“{text[:40]}” is no version of a system prompt.", hint="Versions are numbers, from 0.", param=param
+        )
+    return min(int(text), LARGEST)
+
+
+class SystemPromptVerbs(Verbs):
+    """The verbs of `Store` about system prompts."""
+
+    @writes
+    def add_system_prompt(
+        self, connection: Connection, caller: Caller, text: str, note: str, at: datetime
+    ) -> SystemPrompt:
+        """Store a new version: the one after the newest."""
+        column = system_prompts.c
+        newest = select(func.coalesce(func.max(column.version), 0)).where(column.owner == caller.user_id)
+        version = connection.execute(newest).scalar_one() + 1
+        row = {
+            "owner": caller.user_id,
+            "version": version,
+            "text": text,
+            "note": note,
+            "created_at": moment_text(at),
+        }
+        connection.execute(insert(system_prompts), row)
+        return SystemPrompt(version, text, note, at)
+
+    @reads
+    def system_prompt(self, connection: Connection, caller: Caller, version: int) -> SystemPrompt:
+        """One stored version."""
+        query = select(system_prompts).where(
+            system_prompts.c.owner == caller.user_id, system_prompts.c.version == version
+        )
+        row = connection.execute(query).mappings().first()
+        if row is None:
+            raise NotFound(f"There is no version {version} of the system prompt.", param="system_prompt_version")
+        return system_prompt_of(row)
+
+    @reads
+    def newest_system_prompt(self, connection: Connection, caller: Caller) -> SystemPrompt | None:
+        """The newest stored version, None when the caller wrote none."""
+        mine = select(system_prompts).where(system_prompts.c.owner == caller.user_id)
+        query = mine.order_by(system_prompts.c.version.desc()).limit(1)
+        row = connection.execute(query).mappings().first()
+        return None if row is None else system_prompt_of(row)
+
+    @reads
+    def system_prompts(self, connection: Connection, caller: Caller, query: PageQuery) -> Page[SystemPrompt]:
+        """The stored versions; `query.after` is a version."""
+        version = system_prompts.c.version
+        rows = select(system_prompts).where(system_prompts.c.owner == caller.user_id)
+        rising = query.order == "asc"
+        if query.after is not None:
+            after = version_of(query.after, "after")
+            rows = rows.where(version > after if rising else version < after)
+        limited = rows.order_by(version.asc() if rising else version.desc()).limit(query.limit + 1)
+        found = connection.execute(limited).mappings().all()
+        return Page(tuple(map(system_prompt_of, found[: query.limit])), len(found) > query.limit)
+
+
+def _files(connection: Connection, caller: Caller, project_ids: Sequence[str]) -> Mapping[str, Sequence[File]]:
+    """The files of these projects, in order, by project."""
+    query = (
+        select(project_files.c.project_id, *files.c)
+        .join(files, files.c.id == project_files.c.file_id)
+        .where(project_files.c.project_id.in_(project_ids), project_files.c.owner == caller.user_id)
+        .order_by(project_files.c.project_id, project_files.c.position)
+    )
+    found: defaultdict[str, list[File]] = defaultdict(list)
+    for row in connection.execute(query).mappings():
+        found[row["project_id"]].append(file_of(row))
+    return found
+
+
+def find_project(connection: Connection, caller: Caller, project_id: str) -> StoredProject:
+    """The caller's project."""
+    query = select(projects).where(projects.c.id == project_id, projects.c.owner == caller.user_id)
+    row = connection.execute(query).mappings().first()
+    if row is None:
+        raise NotFound(f"There is no project {project_id}.", param="project_id")
+    return project_of(row, _files(connection, caller, [project_id]).get(project_id, ()))
+
+
+def _check_readable(file: File) -> None:
+    """A project holds documents and pictures; raises `InvalidRequest` for what could not be read."""
+    if file.status == "failed":
+        raise InvalidRequest(
+            f"“{file.name}” could not be read: {file.reason or 'there is no text in it'}.",
+            hint="Upload it in another form, and add that.",
+            param="file_ids",
+        )
+
+
+def _hold(connection: Connection, caller: Caller, project_id: str, file_ids: Sequence[str]) -> list[File]:
+    """Make these the files of a project; gives them."""
+    held = find_files(connection, caller, file_ids)
+    for file in held:
+        _check_readable(file)
+    mine = (project_files.c.project_id == project_id, project_files.c.owner == caller.user_id)
+    connection.execute(delete(project_files).where(*mine))
+    rows = [
+        {"project_id": project_id, "file_id": file_id, "owner": caller.user_id, "position": position}
+        for position, file_id in enumerate(file_ids)
+    ]
+    if rows:
+        connection.execute(insert(project_files), rows)
+    return held
+
+
+class ProjectVerbs(Verbs):
+    """The verbs of `Store` about projects."""
+
+    @writes
+    def add_project(
+        self, connection: Connection, caller: Caller, project_id: str, content: ProjectContent, at: datetime
+    ) -> StoredProject:
+        """Store a new project of the caller."""
+        row = {
+            "id": project_id,
+            "owner": caller.user_id,
+            "name": content.name,
+            "instructions": content.instructions,
+            "revision": 1,
+            "created_at": moment_text(at),
+            "updated_at": moment_text(at),
+        }
+        connection.execute(insert(projects), row)
+        held = _hold(connection, caller, project_id, content.file_ids)
+        index_files(connection, self._ids, caller.user_id, held, at)
+        return find_project(connection, caller, project_id)
+
+    @reads
+    def project(self, connection: Connection, caller: Caller, project_id: str) -> StoredProject:
+        """One project."""
+        return find_project(connection, caller, project_id)
+
+    @reads
+    def projects(self, connection: Connection, caller: Caller, query: PageQuery) -> Page[StoredProject]:
+        """The caller's projects."""
+        mine = select(projects).where(projects.c.owner == caller.user_id)
+        rows, has_more = page(connection, mine, projects.c.id, query)
+        held = _files(connection, caller, [row["id"] for row in rows])
+        return Page(tuple(project_of(row, held.get(row["id"], ())) for row in rows), has_more)
+
+    @writes
+    def change_project(
+        self,
+        connection: Connection,
+        caller: Caller,
+        project_id: str,
+        edit: Callable[[ProjectContent], ProjectContent],
+        at: datetime,
+    ) -> StoredProject:
+        """Store what `edit` makes of it; a difference is a new revision."""
+        project = find_project(connection, caller, project_id)
+        before = project.content
+        after = edit(before)
+        if after != before:
+            connection.execute(
+                update(projects)
+                .where(projects.c.id == project_id, projects.c.owner == caller.user_id)
+                .values(
+                    name=after.name,
+                    instructions=after.instructions,
+                    revision=project.revision + 1,
+                    updated_at=moment_text(at),
+                )
+            )
+            if after.file_ids != before.file_ids:
+                held = _hold(connection, caller, project_id, after.file_ids)
+                index_files(connection, self._ids, caller.user_id, held, at)
+        return find_project(connection, caller, project_id)
+
+    @writes
+    def delete_project(self, connection: Connection, caller: Caller, project_id: str) -> None:
+        """Remove it; its files stay, and its conversations go on without it."""
+        find_project(connection, caller, project_id)
+        forget_keys(connection, caller, project_id)
+        connection.execute(delete(projects).where(projects.c.id == project_id, projects.c.owner == caller.user_id))
