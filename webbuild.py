@@ -2,7 +2,8 @@
 
 Two stamps decide: the lockfile's hash stands beside the installed modules, the hash of the sources beside the built
 page. Standard library only: it runs before anything else is installed. `./run`, `./check` and the wheel call it;
-with `--test` it runs the page's type check and tests as well.
+with `--test` it runs the page's type check and tests as well. `--types` writes the page's types of what the server
+gives and takes, by `webtypes.py`, which needs Lamella's environment.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ class Toolchain:
 
 def main() -> int:
     """Build if needed, test if asked. 0 when all is well, 1 with one paragraph on standard error when it is not."""
+    if "--types" in sys.argv[1:]:
+        return subprocess.run([sys.executable, str(ROOT / "webtypes.py")], check=False).returncode
     try:
         built = build()
         if "--test" in sys.argv[1:]:

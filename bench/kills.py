@@ -110,7 +110,7 @@ async def life(born: Nursery, random: Random, found: Figures, name: str, before:
         found.early += 1
         found.kills += 1
         return
-    async with client(await born.up()) as speaking:
+    async with client(await born.up(), False) as speaking:
         found.broken += await laws.after(speaking, before)
         before[:] = await load(speaking, random, name)
         hearing = people.Hearing(random.randrange(MOST))
@@ -143,7 +143,7 @@ async def kill_often(provider: str, kills: int, seed: int) -> Figures:
             while found.kills < kills:
                 await life(born, random, found, f"{seed}-{found.kills}", before)
             pid = await born.begin()
-            async with client(await born.up()) as speaking:
+            async with client(await born.up(), False) as speaking:
                 found.broken += await laws.after(speaking, before)
             os.kill(pid, signal.SIGKILL)
         found.broken += laws.of_rows(Path(folder))

@@ -164,7 +164,7 @@ async def ingest(pages: int, rounds: int) -> None:
 
     texts = Texts()
     with TemporaryDirectory() as folder:
-        async with served(read_settings(data=Path(folder))) as (app, client):
+        async with served(read_settings(data=Path(folder)), checked=False) as (app, client):
             base = app.ids.new("kb")
             await app.access.add_base(LOCAL_OWNER, base, BaseContent("Bench"), app.clock.now())
             stage = Stage(app, client, base, await client.conversation())
@@ -194,7 +194,7 @@ async def tiny(files: int) -> None:
     """How long so many tiny files take, what they cost this process, and how long a look at their progress takes."""
     texts = Texts()
     with TemporaryDirectory() as folder:
-        async with served(read_settings(data=Path(folder))) as (_, client):
+        async with served(read_settings(data=Path(folder)), checked=False) as (_, client):
             base = (await client.post("/knowledge-bases", {"name": "Tiny"}))["id"]
             path = f"/knowledge-bases/{base}/documents"
             before, begin = peak(), time.perf_counter()

@@ -98,7 +98,7 @@ async def play(seed: int, attacks: int, *, level: GrantLevel = GrantLevel.RESTRI
             knowledge_summaries=False,  # an owner's model reads the documents for them, beside all turns
         )
         canaries: list[str] = []
-        async with served(given, models=ScriptedModels(model, second)) as (app, client):
+        async with served(given, checked=False, models=ScriptedModels(model, second)) as (app, client):
             stage = Stage(app, client, model, second, outcome)
             for first in range(0, attacks, ROUND):
                 kept = secret(chosen)

@@ -25,7 +25,7 @@ from lamella.core.ids import CountingIds
 from lamella.core.records import Caller, PageQuery
 from lamella.core.tokens import Usage
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
-from lamella.server.responses.openai_request import to_openai
+from lamella.server.routes.openai_request import to_openai
 from lamella.server.testing import serving
 from lamella.server.web import create_web
 from lamella.settings import Settings, read_settings

@@ -16,7 +16,11 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def _generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_generate", DOCS / "generate.py")
+    return _script(DOCS / "generate.py")
+
+
+def _script(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -28,6 +32,11 @@ def _generator() -> ModuleType:
 def test_a_generated_page_is_up_to_date(name: str) -> None:
     made = _generator().PAGES[name]()
     assert (DOCS / name).read_text("utf-8") == made, "run: python docs/generate.py"
+
+
+def test_the_types_of_the_page_are_up_to_date() -> None:
+    script = _script(DOCS.parent / "webtypes.py")
+    assert script.OBJECTS.read_text("utf-8") == script.types(), "run: python webbuild.py --types"
 
 
 def test_the_api_page_names_every_route() -> None:

@@ -13,7 +13,7 @@ from lamella.chat.message import ExecutionRequest
 from lamella.core.errors import InvalidRequest
 from lamella.core.json import decode_object, encode
 from lamella.core.records import LEAVE
-from lamella.server.responses.openai_request import KEY_LENGTH, NATIVE, OWN, PAIRS, VALUE_LENGTH, from_openai, to_openai
+from lamella.server.routes.openai_request import KEY_LENGTH, NATIVE, OWN, PAIRS, VALUE_LENGTH, from_openai, to_openai
 
 TEXT = st.text(max_size=40)
 TEXTS = st.lists(TEXT, max_size=3).map(tuple)

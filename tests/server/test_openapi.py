@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import get_args
 
+import httpx2
 import pytest
 
 from lamella import __version__
+from lamella.core.packets import AnyPacket
 from lamella.server import web
-from lamella.server.testing import Client
+from lamella.server.testing import Client, description
 
 pytestmark = pytest.mark.anyio
 
-SOURCE = "".join(path.read_text("utf-8") for path in Path(str(web.__file__)).parent.glob("*routes.py"))
+SOURCE = "".join(
+    path.read_text("utf-8")
+    for path in (Path(str(web.__file__)).parent / "routes").glob("*.py")
+    if path.name != "responses.py"
+)
 
 
 async def test_the_description_has_every_route(client: Client) -> None:
@@ -27,6 +35,33 @@ async def test_the_description_has_every_route(client: Client) -> None:
         for verbs in document["paths"].values()
         for verb in verbs.values()
     )
+
+
+async def test_every_answer_is_described(client: Client) -> None:
+    document = (await client.http.get("/openapi.json")).json()
+    schemas = document["components"]["schemas"]
+    operations = [(path, verb) for path, verbs in document["paths"].items() for verb in verbs if "/v1/" in path]
+    for path, verb in operations:
+        answers = document["paths"][path][verb]["responses"]
+        done = [answer for status, answer in answers.items() if status.startswith("2")]
+        assert done, path
+        assert all(answer.get("content") for answer in done) or "204" in answers, path
+        assert {"401", "default"} <= answers.keys() or path.endswith(("/login", "/setup")), path
+    named = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
+    assert named <= schemas.keys()
+    assert "HTTPValidationError" not in schemas
+    packets = {one["$ref"].rpartition("/")[2] for one in schemas["Packet"]["anyOf"]}
+    assert packets == {kind.__name__ for kind in get_args(AnyPacket)}
+
+
+async def test_an_answer_that_is_not_as_described_fails_here(client: Client) -> None:
+    described = description()
+    described.check_packet('{"type":"text.delta","n":1,"turn_id":"t","model_index":0,"block_index":0,"text":"a"}')
+    with pytest.raises(AssertionError, match="not as described"):
+        described.check_packet('{"type":"text.delta","n":1,"turn_id":"t","model_index":0,"block_index":0}')
+    request = httpx2.Request("GET", f"{client.http.base_url}/api/v1/conversations/conv_1")
+    with pytest.raises(AssertionError, match="not as described"):
+        await described.check(httpx2.Response(200, json={"id": "conv_1"}, request=request))
 
 
 async def test_the_small_addresses_answer(client: Client) -> None:

@@ -14,7 +14,7 @@ from lamella.core import deltas
 from lamella.core.errors import ProviderRefusedRequest
 from lamella.core.messages import ToolCall
 from lamella.llm.scripted import ScriptedModel, calling, saying
-from lamella.server.responses.openai_request import to_openai
+from lamella.server.routes.openai_request import to_openai
 from lamella.server.testing import Client
 
 pytestmark = pytest.mark.anyio

@@ -1,81 +1,13 @@
 /** Who asks and who may read what: login, keys, users, groups, knowledge bases and the grants on them. */
 
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
-import { body, everything, items, json, type ListOf, newKey, withKey } from './api.ts'
+import { body, everything, items, json, newKey, withKey } from './api.ts'
 import { unchoose } from './drafts.ts'
+import type { Grant, GrantLevel, InvitedUser, IssuedKey, Key, KnowledgeBase, Login, Me, ListOf, Named, NewBase } from './objects.ts'
 import { required } from './resources.ts'
 
-export interface Login {
-  set_up: boolean
-  key_needed: boolean
-  token_needed: boolean
-}
-
-export interface Me {
-  id: string
-  name: string
-  role: 'admin' | 'member'
-  scopes: string[]
-  /** Whether everybody needs a key. */
-  accounts: boolean
-}
-
-export interface Key {
-  id: string
-  name: string
-  begins_with: string
-  user_id: string
-  issued_by: string
-  scopes: string[]
-  current: boolean
-  created_at: string
-  expires_at: string | null
-  last_used_at: string | null
-  revoked_at: string | null
-}
-
-export interface IssuedKey extends Key {
-  /** The whole key: shown once. */
-  secret: string
-}
-
-export interface Named {
-  id: string
-  object: 'user' | 'group'
-  name: string
-}
-
-export type Level = 'full' | 'restricted' | 'none'
-
-export interface BaseValue {
-  name: string
-  description: string
-  visible: boolean
-  /** What restricted readers may know of it. */
-  hint: string
-  summary: string
-  keywords: string[]
-  topics: string[]
-}
-
-/** Hint, keywords, summary and topics are told to whoever may read all of it. */
-export interface Base extends Omit<BaseValue, 'hint' | 'keywords' | 'summary' | 'topics'> {
-  id: string
-  level: Level
-  yours: boolean
-  hint?: string
-  summary?: string
-  keywords?: string[]
-  topics?: string[]
-  described_by?: 'nobody' | 'model' | 'user'
-}
-
-export interface Grant {
-  id: string
-  kind: 'user' | 'group'
-  name: string
-  level: Level
-}
+/** A base as its form has it. */
+export type BaseValue = Required<NewBase>
 
 export const accessKeys = {
   me: ['me'] as const,
@@ -94,7 +26,7 @@ export const useLoginInfo = () => useQuery({ queryKey: accessKeys.login, queryFn
 export const useKeys = () => useQuery({ queryKey: accessKeys.keys, queryFn: () => everything<Key>('/keys') })
 
 export const useBases = () =>
-  useQuery({ queryKey: accessKeys.bases, queryFn: () => everything<Base>('/knowledge-bases') })
+  useQuery({ queryKey: accessKeys.bases, queryFn: () => everything<KnowledgeBase>('/knowledge-bases') })
 
 export const useGrants = (base: string) =>
   useQuery({
@@ -127,7 +59,7 @@ export function useLogOut() {
 
 export const useSetUp = () =>
   useMutation({
-    mutationFn: (value: { name: string; token?: string }) => json<{ key: IssuedKey }>('/setup', body('POST', value)),
+    mutationFn: (value: { name: string; token?: string }) => json<InvitedUser>('/setup', body('POST', value)),
   })
 
 export const useCreateKey = () =>
@@ -142,8 +74,8 @@ export const useSaveBase = (id: string | null) =>
   useChange(accessKeys.bases, async (value: Partial<BaseValue>) => {
     required(value, 'name', 'The knowledge base has no name.', 'Give it one: you choose it by that name.')
     return id === null
-      ? json<Base>('/knowledge-bases', withKey(body('POST', value), newKey()))
-      : json<Base>(`/knowledge-bases/${id}`, body('PATCH', value))
+      ? json<KnowledgeBase>('/knowledge-bases', withKey(body('POST', value), newKey()))
+      : json<KnowledgeBase>(`/knowledge-bases/${id}`, body('PATCH', value))
   })
 
 export const useRemoveBase = () =>
@@ -154,7 +86,7 @@ export const useRemoveBase = () =>
 
 /** Give somebody a level, or take their grant away with null. */
 export const useGrant = (base: string) =>
-  useChange(accessKeys.grants(base), ({ id, level }: { id: string; level: Level | null }) => {
+  useChange(accessKeys.grants(base), ({ id, level }: { id: string; level: GrantLevel | null }) => {
     const path = `/knowledge-bases/${base}/grants/${id}`
     return level === null
       ? json<Grant | null>(path, { method: 'DELETE' })

@@ -1,31 +1,10 @@
 /** What admins keep: users with their keys, groups, and the audit of who was let in where. */
 
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
-import { type IssuedKey, type Key, type Named, accessKeys } from './access.ts'
-import { body, everything, items, json, type ListOf } from './api.ts'
+import { accessKeys } from './access.ts'
+import { body, everything, items, json } from './api.ts'
+import type { AuditEntry, AuditKind, Group, InvitedUser, IssuedKey, Key, ListOf, User } from './objects.ts'
 import { required } from './resources.ts'
-
-export interface User extends Named {
-  role: 'admin' | 'member'
-  disabled: boolean
-}
-
-export interface Group extends Named {
-  members: Named[]
-}
-
-export type AuditKind = 'grants' | 'members' | 'restricted-uses'
-
-export interface AuditEntry {
-  id: string
-  at: string
-  by_name: string
-  subject_name: string | null
-  on_id: string
-  on_name: string
-  from: string | null
-  to: string | null
-}
 
 export const adminKeys = {
   users: ['admin', 'users'] as const,
@@ -53,7 +32,7 @@ export const useAudit = (kind: AuditKind) =>
 
 export const useAddUser = () =>
   useAdmin((value: { name: string; role: User['role'] }) =>
-    json<User & { key: IssuedKey }>('/users', body('POST', required(value, 'name', 'The user has no name.', 'Say who it is.'))),
+    json<InvitedUser>('/users', body('POST', required(value, 'name', 'The user has no name.', 'Say who it is.'))),
   )
 
 export const useChangeUser = () =>

@@ -1,24 +1,25 @@
 /** The server's endpoints, typed. */
 
-import { ROOT, body, everything, items, json, newKey, query, send, sendFile, withKey, type ListOf, type Upload } from './http.ts'
+import type { ShownTurn } from './turn.ts'
+import { ROOT, body, everything, items, json, newKey, query, send, sendFile, withKey, type Upload } from './http.ts'
 import type {
   CommandKind,
   Conversation,
   ConversationPatch,
   Effort,
   FileText,
-  Found,
+  ListOf,
+  Search,
   Gauge,
   Model,
-  NewTurn,
-  PreviewValue,
+  NewTurnBody,
+  PreviewBody,
   QueuedMessage,
   RequestMap,
-  RequestSummary,
+  ModelRequest,
   Session,
   Status,
-  Told,
-  Turn,
+  Notice,
   UploadedFile,
 } from './objects.ts'
 
@@ -39,9 +40,9 @@ export const api = {
   bind: (id: string, bases: readonly string[]) =>
     json<unknown>(`/conversations/${id}/knowledge-bases`, body('PUT', { knowledge_base_ids: bases })),
   turns: (id: string, after?: string) =>
-    json<ListOf<Turn>>(`/conversations/${id}/turns${query({ order: 'desc', limit: 50, after })}`),
-  turn: (id: string) => json<Turn>(`/turns/${id}`),
-  begin: (id: string, key: string, value: NewTurn) =>
+    json<ListOf<ShownTurn>>(`/conversations/${id}/turns${query({ order: 'desc', limit: 50, after })}`),
+  turn: (id: string) => json<ShownTurn>(`/turns/${id}`),
+  begin: (id: string, key: string, value: NewTurnBody) =>
     send(`/conversations/${id}/turns`, withKey(streaming(body('POST', value)), key)),
   events: (turn: string, after: number, signal?: AbortSignal) =>
     send(`/turns/${turn}/events?after=${after}`, {
@@ -62,21 +63,21 @@ export const api = {
     json<null>(`/conversations/${id}/queue/${message}`, { method: 'DELETE' }),
   context: (id: string) => json<Gauge>(`/conversations/${id}/context`),
   commands: async () => items(await json<ListOf<CommandKind>>('/commands')),
-  told: (id: string) => everything<Told>(`/conversations/${id}/commands`),
+  told: (id: string) => everything<Notice>(`/conversations/${id}/commands`),
   efforts: async (id: string) => items(await json<ListOf<Effort>>(`/conversations/${id}/efforts`)),
   /** What was said, in one conversation or in all. */
   search: (id: string | undefined, q: string, signal?: AbortSignal) =>
-    json<Found>(`/sessions/search${query({ q, conversation_id: id })}`, { signal: signal ?? null }),
+    json<Search>(`/sessions/search${query({ q, conversation_id: id })}`, { signal: signal ?? null }),
   command: (id: string, text: string) =>
-    json<Told>(`/conversations/${id}/commands`, withKey(body('POST', { text }), newKey())),
-  resume: (session: string) => json<Told>(`/sessions/${session}/resume`, withKey({ method: 'POST' }, newKey())),
-  undo: (session: string) => json<Told>(`/sessions/${session}/undo`, withKey({ method: 'POST' }, newKey())),
+    json<Notice>(`/conversations/${id}/commands`, withKey(body('POST', { text }), newKey())),
+  resume: (session: string) => json<Notice>(`/sessions/${session}/resume`, withKey({ method: 'POST' }, newKey())),
+  undo: (session: string) => json<Notice>(`/sessions/${session}/undo`, withKey({ method: 'POST' }, newKey())),
   /** The sessions of a conversation, the oldest first. */
   sessions: async (id: string) => (await everything<Session>(`/conversations/${id}/sessions`)).reverse(),
   requests: async (turn: string) =>
-    items(await json<RequestSummary[] | ListOf<RequestSummary>>(`/turns/${turn}/requests`)),
+    items(await json<ModelRequest[] | ListOf<ModelRequest>>(`/turns/${turn}/requests`)),
   map: (request: string) => json<RequestMap>(`/requests/${request}/map`),
-  preview: (value: PreviewValue, signal?: AbortSignal) =>
+  preview: (value: PreviewBody, signal?: AbortSignal) =>
     json<RequestMap>('/context/preview', { ...body('POST', value), signal: signal ?? null }),
   fileText: (id: string) => json<FileText>(`/files/${id}/text`),
   fileAddress: (id: string) => `${ROOT}/files/${id}/content`,

@@ -1,8 +1,9 @@
 /** Edits, repeated questions, and the answer that goes on: what a reader does to the tree of a conversation. */
 
+import type { ShownTurn } from './turn.ts'
 import { type QueryClient, useQueryClient } from '@tanstack/react-query'
 import { createContext, useCallback, useContext, useEffect, useMemo, useRef, useState } from 'react'
-import { api, ApiError, explain, newKey, type Turn } from './api.ts'
+import { api, ApiError, explain, newKey } from './api.ts'
 import { onItsWay } from './beginnings.ts'
 import { severalModels } from './choice.ts'
 import { begin, timezone, useDraft } from './drafts.ts'
@@ -17,9 +18,9 @@ export interface Branching {
   /** The conversation answers, or goes elsewhere: only what belongs to the running answers can be done. */
   busy: boolean
   /** Send another text in the place of a message; what is wrong with it comes back. */
-  edit: (turn: Turn, text: string) => Promise<Problem | null>
+  edit: (turn: ShownTurn, text: string) => Promise<Problem | null>
   /** Ask what a turn asked once more, beside it. */
-  again: (turn: Turn) => void
+  again: (turn: ShownTurn) => void
   /** Go on from an answer of a turn, and to the newest turn that came after it. */
   go: (turn: string, run?: string) => void
   stop: (run: string) => void
@@ -46,7 +47,7 @@ export const wentElsewhere: Problem = {
 }
 
 /** Everything a reader does to the tree; `model` is the conversation's, `turns` the path that is shown. */
-export function useBranching(conversation: string | null, model: string | null, turns: Turn[], running: boolean) {
+export function useBranching(conversation: string | null, model: string | null, turns: ShownTurn[], running: boolean) {
   const client = useQueryClient()
   const { others } = useDraft(conversation)
   const [going, setGoing] = useState(false)
@@ -133,14 +134,14 @@ const notSaved = {
 }
 
 /** Whether the conversation only went on from what is shown here. */
-async function isBehind(conversation: string, newest: Turn): Promise<boolean> {
+async function isBehind(conversation: string, newest: ShownTurn): Promise<boolean> {
   const { data } = await api.turns(conversation)
   const found = data.find((turn) => turn.id === newest.id)
   return found !== undefined && (newest.runs.length < 2 || found.run_id === newest.run_id)
 }
 
 /** Notices that the newest turn that was shown is not on the path any more, though nobody here left it. */
-function usePath(conversation: string | null, turns: Turn[], going: boolean, tell: (problem: Problem | null) => void) {
+function usePath(conversation: string | null, turns: ShownTurn[], going: boolean, tell: (problem: Problem | null) => void) {
   const shown = useRef<{ conversation: string | null; newest: string | null }>({ conversation, newest: null })
   const mine = useRef(false)
   useEffect(() => {

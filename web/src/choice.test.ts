@@ -1,6 +1,6 @@
+import type { Agent, Layout } from './objects.ts'
 import { describe, expect, it } from 'vitest'
 import { asked, inForce, noChoice, severalModels } from './choice.ts'
-import type { Agent, Layout } from './resources.ts'
 
 const agent = { id: 'agent_1', name: 'Reviewer', model: 'model-b', layout: 'onyx' } as Agent
 const layouts = [

@@ -1,7 +1,7 @@
 /** What a conversation is sent with: its agent, project, model, layout and marker policy. */
 
+import type { Agent, Layout } from './objects.ts'
 import type { Conversation, ConversationPatch } from './api.ts'
-import type { Agent, Layout } from './resources.ts'
 
 /** What was asked for a conversation that does not exist yet; null leaves it to the agent, the layout or the server. */
 export interface Choice {

@@ -1,28 +1,29 @@
+import type { ShownTurn } from './turn.ts'
 import { describe, expect, it } from 'vitest'
-import type { CommandKind, Session, Told, Turn } from './api.ts'
+import type { CommandKind, Session, Notice } from './api.ts'
 import { beside, completed, completions, eventsOf, figuresOf, isCommand, keptBy } from './commands.ts'
 import { usage } from './example.test-data.ts'
 
 const kinds: CommandKind[] = [
-  { name: 'status', usage: '/status', summary: '' },
-  { name: 'compact', usage: '/compact [focus]', summary: '' },
-  { name: 'context', usage: '/context', summary: '' },
+  { object: 'command.kind', name: 'status', usage: '/status', summary: '' },
+  { object: 'command.kind', name: 'compact', usage: '/compact [focus]', summary: '' },
+  { object: 'command.kind', name: 'context', usage: '/context', summary: '' },
 ]
 
-function command(id: string, name: string, turn: string | null, data = {}): Told {
-  return { object: 'command', id, turn_id: turn, name, argument: '', answer: '', data, at: '' }
+function command(id: string, name: string, turn: string | null, data = {}): Notice {
+  return { object: 'command', id, conversation_id: 'conv_1', turn_id: turn, name, argument: '', answer: '', data, at: '' }
 }
 
-function notification(id: string, at: string): Told {
-  return { object: 'notification', id, turn_id: 'turn_1', name: 'pruned', text: '', data: {}, at }
+function notification(id: string, at: string): Notice {
+  return { object: 'notification', id, conversation_id: 'conv_1', turn_id: 'turn_1', name: 'pruned', text: '', data: {}, at }
 }
 
-const turn = (id: string, started_at: string) => ({ id, started_at }) as Turn
+const turn = (id: string, started_at: string) => ({ id, started_at }) as ShownTurn
 
 function session(number: number, begins_after: string | null, changes: Partial<Session> = {}): Session {
-  const rest = { current: false, parent_id: null, opened_at: '', opened_by: 'new', closed_at: null, closed_by: null, why: '', summary: null }
+  const rest = { current: false, parent_id: null, opened_at: '', opened_by: 'new' as const, closed_at: null, closed_by: null, why: '', summary: null }
   const figures = { summary_tokens: 0, messages: 0, numbers: {}, check: {}, usage: {} }
-  return { id: `sess_${number}`, conversation_id: 'conv_1', number, begins_after, ...rest, ...figures, ...changes }
+  return { id: `sess_${number}`, object: 'session', inherits: false, carries: null, conversation_id: 'conv_1', number, begins_after, ...rest, ...figures, ...changes }
 }
 
 describe('typing a slash', () => {
@@ -72,7 +73,7 @@ describe('what a session holds', () => {
 
   it('is told of while it was open, and not before or after', () => {
     const open = session(1, null, { opened_at: noon, closed_at: later })
-    const told = [notification('a', noon), notification('b', later), { ...notification('c', noon), object: 'command' } as Told]
+    const told = [notification('a', noon), notification('b', later), { ...notification('c', noon), object: 'command' } as Notice]
     expect(eventsOf(open, told).map((one) => one.id)).toEqual(['a'])
     expect(eventsOf(session(2, null, { opened_at: later }), told).map((one) => one.id)).toEqual(['b'])
   })

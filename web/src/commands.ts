@@ -1,6 +1,7 @@
 /** Slash commands: what is one, which ones a beginning may become, and where their answers and sessions stand. */
 
-import type { CommandKind, Session, Told, Turn } from './api.ts'
+import type { ShownTurn } from './turn.ts'
+import type { CommandKind, Session, Notice } from './api.ts'
 import { tokens } from './format.ts'
 
 /** Whether a message is a command; a path such as /etc/hosts is none, nor is what begins with two slashes. */
@@ -23,11 +24,11 @@ export function completed(command: CommandKind): string {
 export interface Beside {
   /** The sessions that began behind a turn. */
   began: Session[]
-  told: Told[]
+  told: Notice[]
 }
 
 /** What stands behind each turn, by its id; "" is before the first. A resumed session began where it once did. */
-export function beside(told: Told[], sessions: Session[]): Map<string, Beside> {
+export function beside(told: Notice[], sessions: Session[]): Map<string, Beside> {
   const found = new Map<string, Beside>()
   const at = (turn: string | null) => {
     const known = found.get(turn ?? '') ?? { began: [], told: [] }
@@ -40,7 +41,7 @@ export function beside(told: Told[], sessions: Session[]): Map<string, Beside> {
 }
 
 /** The turns that a compaction left as they are: behind what it summarised, and begun before it ended. */
-export function keptBy(session: Session, turns: Turn[]): Turn[] {
+export function keptBy(session: Session, turns: ShownTurn[]): ShownTurn[] {
   const last = turns.findIndex((turn) => turn.id === session.begins_after)
   if (last < 0) return []
   return turns.slice(last + 1).filter((turn) => Date.parse(turn.started_at) < Date.parse(session.opened_at))
@@ -64,7 +65,7 @@ export function figuresOf(session: Session): string {
 }
 
 /** What was told while a session was open: its prunings and compactions. */
-export function eventsOf(session: Session, told: Told[]): Told[] {
+export function eventsOf(session: Session, told: Notice[]): Notice[] {
   const from = Date.parse(session.opened_at)
   const to = session.closed_at ? Date.parse(session.closed_at) : Infinity
   return told.filter((one) => one.object === 'notification' && Date.parse(one.at) >= from && Date.parse(one.at) < to)

@@ -1,10 +1,10 @@
 /** What is being written, one draft per conversation: text, files on their way, and the sending itself. */
 
 import { useSyncExternalStore } from 'react'
-import { api, ApiError, explain, newKey, type NewTurn, type Upload, type UploadedFile } from './api.ts'
+import { api, ApiError, explain, newKey, type NewTurnBody, type Upload, type UploadedFile } from './api.ts'
 import { onItsWay } from './beginnings.ts'
 import { asked, type Choice, noChoice, severalModels } from './choice.ts'
-import type { Packet } from './packets.ts'
+import type { Packet } from './objects.ts'
 import { remember, remembered } from './remembered.ts'
 import { pause, type Taken, turns } from './turns.ts'
 import { type DraftFile, entryOf, start } from './uploads.ts'
@@ -195,7 +195,7 @@ export async function submit(
       change(conversation, () => ({ sending: false, key: null }))
       return null
     }
-    const value: NewTurn = {
+    const value: NewTurnBody = {
       text: draft.text,
       file_ids: filesOf(draft).map((file) => file.id),
       timezone: timezone(),
@@ -269,7 +269,7 @@ export function filesOf(draft: Draft): UploadedFile[] {
 export async function begin(
   conversation: string,
   key: string,
-  value: NewTurn,
+  value: NewTurnBody,
   later: () => void = () => undefined,
 ): Promise<Taken> {
   for (let attempt = 1; ; attempt += 1) {

@@ -1,8 +1,8 @@
 /** The packets of one turn with everything in it, for tests. */
 
-import type { Packet, UsageBody } from './packets.ts'
+import type { Packet, UsageBody } from './objects.ts'
 
-export const usage: UsageBody = { input: 1000, cache_read: 920, cache_write: 60, fresh: 20, output: 40, reasoning: 8 }
+export const usage: UsageBody = { input: 1000, cache_read: 920, cache_write: 60, fresh: 20, output: 40, reasoning: 8, estimated: false, cache_write_1h: 0, input_estimated: false }
 
 const bodies = [
   {

@@ -1,9 +1,9 @@
 /** The message that a search found and the reader wants to see: which one it is, and where in it the passage stands. */
 
 import { useSyncExternalStore } from 'react'
-import type { Hit } from './api.ts'
+import type { SearchHit } from './api.ts'
 
-export type Place = Pick<Hit, 'conversation_id' | 'turn_id' | 'call_id' | 'role' | 'snippet'>
+export type Place = Pick<SearchHit, 'conversation_id' | 'turn_id' | 'call_id' | 'role' | 'snippet'>
 
 let place: Place | null = null
 const listeners = new Set<() => void>()

@@ -1,7 +1,9 @@
 /** Requests to the server. Every failure becomes an `ApiError` with a message and, where there is one, a hint. */
 
-import type { UploadedFile } from './objects.ts'
-import type { ApiErrorBody } from './packets.ts'
+import type { ErrorBody, ListOf, UploadedFile } from './objects.ts'
+
+/** What is wrong, as the server says it or as this page does. */
+export type Problem = Pick<ErrorBody, 'message'> & Partial<ErrorBody>
 
 export const ROOT = '/api/v1'
 
@@ -12,7 +14,7 @@ export class ApiError extends Error {
   /** The field of the body that was wrong. */
   readonly param: string | null
 
-  constructor(status: number, body: ApiErrorBody) {
+  constructor(status: number, body: Problem) {
     super(body.message)
     this.name = 'ApiError'
     this.status = status
@@ -26,14 +28,6 @@ export class ApiError extends Error {
 export function explain(error: unknown): { message: string; hint: string | null } {
   if (error instanceof ApiError) return { message: error.message, hint: error.hint }
   return { message: 'Something went wrong in this page.', hint: 'Reload it. What was sent is kept by the server.' }
-}
-
-export interface ListOf<Item> {
-  object: 'list'
-  data: Item[]
-  first_id: string | null
-  last_id: string | null
-  has_more: boolean
 }
 
 /** Lists come as an array or as a page object: take the items of either. */
@@ -54,16 +48,16 @@ export async function send(path: string, init: RequestInit = {}): Promise<Respon
   return answer
 }
 
-export const unreachable: ApiErrorBody = {
+export const unreachable: Problem = {
   message: 'The server cannot be reached.',
   code: 'unreachable',
   hint: 'Check that it is running, then try again.',
 }
 
 /** The error object of an answer, or one made from the status when the answer holds none. */
-export function errorBody(status: number, text: string): ApiErrorBody {
+export function errorBody(status: number, text: string): Problem {
   try {
-    const body = JSON.parse(text) as { error?: ApiErrorBody }
+    const body = JSON.parse(text) as { error?: Problem }
     if (typeof body.error?.message === 'string') return body.error
   } catch {
     // not JSON: a proxy answered, or nobody did

@@ -2,71 +2,10 @@
 
 import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useEffect, useRef, useState } from 'react'
-import { body, explain, items, json, type ListOf, newKey, query, sendFile, type Upload } from './api.ts'
+import { body, explain, items, json, newKey, query, sendFile, type Upload } from './api.ts'
 import { bytes } from './format.ts'
+import type { DocumentList, KnowledgeDocument, KnowledgeSearch, ListOf, Searcher } from './objects.ts'
 import { keys } from './queries.ts'
-
-export type DocumentState = 'waiting' | 'reading' | 'indexing' | 'embedding' | 'ready' | 'failed'
-
-export interface KnowledgeDocument {
-  id: string
-  name: string
-  media_type: string | null
-  size: number
-  state: DocumentState
-  /** Why it failed, or what it waits for. */
-  code: string | null
-  reason: string | null
-  version: number
-  found_version: number | null
-  pages: number | null
-  tokens: number
-  passages: number
-  embedded: number
-  embedder: string | null
-  updated_at: string
-}
-
-export interface Totals {
-  documents: number
-  unfinished: number
-  found: number
-  passages: number
-  embedded: number
-  tokens: number
-  states: Partial<Record<DocumentState, number>>
-}
-
-export interface KnowledgeHit {
-  document_id: string
-  title: string
-  position: number
-  headings: string[]
-  page: number | null
-  /** 1 for what stands first by words and by meaning. */
-  score: number
-  /** BM25; 0 where no word fits. */
-  words: number
-  /** The cosine to the query; 0 where the vectors had no say. */
-  similarity: number
-  snippet: { text: string; marks: { start: number; end: number }[] }
-}
-
-export interface KnowledgeFound {
-  queries: string[]
-  embedder: string
-  without_meaning: string | null
-  data: KnowledgeHit[]
-}
-
-/** A conversation or an agent that searches a base. */
-export interface Searcher {
-  id: string
-  object: 'conversation' | 'agent'
-  name: string
-}
-
-type DocumentList = ListOf<KnowledgeDocument> & { totals: Totals }
 
 export const knowledgeKeys = {
   documents: (base: string) => ['knowledge-bases', base, 'documents'] as const,
@@ -94,7 +33,7 @@ export function useDocuments(base: string) {
 export const useFound = (base: string, text: string | null) =>
   useQuery({
     queryKey: knowledgeKeys.found(base, text ?? ''),
-    queryFn: () => json<KnowledgeFound>('/knowledge-bases/search', body('POST', { query: text, knowledge_base_ids: [base] })),
+    queryFn: () => json<KnowledgeSearch>('/knowledge-bases/search', body('POST', { query: text, knowledge_base_ids: [base] })),
     enabled: text !== null,
     placeholderData: keepPreviousData,
     staleTime: 0,

@@ -1,248 +1,1356 @@
-/** What the server's endpoints give and take. */
+/**
+ * What the server's endpoints give and take, and the packets of its streams.
+ * Made from the description of the API by `python webbuild.py --types`; do not edit.
+ */
 
-import type { ApiErrorBody, TurnDocument, UsageBody } from './packets.ts'
-
-export interface Status {
-  version: string
-  model: string
-  provider: string
-  demonstration: boolean
-  notice: string | null
-  data_dir: string
-  max_upload_bytes: number
+/** A kind of segment that the layout has a place for and the window has not. */
+export interface Absent {
+  kind: string
+  why: string
 }
 
-export interface Model {
+/**
+ * An agent. `tools` null lets it use all; `fallback_model` answers if its model fails before it has said
+ * anything.
+ * `thinking_effort` null leaves it to the conversation or the server.
+ */
+export interface Agent {
   id: string
-  provider: string
-  window: number
-  known: boolean
-  /** What is not known of it; null where the model table has it. */
-  caution: string | null
-}
-
-export interface Conversation {
-  id: string
-  object: 'conversation'
-  title: string
-  /** Whose it is; `words` are the first of the conversation, until a model has written one. */
-  titled_by: 'nobody' | 'words' | 'model' | 'user'
-  model: string
-  agent_id: string | null
-  project_id: string | null
-  layout: string
-  marker_policy: string
-  system_prompt_version: number
-  /** Null leaves it to the agent, then to the server. */
+  object: 'agent'
+  name: string
+  prompt: string
+  reminder: string
+  replaces_system: boolean
+  tools: string[] | null
+  model: string | null
+  layout: string | null
   thinking_effort: string | null
+  fallback_model: string | null
+  revision: number
   created_at: string
   updated_at: string
-  running_turn: string | null
-  /** The turn that the next message follows, and the answer of it. */
-  head: string | null
-  head_run_id: string | null
 }
 
-/** What a conversation may be told; what is left out stays as it is, or is chosen by the server. */
-export interface ConversationPatch {
-  title?: string
-  model?: string
-  agent_id?: string | null
-  project_id?: string | null
-  layout?: string
-  marker_policy?: string
-  system_prompt_version?: number
-  thinking_effort?: string | null
+/** `PATCH /api/v1/agents/{id}`; what is left out stays. */
+export interface AgentPatch {
+  name?: string
+  prompt?: string
+  reminder?: string
+  replaces_system?: boolean
+  tools?: string[] | null
+  model?: string | null
+  layout?: string | null
+  thinking_effort?: string | number | null
+  fallback_model?: string | null
 }
 
-/** What a change keeps the next request from reading of the cache. */
-export interface CacheLost {
-  level: 'tools' | 'system' | 'messages'
+/** What was said to a call. */
+export interface Approval {
+  object: 'approval'
+  call_id: string
+  approved: boolean
+}
+
+/** What the user says to a call; the reason is told to the model. */
+export interface ApprovalBody {
+  approved: boolean
+  reason?: string
+}
+
+/**
+ * What a model is asked of an effort. One of them is set: a level, a budget in tokens, or `without`; none of
+ * them: nothing is said to the model.
+ */
+export interface AskedEffort {
+  level: string | null
+  budget: number | null
+  without: boolean
+}
+
+/** A file or picture of a message, under its number in the conversation; `reason` says why it has no text. */
+export interface Attachment {
+  document: number
+  file_id: string
+  title: string
+  media_type: string
+  size: number
+  tokens: number
+  reason: string | null
+}
+
+/**
+ * Something that happened: by whom, to whom (`subject`), and where (`on`: a base or a group).
+ * `from` and `to` are levels of a grant, `member`, or how a question ended; null for nothing.
+ */
+export interface AuditEntry {
+  id: string
+  object: 'audit.entry'
+  at: string
+  by: string
+  by_name: string
+  subject_id: string | null
+  subject_name: string | null
+  on_id: string
+  on_name: string
+  from: string | null
+  to: string | null
+}
+
+/** What an audit lists. */
+export type AuditKind = 'grants' | 'members' | 'restricted-uses'
+
+/** `PATCH /api/v1/knowledge-bases/{id}`; what is left out stays. */
+export interface BasePatch {
+  name?: string
+  description?: string
+  visible?: boolean
+  hint?: string
+  keywords?: string[]
+  summary?: string
+  topics?: string[]
+}
+
+/** What stands in a base; `states` counts its documents by state. */
+export interface BaseTotals {
+  documents: number
+  unfinished: number
+  found: number
+  passages: number
+  embedded: number
+  tokens: number
+  states: Record<string, number>
+}
+
+/** The bases that a conversation or an agent searches. */
+export interface BoundBases {
+  knowledge_base_ids: string[]
+}
+
+/** `PUT …/knowledge-bases` of a conversation or an agent: all that it searches. */
+export interface BoundBody {
+  knowledge_base_ids: string[]
+}
+
+/** A turn as a node of the tree. */
+export interface Branch {
+  id: string
+  object: 'branch'
+  parent_id: string | null
+  parent_run_id: string | null
+  text: string
+  status: TurnStatus
+  started_at: string
+  runs: BranchRun[]
+}
+
+/** One model's answer, in short. */
+export interface BranchRun {
+  id: string
+  model: string
+  status: TurnStatus
+}
+
+/**
+ * What the next request can't read of the cache any more: from which level on, about how many tokens, and what
+ * it costs to write them again in place of reading them, in US dollars.
+ */
+export interface CacheLoss {
+  level: 'messages' | 'system' | 'tools'
   tokens: number
   cost: number
 }
 
-/** A thinking effort to choose. */
-export interface Effort {
-  name: string
+/**
+ * A setting that is part of the cache's key changed: what the next request can't read any more.
+ * `subject` is the setting, `level` where in the window the loss begins (`tools`, `system`, `messages`),
+ * `tokens` about how many are lost, `cost` what writing them again costs more than reading, in US dollars.
+ */
+export interface CacheLost {
+  type: 'cache.lost'
+  n: number
+  turn_id: string
+  model_index: number
+  block_index: number | null
+  subject: string
+  level: string
   tokens: number
-  current: boolean
-  /** What the model can't be asked of it. */
-  note: string | null
-  cache_lost: CacheLost | null
+  cost: number
+  why: string
 }
 
-/** One model's answer, in short. */
-export interface Run {
-  id: string
-  model: string
+/** How a provider's comparison of two prompts came out. */
+export type CacheVerdict = 'changed' | 'not_found' | 'pending' | 'same' | 'unavailable'
+
+/** An earlier summary in the window of a session: the `lines` that are shown, counted from 0; null for all. */
+export interface Carried {
+  session_id: string
+  lines: number[] | null
 }
 
-export interface Turn {
-  id: string
-  /** What it follows; null at the beginning. */
-  parent_id: string | null
-  parent_run_id: string | null
-  runs: Run[]
-  /** The answer that is followed. */
-  run_id: string | null
-  /** The turns that follow the same answer as it does, itself among them, the oldest first. */
-  siblings: string[]
-  status: 'running' | 'finished' | 'stopped' | 'failed' | 'interrupted'
-  model: string
-  text: string
-  sent_at: string
-  timezone: string
-  documents: TurnDocument[]
-  error: ApiErrorBody | null
-  usage: UsageBody | null
-  cost: number | null
-  started_at: string
-  finished_at: string | null
+/** What happened to what was cached. */
+export type Cause =
+  | 'clock'
+  | 'counters'
+  | 'decided'
+  | 'edited'
+  | 'effort'
+  | 'expired'
+  | 'first'
+  | 'missed'
+  | 'model'
+  | 'moved'
+  | 'not_billed'
+  | 'nothing_cached'
+  | 'read'
+  | 'settings'
+  | 'shorter'
+  | 'time'
+  | 'tools'
+
+/**
+ * `[n]` in text block `block_index`: characters `start` to `end` (UTF-16 is not used: code points) cite
+ * `document`.
+ * Of a list such as `[1, 99]` in which not every number is a document, only the digits that are one are in the
+ * range.
+ * `passage_start` and `passage_end` are code-point offsets into the document's text, where a passage was
+ * found.
+ */
+export interface CitationPacket {
+  type: 'citation'
+  n: number
+  turn_id: string
+  model_index: number
+  block_index: number | null
+  document: number
+  start: number
+  end: number
+  file_id: string | null
+  passage_start: number | null
+  passage_end: number | null
+  page: number | null
 }
 
-/** A message or a command that waits. */
-export interface QueuedMessage {
+/** A command with its answer. */
+export interface Command {
   id: string
-  kind: 'message' | 'command'
-  text: string
-  file_ids: string[]
-  due_at: string | null
-  /** Its turn is about to be stored: it can't be changed any more. */
-  begins: boolean
-}
-
-export interface UploadedFile {
-  id: string
+  conversation_id: string
+  turn_id: string | null
+  data: Record<string, unknown>
+  at: string
+  object: 'command'
   name: string
-  size: number
-  media_type: string
-  status: 'ready' | 'failed'
-  reason: string | null
-  code: string | null
-  tokens: number
-  /** Whether the text has room in the window; if not it is listed, and read in pieces. */
-  fits?: boolean
-  pages: number | null
-  /** Of a picture, in pixels. */
-  width?: number | null
-  height?: number | null
+  argument: string
+  answer: string
 }
 
-export interface FileText {
-  id: string
-  name: string
+/** `POST /api/v1/conversations/{id}/commands`. */
+export interface CommandBody {
   text: string
-  pages: number | null
-}
-
-export interface Gauge {
-  input: number
-  read: number
-  budget: number
-  window: number
-  estimate: boolean
-  cached_share: number | null
-  request_id: string | null
-  /** Above so many tokens of input a compaction begins by itself; null if none does. */
-  compaction_at: number | null
-  /** What one now would save of the next messages, in US dollars, if that is worth asking for. */
-  compaction_offer?: { saves: number; share: number; messages: number } | null
-  /** A compaction runs, or may begin behind the turn that has just ended. */
-  compacting: boolean
-  /** When what is cached ends, and what is due next if nobody says anything. */
-  cache?: { ends_at: string | null; next: 'nothing' | 'compact' | 'prune'; at: string | null; why: string }
-  /** The newest command or notification. */
-  notice: string | null
+  queue?: boolean
 }
 
 /** A command to choose from. */
 export interface CommandKind {
   name: string
+  object: 'command.kind'
   usage: string
   summary: string
 }
 
-interface Notice {
+/** A command was sent in the place of a message: its answer, and the only packet. There is no turn. */
+export interface CommandPacket {
+  type: 'command'
+  n: number
+  turn_id: string
+  model_index: number
+  block_index: number | null
   id: string
-  /** The turn that it stands behind; null before the first. */
-  turn_id: string | null
   name: string
+  argument: string
+  answer: string
   data: Record<string, unknown>
   at: string
 }
 
-/** A command with its answer, or a notification: shown in the conversation, read by no model. */
-export type Told =
-  | (Notice & { object: 'command'; argument: string; answer: string })
-  | (Notice & { object: 'notification'; text: string })
-
-export interface Session {
-  id: string
-  conversation_id: string
-  number: number
-  current: boolean
-  parent_id: string | null
-  /** The last turn that is not in its window. */
-  begins_after: string | null
-  opened_at: string
-  opened_by: string
-  closed_at: string | null
-  closed_by: string | null
-  why: string
-  summary: string | null
-  summary_tokens: number
-  messages: number
-  numbers: { before?: number; after?: number; summary?: number; kept?: number }
-  check: SummaryCheck
-  usage: Record<string, UsageBody>
+/** `POST /api/v1/conversations/{id}/compact`. */
+export interface CompactBody {
+  focus?: string
 }
 
-/** A place where something was said. */
-export interface Hit {
+/** What a compaction now would save of the next `messages`, in US dollars. */
+export interface CompactionOffer {
+  saves: number
+  share: number
+  messages: number
+}
+
+/** Something did not fit and was listed instead of included. */
+export interface ContextDegraded {
+  type: 'context.degraded'
+  n: number
+  turn_id: string
+  model_index: number
+  block_index: number | null
+  subject: string
+  why: string
+}
+
+/**
+ * A conversation. `head` is the turn that the next message follows, `head_run_id` the answer of it.
+ * `titled_by` says whose the title is: `words` are the first of the conversation, until a model has written
+ * one. `thinking_effort` null leaves it to the agent, then to the server. `cache_lost` comes with a change of
+ * the effort: null if nothing is lost.
+ */
+export interface Conversation {
+  id: string
+  object: 'conversation'
+  title: string
+  titled_by: 'model' | 'nobody' | 'user' | 'words'
+  model: string
+  layout: string
+  marker_policy: string
+  agent_id: string | null
+  project_id: string | null
+  system_prompt_version: number
+  thinking_effort: string | null
+  created_at: string
+  updated_at: string
+  running_turn: string | null
+  head: string | null
+  head_run_id: string | null
+  cache_lost?: CacheLoss | null
+}
+
+/** `PATCH /api/v1/conversations/{id}`; null lets agent, project and effort go, and leaves all else. */
+export interface ConversationPatch {
+  title?: string | null
+  model?: string | null
+  layout?: string | null
+  marker_policy?: string | null
+  system_prompt_version?: number | null
+  agent_id?: string | null
+  project_id?: string | null
+  thinking_effort?: string | number | null
+}
+
+/** A decision; `first_changed` is the segment from which on the window is another, if any. */
+export interface Decision {
+  id: string
+  object: 'decision'
+  at: string
+  kind: string
+  subject: string
+  outcome: string
+  who: string
+  why: string
+  numbers: Record<string, number>
+  first_changed: string | null
+}
+
+/** Whose words the summary and the topics of a base are. */
+export type DescribedBy = 'model' | 'nobody' | 'user'
+
+/** What a provider says of a missed cache, compared with the answer `against`; `missed` in tokens. */
+export interface Diagnosis {
+  against: string
+  verdict: CacheVerdict
+  reason: string | null
+  missed: number | null
+}
+
+/**
+ * The first place at which two windows differ: the segment that stood there, `now` the one that stands there,
+ * and the text around that byte. `behind_cached`: the difference costs nothing.
+ */
+export interface Difference {
+  segment: string
+  label: string
+  kind: string
+  owner: string
+  now: string | null
+  block: number
+  byte: number
+  was: string
+  becomes: string
+  reordered: boolean
+  behind_cached: boolean
+}
+
+/** A page of the documents of a base, and its totals. */
+export interface DocumentList {
+  object: 'list'
+  data: KnowledgeDocument[]
+  first_id: string | null
+  last_id: string | null
+  has_more: boolean
+  totals: BaseTotals
+}
+
+/** How far a document is. */
+export type DocumentState = 'embedding' | 'failed' | 'indexing' | 'reading' | 'ready' | 'waiting'
+
+/**
+ * A thinking effort to choose: what the model is asked of it, and what changing to it loses of the cache now.
+ * `note` says what the model can't be asked of it.
+ */
+export interface Effort {
+  object: 'effort'
+  name: string
+  tokens: number
+  current: boolean
+  asked: AskedEffort
+  note: string | null
+  cache_lost: CacheLoss | null
+}
+
+/** What was wrong, and what to do: `hint` says that, `param` names the field or file that it is about. */
+export interface ErrorBody {
+  message: string
+  type: string
+  code: string
+  param: string | null
+  hint: string | null
+}
+
+/**
+ * The run `model_index` failed, or the turn can't be stored yet and goes on trying.
+ * `error` is the object of API errors.
+ */
+export interface ErrorPacket {
+  type: 'error'
+  n: number
+  turn_id: string
+  model_index: number
+  block_index: number | null
+  error: ErrorBody
+}
+
+/** The answer to a request that failed. */
+export interface Failure {
+  error: ErrorBody
+}
+
+/** The text that was read from a file; a form feed stands between pages. */
+export interface FileText {
+  id: string
+  name: string
+  pages: number | null
+  text: string
+}
+
+/**
+ * A document that a tool brought into a conversation, under its number there; `size`: bytes of what was
+ * fetched.
+ */
+export interface FoundDocument {
+  id: string
+  object: 'document'
+  document: number
+  title: string
+  url: string | null
+  media_type: string
+  size: number
+  tokens: number
+  text: string | null
+}
+
+/**
+ * How full the window of the last request was, and how much of it came from the cache.
+ * If the window is another since, `input` is what is counted in it: an `estimate`. Above `compaction_at`
+ * tokens a compaction begins by itself, null if none does; `compacting`: one runs, or may begin after the turn
+ * that has just ended. `notice` is the id of the newest command or notification.
+ */
+export interface Gauge {
+  request_id: string | null
+  input: number
+  read: number
+  cached_share: number | null
+  budget: number
+  compacting: boolean
+  compaction_when: string
+  compaction_at: number | null
+  compaction_by: 'price' | 'threshold' | null
+  compaction_offer: CompactionOffer | null
+  cache: NextExpiry
+  notice: string | null
+  window: number
+  estimate: boolean
+}
+
+/** What was granted to a user or a group. */
+export interface Grant {
+  id: string
+  object: 'grant'
+  kind: 'group' | 'user'
+  name: string
+  level: GrantLevel
+  by: string
+  at: string
+}
+
+/** `PUT /api/v1/knowledge-bases/{id}/grants/{subject_id}`. */
+export interface GrantBody {
+  level: 'full' | 'restricted' | 'none'
+}
+
+/** A change of a grant; null is no grant. */
+export interface GrantChange {
+  id: string
+  object: 'grant_change'
+  subject_id: string
+  kind: 'group' | 'user'
+  name: string
+  by: string
+  at: string
+  from: GrantLevel | null
+  to: GrantLevel | null
+}
+
+/** How much of a knowledge base somebody may read. */
+export type GrantLevel = 'full' | 'none' | 'restricted'
+
+/** A group with its members. */
+export interface Group {
+  id: string
+  object: 'group' | 'user'
+  name: string
+  members: Named[]
+  created_at: string
+}
+
+/** `POST /api/v1/groups`, and `PATCH` of one. */
+export interface GroupBody {
+  name: string
+}
+
+/**
+ * A file of a project; a picture has its size in pixels. `place` says where it is for a model, if one was
+ * named.
+ */
+export interface HeldFile {
+  id: string
+  name: string
+  media_type: string
+  tokens: number
+  status: 'failed' | 'ready'
+  width?: number
+  height?: number | null
+  place?: Place
+  why?: string
+}
+
+/** A new user with a first key. */
+export interface InvitedUser {
+  id: string
+  object: 'group' | 'user'
+  name: string
+  role: Role
+  disabled: boolean
+  created_at: string
+  key: IssuedKey
+}
+
+/** A new key with its `secret`, which is shown here and never again; null where it was shown before. */
+export interface IssuedKey {
+  id: string
+  object: 'key'
+  name: string
+  begins_with: string
+  user_id: string
+  issued_by: string
+  scopes: Scope[]
+  current: boolean
+  created_at: string
+  expires_at: string | null
+  last_used_at: string | null
+  revoked_at: string | null
+  secret: string | null
+}
+
+/** A key without its secret. `current`: this request came with it; `issued_by`: the user who made it. */
+export interface Key {
+  id: string
+  object: 'key'
+  name: string
+  begins_with: string
+  user_id: string
+  issued_by: string
+  scopes: Scope[]
+  current: boolean
+  created_at: string
+  expires_at: string | null
+  last_used_at: string | null
+  revoked_at: string | null
+}
+
+/** What a segment is. */
+export type Kind =
+  | 'agent'
+  | 'dynamic'
+  | 'files'
+  | 'project'
+  | 'reminder'
+  | 'sections'
+  | 'step'
+  | 'summary'
+  | 'system'
+  | 'tools'
+  | 'user'
+
+/** A base as its caller sees it. `hint` to `described_by` are there for those who may read all of it. */
+export interface KnowledgeBase {
+  id: string
+  object: 'knowledge_base'
+  name: string
+  description: string
+  visible: boolean
+  hint?: string
+  keywords?: string[]
+  summary?: string
+  topics?: string[]
+  described_by?: DescribedBy
+  level: GrantLevel
+  owner_id: string
+  yours: boolean
+  created_at: string
+  updated_at: string
+}
+
+/**
+ * A document and how far it is; `code` and `reason` say why it failed or what it waits for.
+ * `found_version` is the version whose passages are found, null for none yet; `embedded` counts the passages
+ * that have a vector of `embedder`.
+ */
+export interface KnowledgeDocument {
+  id: string
+  object: 'document'
+  knowledge_base_id: string | null
+  name: string
+  media_type: string | null
+  size: number
+  state: DocumentState
+  code: string | null
+  reason: string | null
+  version: number
+  found_version: number | null
+  pages: number | null
+  tokens: number
+  passages: number
+  embedded: number
+  embedder: string | null
+  created_at: string
+  updated_at: string
+}
+
+/**
+ * A passage that was found, with a snippet around the words of the query.
+ * `score` is 1 for what stands first by words and by meaning; `words` is BM25, 0 if no word fits; `similarity`
+ * is the cosine to the query, 0 if the vectors had no say.
+ */
+export interface KnowledgeHit {
+  object: 'passage' | 'search.hit'
+  document_id: string
+  position: number
+  start: number
+  end: number
+  headings: string[]
+  page: number | null
+  tokens: number
+  text: string
+  title: string
+  knowledge_base_id: string | null
+  score: number
+  words: number
+  similarity: number
+  snippet: Snippet
+}
+
+/**
+ * What was found. `queries` are all that were run; `without_meaning` says why words decided alone, null if
+ * not.
+ */
+export interface KnowledgeSearch {
+  object: 'search'
+  query: string
+  queries: string[]
+  embedder: string
+  without_meaning: string | null
+  data: KnowledgeHit[]
+}
+
+/** A layout as its table, in the order of the window. */
+export interface Layout {
+  object: 'layout'
+  name: string
+  description: string
+  slots: LayoutSlot[]
+  old_results: OldResults
+  markers: string
+}
+
+/** A slot of a layout. */
+export interface LayoutSlot {
+  kind: Kind
+  zone: Zone
+  lifetime: Lifetime
+  when_changed: boolean
+}
+
+/** A tool of a server that is not offered, and why. */
+export interface LeftOutTool {
+  name: string
+  reason: string
+}
+
+/** How long a segment keeps its place and its bytes. */
+export type Lifetime = 'session' | 'step' | 'turn'
+
+/**
+ * What it takes to get in: whether accounts are set up, whether a key is needed, and whether setting them up
+ * takes the first-run token.
+ */
+export interface Login {
+  object: 'login'
+  set_up: boolean
+  key_needed: boolean
+  token_needed: boolean
+}
+
+/** `POST /api/v1/login`. */
+export interface LoginBody {
+  key: string
+}
+
+/** Characters of a snippet that are a word of the query. */
+export interface Mark {
+  start: number
+  end: number
+}
+
+/**
+ * An MCP server and how it is. `tools` are offered, `left_out` are not; `connected` counts its connections.
+ * `error` says why it is down, and `stderr` is the end of what it printed there: both are for admins, null for
+ * others.
+ */
+export interface McpServer {
+  name: string
+  object: 'mcp_server'
+  transport: 'http' | 'stdio'
+  status: 'connecting' | 'down' | 'ready'
+  error: string | null
+  tools: string[]
+  left_out: LeftOutTool[]
+  connected: number
+  stderr: string | null
+}
+
+/** Who asks, with the key of this request; `accounts`: whether everybody needs one. */
+export interface Me {
+  id: string
+  object: 'group' | 'user'
+  name: string
+  role: Role
+  disabled: boolean
+  created_at: string
+  scopes: Scope[]
+  key_id: string | null
+  accounts: boolean
+}
+
+/** A model by the name that chooses it; `caution` is what the model table does not have of it. */
+export interface Model {
+  id: string
+  object: 'model'
+  provider: string
+  window: number
+  known: boolean
+  caution: string | null
+}
+
+/**
+ * The model `asked` failed before anything of its answer was shown: `model` answers in its place, this once.
+ * `error` is the object of API errors.
+ */
+export interface ModelFallback {
+  type: 'model.fallback'
+  n: number
+  turn_id: string
+  model_index: number
+  block_index: number | null
+  asked: string
+  model: string
+  error: ErrorBody
+}
+
+/**
+ * A request to a model, without its segments. `usage` and `cost` come with the end of its turn.
+ * `diagnosis` is what the provider says of a missed cache; null if it was not asked or did not say.
+ */
+export interface ModelRequest {
+  id: string
+  object: 'request'
+  turn_id: string
+  run_id: string | null
+  step: number
+  purpose: string
+  letters: string
+  model: string
+  layout: string
+  marker_policy: string
+  thinking_effort: string
+  at: string
+  estimate: number
+  budget: number
+  predicted: Predicted
+  usage: UsageBody | null
+  cost: number | null
+  error: ErrorBody | null
+  provider_request_id: string | null
+  dropped_thinking: number
+  answer_id: string | null
+  diagnosis: Diagnosis | null
+}
+
+/** What every member may know of a user or a group. */
+export interface Named {
+  id: string
+  object: 'group' | 'user'
+  name: string
+}
+
+/** `POST /api/v1/agents`. */
+export interface NewAgent {
+  name: string
+  prompt?: string
+  reminder?: string
+  replaces_system?: boolean
+  tools?: string[] | null
+  model?: string | null
+  layout?: string | null
+  thinking_effort?: string | number | null
+  fallback_model?: string | null
+}
+
+/** `POST /api/v1/knowledge-bases`. */
+export interface NewBase {
+  name: string
+  description?: string
+  visible?: boolean
+  hint?: string
+  keywords?: string[]
+  summary?: string
+  topics?: string[]
+}
+
+/** `POST /api/v1/conversations`. */
+export interface NewConversationBody {
+  title?: string
+  model?: string | null
+  layout?: string | null
+  marker_policy?: string | null
+  agent_id?: string | null
+  project_id?: string | null
+  thinking_effort?: string | number | null
+}
+
+/** `POST /api/v1/keys`: without scopes all that the key of the request has; `expires_at` with its offset. */
+export interface NewKey {
+  name: string
+  scopes?: ('read' | 'write' | 'manage')[] | null
+  expires_at?: string | null
+}
+
+/** `POST /api/v1/projects`. */
+export interface NewProject {
+  name: string
+  instructions?: string
+  file_ids?: string[]
+}
+
+/** `POST /api/v1/system-prompts`. */
+export interface NewSystemPrompt {
+  text: string
+  note?: string
+}
+
+/**
+ * `POST /api/v1/conversations/{id}/turns`. `queue` false: answered now or refused. `debounce_ms`: in place of
+ * the setting; 0 answers at once, with what waits already. `parent_message_id` is what it follows: null for
+ * the beginning, left out for where the conversation stands. `regenerate` is a turn to ask again, in place of
+ * a text.
+ */
+export interface NewTurnBody {
+  text?: string
+  file_ids?: string[]
+  timezone?: string
+  dynamic_context?: string[] | null
+  layout?: string | null
+  marker_policy?: string | null
+  agent_id?: string | null
+  thinking_effort?: string | number | null
+  knowledge_base_ids?: string[]
+  models?: string[] | null
+  parent_message_id?: string | null
+  regenerate?: string | null
+  queue?: boolean
+  debounce_ms?: number | null
+}
+
+/** `POST /api/v1/users`. */
+export interface NewUser {
+  name: string
+  role?: 'admin' | 'member'
+}
+
+/** When what is cached ends, and what is due next if nobody says anything. */
+export interface NextExpiry {
+  ends_at: string | null
+  next: 'compact' | 'nothing' | 'prune'
+  at: string | null
+  why: string
+}
+
+/** The turn failed, or the message could not become one: with its error, as far as it came. */
+export interface NotAnswered {
+  error: ErrorBody
+  turn?: Turn
+  queued?: QueuedMessage
+}
+
+export type Notice = Command | Notification
+
+/** What a notice tells. */
+export type NoticeKind = 'command' | 'compacted' | 'not_answered' | 'not_compacted' | 'pruned'
+
+/** What was done to the conversation, or could not be. */
+export interface Notification {
+  id: string
+  conversation_id: string
+  turn_id: string | null
+  data: Record<string, unknown>
+  at: string
+  object: 'notification'
+  name: NoticeKind
+  text: string
+}
+
+/** What becomes of the tool results of earlier turns. */
+export type OldResults = 'keep' | 'notice' | 'stub'
+
+/** Who changed a prefix. */
+export type Origin = 'agent' | 'clock' | 'engine' | 'grant' | 'layout' | 'setting' | 'tools' | 'unknown' | 'user'
+
+/** What a stream sends: one of these. */
+export type Packet =
+  | TurnQueued
+  | TurnStarted
+  | RunStarted
+  | ModelFallback
+  | RequestStarted
+  | ContextDegraded
+  | CacheLost
+  | ReasoningPacket
+  | TextPacket
+  | ToolCallPacket
+  | ToolArgsPacket
+  | ToolApprovalPacket
+  | ToolVerdictPacket
+  | ToolResultPacket
+  | SourcePacket
+  | CitationPacket
+  | UsagePacket
+  | PartialPacket
+  | ErrorPacket
+  | RunFinished
+  | TurnStopped
+  | TurnFinished
+  | CommandPacket
+
+/**
+ * The run `model_index` ended before its answer was whole; what came is kept. `hint` says what to do.
+ * `reason`: `max_tokens` for the limit of the output, `refusal` of the model or of its provider, `step_limit`
+ * where the model called tools to the last step.
+ */
+export interface PartialPacket {
+  type: 'answer.partial'
+  n: number
+  turn_id: string
+  model_index: number
+  block_index: number | null
+  reason: 'max_tokens' | 'refusal' | 'step_limit'
+  message: string
+  hint: string
+}
+
+/** A passage: characters `start` to `end` of its document. */
+export interface Passage {
+  object: 'passage' | 'search.hit'
+  document_id: string
+  position: number
+  start: number
+  end: number
+  headings: string[]
+  page: number | null
+  tokens: number
+  text: string
+}
+
+/**
+ * A turn of the current path: `run_id` is the answer that is followed; `siblings` are the turns that follow
+ * the same answer, itself among them, the oldest first.
+ */
+export interface PathTurn {
+  id: string
+  object: 'turn'
+  conversation_id: string
+  parent_id: string | null
+  parent_run_id: string | null
+  status: TurnStatus
+  model: string
+  user_message_id: string
+  text: string
+  sent_at: string
+  timezone: string
+  documents: Attachment[]
+  answer: string
+  runs: Run[]
+  error: ErrorBody | null
+  usage: UsageBody
+  cost: number
+  started_at: string
+  finished_at: string | null
+  run_id: string | null
+  siblings: string[]
+}
+
+/** The tools of a conversation; `news` says in words what a refresh would change. */
+export interface PinnedTools {
+  object: 'list'
+  data: Tool[]
+  first_id: string | null
+  last_id: string | null
+  has_more: boolean
+  news: string
+}
+
+/** Where a file is. */
+export type Place = 'in_context' | 'left_out' | 'searched'
+
+/** Tokens that were to be read from the cache and written to it. */
+export interface Predicted {
+  read: number
+  written: number
+}
+
+/**
+ * `POST /api/v1/turns/{id}/prefer`. `run_id` left out is the answer that is followed there; `latest`: go on to
+ * the newest turn that came after it.
+ */
+export interface PreferBody {
+  run_id?: string | null
+  latest?: boolean
+}
+
+/** `POST /api/v1/context/preview`. */
+export interface PreviewBody {
+  text: string
+  file_ids?: string[]
+  timezone?: string
+  dynamic_context?: string[] | null
+  layout?: string | null
+  marker_policy?: string | null
+  agent_id?: string | null
+  thinking_effort?: string | number | null
+  knowledge_base_ids?: string[]
+  conversation_id: string
+  model?: string | null
+}
+
+/** A project; `tokens` are those of its files. `model` is the one that was named. */
+export interface Project {
+  id: string
+  object: 'project'
+  name: string
+  instructions: string
+  files: HeldFile[]
+  tokens: number
+  revision: number
+  created_at: string
+  updated_at: string
+  model?: string
+}
+
+/** `POST /api/v1/projects/{id}/files`. */
+export interface ProjectFile {
+  file_id: string
+}
+
+/** `PATCH /api/v1/projects/{id}`; what is left out stays, `file_ids` is the whole list. */
+export interface ProjectPatch {
+  name?: string
+  instructions?: string
+  file_ids?: string[]
+}
+
+/** What the provider says itself; `agrees` is null if that can't be set beside what was found here. */
+export interface ProviderSays {
+  text: string
+  agrees: boolean | null
+}
+
+/** Whether a message still waits for its turn. */
+export type QueueStatus = 'begun' | 'cancelled' | 'failed' | 'queued'
+
+/**
+ * A message or command of the queue; `place` counts from 1, null when it waits no more.
+ * `begins`: its turn is about to be stored, which may wait for a compaction; it can't be changed any more.
+ */
+export interface QueuedMessage {
+  id: string
+  object: 'queued_message'
+  conversation_id: string
+  kind: 'command' | 'message'
+  place: number | null
+  sender: string
+  text: string
+  file_ids: string[]
+  model: string | null
+  models: string[]
+  sent_at: string
+  timezone: string
+  due_at: string | null
+  status: QueueStatus
+  begins: boolean
+  turn_id: string | null
+}
+
+/** `PATCH /api/v1/conversations/{id}/queue/{message_id}`. */
+export interface QueuedPatch {
+  text: string
+}
+
+/** A passage that the second model read. */
+export interface ReadPassage {
+  id: string
+  title: string
+  headings: string[]
+  text: string
+}
+
+/** A piece of thinking. */
+export interface ReasoningPacket {
+  type: 'reasoning.delta'
+  n: number
+  turn_id: string
+  model_index: number
+  block_index: number | null
+  text: string
+}
+
+/** Where a request stops beginning as the one before it; `difference` is null if it begins with all of it. */
+export interface RequestDiff {
+  object: 'request.diff'
+  request_id: string
+  before_id: string | null
+  difference: Difference | null
+  cause: Cause
+  by: Origin | null
+  text: string
+  provider: ProviderSays | null
+}
+
+/**
+ * A request with its window, segment by segment.
+ * `why` says in one sentence what was read from the cache, what it cost, and why it was not more. `id`,
+ * `turn_id` and `why` are null for a request that was not sent.
+ */
+export interface RequestMap {
+  id: string | null
+  object: 'request'
+  turn_id: string | null
+  run_id: string | null
+  step: number
+  purpose: string
+  letters: string
+  model: string
+  layout: string
+  marker_policy: string
+  thinking_effort: string
+  at: string
+  estimate: number
+  budget: number
+  predicted: Predicted
+  usage: UsageBody | null
+  cost: number | null
+  error: ErrorBody | null
+  provider_request_id: string | null
+  dropped_thinking: number
+  answer_id: string | null
+  diagnosis: Diagnosis | null
+  segments: Segment[]
+  notes: SegmentNote[]
+  absent: Absent[]
+  why: string | null
+}
+
+/** A request is about to be sent: its map is there to be looked at. */
+export interface RequestStarted {
+  type: 'request.started'
+  n: number
+  turn_id: string
+  model_index: number
+  block_index: number | null
+  request_id: string
+  step: number
+  purpose: string
+  letters: string
+  estimate: number
+  budget: number
+  predicted_read: number
+}
+
+/**
+ * What would be told on a question: `safe` is what a reader gets, all else is for the owner.
+ * `said` is what the second model said before the guard, "" if it gave no summary; `removed` are the kinds of
+ * what the guard found in that.
+ */
+export interface RestrictedPreview {
+  object: 'restricted_preview'
+  safe: SafeAnswer
+  said: string
+  removed: string[]
+  confidence: number | null
+  model: string | null
+  cached: boolean
+  passages: ReadPassage[]
+}
+
+/** `POST /api/v1/knowledge-bases/{base_id}/restricted-preview`. */
+export interface RestrictedPreviewBody {
+  query: string
+  max_results?: number
+}
+
+/** A question to a restricted base, and how that ended. */
+export interface RestrictedUse {
+  id: string
+  object: 'restricted_use'
+  user_id: string
+  name: string
+  at: string
+  question: string
+  decision: 'answer' | 'refuse'
+  reason: string
+  passages: number
+  removed: string[]
+  cached: boolean
+  model: string | null
+  input_tokens: number
+  output_tokens: number
+}
+
+/** What a user is to the server. A role opens nobody else's conversations, files or bases. */
+export type Role = 'admin' | 'member'
+
+/** One model's answer; `message_id` is its last message, which a turn can follow, `stop_reason` why that ended. */
+export interface Run {
+  id: string
+  object: 'run'
+  model_index: number
+  model: string
+  status: TurnStatus
+  message_id: string | null
+  answer: string
+  stop_reason: StopReason | null
+  error: ErrorBody | null
+  usage: UsageBody
+  cost: number
+  finished_at: string | null
+}
+
+/**
+ * One model is done: `status` is why it stopped, or `error` with the object of API errors. `usage` and `cost`
+ * are those of its requests.
+ */
+export interface RunFinished {
+  type: 'run.finished'
+  n: number
+  turn_id: string
+  model_index: number
+  block_index: number | null
+  run_id: string
+  status: string
+  error: ErrorBody | null
+  usage: UsageBody | null
+  cost: number
+}
+
+/**
+ * One model began to work on the turn. `caution` is what the model table does not have of it; null where it
+ * has.
+ */
+export interface RunStarted {
+  type: 'run.started'
+  n: number
+  turn_id: string
+  model_index: number
+  block_index: number | null
+  run_id: string
+  model: string
+  caution: string | null
+}
+
+/** What a restricted reader gets, and nothing else. */
+export interface SafeAnswer {
+  decision: 'answer' | 'refuse'
+  reason: string
+  summary: string
+}
+
+/** What a key may be used for, at most: its user may do no more by it than without it. */
+export type Scope = 'manage' | 'read' | 'write'
+
+/** What a search found; `without_meaning` says why words decided alone, null if they did not. */
+export interface Search {
+  object: 'search'
+  query: string
+  embedder: string
+  without_meaning: string | null
+  data: SearchHit[]
+  sessions: SessionHit[]
+}
+
+/** `POST /api/v1/knowledge-bases/search`. `document_ids` left out is all. */
+export interface SearchBody {
+  query: string
+  knowledge_base_ids: string[]
+  document_ids?: string[] | null
+  max_results?: number
+}
+
+/** A place where something was said; `call_id` and `name` are those of a tool's result. */
+export interface SearchHit {
+  object: 'search.hit'
   conversation_id: string
   session_id: string
   turn_id: string
   message_id: string
   call_id: string | null
-  role: 'user' | 'assistant' | 'tool'
-  /** The tool's. */
+  role: 'assistant' | 'tool' | 'user'
   name: string | null
   at: string
-  snippet: { text: string; start: number; marks: { start: number; end: number }[] }
+  score: number
+  snippet: Snippet
 }
 
-/** What a search found. */
-export interface Found {
-  data: Hit[]
-  /** Why words decided alone; null if they did not. */
-  without_meaning: string | null
-}
-
-/** How a summary compares with what it stands for; empty where nothing was checked. */
-export interface SummaryCheck {
-  items?: number
-  found?: number
-  kept_literally?: string[]
-  missing?: string[]
-  invented?: string[]
-}
-
-export interface RequestSummary {
+/** A conversation or an agent that searches a base. */
+export interface Searcher {
   id: string
-  step: number
-  purpose: string
-  letters: string
-  model: string
-  at: string
-  estimate: number
-  budget: number
-  predicted: { read: number; written: number }
-  usage: UsageBody | null
-  cost: number | null
-  error: ApiErrorBody | null
+  object: 'agent' | 'conversation'
+  name: string
 }
 
+/** A segment of a window. `measured` is false if its tokens are an estimate. */
 export interface Segment {
   id: string
   kind: string
@@ -253,54 +1361,427 @@ export interface Segment {
   label: string
   letters: string
   tokens: number
-  /** False where the tokens are an estimate. */
   measured: boolean
   read: number
   written: number
   fresh: number
   blocks: number
-  markers: { ttl: string; why: string }[]
+  markers: SegmentMarker[]
   text_preview: string
 }
 
-export interface RequestMap {
-  /** In one sentence what was read from the cache, what it cost, and why it was not more. */
-  why?: string | null
-  /** Null for a request that was not sent. */
-  id: string | null
-  letters: string
-  model: string
-  layout: string
-  marker_policy: string
-  budget: number
-  estimate: number
-  usage: UsageBody | null
-  cost: number | null
-  predicted: { read: number; written: number }
-  segments: Segment[]
-  notes: { segment: string | null; text: string }[]
-  /** The kinds of segment that the layout has a place for and the window has not. */
-  absent: { kind: string; why: string }[]
+/** A cache marker: how long what it marks lives, and why it stands there. */
+export interface SegmentMarker {
+  ttl: string
+  why: string
 }
 
-/** What a message would be sent with; its text and files are the draft's. */
-export interface PreviewValue {
-  conversation_id: string
+/** Something to know about a segment, or about the whole window. */
+export interface SegmentNote {
+  segment: string | null
   text: string
-  file_ids: string[]
-  timezone: string
 }
 
-/** What a turn is asked with: words of its own, or those of another turn once more. */
-export interface NewTurn {
-  text?: string
-  file_ids?: string[]
+/**
+ * A session. Its window holds the turns after `begins_after`.
+ * `numbers` are the figures of the compaction that opened it, in tokens; `usage` is what was spent, by
+ * purpose. `check` says how its summary compares with what it stands for, and who made it.
+ */
+export interface Session {
+  id: string
+  object: 'session'
+  conversation_id: string
+  number: number
+  current: boolean
+  parent_id: string | null
+  begins_after: string | null
+  inherits: boolean
+  carries: Carried[] | null
+  opened_at: string
+  opened_by: SessionCause
+  closed_at: string | null
+  closed_by: SessionCause | null
+  why: string
+  summary: string | null
+  summary_tokens: number
+  check: SummaryCheck
+  messages: number
+  numbers: Record<string, number>
+  usage: Record<string, UsageBody>
+}
+
+/** Why a session began, and the one before it ended. */
+export type SessionCause = 'branch' | 'compaction' | 'created' | 'new' | 'resume' | 'undo'
+
+/** A session that was found, with its best passage. */
+export interface SessionHit {
+  id: string
+  object: 'search.session'
+  conversation_id: string
+  number: number
+  opened_at: string
+  score: number
+  summary: string | null
+  best: SearchHit | null
+}
+
+/** `POST /api/v1/setup`: the first admin's name, and the first-run token that the server printed. */
+export interface SetUpBody {
+  name: string
+  token?: string | null
+}
+
+/** A piece of a text around the words of a query: it begins at character `start`, and `marks` are places in it. */
+export interface Snippet {
+  text: string
+  start: number
+  marks: Mark[]
+}
+
+/** A document that the answer cites; comes before its first citation in a turn. */
+export interface SourcePacket {
+  type: 'source'
+  n: number
+  turn_id: string
+  model_index: number
+  block_index: number | null
+  document: number
+  title: string
+  file_id: string | null
+  url: string | null
+}
+
+/** A file that came with a message, under its number in the conversation; `reason` says why it has no text. */
+export interface StartedDocument {
+  document: number
+  file_id: string
+  title: string
+  reason: string | null
+}
+
+/** What this server is and which model answers. */
+export interface Status {
+  version: string
+  model: string
+  provider: string
+  demonstration: boolean
+  notice: string | null
+  data_dir: string
+  max_upload_bytes: number
+}
+
+/** Why an inference ended. */
+export type StopReason = 'end_turn' | 'error' | 'interrupted' | 'max_tokens' | 'refusal' | 'tool_calls' | 'user_cancelled'
+
+/** One model's answer that was asked to stop. */
+export interface StoppingRun {
+  id: string
+  object: 'run'
+  turn_id: string
+}
+
+/** A turn that was asked to stop; `status` is `running` until it has. */
+export interface StoppingTurn {
+  id: string
+  object: 'turn'
+  status: TurnStatus
+}
+
+/**
+ * How a summary compares with what it stands for: `items` were looked for, `kept_literally` were added to it
+ * word for word. `ranks` says how important each of its lines is, 0 most. Empty if nothing was checked.
+ */
+export interface SummaryCheck {
+  items?: number
+  found?: number
+  kept_literally?: string[]
+  missing?: string[]
+  missing_count?: number
+  invented?: string[]
+  unknown_ids?: string[]
+  model?: string
+  ranks?: number[]
+}
+
+/** A version of the system prompt; `shipped`: its text is the one that ships. */
+export interface SystemPrompt {
+  object: 'system_prompt'
+  version: number
+  text: string
+  note: string
+  shipped: boolean
+  created_at: string | null
+}
+
+/** A piece of the answer, exactly as the model wrote it. */
+export interface TextPacket {
+  type: 'text.delta'
+  n: number
+  turn_id: string
+  model_index: number
+  block_index: number | null
+  text: string
+}
+
+/** A tool; `input_schema` is the JSON Schema of its arguments. */
+export interface Tool {
+  name: string
+  object: 'tool'
+  description: string
+  input_schema: Record<string, unknown>
+}
+
+/** A call waits for the user: approve or deny it at `/turns/{turn_id}/calls/{call_id}/approval`. */
+export interface ToolApprovalPacket {
+  type: 'tool.approval'
+  n: number
+  turn_id: string
+  model_index: number
+  block_index: number | null
+  call_id: string
+  name: string
+  arguments: string
+}
+
+/** A piece of the arguments' JSON text. */
+export interface ToolArgsPacket {
+  type: 'tool.args.delta'
+  n: number
+  turn_id: string
+  model_index: number
+  block_index: number | null
+  call_id: string
+  json: string
+}
+
+/** A tool call began. `renderer` hints how to show it. */
+export interface ToolCallPacket {
+  type: 'tool.call'
+  n: number
+  turn_id: string
+  model_index: number
+  block_index: number | null
+  call_id: string
+  name: string
+  renderer: string
+}
+
+/**
+ * What the tool gave back, as the model reads it. `seconds`: how long it ran; null where it did not.
+ * `queries`: all that a search ran; `rich`: what people are shown beside it, as JSON, such as documents with
+ * scores.
+ */
+export interface ToolResultPacket {
+  type: 'tool.result'
+  n: number
+  turn_id: string
+  model_index: number
+  block_index: number | null
+  call_id: string
+  name: string
+  content: string
+  is_error: boolean
+  seconds: number | null
+  queries: string[]
+  rich: string
+}
+
+/** What the user said to a call that waited. One that was approved runs from here on. */
+export interface ToolVerdictPacket {
+  type: 'tool.verdict'
+  n: number
+  turn_id: string
+  model_index: number
+  block_index: number | null
+  call_id: string
+  approved: boolean
+}
+
+/** The turns of a conversation in every branch, and where it stands. */
+export interface Tree {
+  object: 'list'
+  data: Branch[]
+  first_id: string | null
+  last_id: string | null
+  has_more: boolean
+  head: string | null
+  head_run_id: string | null
+}
+
+/**
+ * A turn; its answer is told by its packets, and summed up in `answer`. `parent_id` is the turn that it
+ * follows, null at the beginning; usage and cost are those of all its `runs`.
+ */
+export interface Turn {
+  id: string
+  object: 'turn'
+  conversation_id: string
+  parent_id: string | null
+  parent_run_id: string | null
+  status: TurnStatus
+  model: string
+  user_message_id: string
+  text: string
+  sent_at: string
   timezone: string
-  /** Left out: the conversation's. */
-  models?: string[]
-  /** A run's id, null for the beginning; left out: where the conversation stands. */
-  parent_message_id?: string | null
-  regenerate?: string
-  queue?: boolean
-  debounce_ms?: number
+  documents: Attachment[]
+  answer: string
+  runs: Run[]
+  error: ErrorBody | null
+  usage: UsageBody
+  cost: number
+  started_at: string
+  finished_at: string | null
+}
+
+/** The last packet of every turn. */
+export interface TurnFinished {
+  type: 'turn.finished'
+  n: number
+  turn_id: string
+  model_index: number
+  block_index: number | null
+  status: string
+  usage: UsageBody
+  cost: number
+}
+
+/**
+ * The message or command waits; there is no turn yet, `n` is 0. The packets of its turn follow.
+ * `place` counts what waits from 1. `due_at` is the end of its debounce; None for a command.
+ */
+export interface TurnQueued {
+  type: 'turn.queued'
+  n: number
+  turn_id: string
+  model_index: number
+  block_index: number | null
+  message_id: string
+  place: number
+  due_at: string | null
+}
+
+/** The turn has its ids; the user message is stored. `documents` are the files that came with it. */
+export interface TurnStarted {
+  type: 'turn.started'
+  n: number
+  turn_id: string
+  model_index: number
+  block_index: number | null
+  conversation_id: string
+  user_message_id: string
+  sent_at: string
+  documents: StartedDocument[]
+}
+
+/** Where a turn is, or how it ended. */
+export type TurnStatus = 'failed' | 'finished' | 'interrupted' | 'running' | 'stopped'
+
+/** The turn ended early: `user_cancelled`, or `interrupted` by the end of a process. What was there is stored. */
+export interface TurnStopped {
+  type: 'turn.stopped'
+  n: number
+  turn_id: string
+  model_index: number
+  block_index: number | null
+  reason: 'interrupted' | 'user_cancelled'
+}
+
+/**
+ * A file. `fits` says whether its text has room in the default model's window; if not, it is read in pieces.
+ * `code` and `reason` say why it could not be read, or does not fit. A picture has a size in pixels.
+ */
+export interface UploadedFile {
+  id: string
+  object: 'file'
+  name: string
+  size: number
+  media_type: string
+  status: 'failed' | 'ready'
+  code: string | null
+  reason: string | null
+  tokens: number
+  fits: boolean
+  pages: number | null
+  width: number | null
+  height: number | null
+  created_at: string
+}
+
+/**
+ * `Usage` as clients see it; `input` is the whole prompt, `cache_write_1h` what of `cache_write` lives for an
+ * hour.
+ * `estimated`: the provider did not say all of it. `input_estimated`: nor the input; without that mark only
+ * the output is an estimate.
+ */
+export interface UsageBody {
+  input: number
+  cache_read: number
+  cache_write: number
+  fresh: number
+  output: number
+  reasoning: number
+  estimated: boolean
+  cache_write_1h: number
+  input_estimated: boolean
+}
+
+/** What one request was billed, in tokens and US dollars. */
+export interface UsagePacket {
+  type: 'usage'
+  n: number
+  turn_id: string
+  model_index: number
+  block_index: number | null
+  request_id: string
+  usage: UsageBody
+  cost: number
+  budget: number
+}
+
+/** A user, for an admin and for themselves. */
+export interface User {
+  id: string
+  object: 'group' | 'user'
+  name: string
+  role: Role
+  disabled: boolean
+  created_at: string
+}
+
+/** `PATCH /api/v1/users/{id}`; what is left out stays. */
+export interface UserPatch {
+  name?: string | null
+  role?: 'admin' | 'member' | null
+  disabled?: boolean | null
+}
+
+/**
+ * What a request read from the cache and why not more. `lost` are cached tokens that were not read,
+ * `first_changed` the segment from which on the window is another, `by` who changed it.
+ */
+export interface Why {
+  object: 'why'
+  request_id: string
+  text: string
+  cause: Cause
+  lost: number
+  lost_cost: number | null
+  first_changed: string | null
+  by: Origin | null
+  block: number | null
+  byte: number | null
+  provider: ProviderSays | null
+}
+
+/** Where a segment stands in the window, from the steadiest to the most fleeting. */
+export type Zone = 'fixed' | 'history' | 'trailing' | 'travelling' | 'turn'
+
+/** A page of a list; `last_id` is the `after` of the next. */
+export interface ListOf<Item> {
+  object: 'list'
+  data: Item[]
+  first_id: string | null
+  last_id: string | null
+  has_more: boolean
 }

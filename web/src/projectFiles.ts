@@ -1,8 +1,8 @@
 /** The files of a project while its form is open: those it has, and those that were added. */
 
+import type { HeldFile } from './objects.ts'
 import { useEffect, useRef, useState } from 'react'
 import type { Upload, UploadedFile } from './api.ts'
-import type { ProjectFile } from './resources.ts'
 import { type DraftFile, entryOf, isPicture, start } from './uploads.ts'
 
 export interface ProjectFiles {
@@ -34,14 +34,14 @@ export interface ShownPicture {
   height: number
 }
 
-function pictureOf(file: Pick<ProjectFile, 'id' | 'media_type'> & { width?: number | null; height?: number | null }): ShownPicture | null {
+function pictureOf(file: Pick<HeldFile, 'id' | 'media_type'> & { width?: number | null; height?: number | null }): ShownPicture | null {
   const { id, media_type, width, height } = file
   return isPicture(media_type) && width && height ? { id, width, height } : null
 }
 
-export function rowOf(file: ProjectFile): FileRow {
+export function rowOf(file: HeldFile): FileRow {
   const failed = file.status === 'failed'
-  const reason = failed ? (file.reason ?? 'It could not be read.') : null
+  const reason = failed ? 'It could not be read.' : null
   const { id: key, name, tokens } = file
   return { key, name, tokens, state: failed ? 'failed' : 'ready', share: 1, reason, picture: pictureOf(file) }
 }
@@ -53,7 +53,7 @@ export function rowOfDraft(draft: DraftFile): FileRow {
   return { key, name, tokens: file?.tokens ?? 0, state, share, reason, picture: file && pictureOf(file) }
 }
 
-export function useProjectFiles(stored: readonly ProjectFile[], limit: number | undefined): ProjectFiles {
+export function useProjectFiles(stored: readonly HeldFile[], limit: number | undefined): ProjectFiles {
   const [first] = useState(stored)
   const [kept, setKept] = useState(stored)
   const [drafts, setDrafts] = useState<DraftFile[]>([])

@@ -1,5 +1,6 @@
 /** What the page keeps of the server's answers, and when it asks again. */
 
+import type { ShownTurn } from './turn.ts'
 import {
   type InfiniteData,
   keepPreviousData,
@@ -12,7 +13,7 @@ import {
   useQueryClient,
 } from '@tanstack/react-query'
 import { useEffect } from 'react'
-import { api, type Conversation, type ConversationPatch, type ListOf, type Told, type Turn } from './api.ts'
+import { api, type Conversation, type ConversationPatch, type ListOf, type Notice } from './api.ts'
 import type { Sent } from './drafts.ts'
 
 export const keys = {
@@ -167,7 +168,7 @@ export function useNews(id: string): void {
   const client = useQueryClient()
   const notice = useGauge(id).data?.notice ?? null
   useEffect(() => {
-    const told = client.getQueryData<Told[]>(keys.told(id))
+    const told = client.getQueryData<Notice[]>(keys.told(id))
     if (notice === null || told === undefined || told.at(-1)?.id === notice) return
     const changed = [keys.told(id), keys.sessions(id), keys.conversation(id)]
     for (const queryKey of changed) void client.invalidateQueries({ queryKey })
@@ -202,7 +203,7 @@ function next<Item>(page: ListOf<Item>): string | undefined {
 }
 
 /** Turns of all loaded pages, oldest first. */
-export function inOrder(data: InfiniteData<ListOf<Turn>> | undefined): Turn[] {
+export function inOrder(data: InfiniteData<ListOf<ShownTurn>> | undefined): ShownTurn[] {
   return (data?.pages.flatMap((page) => page.data) ?? []).toReversed()
 }
 
@@ -267,7 +268,7 @@ export function useRemove() {
 /** Show a turn that has just begun, before the server's list has it. */
 export function addTurn(client: QueryClient, sent: Sent): void {
   const { started } = sent
-  const turn: Turn = {
+  const turn: ShownTurn = {
     id: started.turn_id,
     parent_id: null,
     parent_run_id: null,
@@ -294,7 +295,7 @@ export function addTurn(client: QueryClient, sent: Sent): void {
     started_at: started.sent_at,
     finished_at: null,
   }
-  client.setQueryData<InfiniteData<ListOf<Turn>, string | undefined>>(keys.turns(sent.conversation), (old) => {
+  client.setQueryData<InfiniteData<ListOf<ShownTurn>, string | undefined>>(keys.turns(sent.conversation), (old) => {
     const first = old?.pages[0]
     if (!old || !first) {
       const only = { object: 'list' as const, data: [turn], first_id: turn.id, last_id: turn.id, has_more: false }

@@ -1,78 +1,13 @@
 /** Agents, projects, system prompts and layouts: what shapes a request besides its message. */
 
 import { ApiError, body, everything, json, newKey, query, withKey } from './api.ts'
+import type { Agent, Layout, NewProject, NewSystemPrompt, Project, SystemPrompt } from './objects.ts'
 
-export interface AgentValue {
-  name: string
-  prompt: string
-  reminder: string
-  replaces_system: boolean
-  /** Names of tools; null lets the agent use all. */
-  tools: string[] | null
-  model: string | null
-  layout: string | null
-  /** Answers where the model fails before it has said anything; null: the server's. */
-  fallback_model: string | null
-  /** Null leaves it to the conversation or the server. */
-  thinking_effort: string | null
-}
+/** An agent as its form has it. */
+export type AgentValue = Omit<Agent, 'id' | 'object' | 'revision' | 'created_at' | 'updated_at'>
 
-export interface Agent extends AgentValue {
-  id: string
-  object: 'agent'
-  revision: number
-  created_at: string
-  updated_at: string
-}
-
-export interface ProjectFile {
-  id: string
-  name: string
-  media_type: string
-  tokens: number
-  status: 'ready' | 'failed'
-  reason?: string | null
-  /** Of a picture, in pixels. */
-  width?: number
-  height?: number
-  /** For a model, where it was asked for one. */
-  place?: 'in_context' | 'searched' | 'left_out'
-  why?: string
-}
-
-export interface ProjectValue {
-  name: string
-  instructions: string
-  file_ids: string[]
-}
-
-export interface Project {
-  id: string
-  object: 'project'
-  name: string
-  instructions: string
-  files: ProjectFile[]
-  tokens: number
-  revision: number
-  created_at: string
-  updated_at: string
-}
-
-export interface SystemPrompt {
-  object: 'system_prompt'
-  version: number
-  text: string
-  note: string
-  shipped: boolean
-  created_at: string | null
-}
-
-export interface Layout {
-  object: 'layout'
-  name: string
-  description: string
-  markers: string
-}
+/** A project as its form has it. */
+export type ProjectValue = Required<NewProject>
 
 export const resources = {
   agents: () => everything<Agent>('/agents'),
@@ -85,7 +20,7 @@ export const resources = {
   changeProject: (id: string, value: Partial<ProjectValue>) => json<Project>(`/projects/${id}`, body('PATCH', value)),
   removeProject: (id: string) => json<null>(`/projects/${id}`, { method: 'DELETE' }),
   systemPrompts: () => everything<SystemPrompt>('/system-prompts'),
-  addSystemPrompt: (value: { text: string; note?: string }) =>
+  addSystemPrompt: (value: NewSystemPrompt) =>
     json<SystemPrompt>('/system-prompts', withKey(body('POST', value), newKey())),
   layouts: () => everything<Layout>('/layouts'),
 }

@@ -1,35 +1,14 @@
 /** Restricted access as the owner of a base sees it: what readers would be told, and what they asked. */
 
 import { useInfiniteQuery, useQuery } from '@tanstack/react-query'
-import { body, json, type ListOf, query } from './api.ts'
-
-export interface Preview {
-  /** What a restricted reader gets, and nothing else. */
-  safe: { decision: 'answer' | 'refuse'; reason: string; summary: string }
-  /** What the second model said before the guard; "" where it gave no summary. */
-  said: string
-  /** Kinds of what the guard found in that. */
-  removed: string[]
-  confidence: number | null
-  model: string | null
-  passages: { id: string; title: string; headings: string[]; text: string }[]
-}
-
-export interface Use {
-  id: string
-  name: string
-  at: string
-  question: string
-  decision: 'answer' | 'refuse'
-  reason: string
-  removed: string[]
-}
+import { body, json, query } from './api.ts'
+import type { ListOf, RestrictedPreview, RestrictedUse } from './objects.ts'
 
 /** What would be told on a question; `text` null is nothing yet. */
 export const usePreview = (base: string, text: string | null) =>
   useQuery({
     queryKey: ['knowledge-bases', base, 'restricted-preview', text ?? ''],
-    queryFn: () => json<Preview>(`/knowledge-bases/${base}/restricted-preview`, body('POST', { query: text })),
+    queryFn: () => json<RestrictedPreview>(`/knowledge-bases/${base}/restricted-preview`, body('POST', { query: text })),
     enabled: text !== null,
     retry: false,
     staleTime: 0,
@@ -40,7 +19,7 @@ export const usePreview = (base: string, text: string | null) =>
 export const useUses = (base: string) =>
   useInfiniteQuery({
     queryKey: ['knowledge-bases', base, 'restricted-uses'],
-    queryFn: ({ pageParam }) => json<ListOf<Use>>(`/knowledge-bases/${base}/restricted-uses${query({ limit: 20, after: pageParam })}`),
+    queryFn: ({ pageParam }) => json<ListOf<RestrictedUse>>(`/knowledge-bases/${base}/restricted-uses${query({ limit: 20, after: pageParam })}`),
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (last) => (last.has_more ? (last.last_id ?? undefined) : undefined),
     staleTime: 0,

@@ -1,6 +1,7 @@
 /** One reducer from packets to what is shown. Live streams and reloaded pages go through it alike. */
 
-import type { ApiErrorBody, CitationPacket, Packet, RunFinished, TurnDocument, TurnFinished, UsageBody } from './packets.ts'
+import type { Problem } from './http.ts'
+import type { BranchRun, CitationPacket, Packet, PathTurn, RunFinished, TurnFinished, UsageBody } from './objects.ts'
 
 export interface ReasoningBlock {
   kind: 'reasoning'
@@ -47,7 +48,7 @@ export interface RunView {
   finished: boolean
   /** Why it ended; null while it runs, and where the turn was cut off. */
   status: string | null
-  error: ApiErrorBody | null
+  error: Problem | null
   /** Why its answer is not whole, and what to do; null where it is. */
   partial: { message: string; hint: string } | null
   usage: UsageBody | null
@@ -61,6 +62,27 @@ export interface Source {
   url: string | null
 }
 
+/** A document of a message, or of the whole conversation in `turn.started`. */
+export interface ShownDocument {
+  document: number | null
+  file_id: string | null
+  title: string
+  media_type?: string
+  size?: number
+  tokens?: number
+  reason?: string | null
+}
+
+type Told = Omit<PathTurn, 'object' | 'conversation_id' | 'user_message_id' | 'answer' | 'documents' | 'runs' | 'usage' | 'cost'>
+
+/** A turn as the page keeps it: of one that has just begun no bill is known yet. */
+export interface ShownTurn extends Told {
+  documents: ShownDocument[]
+  runs: Pick<BranchRun, 'id' | 'model'>[]
+  usage: UsageBody | null
+  cost: number | null
+}
+
 export type Outcome = 'running' | 'finished' | 'stopped' | 'failed' | 'interrupted'
 
 export interface TurnView {
@@ -70,13 +92,13 @@ export interface TurnView {
   ended: boolean
   sentAt: string | null
   /** The documents of the conversation, of this and earlier messages. */
-  documents: TurnDocument[]
+  documents: ShownDocument[]
   runs: RunView[]
   requests: RequestView[]
   sources: Record<number, Source>
   degraded: { subject: string; why: string }[]
   /** What is wrong with the turn as a whole; what is wrong with one answer stands in its run. */
-  error: ApiErrorBody | null
+  error: Problem | null
   usage: UsageBody | null
   cost: number | null
 }
@@ -178,7 +200,7 @@ function apply(view: TurnView, packet: Packet): TurnView {
 }
 
 /** An error of a run that works is that run's; behind its end, or without one, it is the turn's. Neither ends the turn. */
-function failed(view: TurnView, index: number, error: ApiErrorBody): TurnView {
+function failed(view: TurnView, index: number, error: Problem): TurnView {
   const works = view.runs.some((run) => run.index === index && !run.finished)
   return works ? onRun(view, index, (run) => ({ ...run, error })) : { ...view, error }
 }
@@ -205,7 +227,7 @@ export function outcomeOf(view: TurnView, run: RunView): Outcome {
 }
 
 /** Every document that the conversation has may be cited; `source` packets add what they know better. */
-function sourcesOf(documents: readonly TurnDocument[]): Record<number, Source> {
+function sourcesOf(documents: readonly ShownDocument[]): Record<number, Source> {
   const numbered = documents.filter((one) => one.document !== null)
   return Object.fromEntries(numbered.map((one) => [one.document, { title: one.title, fileId: one.file_id, url: null }]))
 }

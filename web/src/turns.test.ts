@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { ApiError } from './api.ts'
 import { packets } from './example.test-data.ts'
-import type { Packet } from './packets.ts'
+import type { Packet } from './objects.ts'
 import { replay, type Outcome } from './turn.ts'
 import { Turns } from './turns.ts'
 

@@ -2,7 +2,7 @@
 
 import { useSyncExternalStore } from 'react'
 import { api, ApiError, explain, unreachable } from './api.ts'
-import type { Packet, TurnStarted } from './packets.ts'
+import type { Packet, TurnStarted } from './objects.ts'
 import { readEvents } from './sse.ts'
 import { emptyTurn, reduce, type Outcome, type TurnView } from './turn.ts'
 

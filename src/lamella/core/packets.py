@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from lamella.core.tokens import Usage
+
+ErrorFields = Annotated[dict[str, str | None], msgspec.Meta(title="error")]
+"""The object of API errors: `message`, `type`, `code`, `param`, `hint`."""
 
 PartialReason = Literal["max_tokens", "refusal", "step_limit"]
 
@@ -24,13 +27,22 @@ class Packet(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_d
     block_index: int | None = None
 
 
+class StartedDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that came with a message, under its number in the conversation; `reason` says why it has no text."""
+
+    document: int
+    file_id: str
+    title: str
+    reason: str | None
+
+
 class TurnStarted(Packet, frozen=True, kw_only=True, tag="turn.started"):
     """The turn has its ids; the user message is stored. `documents` are the files that came with it."""
 
     conversation_id: str
     user_message_id: str
     sent_at: str
-    documents: list[dict[str, str | int | None]]
+    documents: list[StartedDocument]
 
 
 class TurnQueued(Packet, frozen=True, kw_only=True, tag="turn.queued"):
@@ -60,7 +72,7 @@ class ModelFallback(Packet, frozen=True, kw_only=True, tag="model.fallback"):
 
     asked: str
     model: str
-    error: dict[str, str | None]
+    error: ErrorFields
 
 
 class RequestStarted(Packet, frozen=True, kw_only=True, tag="request.started"):
@@ -252,7 +264,7 @@ class ErrorPacket(Packet, frozen=True, kw_only=True, tag="error"):
     `error` is the object of API errors.
     """
 
-    error: dict[str, str | None]
+    error: ErrorFields
 
 
 class RunFinished(Packet, frozen=True, kw_only=True, tag="run.finished"):
@@ -262,7 +274,7 @@ class RunFinished(Packet, frozen=True, kw_only=True, tag="run.finished"):
 
     run_id: str
     status: str
-    error: dict[str, str | None] | None = None
+    error: ErrorFields | None = None
     usage: UsageBody | None = None
     cost: float = 0.0
 

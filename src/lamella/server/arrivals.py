@@ -9,7 +9,7 @@ from fastapi import Depends, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lamella.chat import Arrival, Chat
-from lamella.server.asked import PREFIX
+from lamella.server.objects import PREFIX
 
 _TURNS = re.compile(rf"{PREFIX}/conversations/([^/]+)/turns")
 _IN_STATE = "arrival"

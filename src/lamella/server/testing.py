@@ -1,26 +1,34 @@
-"""Reaching a server from tests and benchmarks: one over a socket in this process, and a client that reads streams."""
+"""Reaching a server from tests and benchmarks: one over a socket in this process, and a client that reads streams.
+
+What the client gets is held against the description of the API: an answer or a packet that is not as described fails.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx2
+import jsonschema_rs
 import uvicorn
 from starlette.types import ASGIApp
 
 from lamella.app.app import App, database_path, open_app
-from lamella.core.json import Json, decode_object
+from lamella.core.json import Json, decode, decode_object
 from lamella.server.connections import DEFAULT, Limits, bounded
 from lamella.server.entrance import Entrance
+from lamella.server.routing import JSON
 from lamella.server.sse import SILENCE_SECONDS
-from lamella.server.web import create_web
+from lamella.server.web import create_web, described_api
 from lamella.settings import Settings
 from lamella.storage.migrate import migrate
 
@@ -86,11 +94,60 @@ class _QuickServer(uvicorn.Server):
             task.cancel()
 
 
+class Description:
+    """Holds answers and packets against the description of the API."""
+
+    def __init__(self, document: Object) -> None:
+        self._components = document["components"]
+        self._operations = [
+            (re.compile(re.sub(r"\{\w+\}", "[^/]+", path) + "$"), operations)
+            for path, operations in document["paths"].items()
+        ]
+        self._packets = self._components["schemas"]["Packet"]["discriminator"]["mapping"]
+        self._validators: dict[str, jsonschema_rs.Validator] = {}
+
+    async def check(self, response: httpx2.Response) -> None:
+        """Raises `AssertionError` for an answer in JSON that is not as described."""
+        operation = self._operation(response.request.method.lower(), response.request.url.path)
+        if operation is None or response.headers.get("content-type") != JSON:
+            return
+        await response.aread()
+        answers = operation["responses"]
+        answer = answers.get(str(response.status_code)) or answers.get("default")
+        if answer is not None:
+            self._hold(response.content, answer["content"][JSON]["schema"], str(response.request.url))
+
+    def check_packet(self, data: str) -> None:
+        """Raises `AssertionError` for a packet that is not as described."""
+        kind = str(decode_object(data)["type"])
+        self._hold(data, {"$ref": self._packets[kind]}, kind)
+
+    def _operation(self, method: str, path: str) -> Object | None:
+        found = (operations.get(method) for pattern, operations in self._operations if pattern.match(path))
+        return next((one for one in found if one is not None), None)
+
+    def _hold(self, data: bytes | str, schema: Object, what: str) -> None:
+        name = json.dumps(schema)
+        if name not in self._validators:
+            self._validators[name] = jsonschema_rs.validator_for(schema | {"components": self._components})
+        for error in self._validators[name].iter_errors(decode(data)):
+            raise AssertionError(f"{what} is not as described: {error}")
+
+
+@cache
+def description() -> Description:
+    """Of this server's API."""
+    return Description(described_api())
+
+
 class Client:
     """Speaks to a server as the page does."""
 
-    def __init__(self, http: httpx2.AsyncClient) -> None:
+    def __init__(self, http: httpx2.AsyncClient, described: Description | None = None) -> None:
         self.http = http
+        self._described = described
+        if described is not None:
+            http.event_hooks["response"].append(described.check)
 
     async def call(self, method: str, path: str, **options: Any) -> httpx2.Response:
         """A request under `/api/v1`."""
@@ -118,7 +175,7 @@ class Client:
         """Send a message and read its stream; leaving the block closes the connection."""
         path = f"/api/v1/conversations/{conversation_id}/turns"
         async with self.http.stream("POST", path, json={"text": text, **fields}) as response:
-            yield _events(await _checked(response))
+            yield self._events(await _checked(response))
 
     @asynccontextmanager
     async def following(
@@ -129,7 +186,7 @@ class Client:
         headers = {} if last_event_id is None else {"last-event-id": str(last_event_id)}
         path = f"/api/v1/turns/{turn_id}/events"
         async with self.http.stream("GET", path, params=query, headers=headers) as response:
-            yield _events(await _checked(response))
+            yield self._events(await _checked(response))
 
     async def packets(self, turn_id: str, after: int | None = None) -> list[Object]:
         """A turn's packets to its end."""
@@ -145,13 +202,27 @@ class Client:
         """Upload a file."""
         return _object(await self.call("POST", "/files", files={"file": (name, data)}))
 
+    async def _events(self, response: httpx2.Response) -> AsyncIterator[Event]:
+        number: int | None = None
+        async for line in response.aiter_lines():
+            name, _, value = line.partition(": ")
+            if name == "id":
+                number = int(value)
+            elif name == "data":
+                if self._described is not None:
+                    self._described.check_packet(value)
+                yield Event(number, decode_object(value))
+                number = None
+            elif not name and value:
+                yield Event(None, {})
+
 
 @asynccontextmanager
-async def client(address: str, **headers: str) -> AsyncIterator[Client]:
-    """A client of the server at `address` that sends `headers` with every request."""
+async def client(address: str, checked: bool = True, /, **headers: str) -> AsyncIterator[Client]:
+    """A client of the server at `address` that sends `headers` with every request; `checked`: see the module."""
     # Loopback has no certificates: loading those of the system for each client costs more than many a request.
     async with httpx2.AsyncClient(base_url=address, headers=headers, timeout=30, trust_env=False, verify=False) as http:
-        yield Client(http)
+        yield Client(http, description() if checked else None)
 
 
 def entrance_of(app: App) -> Entrance:
@@ -164,6 +235,7 @@ async def served(
     settings: Settings,
     *,
     silence: float = SILENCE_SECONDS,
+    checked: bool = True,
     **parts: Any,
 ) -> AsyncIterator[tuple[App, Client]]:
     """An app with its server, and a client of it; `parts` are what `open_app` takes beside the settings."""
@@ -171,7 +243,7 @@ async def served(
     async with (
         open_app(settings, **parts) as app,
         serving(create_web(app, entrance_of(app), silence=silence)) as address,
-        client(address) as speaking,
+        client(address, checked) as speaking,
     ):
         yield app, speaking
 
@@ -205,16 +277,3 @@ async def _checked(response: httpx2.Response) -> httpx2.Response:
         await response.aread()
         response.raise_for_status()
     return response
-
-
-async def _events(response: httpx2.Response) -> AsyncIterator[Event]:
-    number: int | None = None
-    async for line in response.aiter_lines():
-        name, _, value = line.partition(": ")
-        if name == "id":
-            number = int(value)
-        elif name == "data":
-            yield Event(number, decode_object(value))
-            number = None
-        elif not name and value:
-            yield Event(None, {})

@@ -12,7 +12,6 @@ from starlette.requests import ClientDisconnect, Request
 
 from lamella.app.app import App
 from lamella.core.errors import InvalidRequest
-from lamella.core.records import Caller, File
 from lamella.knowledge.intake import too_large
 
 FIELD = b"file"
@@ -94,14 +93,9 @@ def _malformed(error: FormParserError) -> InvalidRequest:
     )
 
 
-async def received_file(request: Request, app: App, caller: Caller, key: str | None) -> File:
-    """Take the file of a multipart request in. Raises `InvalidRequest` or `PayloadTooLarge`; then nothing is stored."""
-    name, pieces = await received(request, app)
-    return await app.intake.receive(caller, name, pieces, key)
-
-
 async def received(request: Request, app: App) -> tuple[str, AsyncIterator[bytes]]:
-    """The name of a multipart request's file, and its bytes as they come. Raises as `received_file` does."""
+    """The name of a multipart request's file, and its bytes as they come. Raises `InvalidRequest`
+    or `PayloadTooLarge`."""
     limit = app.settings.max_upload_bytes
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > limit + FRAMING_BYTES:

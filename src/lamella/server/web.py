@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from functools import cache
-from importlib.resources import files
+from functools import cache, partial
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI, Response
 from starlette.datastructures import MutableHeaders
@@ -16,51 +17,48 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lamella import __version__
 from lamella.app.app import App
 from lamella.core.errors import NotFound
-from lamella.server import (
-    account_routes,
-    audit_routes,
-    base_routes,
-    directory_routes,
-    file_routes,
-    knowledge_routes,
-    library_routes,
-    queue_routes,
-    restricted_routes,
-    routes,
-    search_routes,
-    session_routes,
-    tool_routes,
-)
 from lamella.server.arrivals import Arrivals
 from lamella.server.entrance import Doorkeeper, Entrance, Identify
 from lamella.server.failures import install
-from lamella.server.file_routes import UPLOAD_PATH
 from lamella.server.guard import OriginGuard
-from lamella.server.knowledge_routes import DOCUMENT_PATHS
 from lamella.server.limits import BodyLimit
-from lamella.server.responses import routes as responses_routes
+from lamella.server.openapi import described
+from lamella.server.routes import (
+    accounts,
+    bases,
+    conversations,
+    documents,
+    files,
+    library,
+    requests,
+    responses,
+    sending,
+    sessions,
+    tools,
+    turns,
+)
+from lamella.server.routes.documents import DOCUMENT_PATHS
+from lamella.server.routes.files import UPLOAD_PATH
 from lamella.server.sse import SILENCE_SECONDS
 
 INDEX = "index.html"
 
 ROUTERS = (
-    account_routes.router,
-    directory_routes.router,
-    audit_routes.router,
-    base_routes.router,
-    routes.router,
-    queue_routes.router,
-    search_routes.router,
-    session_routes.router,
-    library_routes.router,
-    file_routes.router,
-    knowledge_routes.router,
-    restricted_routes.router,
-    tool_routes.router,
+    accounts.router,
+    bases.router,
+    conversations.router,
+    sending.router,
+    turns.router,
+    requests.router,
+    sessions.router,
+    library.router,
+    files.router,
+    documents.router,
+    tools.router,
 )
 """The native API."""
 
-FACADES = (responses_routes.router,)
+FACADES = (responses.router,)
 """Doors for clients of other vendors' APIs."""
 
 POLICY = (
@@ -90,7 +88,7 @@ class Headers:
 
 def page_folder() -> Path:
     """Where the built page lies."""
-    return Path(str(files("lamella.server").joinpath("page")))
+    return Path(str(resources.files("lamella.server").joinpath("page")))
 
 
 def create_web(
@@ -128,6 +126,7 @@ def create_web(
 def _routes() -> FastAPI:
     """Every route, made once in a process: what belongs to one server stands in the state of its requests."""
     api = FastAPI(title="Lamella", version=__version__, docs_url=None, redoc_url=None)
+    api.openapi = cache(partial(described, api, (*ROUTERS, *FACADES)))  # type: ignore[method-assign]
     install(api)
     for router in (*ROUTERS, *FACADES):
         api.include_router(router)
@@ -137,6 +136,11 @@ def _routes() -> FastAPI:
     # Inside the application, so that a failure to find out who asks is answered as every other one.
     api.add_middleware(Doorkeeper)
     return api
+
+
+def described_api() -> dict[str, Any]:
+    """The description of the API, as `/openapi.json` gives it."""
+    return _routes().openapi()
 
 
 def _outside(api: FastAPI) -> None:

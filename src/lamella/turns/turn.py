@@ -22,7 +22,7 @@ from lamella.core.agents import Summary
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import StoreFailed
 from lamella.core.messages import Attachment, StopReason, Turn, TurnStatus
-from lamella.core.packets import ErrorPacket, Packet, TurnFinished, TurnStarted, TurnStopped, UsageBody
+from lamella.core.packets import ErrorPacket, Packet, StartedDocument, TurnFinished, TurnStarted, TurnStopped, UsageBody
 from lamella.core.ports import ModelSource, StreamBus
 from lamella.core.records import (
     BeginCondition,
@@ -417,7 +417,7 @@ def _started(turn: TurnInput) -> TurnStarted:
         user_message_id=user.id,
         sent_at=user.sent_at.isoformat(),
         documents=[
-            {"document": a.document, "file_id": a.file_id, "title": a.title, "reason": a.reason}
+            StartedDocument(document=a.document, file_id=a.file_id, title=a.title, reason=a.reason)
             for a in user.attachments
         ],
     )

@@ -1,5 +1,5 @@
+import type { Agent } from '../objects.ts'
 import type { SectionProps } from '../panels.ts'
-import { type Agent } from '../resources.ts'
 import { useAgents } from '../resourceQueries.ts'
 import { AgentForm } from './AgentForm.tsx'
 import { ErrorNote } from './ErrorNote.tsx'

@@ -1,6 +1,5 @@
-import type { Turn } from '../api.ts'
 import { usePanels } from '../panels.ts'
-import type { TurnView } from '../turn.ts'
+import type { TurnView, ShownTurn } from '../turn.ts'
 import { type Entry, turns } from '../turns.ts'
 import { useBranches } from '../branching.ts'
 import styles from './Answer.module.css'
@@ -14,7 +13,7 @@ import { AgainIcon, LayersIcon } from './icons.tsx'
 import { Plates } from './Plates.tsx'
 
 interface Props {
-  turn: Turn
+  turn: ShownTurn
   entry: Entry | undefined
   newest: boolean
 }
@@ -72,7 +71,7 @@ function Waiting({ view, link }: { view: TurnView; link: Entry['link'] }) {
 }
 
 /** How the turn ended; of several answers each says that for itself. */
-function Ending({ turn, entry, several }: { turn: Turn; entry: Entry; several: boolean }) {
+function Ending({ turn, entry, several }: { turn: ShownTurn; entry: Entry; several: boolean }) {
   const { view, problem } = entry
   if (problem) {
     return (
@@ -107,7 +106,7 @@ function Degraded({ view }: { view: TurnView }) {
   )
 }
 
-function Footer({ turn, view }: { turn: Turn; view: TurnView }) {
+function Footer({ turn, view }: { turn: ShownTurn; view: TurnView }) {
   const panels = usePanels()
   const { busy, again } = useBranches()
   const [run, ...others] = view.runs

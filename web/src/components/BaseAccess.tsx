@@ -1,18 +1,19 @@
+import type { Grant, GrantLevel, KnowledgeBase } from '../objects.ts'
 import { type FormEvent, useState } from 'react'
-import { type Base, type Grant, type Level, useGrant, useGrants, useMe, useNames } from '../access.ts'
+import { useGrant, useGrants, useMe, useNames } from '../access.ts'
 import controls from './controls.module.css'
 import styles from './Entrance.module.css'
 import { QueryError } from './ErrorNote.tsx'
 import form from './form.module.css'
 
-const LEVELS: { level: Level; label: string }[] = [
+const LEVELS: { level: GrantLevel; label: string }[] = [
   { level: 'restricted', label: 'restricted: summaries only' },
   { level: 'full', label: 'full: everything' },
   { level: 'none', label: 'none: nothing, whatever their groups have' },
 ]
 
 /** Who else may read a base of one's own, and how much. */
-export function BaseAccess({ base }: { base: Base }) {
+export function BaseAccess({ base }: { base: KnowledgeBase }) {
   const grants = useGrants(base.id)
   const grant = useGrant(base.id)
   return (
@@ -30,7 +31,7 @@ export function BaseAccess({ base }: { base: Base }) {
   )
 }
 
-function Member({ one, busy, onChange }: { one: Grant; busy: boolean; onChange: (level: Level | null) => void }) {
+function Member({ one, busy, onChange }: { one: Grant; busy: boolean; onChange: (level: GrantLevel | null) => void }) {
   return (
     <li className={styles.member} data-testid="grant">
       <span>
@@ -42,7 +43,7 @@ function Member({ one, busy, onChange }: { one: Grant; busy: boolean; onChange: 
         aria-label={`Access of ${one.name}`}
         value={one.level}
         disabled={busy}
-        onChange={(event) => onChange(event.target.value as Level)}
+        onChange={(event) => onChange(event.target.value as GrantLevel)}
       >
         {LEVELS.map(({ level, label }) => (
           <option key={level} value={level}>
@@ -60,14 +61,14 @@ function Member({ one, busy, onChange }: { one: Grant; busy: boolean; onChange: 
 interface AddProps {
   granted: Grant[]
   busy: boolean
-  onAdd: (id: string, level: Level) => void
+  onAdd: (id: string, level: GrantLevel) => void
 }
 
 function Add({ granted, busy, onAdd }: AddProps) {
   const me = useMe()
   const names = useNames()
   const [who, setWho] = useState('')
-  const [level, setLevel] = useState<Level>('restricted')
+  const [level, setLevel] = useState<GrantLevel>('restricted')
   const taken = new Set([...granted.map((one) => one.id), me.data?.id])
   const open = names.data?.filter((one) => !taken.has(one.id)) ?? []
   if (names.error) return <QueryError error={names.error} />
@@ -87,7 +88,7 @@ function Add({ granted, busy, onAdd }: AddProps) {
           </option>
         ))}
       </select>
-      <select className={form.control} aria-label="Level" value={level} onChange={(event) => setLevel(event.target.value as Level)}>
+      <select className={form.control} aria-label="GrantLevel" value={level} onChange={(event) => setLevel(event.target.value as GrantLevel)}>
         {LEVELS.map((one) => (
           <option key={one.level} value={one.level}>
             {one.label}

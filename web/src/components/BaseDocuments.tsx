@@ -1,7 +1,7 @@
+import type { BaseTotals, KnowledgeBase, KnowledgeDocument } from '../objects.ts'
 import { type DragEvent, useRef, useState } from 'react'
-import type { Base } from '../access.ts'
 import { exact, fullMoment } from '../format.ts'
-import { type KnowledgeDocument, progressOf, type Sending, type Totals, useDocuments, useDocumentVerbs, useSending } from '../knowledge.ts'
+import { progressOf, type Sending, useDocuments, useDocumentVerbs, useSending } from '../knowledge.ts'
 import { useStatus } from '../queries.ts'
 import styles from './BaseDocuments.module.css'
 import { Confirm } from './Confirm.tsx'
@@ -11,7 +11,7 @@ import form from './form.module.css'
 import { AgainIcon, AttachIcon, CloseIcon, FileIcon, TrashIcon, WarningIcon } from './icons.tsx'
 
 /** The documents of a base: how far each is, and for its owner adding, replacing and removing them. */
-export function BaseDocuments({ base }: { base: Base }) {
+export function BaseDocuments({ base }: { base: KnowledgeBase }) {
   const documents = useDocuments(base.id)
   const verbs = useDocumentVerbs(base.id)
   const limit = useStatus().data?.max_upload_bytes
@@ -105,7 +105,7 @@ export function BaseDocuments({ base }: { base: Base }) {
 }
 
 /** How much of the base is ready. */
-function Progress({ totals }: { totals: Totals }) {
+function Progress({ totals }: { totals: BaseTotals }) {
   const { documents, unfinished, passages, embedded, tokens } = totals
   const failed = totals.states.failed ?? 0
   if (documents === 0) return <p className={form.quiet}>No documents yet.</p>

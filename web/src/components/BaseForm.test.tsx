@@ -1,5 +1,5 @@
+import type { KnowledgeDocument } from '../objects.ts'
 import { describe, expect, it } from 'vitest'
-import type { KnowledgeDocument } from '../knowledge.ts'
 import { embedderName, progressOf } from '../knowledge.ts'
 import { changedIn } from './BaseForm.tsx'
 

@@ -1,5 +1,6 @@
+import type { KnowledgeBase } from '../objects.ts'
 import { type FormEvent, useState } from 'react'
-import { type Base, type BaseValue, useRemoveBase, useSaveBase } from '../access.ts'
+import { type BaseValue, useRemoveBase, useSaveBase } from '../access.ts'
 import { problemElsewhere } from '../fields.ts'
 import { useLeaving } from '../panels.ts'
 import { ErrorNote, QueryError } from './ErrorNote.tsx'
@@ -11,7 +12,7 @@ import { TextField, WordsField } from './TextField.tsx'
 const FIELDS = ['name', 'description', 'visible', 'hint', 'keywords', 'summary', 'topics'] as const
 const blank: BaseValue = { name: '', description: '', visible: false, hint: '', keywords: [], summary: '', topics: [] }
 
-function valueOf(base: Base | null): BaseValue {
+function valueOf(base: KnowledgeBase | null): BaseValue {
   return Object.fromEntries(FIELDS.map((field) => [field, base?.[field] ?? blank[field]])) as unknown as BaseValue
 }
 
@@ -22,7 +23,7 @@ export function changedIn(value: BaseValue, first: BaseValue): Partial<BaseValue
 }
 
 interface Props {
-  base: Base | null
+  base: KnowledgeBase | null
   onDone: () => void
   /** A new one is there. */
   onMade: (id: string) => void
@@ -123,7 +124,7 @@ export function BaseForm({ base, onDone, onMade }: Props) {
   )
 }
 
-function byWhom({ described_by }: Base): string {
+function byWhom({ described_by }: KnowledgeBase): string {
   switch (described_by) {
     case 'model':
       return 'A model wrote summary and topics from the documents. What you write instead stays.'

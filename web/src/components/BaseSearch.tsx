@@ -1,6 +1,6 @@
+import type { KnowledgeBase, KnowledgeHit } from '../objects.ts'
 import { type FormEvent, useState } from 'react'
-import type { Base } from '../access.ts'
-import { embedderName, type KnowledgeHit, useFound } from '../knowledge.ts'
+import { embedderName, useFound } from '../knowledge.ts'
 import styles from './BaseSearch.module.css'
 import controls from './controls.module.css'
 import { QueryError } from './ErrorNote.tsx'
@@ -8,7 +8,7 @@ import form from './form.module.css'
 import { Marked } from './Marked.tsx'
 
 /** Tries the search of a base: what the model's tool would find, with the scores that put it there. */
-export function BaseSearch({ base }: { base: Base }) {
+export function BaseSearch({ base }: { base: KnowledgeBase }) {
   const [text, setText] = useState('')
   const [asked, setAsked] = useState<string | null>(null)
   const found = useFound(base.id, asked)

@@ -1,4 +1,4 @@
-import type { Base } from '../access.ts'
+import type { KnowledgeBase } from '../objects.ts'
 import { useSearchers } from '../knowledge.ts'
 import { usePanels } from '../panels.ts'
 import { go } from '../route.ts'
@@ -6,7 +6,7 @@ import { QueryError } from './ErrorNote.tsx'
 import form from './form.module.css'
 
 /** One's own agents and conversations that search a base. */
-export function BaseSearchers({ base }: { base: Base }) {
+export function BaseSearchers({ base }: { base: KnowledgeBase }) {
   const panels = usePanels()
   const { data, error } = useSearchers(base.id)
   const agents = data?.filter((one) => one.object === 'agent') ?? []

@@ -1,5 +1,6 @@
+import type { KnowledgeBase } from '../objects.ts'
 import { type ReactNode, useState } from 'react'
-import { type Base, useBases } from '../access.ts'
+import { useBases } from '../access.ts'
 import type { SectionProps } from '../panels.ts'
 import { BaseAccess } from './BaseAccess.tsx'
 import { BaseDocuments } from './BaseDocuments.tsx'
@@ -31,7 +32,7 @@ export function BaseSettings({ id, onOpen }: SectionProps) {
 
 const levels = { full: 'You read all of it', restricted: 'You get what a summary may say of it', none: 'You may not read it' }
 
-function gist(base: Base): string {
+function gist(base: KnowledgeBase): string {
   return base.yours ? base.description || 'Yours' : levels[base.level]
 }
 
@@ -47,7 +48,7 @@ const tabs = [
 type Tab = (typeof tabs)[number]['name']
 
 /** A base. What was opened of it stays as it is while another part is looked at. */
-function OneBase({ base, onDone }: { base: Base; onDone: () => void }) {
+function OneBase({ base, onDone }: { base: KnowledgeBase; onDone: () => void }) {
   const readable = base.level === 'full'
   const [tab, setTab] = useState<Tab>(readable ? 'documents' : 'about')
   const [opened, setOpened] = useState<ReadonlySet<Tab>>(new Set([tab]))
@@ -80,7 +81,7 @@ function OneBase({ base, onDone }: { base: Base; onDone: () => void }) {
 }
 
 /** Somebody else's base. */
-function About({ base }: { base: Base }) {
+function About({ base }: { base: KnowledgeBase }) {
   const { description, summary, topics = [] } = base
   return (
     <div className={form.group}>

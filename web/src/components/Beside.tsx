@@ -1,4 +1,5 @@
-import type { Session, Told, Turn } from '../api.ts'
+import type { ShownTurn } from '../turn.ts'
+import type { Session, Notice } from '../api.ts'
 import { type Beside as Standing, keptBy } from '../commands.ts'
 import { tokens } from '../format.ts'
 import { usePanels } from '../panels.ts'
@@ -8,7 +9,7 @@ import { Summary } from './Summary.tsx'
 import { UndoCompaction } from './UndoCompaction.tsx'
 
 /** What stands behind a turn and no model reads: where a session began, commands with their answers, notifications. */
-export function Beside({ standing, sessions, turns }: { standing: Standing | undefined; sessions: Session[]; turns: Turn[] }) {
+export function Beside({ standing, sessions, turns }: { standing: Standing | undefined; sessions: Session[]; turns: ShownTurn[] }) {
   if (!standing) return null
   return (
     <>
@@ -28,7 +29,7 @@ export function Beside({ standing, sessions, turns }: { standing: Standing | und
 }
 
 /** Where a session began; one that a compaction opened shows the summary that it begins with. */
-function Divider({ session, before, kept }: { session: Session; before: Session | undefined; kept: Turn[] }) {
+function Divider({ session, before, kept }: { session: Session; before: Session | undefined; kept: ShownTurn[] }) {
   const { before: from, after: to } = session.numbers
   const settled = session.opened_by === 'compaction' && from !== undefined && to !== undefined
   const undone = session.closed_by === 'undo' ? ' · undone' : ''
@@ -65,7 +66,7 @@ function Divider({ session, before, kept }: { session: Session; before: Session 
   )
 }
 
-function ToldItem({ told }: { told: Told }) {
+function ToldItem({ told }: { told: Notice }) {
   const panels = usePanels()
   const typed = told.object === 'command' ? `/${told.name} ${told.argument}`.trim() : null
   return (

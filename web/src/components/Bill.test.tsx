@@ -2,8 +2,8 @@ import { renderToStaticMarkup } from 'react-dom/server'
 import { describe, expect, it } from 'vitest'
 import { Bill } from './Bill.tsx'
 
-const usage = { input: 3214, cache_read: 2500, cache_write: 0, fresh: 714, output: 620, reasoning: 0 }
-const said = (of: Partial<typeof usage> & { estimated?: boolean; input_estimated?: boolean }) =>
+const usage = { input: 3214, cache_read: 2500, cache_write: 0, fresh: 714, output: 620, reasoning: 0, estimated: false, input_estimated: false, cache_write_1h: 0 }
+const said = (of: Partial<typeof usage>) =>
   renderToStaticMarkup(<Bill usage={{ ...usage, ...of }} cost={0.0187} />).replace(/<[^>]+>/g, ' ').replace(/\s+/g, ' ').trim()
 
 describe('the bill of an answer', () => {

@@ -1,5 +1,5 @@
 import { dollars, exact, percent, tokens } from '../format.ts'
-import type { UsageBody } from '../packets.ts'
+import type { UsageBody } from '../objects.ts'
 
 interface Props {
   usage: UsageBody | null | undefined

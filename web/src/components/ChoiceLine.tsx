@@ -25,7 +25,7 @@ export function ChoiceLine({ conversation, started }: { conversation: Conversati
 
   const known = agents.data ?? []
   const current = conversation ? choiceOf(conversation) : inForce(choice, known, layouts.data ?? [], model)
-  const shown: Choice = { ...current, ...(change.isPending ? change.variables : {}) }
+  const shown: Choice = { ...current, ...(change.isPending ? (change.variables as Partial<Choice>) : {}) }
   const set = (patch: Partial<Choice>) => {
     if (conversation) change.mutate({ id: conversation.id, ...(patch as object) })
     else choose(patch)

@@ -1,4 +1,4 @@
-import type { CitationPacket } from '../packets.ts'
+import type { CitationPacket } from '../objects.ts'
 import { usePanels } from '../panels.ts'
 import type { Source } from '../turn.ts'
 import styles from './CitationButton.module.css'

@@ -1,4 +1,4 @@
-import type { Turn } from '../api.ts'
+import type { ShownTurn } from '../turn.ts'
 import { useBranches } from '../branching.ts'
 import { outcomeOf, type RunView, type TurnView } from '../turn.ts'
 import answer from './Answer.module.css'
@@ -12,7 +12,7 @@ import { StopIcon } from './icons.tsx'
 import { Plates } from './Plates.tsx'
 
 interface Props {
-  turn: Turn
+  turn: ShownTurn
   view: TurnView
   newest: boolean
 }

@@ -10,7 +10,11 @@ const gauge: Gauge = {
   estimate: false,
   cached_share: null,
   request_id: null,
+  compaction_when: 'pays',
   compaction_at: 1,
+  compaction_by: 'threshold',
+  compaction_offer: null,
+  cache: { ends_at: null, next: 'nothing', at: null, why: '' },
   compacting: false,
   notice: null,
 }

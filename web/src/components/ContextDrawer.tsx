@@ -1,5 +1,6 @@
+import type { ShownTurn } from '../turn.ts'
 import { useEffect, useState } from 'react'
-import type { RequestSummary, Turn } from '../api.ts'
+import type { ModelRequest } from '../api.ts'
 import { about, dollars, moment } from '../format.ts'
 import { inOrder, useMap, useRequests, useTurnList } from '../queries.ts'
 import styles from './ContextDrawer.module.css'
@@ -64,12 +65,12 @@ export function ContextDrawer({ conversation, turn: asked, onClose }: Props) {
   )
 }
 
-function turnName(turn: Turn, index: number): string {
+function turnName(turn: ShownTurn, index: number): string {
   const text = turn.text.replace(/\s+/g, ' ').trim()
   return `${index + 1}. ${text.length > 60 ? `${text.slice(0, 60)}…` : text}`
 }
 
-function requestName(request: RequestSummary): string {
+function requestName(request: ModelRequest): string {
   const parts = [`Step ${request.step + 1}`, request.purpose, moment(request.at)]
   if (request.cost !== null) parts.push(about(dollars(request.cost), request.usage?.estimated))
   if (request.error) parts.push('failed')

@@ -1,5 +1,5 @@
 import { useState } from 'react'
-import { api, type CacheLost, type Conversation, type Effort } from '../api.ts'
+import { api, type CacheLoss, type Conversation, type Effort } from '../api.ts'
 import { efforts as levels } from '../choice.ts'
 import { dollars, tokens } from '../format.ts'
 import { useEfforts, useGauge } from '../queries.ts'
@@ -69,7 +69,7 @@ function effortsNow(conversation: Conversation | null): Promise<Effort[]> {
 }
 
 /** What a change keeps the next request from reading, in words. */
-export function lossOf({ level, tokens: count, cost }: CacheLost): string {
+export function lossOf({ level, tokens: count, cost }: CacheLoss): string {
   const from = level === 'tools' ? 'the whole window' : level === 'system' ? 'the system prompt on' : 'the messages'
   return `About ${tokens(count)} cached tokens (${from}) would be written again, about ${dollars(cost)} more.`
 }

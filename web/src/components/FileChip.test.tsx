@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { type DraftFile, entryOf } from '../uploads.ts'
 import { DocumentChip, DraftChip } from './FileChip.tsx'
 
-const file = { id: 'file_1', name: 'loom.png', size: 4100, media_type: 'image/png', status: 'ready' as const, reason: null }
+const file = { object: 'file' as const, fits: true, created_at: '', id: 'file_1', name: 'loom.png', size: 4100, media_type: 'image/png', status: 'ready' as const, reason: null }
 const ready: DraftFile = {
   ...entryOf(new File(['x'], 'loom.png', { type: 'image/png' }), undefined),
   state: 'ready',

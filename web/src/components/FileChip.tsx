@@ -1,13 +1,13 @@
+import type { ShownDocument } from '../turn.ts'
 import { api, type UploadedFile } from '../api.ts'
 import { bytes, tokens } from '../format.ts'
 import { type DraftFile, isPicture } from '../uploads.ts'
-import type { TurnDocument } from '../packets.ts'
 import { usePanels } from '../panels.ts'
 import styles from './FileChip.module.css'
 import { CloseIcon, FileIcon, WarningIcon } from './icons.tsx'
 
 /** A document of a message; opens its text. A picture is shown instead. */
-export function DocumentChip({ document }: { document: TurnDocument }) {
+export function DocumentChip({ document }: { document: ShownDocument }) {
   if (isPicture(document.media_type) && document.file_id) {
     return <Picture id={document.file_id} name={document.title} />
   }
@@ -26,7 +26,7 @@ function Picture({ id, name }: { id: string; name: string }) {
   )
 }
 
-function TextChip({ document }: { document: TurnDocument }) {
+function TextChip({ document }: { document: ShownDocument }) {
   const panels = usePanels()
   const open = () =>
     panels.show({

@@ -1,5 +1,6 @@
+import type { Group } from '../objects.ts'
 import { type FormEvent, useState } from 'react'
-import { type Group, useAddGroup, useGroups, useMember, useRemoveGroup, useUsers } from '../admin.ts'
+import { useAddGroup, useGroups, useMember, useRemoveGroup, useUsers } from '../admin.ts'
 import { problemElsewhere } from '../fields.ts'
 import { Confirm } from './Confirm.tsx'
 import controls from './controls.module.css'

@@ -1,4 +1,4 @@
-import type { Found, Hit } from '../api.ts'
+import type { Search, SearchHit } from '../api.ts'
 import { fullMoment, moment } from '../format.ts'
 import styles from './Hits.module.css'
 import { Marked } from './Marked.tsx'
@@ -6,7 +6,7 @@ import { Marked } from './Marked.tsx'
 const SPEAKERS = { user: 'You', assistant: 'Answer', tool: 'Tool' }
 
 /** A passage that was found: where it was said, by whom and when, and the words that fit. */
-export function HitText({ hit, where }: { hit: Hit; where: string }) {
+export function HitText({ hit, where }: { hit: SearchHit; where: string }) {
   return (
     <>
       <span className={styles.head}>
@@ -26,10 +26,10 @@ export function HitText({ hit, where }: { hit: Hit; where: string }) {
   )
 }
 
-export const keyOf = (hit: Hit) => `${hit.message_id}${hit.call_id ?? ''}${hit.snippet.start}`
+export const keyOf = (hit: SearchHit) => `${hit.message_id}${hit.call_id ?? ''}${hit.snippet.start}`
 
 /** What became of a search, in words: for those who see an empty list, and those who hear. */
-export function saidOf({ data, without_meaning: without }: Found): string {
+export function saidOf({ data, without_meaning: without }: Search): string {
   const count = data.length === 0 ? 'Nothing was found.' : data.length === 1 ? '1 passage.' : `${data.length} passages.`
   return without === null ? count : `${count} Searched by words alone. ${without}`
 }

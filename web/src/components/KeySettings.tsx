@@ -1,5 +1,6 @@
+import type { Key } from '../objects.ts'
 import { type FormEvent, useState } from 'react'
-import { type Key, useCreateKey, useKeys, useLogOut, useMe, useRevokeKey } from '../access.ts'
+import { useCreateKey, useKeys, useLogOut, useMe, useRevokeKey } from '../access.ts'
 import { problemAt, problemElsewhere } from '../fields.ts'
 import { fullMoment } from '../format.ts'
 import { Confirm } from './Confirm.tsx'
@@ -92,7 +93,7 @@ function NewKey() {
   return (
     <form ref={element} className={form.form} onSubmit={submit} noValidate data-testid="new-key">
       {problem && <ErrorNote problem={problem} />}
-      {create.data && <Secret secret={create.data.secret} />}
+      {create.data && <Secret secret={create.data.secret ?? ''} />}
       <Field label="New key" hint="What it is for." problem={problemAt(create.error, 'name')}>
         {(control) => <input {...control} name="name" value={name} onChange={(event) => setName(event.target.value)} />}
       </Field>

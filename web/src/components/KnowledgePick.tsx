@@ -1,5 +1,6 @@
+import type { KnowledgeBase } from '../objects.ts'
 import { useEffect, useRef } from 'react'
-import { type Base, useBases } from '../access.ts'
+import { useBases } from '../access.ts'
 import { chooseBases, useDraft } from '../drafts.ts'
 import { useBind, useBound } from '../knowledge.ts'
 import choice from './ChoiceLine.module.css'
@@ -34,7 +35,7 @@ export function KnowledgePick({ conversation }: { conversation: string | null })
 }
 
 interface ChecksProps {
-  bases: readonly Base[]
+  bases: readonly KnowledgeBase[]
   chosen: readonly string[]
   onChange: (ids: readonly string[]) => void
 }

@@ -1,6 +1,6 @@
 import { renderToStaticMarkup } from 'react-dom/server'
 import { beforeAll, describe, expect, it } from 'vitest'
-import type { CitationPacket } from '../packets.ts'
+import type { CitationPacket } from '../objects.ts'
 import { colours } from './Code.tsx'
 import { Markdown } from './Markdown.tsx'
 import { katex } from './Maths.tsx'

@@ -1,5 +1,6 @@
+import type { AuditKind } from '../objects.ts'
 import { useState } from 'react'
-import { type AuditKind, told, useAudit } from '../admin.ts'
+import { told, useAudit } from '../admin.ts'
 import { fullMoment } from '../format.ts'
 import controls from './controls.module.css'
 import styles from './Entrance.module.css'

@@ -1,3 +1,4 @@
+import type { HeldFile } from '../objects.ts'
 import { type DragEvent, useRef, useState } from 'react'
 import { api } from '../api.ts'
 import type { Problem } from '../fields.ts'
@@ -5,7 +6,6 @@ import { exact } from '../format.ts'
 import type { FileRow, ProjectFiles as Files } from '../projectFiles.ts'
 import { useModels, useStatus } from '../queries.ts'
 import { useProjectPlaces } from '../resourceQueries.ts'
-import type { ProjectFile } from '../resources.ts'
 import { withCurrent } from './AgentForm.tsx'
 import controls from './controls.module.css'
 import { QueryError } from './ErrorNote.tsx'
@@ -80,7 +80,7 @@ export function ProjectFiles({ files, problem, project }: { files: Files; proble
 
 const PLACES = { in_context: 'in context', searched: 'searched', left_out: 'left out' }
 
-function Row({ row, stored, onRemove }: { row: FileRow; stored: ProjectFile | undefined; onRemove: () => void }) {
+function Row({ row, stored, onRemove }: { row: FileRow; stored: HeldFile | undefined; onRemove: () => void }) {
   return (
     <li className={styles.file} data-state={row.state} data-testid="project-file">
       {row.state === 'failed' ? <WarningIcon /> : row.picture ? <Thumbnail id={row.picture.id} name={row.name} /> : <FileIcon />}

@@ -1,6 +1,6 @@
+import type { Project } from '../objects.ts'
 import { tokens } from '../format.ts'
 import type { SectionProps } from '../panels.ts'
-import type { Project } from '../resources.ts'
 import { useProjects } from '../resourceQueries.ts'
 import { ErrorNote } from './ErrorNote.tsx'
 import { ProjectForm } from './ProjectForm.tsx'

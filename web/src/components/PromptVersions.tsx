@@ -1,7 +1,7 @@
+import type { SystemPrompt } from '../objects.ts'
 import { explain } from '../api.ts'
 import { fullMoment } from '../format.ts'
 import { useSaveSystemPrompt } from '../resourceQueries.ts'
-import type { SystemPrompt } from '../resources.ts'
 import controls from './controls.module.css'
 import { ErrorNote } from './ErrorNote.tsx'
 import fold from './Fold.module.css'

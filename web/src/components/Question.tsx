@@ -1,5 +1,5 @@
+import type { ShownTurn } from '../turn.ts'
 import { type KeyboardEvent, useEffect, useId, useRef, useState } from 'react'
-import type { Turn } from '../api.ts'
 import { type Problem, useBranches } from '../branching.ts'
 import { fullMoment, moment } from '../format.ts'
 import controls from './controls.module.css'
@@ -8,7 +8,7 @@ import { BackIcon, ChevronIcon, PencilIcon } from './icons.tsx'
 import styles from './TurnItem.module.css'
 
 /** What was asked: its text, to be edited in its place, and the way to what else was asked there. */
-export function Question({ turn }: { turn: Turn }) {
+export function Question({ turn }: { turn: ShownTurn }) {
   const branches = useBranches()
   const [editing, setEditing] = useState(false)
   const pencil = useRef<HTMLButtonElement>(null)
@@ -45,7 +45,7 @@ export function Question({ turn }: { turn: Turn }) {
 }
 
 /** ‹2/3›: the turns that follow the same answer. The buttons keep the focus: what they lead to stands in their place. */
-function Siblings({ turn }: { turn: Turn }) {
+function Siblings({ turn }: { turn: ShownTurn }) {
   const { busy, go } = useBranches()
   const at = turn.siblings.indexOf(turn.id)
   const step = (by: number, label: string, name: string) => {
@@ -80,7 +80,7 @@ function Siblings({ turn }: { turn: Turn }) {
 }
 
 /** Enter sends, Escape leaves the message as it was. */
-function Editor({ turn, onClose }: { turn: Turn; onClose: () => void }) {
+function Editor({ turn, onClose }: { turn: ShownTurn; onClose: () => void }) {
   const branches = useBranches()
   const [text, setText] = useState(turn.text)
   const [problem, setProblem] = useState<Problem | null>(null)

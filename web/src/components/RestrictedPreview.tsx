@@ -1,13 +1,13 @@
+import type { KnowledgeBase, RestrictedPreview } from '../objects.ts'
 import { type FormEvent, useState } from 'react'
-import type { Base } from '../access.ts'
-import { type Preview, reasonText, usePreview, useUses } from '../restricted.ts'
+import { reasonText, usePreview, useUses } from '../restricted.ts'
 import controls from './controls.module.css'
 import { QueryError } from './ErrorNote.tsx'
 import form from './form.module.css'
 import styles from './RestrictedPreview.module.css'
 
 /** For the owner of a base: what somebody with restricted access would be told, beside what it was made of. */
-export function RestrictedPreview({ base }: { base: Base }) {
+export function RestrictedPreview({ base }: { base: KnowledgeBase }) {
   const [text, setText] = useState('')
   const [asked, setAsked] = useState<string | null>(null)
   const preview = usePreview(base.id, asked)
@@ -39,7 +39,7 @@ export function RestrictedPreview({ base }: { base: Base }) {
   )
 }
 
-function Shown({ preview }: { preview: Preview }) {
+function Shown({ preview }: { preview: RestrictedPreview }) {
   const { safe, said, removed, passages, confidence, model } = preview
   const sure = confidence === null ? '' : `, ${Math.round(confidence * 100)} % sure`
   return (
@@ -87,7 +87,7 @@ function Shown({ preview }: { preview: Preview }) {
   )
 }
 
-function Uses({ base }: { base: Base }) {
+function Uses({ base }: { base: KnowledgeBase }) {
   const uses = useUses(base.id)
   const rows = uses.data?.pages.flatMap((page) => page.data) ?? []
   if (uses.error) return <QueryError error={uses.error} />

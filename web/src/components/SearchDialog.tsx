@@ -1,5 +1,5 @@
 import { type KeyboardEvent, useEffect, useId, useLayoutEffect, useRef, useState } from 'react'
-import type { Hit } from '../api.ts'
+import type { SearchHit } from '../api.ts'
 import { find } from '../finding.ts'
 import { useSearch, useTitles } from '../queries.ts'
 import { go } from '../route.ts'
@@ -34,7 +34,7 @@ export function SearchDialog({ onClose }: { onClose: () => void }) {
     document.getElementById(`${list}-${at}`)?.scrollIntoView({ block: 'nearest' })
   }, [list, at])
 
-  const open = (hit: Hit) => {
+  const open = (hit: SearchHit) => {
     onClose()
     go(hit.conversation_id)
     find(hit)
@@ -103,9 +103,9 @@ export function SearchDialog({ onClose }: { onClose: () => void }) {
 
 interface ResultsProps {
   id: string
-  hits: Hit[]
+  hits: SearchHit[]
   at: number
-  onOpen: (hit: Hit) => void
+  onOpen: (hit: SearchHit) => void
 }
 
 function Results({ id, hits, at, onOpen }: ResultsProps) {

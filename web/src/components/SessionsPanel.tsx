@@ -1,5 +1,5 @@
 import { useState } from 'react'
-import { explain, type Session, type Told } from '../api.ts'
+import { explain, type Session, type Notice } from '../api.ts'
 import { eventsOf, figuresOf, openedBy } from '../commands.ts'
 import { find } from '../finding.ts'
 import { fullMoment, moment, tokens } from '../format.ts'
@@ -92,7 +92,7 @@ const counted = (count: number) => (count === 1 ? '1 session' : `${count} sessio
 
 interface ItemProps {
   session: Session
-  told: Told[]
+  told: Notice[]
   busy: boolean
   onResume: () => void
 }

@@ -1,12 +1,12 @@
+import type { Agent, KnowledgeBase, Layout, Project, SystemPrompt } from '../objects.ts'
 import { QueryClient, QueryClientProvider } from '@tanstack/react-query'
 import type { ReactNode } from 'react'
 import { renderToStaticMarkup } from 'react-dom/server'
 import { describe, expect, it } from 'vitest'
-import { accessKeys, type Base } from '../access.ts'
+import { accessKeys } from '../access.ts'
 import { fullMoment } from '../format.ts'
 import { knowledgeKeys } from '../knowledge.ts'
 import { resourceKeys } from '../resourceQueries.ts'
-import type { Agent, Layout, Project, SystemPrompt } from '../resources.ts'
 import { Field } from './Field.tsx'
 import { Settings } from './Settings.tsx'
 
@@ -34,15 +34,15 @@ const project: Project = {
   tokens: 1200,
   files: [
     { id: 'file_1', name: 'manual.pdf', media_type: 'application/pdf', tokens: 1200, status: 'ready' },
-    { id: 'file_2', name: 'scan.pdf', media_type: 'application/pdf', tokens: 0, status: 'failed', reason: 'It holds no text.' },
+    { id: 'file_2', name: 'scan.pdf', media_type: 'application/pdf', tokens: 0, status: 'failed' },
   ],
 }
-const base: Base = { id: 'kb_1', name: 'Prices', description: '', visible: false, level: 'full', yours: true }
+const base: KnowledgeBase = { id: 'kb_1', name: 'Prices', description: '', visible: false, level: 'full', yours: true, object: 'knowledge_base', owner_id: 'user_1', ...moments }
 const prompts: SystemPrompt[] = [
   { object: 'system_prompt', version: 2, text: 'Be brief.', note: 'Shorter', shipped: false, created_at: '2026-11-21T12:00:00Z' },
   { object: 'system_prompt', version: 0, text: 'Be helpful.', note: '', shipped: true, created_at: null },
 ]
-const layouts: Layout[] = [{ object: 'layout', name: 'onyx', description: 'As Onyx does.', markers: 'off' }]
+const layouts: Layout[] = [{ object: 'layout', name: 'onyx', description: 'As Onyx does.', markers: 'off', slots: [], old_results: 'keep' }]
 
 /** The panel over a server that has the things above. */
 function shown(content: ReactNode): string {
@@ -85,7 +85,7 @@ describe('the settings', () => {
   it('show the files of a project with tokens, and why one is left out', () => {
     const html = text(shown(<Settings at={{ kind: 'settings', section: 'projects', id: 'proj_1' }} />))
     expect(html).toContain('manual.pdf 1,200 tokens')
-    expect(html).toContain('scan.pdf It holds no text. left out')
+    expect(html).toContain('scan.pdf It could not be read. left out')
     expect(html).toContain('1,200 tokens together.')
   })
 

@@ -1,5 +1,5 @@
+import type { ShownTurn } from '../turn.ts'
 import { Fragment, useCallback, useEffect, useLayoutEffect, useRef, useState } from 'react'
-import type { Turn } from '../api.ts'
 import { useBranches } from '../branching.ts'
 import { beside } from '../commands.ts'
 import { elementOf, mark, type Place, rangesOf, revealInside, usePlace } from '../finding.ts'
@@ -14,7 +14,7 @@ import { TurnItem } from './TurnItem.tsx'
 
 interface Props {
   conversation: string
-  turns: Turn[]
+  turns: ShownTurn[]
   loading: boolean
   earlier: (() => Promise<unknown>) | null
   running: string | null
@@ -74,7 +74,7 @@ export function Thread({ conversation, turns, loading, earlier, running }: Props
 }
 
 /** Newest first, so that what is seen is there first. */
-function useReplays(turns: Turn[]): void {
+function useReplays(turns: ShownTurn[]): void {
   useEffect(() => {
     for (const turn of turns.toReversed()) void store.open(turn.id, turn.status === 'running')
   }, [turns])
@@ -108,7 +108,7 @@ function AnswerStatus({ running, newest }: { running: string | null; newest: str
  */
 function useFound(
   place: Place | null,
-  turns: Turn[],
+  turns: ShownTurn[],
   loading: boolean,
   earlier: (() => Promise<unknown>) | null,
   hold: (find: () => DOMRect | null) => void,

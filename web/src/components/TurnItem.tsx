@@ -1,5 +1,5 @@
+import type { ShownTurn } from '../turn.ts'
 import { memo } from 'react'
-import type { Turn } from '../api.ts'
 import { useTurn } from '../turns.ts'
 import { Answer } from './Answer.tsx'
 import { DocumentChip } from './FileChip.tsx'
@@ -7,7 +7,7 @@ import { Question } from './Question.tsx'
 import styles from './TurnItem.module.css'
 
 /** A question and what came of it. */
-export const TurnItem = memo(function TurnItem({ turn, newest }: { turn: Turn; newest: boolean }) {
+export const TurnItem = memo(function TurnItem({ turn, newest }: { turn: ShownTurn; newest: boolean }) {
   const entry = useTurn(turn.id)
   const { documents } = turn
   return (

@@ -1,6 +1,7 @@
+import type { User } from '../objects.ts'
 import { type FormEvent, useState } from 'react'
 import { useMe } from '../access.ts'
-import { type User, useAddUser, useChangeUser, useIssueKey, useRevokeKeyOf, useUserKeys, useUsers } from '../admin.ts'
+import { useAddUser, useChangeUser, useIssueKey, useRevokeKeyOf, useUserKeys, useUsers } from '../admin.ts'
 import { problemElsewhere } from '../fields.ts'
 import controls from './controls.module.css'
 import styles from './Entrance.module.css'
@@ -108,7 +109,7 @@ function Keys({ user }: { user: User }) {
           </li>
         ))}
       </ul>
-      {issue.data && <Secret secret={issue.data.secret} />}
+      {issue.data && <Secret secret={issue.data.secret ?? ''} />}
       <button
         type="button"
         className={controls.plain}
@@ -134,7 +135,7 @@ function NewUser() {
   return (
     <form ref={element} className={form.form} onSubmit={submit} noValidate data-testid="new-user">
       {problem && <ErrorNote problem={problem} />}
-      {add.data && <Secret secret={add.data.key.secret} />}
+      {add.data && <Secret secret={add.data.key.secret ?? ''} />}
       <TextField name="name" label="New user" hint="Gets a first key, to be handed over." value={name} error={add.error} onChange={setName} />
       <div className={form.actions}>
         <button type="submit" className={controls.strong} disabled={add.isPending} data-testid="add-user">

@@ -1,14 +1,24 @@
-"""Writes the packets of a turn as a response of OpenAI's Responses API: its events, and the response they come to.
+"""`POST /v1/responses`: the chat for clients of OpenAI's Responses API.
 
+What a request asks beside its message is done or refused: nothing is passed over in silence. The packets of its turn
+are written as the events of a response, and as the response they come to:
 https://platform.openai.com/docs/api-reference/responses-streaming
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from lamella.core.json import encode
+from fastapi import Request, Response
+from fastapi.responses import JSONResponse
+
+from lamella.app.app import App
+from lamella.chat.message import ExecutionRequest
+from lamella.core.access import Identity
+from lamella.core.errors import InvalidRequest
+from lamella.core.json import Json, encode
 from lamella.core.packets import (
     AnyPacket,
     CitationPacket,
@@ -23,9 +33,147 @@ from lamella.core.packets import (
     UsageBody,
 )
 from lamella.core.records import TurnRecord
-from lamella.server.responses.asked import RESPONSE
+from lamella.server.failures import STATUS
+from lamella.server.objects import AnyObject
+from lamella.server.routes.openai_request import from_openai
+from lamella.server.routing import JSON, IdempotencyKey, TheApp, TheIdentity, api_router
+from lamella.server.sse import EVENT_STREAM, EventStream
 
-Object = dict[str, Any]
+router = api_router("/v1")
+
+RESPONSE, TURN = "resp_", "turn_"
+"""A response is named as its turn, with another prefix."""
+
+SAYS_NOTHING = frozenset(
+    {"user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options"}
+)
+"""What only a provider has a use for. Who asks is said by the key, and what is cached is planned here."""
+
+AS_EVER: Mapping[str, tuple[Json, ...]] = {
+    "store": (True,),
+    "background": (False,),
+    "parallel_tool_calls": (True,),
+    "tools": ([],),
+    "tool_choice": ("auto",),
+    "truncation": ("disabled",),
+    "service_tier": ("auto", "default"),
+    "include": ([],),
+    "text": ({"format": {"type": "text"}}, {}),
+}
+"""Fields that may say what is done anyway; null says so of any field."""
+
+INSTEAD = {
+    "instructions": "Make an agent of them and name its agent_id, or send them as dynamic_context.",
+    "store": "Every turn is stored; delete its conversation afterwards.",
+    "tools": "Tools are the server's: those of the deployment and its MCP servers.",
+    "max_output_tokens": "LAMELLA_MAX_OUTPUT limits answers.",
+}
+
+EFFORTS = {"none": "off", "minimal": "low"}
+"""Efforts of the API that are called otherwise here."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseRequest:
+    """A request with what its body said in its fields, whether its answer streams, and the turn that it follows."""
+
+    request: ExecutionRequest
+    streams: bool
+    after: str | None
+
+
+def asked_of(request: ExecutionRequest) -> ResponseRequest:
+    """What a body asks; raises `InvalidRequest` for what this server does not do: nothing is passed over in silence."""
+    fields = {name: value for name, value in request.body_fields.items() if value is not None}
+    streams, previous = fields.pop("stream", False), fields.pop("previous_response_id", None)
+    fields.pop("stream_options", None)
+    effort = _effort(fields.pop("reasoning", None))
+    if not isinstance(streams, bool):
+        raise InvalidRequest("“stream” is true or false.", hint="Send one of them.", param="stream")
+    for name, value in fields.items():
+        if name not in SAYS_NOTHING and value not in AS_EVER.get(name, ()):
+            raise InvalidRequest(
+                f"“{name[:60]}” can't be set so here.", hint=INSTEAD.get(name, "Leave it out."), param=name[:60]
+            )
+    if len(request.models) > 1:
+        raise InvalidRequest(
+            "A response is one model's.",
+            hint="Name one; several answer by POST /api/v1/conversations/{conversation_id}/turns, as `models`.",
+            param="models",
+        )
+    chosen = replace(request, thinking_effort=request.thinking_effort or effort)
+    return ResponseRequest(chosen, streams, _turn_id(previous, request) if previous is not None else None)
+
+
+def _effort(reasoning: Json) -> str | None:
+    """The effort of a `reasoning` object; its summary is streamed whatever it says."""
+    if reasoning is None:
+        return None
+    if not isinstance(reasoning, Mapping) or set(reasoning) - {"effort", "summary", "generate_summary", "context"}:
+        raise InvalidRequest("“reasoning” has an effort.", hint="Send {effort: …}.", param="reasoning")
+    effort = reasoning.get("effort")
+    return None if effort is None else EFFORTS.get(str(effort), str(effort))
+
+
+def _turn_id(previous: Json, request: ExecutionRequest) -> str:
+    if request.conversation_id is not None:
+        raise InvalidRequest(
+            "A request names its conversation or its previous response, not both.",
+            hint="Leave one out.",
+            param="previous_response_id",
+        )
+    if not isinstance(previous, str) or not previous.startswith(RESPONSE):
+        raise InvalidRequest(
+            f"A response's id begins with {RESPONSE}.", hint="Send it as it was given.", param="previous_response_id"
+        )
+    return TURN + previous.removeprefix(RESPONSE)
+
+
+@router.post("/responses", responses={200: {JSON: AnyObject, EVENT_STREAM: AnyObject}})
+async def create_response(
+    body: dict[str, Any], request: Request, app: TheApp, identity: TheIdentity, key: IdempotencyKey = None
+) -> Response:
+    """Answer one message, as a response of OpenAI's API: whole, or with `stream` its events.
+
+    What was said before is named by `conversation` or `previous_response_id`; without either a conversation begins. All
+    that an `ExecutionRequest` says beyond the API travels in `metadata`.
+    """
+    asked = asked_of(from_openai(body))
+    turn_id = await app.begin(await _placed(app, identity, asked), identity, key=key)
+    turn = await app.store.turn(identity.caller, turn_id)
+    writer = ResponseWriter(turn, asked.request.metadata)
+    packets = app.packets(turn_id, identity)
+    if asked.streams:
+        return EventStream(_written(writer, packets), request.state.silence)
+    async for packet in packets:
+        writer.take(packet)
+    if writer.error is None:
+        return JSONResponse(writer.response)
+    # A client of the API would send what failed again by itself, and begin another turn.
+    failed = {"error": dict(writer.error), "response": writer.response}
+    status = STATUS.get(str(writer.error.get("code")), 500)
+    return JSONResponse(failed, status_code=status, headers={"x-should-retry": "false"})
+
+
+async def _placed(app: App, identity: Identity, asked: ResponseRequest) -> ExecutionRequest:
+    """The request behind the response that it names; raises `NotFound`."""
+    if asked.after is None:
+        return asked.request
+    turn = await app.store.turn(identity.caller, asked.after)
+    return replace(asked.request, conversation_id=turn.conversation_id, parent_message_id=turn.run.id)
+
+
+async def _written(writer: ResponseWriter, packets: AsyncIterator[AnyPacket]) -> AsyncGenerator[bytes, None]:
+    yield writer.begin()
+    async for packet in packets:
+        if written := writer.take(packet):
+            yield written
+
+
+# Events
+
+
+Item = dict[str, Any]
 
 INCOMPLETE = {"max_tokens": "max_output_tokens", "refusal": "content_filter", "step_limit": "max_tool_calls"}
 """Why a response is incomplete, by the reason of a partial answer."""
@@ -37,12 +185,12 @@ class ResponseWriter:
     def __init__(self, turn: TurnRecord, metadata: Mapping[str, str]) -> None:
         self._suffix = turn.id.partition("_")[2]
         self._number = 0
-        self._items: dict[int, Object] = {}
+        self._items: dict[int, Item] = {}
         """By the block of the turn, in the order that they began in."""
         self._open: int | None = None
         self._sources: dict[int, SourcePacket] = {}
         self.error: Mapping[str, str | None] | None = None
-        self.response: Object = {
+        self.response: Item = {
             "id": f"{RESPONSE}{self._suffix}",
             "object": "response",
             "created_at": int(turn.started_at.timestamp()),
@@ -109,7 +257,7 @@ class ResponseWriter:
         """A new item, with its one part."""
         self._open = block
         if isinstance(packet, TextPacket):
-            item: Object = {"id": f"msg_{self._suffix}_{block}", "type": "message", "role": "assistant"}
+            item: Item = {"id": f"msg_{self._suffix}_{block}", "type": "message", "role": "assistant"}
             held, part = "content", {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
             kind, index = "response.content_part.added", "content_index"
         else:
@@ -177,7 +325,7 @@ class ResponseWriter:
         kind = "incomplete" if response["status"] == "cancelled" else response["status"]
         return self._event(f"response.{kind}", response=response)
 
-    def _place(self, block: int) -> Object:
+    def _place(self, block: int) -> Item:
         return {"item_id": self._items[block]["id"], "output_index": list(self._items).index(block)}
 
     def _event(self, kind: str, **fields: Any) -> bytes:
@@ -186,11 +334,11 @@ class ResponseWriter:
         return b"event: %b\ndata: %b\n\n" % (kind.encode(), encode(value))
 
 
-def _running(item: Object) -> Object:
+def _running(item: Item) -> Item:
     return {"status": "in_progress"} if item["type"] == "message" else {}
 
 
-def _annotation(packet: CitationPacket, source: SourcePacket) -> Object:
+def _annotation(packet: CitationPacket, source: SourcePacket) -> Item:
     if source.url is not None:
         place = {"start_index": packet.start, "end_index": packet.end}
         return {"type": "url_citation", "url": source.url, "title": source.title, **place}

@@ -1,0 +1,142 @@
+"""What the objects of the API have in common: how they are made from records, lists, and the parts of bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from lamella.core.models import effort_named
+from lamella.core.packets import UsageBody
+from lamella.core.records import Page
+from lamella.core.tokens import Usage
+from lamella.search.passages import Snippet
+
+PREFIX = "/api/v1"
+
+Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+"""A moment in ISO 8601 with its offset."""
+
+AnyObject = Mapping[str, Any]
+"""An object whose fields depend on what it is about."""
+
+
+class Object(msgspec.Struct, kw_only=True):
+    """What clients are given as a JSON object: its fields in this order. One that is UNSET is left out."""
+
+    @classmethod
+    def of(cls, record: object, **given: Any) -> Self:
+        """Each field from `given`, else from the attribute of the record that has its name; moments in ISO 8601.
+
+        `ModelObject.of(facts, id="claude-sonnet-5")` takes `provider`, `window` and all else from `facts`.
+        """
+        for name in cls.__struct_fields__:
+            if name not in given:
+                value = getattr(record, name, UNSET)
+                if value is not UNSET:
+                    given[name] = value.isoformat() if isinstance(value, datetime) else value
+        return cls(**given)
+
+
+class ErrorBody(Object, kw_only=True):
+    """What was wrong, and what to do: `hint` says that, `param` names the field or file that it is about."""
+
+    message: str
+    type: str
+    code: str
+    param: str | None
+    hint: str | None
+
+
+class FailureObject(Object, kw_only=True):
+    """The answer to a request that failed."""
+
+    error: ErrorBody
+
+
+ItemT = TypeVar("ItemT")
+RecordT = TypeVar("RecordT")
+ObjectT = TypeVar("ObjectT", bound=Object)
+
+
+class ListObject(Object, Generic[ItemT], kw_only=True):
+    """A page of a list; `last_id` is the `after` of the next."""
+
+    object: Literal["list"] = "list"
+    data: list[ItemT]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+def listed(page: Page[RecordT], shape: Callable[[RecordT], ObjectT], key: str = "id") -> ListObject[ObjectT]:
+    """A page of a list; `key` names the field that the next page's `after` takes."""
+    return whole_list([shape(record) for record in page.data], key, has_more=page.has_more)
+
+
+def whole_list(data: list[ObjectT], key: str = "id", *, has_more: bool = False) -> ListObject[ObjectT]:
+    """A list that is given as it is, most often whole."""
+    first, last = (str(getattr(data[0], key)), str(getattr(data[-1], key))) if data else (None, None)
+    return ListObject(data=data, first_id=first, last_id=last, has_more=has_more)
+
+
+class MarkObject(Object, kw_only=True):
+    """Characters of a snippet that are a word of the query."""
+
+    start: int
+    end: int
+
+
+class SnippetObject(Object, kw_only=True):
+    """A piece of a text around the words of a query: it begins at character `start`, and `marks` are places in it."""
+
+    text: str
+    start: int
+    marks: list[MarkObject]
+
+
+def snippet_object(snippet: Snippet) -> SnippetObject:
+    """A piece of a text."""
+    marks = [MarkObject(start=left, end=right) for left, right in snippet.marks]
+    return SnippetObject(text=snippet.text, start=snippet.start, marks=marks)
+
+
+def usage_of(usage: Usage | None) -> UsageBody | None:
+    """Tokens as clients see them."""
+    return UsageBody.of(usage) if usage is not None else None
+
+
+class PageParameters(BaseModel):
+    """The query of a list."""
+
+    limit: int = Field(20, ge=1, le=100)
+    after: str | None = Field(None, max_length=80)
+    order: Literal["asc", "desc"] = "desc"
+
+
+Title = Annotated[str, StringConstraints(max_length=200)]
+
+Id = Annotated[str, StringConstraints(max_length=80)]
+
+Effort = Annotated[str, StringConstraints(max_length=20)] | Annotated[int, Field(ge=0, le=2**31 - 1)]
+"""A thinking effort: off, a level, or tokens as a number or its digits."""
+
+
+class Body(BaseModel):
+    """A request body: strict types, no unknown fields."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+def effort_given(effort: str | int | None) -> str | None:
+    """The effort of a body in its one spelling; raises `InvalidRequest`."""
+    return effort_named(effort) if effort is not None else None
+
+
+def effort_field(sent: Mapping[str, Any]) -> dict[str, Any]:
+    """The effort that was sent, if any, in its one spelling."""
+    return {"thinking_effort": effort_given(sent["thinking_effort"])} if "thinking_effort" in sent else {}

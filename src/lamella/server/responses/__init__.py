@@ -1,1 +1,0 @@
-"""The door for clients of OpenAI's Responses API."""

@@ -1,0 +1,300 @@
+"""Knowledge bases, who may read them, and what restricted readers would get of them and asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from fastapi import Response
+from msgspec import UNSET, UnsetType, field
+from pydantic import Field, StringConstraints
+
+from lamella.app.bases import described
+from lamella.core.access import (
+    BaseContent,
+    DescribedBy,
+    Grant,
+    GrantChange,
+    GrantLevel,
+    KnowledgeBase,
+    SubjectKind,
+)
+from lamella.core.access_ports import RestrictedUse
+from lamella.core.errors import NotFound
+from lamella.core.records import Caller
+from lamella.knowledge.restricted.material import Chunk
+from lamella.knowledge.restricted.safe_answers import Answered
+from lamella.server.objects import Body, ListObject, Moment, Object, listed, whole_list
+from lamella.server.routing import IdempotencyKey, TheApp, TheCaller, ThePage, api_router
+
+router = api_router()
+
+Name = Annotated[str, StringConstraints(max_length=200)]
+Hint = Annotated[str, StringConstraints(max_length=1000)]
+Summary = Annotated[str, StringConstraints(max_length=4000)]
+Keywords = Annotated[list[Annotated[str, StringConstraints(min_length=1, max_length=60)]], Field(max_length=12)]
+Topics = Annotated[list[Annotated[str, StringConstraints(min_length=1, max_length=100)]], Field(max_length=30)]
+
+
+class NewBase(Body):
+    """`POST /api/v1/knowledge-bases`."""
+
+    name: Name
+    description: Annotated[str, StringConstraints(max_length=4000)] = ""
+    visible: bool = False
+    hint: Hint = ""
+    keywords: Keywords = Field(default_factory=list)
+    summary: Summary = ""
+    topics: Topics = Field(default_factory=list)
+
+    def content(self) -> BaseContent:
+        """What was sent."""
+        said = BaseContent(self.name, self.description, self.visible, self.hint, tuple(self.keywords))
+        return described(said, self.summary, self.topics)
+
+
+class BasePatch(Body):
+    """`PATCH /api/v1/knowledge-bases/{id}`; what is left out stays."""
+
+    name: Name = ""
+    description: Annotated[str, StringConstraints(max_length=4000)] = ""
+    visible: bool = False
+    hint: Hint = ""
+    keywords: Keywords = Field(default_factory=list)
+    summary: Summary = ""
+    topics: Topics = Field(default_factory=list)
+
+    def edit(self, now: BaseContent) -> BaseContent:
+        """The base with what was sent."""
+        sent = self.model_dump(exclude_unset=True)
+        summary, topics = sent.pop("summary", now.summary), sent.pop("topics", now.topics)
+        sent["keywords"] = tuple(sent.get("keywords", now.keywords))
+        return described(replace(now, **sent), summary, topics)
+
+
+class GrantBody(Body):
+    """`PUT /api/v1/knowledge-bases/{id}/grants/{subject_id}`."""
+
+    level: Literal["full", "restricted", "none"]
+
+
+class RestrictedPreviewBody(Body):
+    """`POST /api/v1/knowledge-bases/{base_id}/restricted-preview`."""
+
+    query: Annotated[str, StringConstraints(min_length=1, max_length=2000)]
+    max_results: Annotated[int, Field(ge=1, le=20)] = 8
+
+
+class KnowledgeBaseObject(Object, kw_only=True):
+    """A base as its caller sees it. `hint` to `described_by` are there for those who may read all of it."""
+
+    id: str
+    object: Literal["knowledge_base"] = "knowledge_base"
+    name: str
+    description: str
+    visible: bool
+    hint: str | UnsetType = UNSET
+    keywords: list[str] | UnsetType = UNSET
+    summary: str | UnsetType = UNSET
+    topics: list[str] | UnsetType = UNSET
+    described_by: DescribedBy | UnsetType = UNSET
+    level: GrantLevel
+    owner_id: str
+    yours: bool
+    created_at: Moment
+    updated_at: Moment
+
+
+class GrantObject(Object, kw_only=True):
+    """What was granted to a user or a group."""
+
+    id: str
+    object: Literal["grant"] = "grant"
+    kind: SubjectKind
+    name: str
+    level: GrantLevel
+    by: str
+    at: Moment
+
+
+class GrantChangeObject(Object, kw_only=True):
+    """A change of a grant; null is no grant."""
+
+    id: str
+    object: Literal["grant_change"] = "grant_change"
+    subject_id: str
+    kind: SubjectKind
+    name: str
+    by: str
+    at: Moment
+    from_: GrantLevel | None = field(name="from")
+    to: GrantLevel | None
+
+
+class SafeAnswerObject(Object, kw_only=True):
+    """What a restricted reader gets, and nothing else."""
+
+    decision: Literal["answer", "refuse"]
+    reason: str
+    summary: str
+
+
+class ReadPassageObject(Object, kw_only=True):
+    """A passage that the second model read."""
+
+    id: str
+    title: str
+    headings: list[str]
+    text: str
+
+
+class RestrictedPreviewObject(Object, kw_only=True):
+    """What would be told on a question: `safe` is what a reader gets, all else is for the owner.
+
+    `said` is what the second model said before the guard, "" if it gave no summary; `removed` are the kinds of what the
+    guard found in that.
+    """
+
+    object: Literal["restricted_preview"] = "restricted_preview"
+    safe: SafeAnswerObject
+    said: str
+    removed: list[str]
+    confidence: float | None
+    model: str | None
+    cached: bool
+    passages: list[ReadPassageObject]
+
+
+class RestrictedUseObject(Object, kw_only=True):
+    """A question to a restricted base, and how that ended."""
+
+    id: str
+    object: Literal["restricted_use"] = "restricted_use"
+    user_id: str
+    name: str
+    at: Moment
+    question: str
+    decision: Literal["answer", "refuse"]
+    reason: str
+    passages: int
+    removed: list[str]
+    cached: bool
+    model: str | None
+    input_tokens: int
+    output_tokens: int
+
+
+def base_object(base: KnowledgeBase, caller: Caller) -> KnowledgeBaseObject:
+    """A base; what its documents are about is for whoever may read all of them."""
+    content = base.content
+    about: dict[str, Any] = {}
+    if base.level is GrantLevel.FULL:
+        about = {name: getattr(content, name) for name in ("hint", "keywords", "summary", "topics", "described_by")}
+    return KnowledgeBaseObject.of(
+        base,
+        name=content.name,
+        description=content.description,
+        visible=content.visible,
+        owner_id=base.owner,
+        yours=base.owner == caller.user_id,
+        **about,
+    )
+
+
+def grant_object(grant: Grant) -> GrantObject:
+    """What was granted."""
+    return GrantObject.of(grant, id=grant.subject.id, kind=grant.subject.kind)
+
+
+def change_object(change: GrantChange) -> GrantChangeObject:
+    """A change of a grant."""
+    subject = change.subject
+    return GrantChangeObject.of(change, subject_id=subject.id, kind=subject.kind, from_=change.before, to=change.after)
+
+
+def preview_object(answered: Answered, chunks: tuple[Chunk, ...]) -> RestrictedPreviewObject:
+    """What would be told on a question."""
+    safe = answered.safe
+    return RestrictedPreviewObject.of(
+        answered,
+        safe=SafeAnswerObject(decision=safe.decision, reason=safe.reason.value, summary=safe.text),
+        model=answered.model or None,
+        passages=[ReadPassageObject.of(chunk) for chunk in chunks],
+    )
+
+
+def use_object(use: RestrictedUse) -> RestrictedUseObject:
+    """A question to a restricted base."""
+    return RestrictedUseObject.of(use, name=use.user_name, passages=use.chunks, model=use.model or None)
+
+
+@router.post("/knowledge-bases", status_code=201)
+async def create_base(body: NewBase, app: TheApp, caller: TheCaller, key: IdempotencyKey = None) -> KnowledgeBaseObject:
+    """A new knowledge base of the caller's."""
+    return base_object(await app.bases.create(caller, body.content(), key), caller)
+
+
+@router.get("/knowledge-bases")
+async def bases(page: ThePage, app: TheApp, caller: TheCaller) -> ListObject[KnowledgeBaseObject]:
+    """The bases that the caller can see, newest first, each with the caller's `level`."""
+    return listed(await app.access.bases(caller, page), lambda base: base_object(base, caller))
+
+
+@router.get("/knowledge-bases/{base_id}")
+async def base(base_id: str, app: TheApp, caller: TheCaller) -> KnowledgeBaseObject:
+    """One base."""
+    return base_object(await app.access.base(caller, base_id), caller)
+
+
+@router.patch("/knowledge-bases/{base_id}")
+async def patch_base(base_id: str, body: BasePatch, app: TheApp, caller: TheCaller) -> KnowledgeBaseObject:
+    """Change its name and description, or whether members without a grant see these."""
+    return base_object(await app.bases.change(caller, base_id, body.edit), caller)
+
+
+@router.delete("/knowledge-bases/{base_id}", status_code=204)
+async def delete_base(base_id: str, app: TheApp, caller: TheCaller) -> Response:
+    """Remove a base with all that belongs to it."""
+    await app.bases.delete(caller, base_id)
+    return Response(status_code=204)
+
+
+@router.get("/knowledge-bases/{base_id}/grants")
+async def grants(base_id: str, app: TheApp, caller: TheCaller) -> ListObject[GrantObject]:
+    """Who may read a base of the caller's, and how much."""
+    return whole_list([grant_object(grant) for grant in await app.access.grants(caller, base_id)])
+
+
+@router.get("/knowledge-bases/{base_id}/grant-changes")
+async def grant_changes(base_id: str, page: ThePage, app: TheApp, caller: TheCaller) -> ListObject[GrantChangeObject]:
+    """Every change of these grants: who made it, when, from which level to which."""
+    return listed(await app.access.grant_changes(caller, base_id, page), change_object)
+
+
+@router.put("/knowledge-bases/{base_id}/grants/{subject_id}")
+async def grant(base_id: str, subject_id: str, body: GrantBody, app: TheApp, caller: TheCaller) -> GrantObject:
+    """Let a user or a group read so much of a base."""
+    granted = await app.bases.grant(caller, base_id, subject_id, GrantLevel(body.level))
+    if granted is None:
+        raise NotFound(f"The grant to {subject_id} was taken away meanwhile.", param="subject_id")
+    return grant_object(granted)
+
+
+@router.delete("/knowledge-bases/{base_id}/grants/{subject_id}", status_code=204)
+async def take_grant_away(base_id: str, subject_id: str, app: TheApp, caller: TheCaller) -> Response:
+    """Take a grant away."""
+    await app.bases.grant(caller, base_id, subject_id, None)
+    return Response(status_code=204)
+
+
+@router.post("/knowledge-bases/{base_id}/restricted-preview")
+async def preview(base_id: str, body: RestrictedPreviewBody, app: TheApp, caller: TheCaller) -> RestrictedPreviewObject:
+    """Its owner: what a restricted reader would be told, beside what the second model said and the passages it read."""
+    answered, chunks = await app.knowledge.restricted_preview(caller, base_id, body.query, body.max_results)
+    return preview_object(answered, chunks)
+
+
+@router.get("/knowledge-bases/{base_id}/restricted-uses")
+async def uses(base_id: str, page: ThePage, app: TheApp, caller: TheCaller) -> ListObject[RestrictedUseObject]:
+    """Its owner: who asked it what with restricted access, and how that ended."""
+    return listed(await app.knowledge.restricted_uses(caller, base_id, page), use_object)
