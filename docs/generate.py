@@ -13,7 +13,7 @@ import msgspec
 from pydantic.fields import FieldInfo
 
 from lamella.core import packets
-from lamella.core.execution import ExecutionRequest
+from lamella.chat.message import ExecutionRequest
 from lamella.core.records import LEAVE
 from lamella.settings import Settings, default_data_folder, variable_of
 from lamella_simulator.settings import Settings as SimulatorSettings
@@ -61,7 +61,7 @@ def packets_page() -> str:
 def execution_request_page() -> str:
     """Every field of an execution request, with its type and default."""
     lines = ["# ExecutionRequest\n\n", inspect.cleandoc(ExecutionRequest.__doc__ or ""), "\n\n"]
-    lines += ["`from lamella.core.execution import ExecutionRequest`; [library.md](library.md) says how it is run.\n"]
+    lines += ["`from lamella.chat.message import ExecutionRequest`; [library.md](library.md) says how it is run.\n"]
     lines += ["\n| field | type | default |\n|---|---|---|\n"]
     for field in dataclasses.fields(ExecutionRequest):
         lines.append(f"| `{field.name}` | {str(field.type).replace('|', 'or')} | {_default_of(field)} |\n")
