@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from lamella.cli.door import Sending
-from lamella.cli.doors import open_door
+from lamella.cli.api import Sending, open_api
 from lamella.cli.own_server import own_client
 from lamella.server.testing import Client
 from lamella.settings import Settings, read_settings
@@ -33,7 +32,7 @@ def provider() -> Iterator[str]:
 @asynccontextmanager
 async def api(settings: Settings) -> AsyncIterator[Client]:
     """The API over the data folder, without a socket."""
-    async with own_client(settings, {}) as http:
+    async with own_client(settings, {}) as (http, _):
         yield Client(http)
 
 
@@ -57,8 +56,8 @@ async def _conversation(client: Client, base: str) -> str:
 
 
 async def _by_terminal(settings: Settings, conversation: str) -> None:
-    async with open_door(settings) as door:
-        async for _ in door.send(conversation, Sending(QUESTION, (), ZONE, at_once=True)):
+    async with open_api(settings) as terminal:
+        async for _ in terminal.send(conversation, Sending(QUESTION, zone=ZONE, at_once=True)):
             pass
 
 

@@ -20,7 +20,7 @@ _NO = re.compile(r"\s*(?:n|no)(?:[\s,:.]+(?P<reason>.*?))?\s*", re.IGNORECASE | 
 
 
 class Approver(Protocol):
-    """Who is told what was said to a call (a `Door`)."""
+    """Who is told what was said to a call (an `Api`)."""
 
     async def approve(self, turn_id: str, call_id: str, *, approved: bool, reason: str) -> None:
         """Let a call that waits run, or not; the reason is told to the model."""
@@ -30,8 +30,8 @@ class Approver(Protocol):
 class Asking:
     """The calls that wait, the oldest first. Where nobody sits at the terminal they are refused, and that is told."""
 
-    def __init__(self, door: Approver, tell: Callable[[str], None], *, somebody: bool) -> None:
-        self._door = door
+    def __init__(self, api: Approver, tell: Callable[[str], None], *, somebody: bool) -> None:
+        self._api = api
         self._tell = tell
         self._somebody = somebody
         self._waiting: dict[tuple[str, str], ToolApprovalPacket] = {}
@@ -84,7 +84,7 @@ class Asking:
 
     async def _decide(self, call: ToolApprovalPacket, *, approved: bool, reason: str) -> None:
         try:
-            await self._door.approve(call.turn_id, call.call_id, approved=approved, reason=reason)
+            await self._api.approve(call.turn_id, call.call_id, approved=approved, reason=reason)
         except LamellaError as error:
             report(error)
 

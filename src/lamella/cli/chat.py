@@ -14,9 +14,8 @@ from typing import Annotated
 
 import typer
 
+from lamella.cli.api import Api, Sending, open_api
 from lamella.cli.approvals import Asking, Keyboard
-from lamella.cli.door import Door, Sending
-from lamella.cli.doors import open_door
 from lamella.cli.failures import report
 from lamella.cli.logs import configure_logs
 from lamella.cli.main import DataOption, KeyOption, cli
@@ -112,40 +111,40 @@ class _Talk:
         self._color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
     async def run(self, written: Written, files: list[Path]) -> int:
-        async with open_door(self._settings) as door:
+        async with open_api(self._settings) as api:
+            status = await api.get("/status")
+            self._answering = " and ".join(self._models) if len(self._models) > 1 else str(status["model"])
             messages: tuple[str, ...] = () if written.is_empty else (written.whole,)
             if written.may_be_command:
-                messages = written.in_order(await door.usages(), files=bool(files))
-            self._asking = Asking(door, self._say, somebody=sys.stdin.isatty())
-            if door.notice:
-                sys.stderr.write(f"{self._dim(door.notice)}\n")
-            file_ids = await self._upload(door, files)
-            conversation = await door.conversation(self._conversation, self._models[0] if self._models else None)
-            self._told, _ = await door.notifications(conversation, None)
+                messages = written.in_order(await api.usages(), files=bool(files))
+            self._asking = Asking(api, self._say, somebody=sys.stdin.isatty())
+            if status["notice"]:
+                sys.stderr.write(f"{self._dim(status['notice'])}\n")
+            file_ids = await self._upload(api, files)
+            conversation = await api.conversation(self._conversation, self._models[0] if self._models else None)
+            self._told, _ = await api.notifications(conversation, None)
             try:
                 if messages:
-                    code = await self._in_order(door, conversation, messages, file_ids)
+                    code = await self._in_order(api, conversation, messages, file_ids)
                 else:
-                    code = await self._at_prompt(door, conversation, file_ids)
+                    code = await self._at_prompt(api, conversation, file_ids)
             except LamellaError:
-                await self._forget_unused(door, conversation)
+                await self._forget_unused(api, conversation)
                 raise
-            if not await self._forget_unused(door, conversation):
-                await door.settle(conversation)
-                await self._tell(door, conversation)
+            if not await self._forget_unused(api, conversation):
+                await api.settled(conversation)
+                await self._tell(api, conversation)
             return code
 
-    async def _forget_unused(self, door: Door, conversation: str) -> bool:
+    async def _forget_unused(self, api: Api, conversation: str) -> bool:
         """Remove the conversation of this sitting if all that was sent was refused."""
         unused = self._conversation is None and not self._taken
         if unused:
             with suppress(LamellaError):  # why the message was refused is the better reason
-                await door.forget(conversation)
+                await api.forget(conversation)
         return unused
 
-    async def _in_order(
-        self, door: Door, conversation: str, messages: tuple[str, ...], file_ids: tuple[str, ...]
-    ) -> int:
+    async def _in_order(self, api: Api, conversation: str, messages: tuple[str, ...], file_ids: tuple[str, ...]) -> int:
         """Send one after the other; the files go with the last. After one that failed no more are sent.
 
         What a tool asks meanwhile is answered at the keyboard, if there is one.
@@ -157,7 +156,7 @@ class _Talk:
             for sent, message in enumerate(messages, start=1):
                 rest, code = messages[sent:], 1
                 try:
-                    code = await self._answer(door, conversation, message, () if rest else file_ids)
+                    code = await self._answer(api, conversation, message, () if rest else file_ids)
                 finally:
                     if code and rest:
                         self._say(unsent(rest))
@@ -168,16 +167,16 @@ class _Talk:
             if keyboard is not None:
                 keyboard.close()
 
-    async def _tell(self, door: Door, conversation: str) -> None:
+    async def _tell(self, api: Api, conversation: str) -> None:
         """Print what the conversation was told meanwhile: a compaction that ended, results that were pruned."""
-        self._told, texts = await door.notifications(conversation, self._told)
+        self._told, texts = await api.notifications(conversation, self._told)
         for text in texts:
             sys.stderr.write(f"\n{self._dim(text)}\n")
 
-    async def _upload(self, door: Door, files: list[Path]) -> tuple[str, ...]:
+    async def _upload(self, api: Api, files: list[Path]) -> tuple[str, ...]:
         ids = []
         for path in files:
-            uploaded = await door.upload(path)
+            uploaded = await api.upload(path)
             if not uploaded.ready:
                 raise InvalidRequest(f"{uploaded.name}: {uploaded.problem}", param=str(path))
             if uploaded.problem:
@@ -185,10 +184,8 @@ class _Talk:
             ids.append(uploaded.id)
         return tuple(ids)
 
-    async def _at_prompt(self, door: Door, conversation: str, file_ids: tuple[str, ...]) -> int:
-        sys.stderr.write(
-            self._dim(f"{conversation} · {self._answering(door)} · /help lists commands, Ctrl-D ends") + "\n"
-        )
+    async def _at_prompt(self, api: Api, conversation: str, file_ids: tuple[str, ...]) -> int:
+        sys.stderr.write(self._dim(f"{conversation} · {self._answering} · /help lists commands, Ctrl-D ends") + "\n")
         talking: set[asyncio.Task[None]] = set()
         while True:
             try:
@@ -199,10 +196,10 @@ class _Talk:
                 if await self._asking.answer(line):
                     continue
                 if not line.strip():
-                    await door.flush(conversation)
+                    await api.flush(conversation)
                     continue
                 taken = asyncio.Event()
-                task = asyncio.create_task(self._line(door, conversation, line, file_ids, taken))
+                task = asyncio.create_task(self._line(api, conversation, line, file_ids, taken))
                 talking.add(task)
                 task.add_done_callback(talking.discard)
                 # The next line is sent when this one has its place.
@@ -211,17 +208,17 @@ class _Talk:
             except LamellaError as error:
                 report(error)
         if talking:
-            await door.flush(conversation)
+            await api.flush(conversation)
             await asyncio.gather(*talking)
         return 0
 
     async def _line(
-        self, door: Door, conversation: str, line: str, file_ids: tuple[str, ...], taken: asyncio.Event
+        self, api: Api, conversation: str, line: str, file_ids: tuple[str, ...], taken: asyncio.Event
     ) -> None:
         """Send a line of the prompt and show what comes of it; others may be typed meanwhile."""
         try:
-            await self._answer(door, conversation, line, file_ids, taken)
-            await self._tell(door, conversation)
+            await self._answer(api, conversation, line, file_ids, taken)
+            await self._tell(api, conversation)
         except LamellaError as error:
             report(error)
         finally:
@@ -229,7 +226,7 @@ class _Talk:
 
     async def _answer(
         self,
-        door: Door,
+        api: Api,
         conversation: str,
         text: str,
         file_ids: tuple[str, ...],
@@ -244,10 +241,10 @@ class _Talk:
         mine, sent = "", object()
         self._streams += 1
         self._unheard.add(sent)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._stop_all, door, conversation)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._stop_all, api, conversation)
         try:
             sending = Sending(text, file_ids, local_zone(), taken is None, self._effort, models)
-            async for packet in door.send(conversation, sending):
+            async for packet in api.send(conversation, sending):
                 self._taken = True
                 self._unheard.discard(sent)
                 if taken is not None:
@@ -263,7 +260,7 @@ class _Talk:
                     sys.stdout.write(encode_packet(packet).decode() + "\n")
                 else:
                     for next_one in order.next(packet):
-                        await shown.show(next_one, door)
+                        await shown.show(next_one, api)
                 sys.stdout.flush()
         finally:
             self._running.discard(mine)
@@ -273,14 +270,11 @@ class _Talk:
                 asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
         return 1 if shown.failed else 0
 
-    def _answering(self, door: Door) -> str:
-        return " and ".join(self._models) if len(self._models) > 1 else door.model
-
-    def _stop_all(self, door: Door, conversation: str) -> None:
+    def _stop_all(self, api: Api, conversation: str) -> None:
         """Stop what runs, and what was sent and has not been heard of yet."""
-        stops = [door.stop(turn_id) for turn_id in self._running]
+        stops = [api.stop(turn_id) for turn_id in self._running]
         if not stops and self._unheard:
-            stops = [door.abort(conversation)]
+            stops = [api.abort(conversation)]
         self._stops |= {asyncio.ensure_future(stop) for stop in stops}
 
     def _say(self, text: str) -> None:
@@ -334,7 +328,7 @@ class _Shown:
     def _write(self, text: str, *, dim: bool = False) -> None:
         sys.stdout.write(f"{DIM}{text}{PLAIN}" if dim and self._color else text)
 
-    async def show(self, packet: AnyPacket, door: Door) -> None:
+    async def show(self, packet: AnyPacket, api: Api) -> None:
         if packet.block_index is not None and packet.block_index != self._block:
             if self._block is not None:
                 self._write("\n\n")
@@ -377,7 +371,7 @@ class _Shown:
                 sys.stdout.flush()
                 sys.stderr.write(f"{message} {hint}\n")
             case _:
-                await self._show_end(packet, door)
+                await self._show_end(packet, api)
 
     def _begin(self, packet: RunStarted) -> None:
         if packet.caution and packet.caution not in self._cautions:
@@ -387,7 +381,7 @@ class _Shown:
             self._block = None
             self._write(f"\n{packet.model}\n")
 
-    async def _show_end(self, packet: AnyPacket, door: Door) -> None:
+    async def _show_end(self, packet: AnyPacket, api: Api) -> None:
         match packet:
             case ErrorPacket(error=error):
                 self.failed = True
@@ -399,18 +393,18 @@ class _Shown:
                 # One of several may fail, and what could not be saved at once may be saved since.
                 self.failed = status == "failed"
                 self._write("\n")
-                await self._show_sources(door)
+                await self._show_sources(api)
                 if not self._several:
                     self._write(self._summary(packet), dim=True)
             case _:
                 pass
 
-    async def _show_sources(self, door: Door) -> None:
+    async def _show_sources(self, api: Api) -> None:
         for document, citation in sorted(self._citations.items()):
             where = f", page {citation.page}" if citation.page else ""
             line = f"\n[{document}] {self._titles.get(document, citation.file_id)}{where}"
             if citation.file_id and citation.passage_start is not None and citation.passage_end is not None:
-                text = await door.passage(citation.file_id, citation.passage_start, citation.passage_end)
+                text = await api.passage(citation.file_id, citation.passage_start, citation.passage_end)
                 quoted = " ".join(text.split())
                 line += f": “{quoted[:SHOWN_PASSAGE]}{'…' if len(quoted) > SHOWN_PASSAGE else ''}”"
             self._write(line, dim=True)
