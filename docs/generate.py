@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 from pydantic.fields import FieldInfo
 
-from lamella.core import packets
 from lamella.chat.message import ExecutionRequest
+from lamella.core import packets
 from lamella.core.records import LEAVE
 from lamella.settings import Settings, default_data_folder, variable_of
 from lamella_simulator.settings import Settings as SimulatorSettings

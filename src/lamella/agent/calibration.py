@@ -160,16 +160,21 @@ def is_near(report: Report, margin: float = 0.0) -> bool:
     return report.estimate * max(1 + margin, 1 / NEAR) >= report.budget
 
 
-def margin_of(assembled: Assembled, billed_local: int) -> float:
+async def margin_of(assembled: Assembled, billed_local: int) -> float:
     """The share that the estimate of a window may be too low.
 
     It depends on the script of what was not billed yet: tokenizers agree about English within a quarter, about Chinese
     or Hindi they differ by a factor. All of a window was not billed on a new line (`billed_local` 0), else what the
     running turn holds.
     """
-    report, segments = assembled.report, assembled.prompt.segments
+    report = assembled.report
     if report.estimate * MOST_OFF < report.budget or not report.local:
         return MARGIN  # it fits whatever the provider makes of it
+    return await asyncio.to_thread(_margin_by_script, assembled, billed_local)
+
+
+def _margin_by_script(assembled: Assembled, billed_local: int) -> float:
+    report, segments = assembled.report, assembled.prompt.segments
     new = segments if not billed_local else [segment for segment in segments if segment.zone is Zone.TURN]
     texts = [text for segment in new for text in _texts(segment)]
     counted = sum(count_tokens(text) for text in texts)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from lamella.agent.calibration import MOST_OFF, Counted
+from lamella.agent.request import Draft
 from lamella.cache.ledger import Ledger
 from lamella.cache.planner import MarkerPolicy
 from lamella.context.input import MARGIN
@@ -125,6 +126,8 @@ class RunInput:
     """Whether the history is compacted while this turn runs, if the provider refuses the request as too large."""
     learnt: tuple[Decision, ...] = ()
     """Those of `decisions` that are not stored yet: they are, with the first request."""
+    draft: Draft | None = None
+    """The first window, as it was assembled to see whether the message fits."""
 
     @property
     def most(self) -> int:

@@ -86,8 +86,10 @@ class Draft:
     model: ChatModel
 
 
-def draft(context: ContextInput, layout: Layout, model: ChatModel, account: str, line: PrefixLine | None) -> Draft:
-    """Assemble the window and wire it; only what is new behind `line`, the last request of the same line.
+def draft(
+    context: ContextInput, layout: Layout, model: ChatModel, account: str, line: PrefixLine | Draft | None
+) -> Draft:
+    """Assemble the window and wire it. What `line`, an earlier window of the same line, holds is not made again.
 
     Raises `ContextLengthExceeded` when the window does not hold it.
     """
@@ -99,7 +101,7 @@ def draft(context: ContextInput, layout: Layout, model: ChatModel, account: str,
 
 
 async def drafted(
-    context: ContextInput, layout: Layout, model: ChatModel, account: str, line: PrefixLine | None
+    context: ContextInput, layout: Layout, model: ChatModel, account: str, line: PrefixLine | Draft | None
 ) -> Draft:
     """See `draft`; a long window does not hold the event loop up, whatever of `line` still holds."""
     return await aside(len(context.history), draft, context, layout, model, account, line)

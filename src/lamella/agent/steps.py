@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -105,6 +104,7 @@ class StepRunner:
         self._citations = citations
         self._shown = ShownBlocks()
         self._unstored = run.learnt
+        self._draft = run.draft
         self._counted = run.counted
         self._counts = run.counts
         self._limit = run.limit
@@ -275,7 +275,7 @@ class StepRunner:
     async def _near(self, wanted: StepRequest, reminder: str, prepared: Prepared) -> Prepared:
         """The request, made anew by what its provider counts if it is near the limit."""
         report, run = prepared.assembled.report, self._run
-        margin = await asyncio.to_thread(margin_of, prepared.assembled, run.billed_local)
+        margin = await margin_of(prepared.assembled, run.billed_local)
         if not is_near(report, margin):
             return prepared
         if self._counts and (self._counted is None or not self._counted.covers(report.local)):
@@ -332,7 +332,9 @@ class StepRunner:
             doubt=run.doubt,
             sent_before=turn.sent_before,
         )
-        made = await drafted(context, turn.layout, run.model, run.account, self.line)
+        made, self._draft = self._draft, None
+        if made is None or made.context != context:
+            made = await drafted(context, turn.layout, run.model, run.account, made or self.line)
         now = self._services.clock.now()
         return prepare(made, turn.policy, self._services.ledger, now, run.ttl)
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lamella.agent.calibration import count, is_near, margin_of
-from lamella.agent.request import Identity, drafted, new_request, prepare
-from lamella.context.assemble import Assembled, assemble
+from lamella.agent.request import Draft, Identity, draft, drafted, new_request, prepare
 from lamella.core.counting import aside
 from lamella.core.errors import ContextLengthExceeded, NeedsCompaction, TurnInProgress
 from lamella.core.messages import Attachment, Turn
@@ -20,10 +18,13 @@ from lamella.turns.session_choices import completed
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """An opening, with what its provider counted where that was asked: its first window, or why there is none."""
+    """An opening, with what its provider counted if it was asked, and its first window or why there is none.
+
+    The run sends this window with its first request, so a message's window is assembled once.
+    """
 
     opening: TurnContext
-    assembled: Assembled | None = None
+    draft: Draft | None = None
     refusal: ContextLengthExceeded | None = None
 
 
@@ -52,31 +53,32 @@ class Admission:
 
     async def _admitted(self, opening: TurnContext, turn: Turn, *, can_compact: bool) -> Admitted:
         seen = await self._looked_at(opening, turn, can_compact=can_compact)
-        if seen.assembled is None:
+        if seen.draft is None:
             return seen
-        run, prompt = opening.run, seen.assembled.prompt
-        margin = await asyncio.to_thread(margin_of, seen.assembled, run.billed_local)
-        if not is_near(seen.assembled.report, margin):
+        run, assembled = opening.run, seen.draft.assembled
+        margin = await margin_of(assembled, run.billed_local)
+        if not is_near(assembled.report, margin):
             return seen
-        wired = run.model.wire(prompt, opening.line.wired if opening.line else None)
-        counted = await count(run.model, run.model.request(prompt, wired.blocks, ()), seen.assembled.report.local)
+        request = run.model.request(assembled.prompt, seen.draft.wired.blocks, ())
+        counted = await count(run.model, request, assembled.report.local)
         if counted is None:
             opening = replace(opening, run=replace(run, counts=False, margin=margin))
             return await self._looked_at(opening, turn, can_compact=can_compact)
-        opening = replace(opening, run=run.with_count(counted, seen.assembled.report.estimate))
+        opening = replace(opening, run=run.with_count(counted, assembled.report.estimate))
         return await self._looked_at(opening, turn, can_compact=can_compact)
 
     async def _looked_at(self, opening: TurnContext, turn: Turn, *, can_compact: bool) -> Admitted:
         return await aside(len(opening.found.path), self._seen, opening, turn, can_compact=can_compact)
 
     def _seen(self, opening: TurnContext, turn: Turn, *, can_compact: bool) -> Admitted:
-        context = first_context(opening, turn, self.services.registry, self.reminders)
-        context = replace(context, can_compact=can_compact)
+        context, run = first_context(opening, turn, self.services.registry, self.reminders), opening.run
+        asking = replace(context, can_compact=can_compact)
         try:
-            assembled = assemble(context, opening.setting.layout, opening.line.assembled if opening.line else None)
+            made = draft(asking, opening.setting.layout, run.model, run.account, opening.line)
         except ContextLengthExceeded as error:
             return Admitted(opening, refusal=error)
-        return Admitted(opening, assembled)
+        # A window that asks for no compaction is the same whether or not one would be possible.
+        return Admitted(opening, replace(made, context=context))
 
 
 @dataclass(frozen=True, slots=True)

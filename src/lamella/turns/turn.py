@@ -181,7 +181,7 @@ class TurnEngine:
         alone = can_compact and len(admitted) == 1
         runs = tuple(
             Run(
-                replace(one.opening.run, can_compact=alone and self.compact is not None),
+                replace(one.opening.run, can_compact=alone and self.compact is not None, draft=one.draft),
                 StateContainer(self._services.counter, call_ids),
                 one.opening.line,
                 error=one.refusal,
