@@ -26,7 +26,7 @@ SETTINGS = 'Send {"OPTION": VALUE, …}; docs/simulator-options.md lists the opt
 Sent = TypeVar("Sent")
 
 
-class Moment(msgspec.Struct, forbid_unknown_fields=True):
+class AskedTime(msgspec.Struct, forbid_unknown_fields=True):
     now: str | None = None
     advance_seconds: float | None = None
 
@@ -92,8 +92,8 @@ class AdminRoutes:
         """GET the time; POST {"now": ISO 8601} or {"advance_seconds": N} to set it."""
         clock = self._simulator.clock
         if http.method == "POST":
-            asked = await sent(http, Moment, MOMENT)
-            if asked == Moment():
+            asked = await sent(http, AskedTime, MOMENT)
+            if asked == AskedTime():
                 raise Unfit(f"No time was named. {MOMENT}.")
             try:
                 moment = parse_moment(asked.now) if asked.now is not None else clock.now()

@@ -1,4 +1,4 @@
-"""Canonical blocks: what the providers hash, count and bill, whatever the wire they came by (PROVIDERS 7)."""
+"""Canonical blocks: what the providers hash, count and bill, whatever the wire they came by."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Salts:
-    """What changes a cache key without being a block, by the level that it invalidates (PROVIDERS 1.2)."""
+    """What changes a cache key without being a block, by the level that it invalidates."""
 
     root: str
     system: str = ""

@@ -1,4 +1,4 @@
-"""Why a prompt could not reuse the cache of an earlier one: what the vendors' diagnostics tell (PROVIDERS 1.4, 2)."""
+"""Why a prompt could not reuse the cache of an earlier one: what the vendors' diagnostics tell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulator's own model table: prices, minimums, windows and rules per model (PROVIDERS 1.3, 1.5, 2)."""
+"""The simulator's own model table: prices, minimums, windows and rules per model."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Model:
     token_factor: float = 1.4
     thinking: Thinking = "off"
     keeps_thinking: bool = True
-    """False: only the thinking of the last turn stays in context (PROVIDERS 1.5)."""
+    """False: only the thinking of the last turn stays in context."""
     prefix_check: bool = False
     thinking_types: tuple[str, ...] = ("adaptive", "disabled")
     """`enabled` is a 400 on 4.7 and later, `disabled` on models that always think."""

@@ -19,7 +19,7 @@ Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Defaults are the documented behaviour, or the reading that is harder on the caller (PROVIDERS 7, 9)."""
+    """Defaults are the documented behaviour, or the reading that is harder on the caller."""
 
     clock: Literal["virtual", "system"] = "virtual"
     """Time that stands still until it is moved, or the machine's."""

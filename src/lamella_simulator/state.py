@@ -1,4 +1,7 @@
-"""All that the simulator remembers between requests: clock, ledger, scripts, fault counts and the request log."""
+"""All that the simulator remembers between requests: clock, ledger, scripts, faults, the request log, and its limits.
+
+Limits are per minute, as the vendors' are: what was spent in the last sixty seconds, by account or by key.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,58 @@ from lamella_simulator.cache.ledger import Ledger, Outcome
 from lamella_simulator.clock import Clock, SystemClock, VirtualClock
 from lamella_simulator.diagnosing import Prints
 from lamella_simulator.errors import ProviderError, invalid
-from lamella_simulator.minutes import SECONDS, Minutes
 from lamella_simulator.models import Model, Prices
 from lamella_simulator.pictures import Pictures
 from lamella_simulator.replies import Fault, Reply
 from lamella_simulator.settings import Settings
 from lamella_simulator.tokens import TokenCounter
+
+SECONDS = 60.0
+
+
+@dataclass(slots=True)
+class Moment:
+    """All requests of one moment: on a virtual clock there may be thousands."""
+
+    at: float
+    requests: int
+    tokens: int
+
+
+class Minutes:
+    """Sums by name. Times are arguments and need not grow: what lies after `now` is forgotten like what is too old."""
+
+    def __init__(self) -> None:
+        self._moments: dict[str, deque[Moment]] = {}
+
+    @property
+    def held(self) -> int:
+        """Moments in memory."""
+        return sum(len(moments) for moments in self._moments.values())
+
+    def clear(self) -> None:
+        self._moments.clear()
+
+    def add(self, name: str, now: float, tokens: int = 0) -> None:
+        moments = self._last_minute(name, now)
+        if moments and moments[-1].at == now:
+            moments[-1].requests += 1
+            moments[-1].tokens += tokens
+        else:
+            moments.append(Moment(now, 1, tokens))
+
+    def spent(self, name: str, now: float) -> tuple[int, int, float]:
+        """Requests and tokens of the last minute, and the time of the first of them (now, where there is none)."""
+        moments = self._last_minute(name, now)
+        requests, tokens = sum(each.requests for each in moments), sum(each.tokens for each in moments)
+        return requests, tokens, moments[0].at if moments else now
+
+    def _last_minute(self, name: str, now: float) -> deque[Moment]:
+        moments = self._moments.setdefault(name, deque())
+        while moments and not now - SECONDS < moments[0].at <= now:
+            moments.popleft()
+        return moments
+
 
 MOST_THOUGHT_CALLS = 100_000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 from lamella_simulator.clock import Clock
 from lamella_simulator.errors import ProviderError
@@ -14,6 +14,11 @@ from lamella_simulator.state import Record
 
 class Encoder(Protocol):
     """One wire's stream events, as bytes ready for the socket, and the whole answer where nothing streams."""
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """The bill, as the answer tells it."""
+        ...
 
     def start(self) -> bytes: ...
 
@@ -85,15 +90,12 @@ class Cut:
     error: ProviderError | None
 
 
-EncoderT = TypeVar("EncoderT", bound=Encoder, covariant=True)
-
-
 @dataclass(frozen=True, slots=True)
-class Answer(Generic[EncoderT]):
+class Answer:
     """A decided answer: everything that is left to do is to write it out, as a stream or whole."""
 
     draft: Draft
-    encoder: EncoderT
+    encoder: Encoder
     pace: Pace
     chunk: int
     cut: Cut | None
@@ -105,7 +107,7 @@ class ConnectionDropped(Exception):
     """The stream must end without its end: the server closes the socket."""
 
 
-async def play(answer: Answer[Encoder], clock: Clock, record: Record) -> AsyncIterator[bytes]:
+async def play(answer: Answer, clock: Clock, record: Record) -> AsyncIterator[bytes]:
     """The events of a whole answer. Raises ConnectionDropped where a fault wants the socket closed."""
     draft, encoder, pace, cut = answer.draft, answer.encoder, answer.pace, answer.cut
     length = sum(len(part.text) for part in draft.parts)

@@ -11,20 +11,12 @@ from lamella.core.messages import AnswerPart, Reasoning, Text, ToolCall
 from lamella.core.tokens import Usage
 from lamella.llm.responses_wire import ReasoningSeal
 from lamella_simulator.access import Call
-from lamella_simulator.anthropic import exchange as messages
-from lamella_simulator.anthropic.request import parse as parse_messages
+from lamella_simulator.anthropic.exchange import MessagesExchange
 from lamella_simulator.anthropic.thinking import BETA
-from lamella_simulator.anthropic.validation import check_max_tokens
-from lamella_simulator.anthropic.validation import known_model as claude
-from lamella_simulator.openai import exchange as chat
-from lamella_simulator.openai import prompt
-from lamella_simulator.openai.request import parse as parse_chat
-from lamella_simulator.openai.validation import known_model as gpt
-from lamella_simulator.openai.validation import validate
+from lamella_simulator.openai.exchange import ChatExchange
 from lamella_simulator.replies import Part, Reply
 from lamella_simulator.replies import ToolCall as ScriptedCall
-from lamella_simulator.responses import exchange as responses
-from lamella_simulator.responses.request import parse as parse_responses
+from lamella_simulator.responses.exchange import ResponsesExchange
 from lamella_simulator.settings import Settings
 from lamella_simulator.state import Simulator
 
@@ -57,49 +49,44 @@ class Judge:
         return {"anthropic": self._messages, "openai": self._chat, "responses": self._responses}[wire](call)
 
     def _messages(self, call: Call) -> Judged:
-        request = parse_messages(call.body)
-        model = claude(request.model)
-        check_max_tokens(request, model)
-        accepted = messages.accept(request, model, call, self._simulator)
-        answer = messages.answer(accepted, call, self._simulator)
-        outcome = answer.encoder.outcome
+        exchange = MessagesExchange(call, self._simulator)
+        answer = exchange.answer()
+        told = answer.encoder.usage
+        written, read = told["cache_creation"], told["cache_read_input_tokens"]
+        short, long = written["ephemeral_5m_input_tokens"], written["ephemeral_1h_input_tokens"]
         usage = Usage(
-            input=outcome.total,
-            cache_read=outcome.read,
-            cache_write_5m=outcome.written_short,
-            cache_write_1h=outcome.written_long,
+            input=told["input_tokens"] + read + short + long,
+            cache_read=read,
+            cache_write_5m=short,
+            cache_write_1h=long,
         )
-        return Judged(usage, accepted.prefix.sums, tuple(part_of(part) for part in answer.draft.parts))
+        return Judged(usage, exchange.prefix.sums, tuple(part_of(part) for part in answer.draft.parts))
 
     def _chat(self, call: Call) -> Judged:
-        request = parse_chat(call.body)
-        model = gpt(request.model)
-        validate(request, model)
-        simulator = self._simulator
-        sums = prompt.build(request, model, ACCOUNT, simulator.counter, simulator.pictures, simulator.settings).sums
-        answer = chat.answer(request, model, call, self._simulator)
-        details = answer.encoder.usage["prompt_tokens_details"]
+        exchange = ChatExchange(call, self._simulator)
+        answer = exchange.answer()
+        told = answer.encoder.usage
+        details = told["prompt_tokens_details"]
         usage = Usage(
-            input=answer.encoder.usage["prompt_tokens"],
+            input=told["prompt_tokens"],
             cache_read=details["cached_tokens"],
             cache_write_5m=details.get("cache_write_tokens", 0),
         )
         shown = (part_of(part) for part in answer.draft.parts if part.kind != "thinking")
-        return Judged(usage, sums, tuple(shown))
+        return Judged(usage, exchange.prefix.sums, tuple(shown))
 
     def _responses(self, call: Call) -> Judged:
-        request = parse_responses(call.body)
-        model = gpt(request.model)
-        prefix = responses.accept(request, model, call, self._simulator)
-        answer = responses.answer(request, model, prefix, call, self._simulator)
-        details = answer.encoder.usage["input_tokens_details"]
+        exchange = ResponsesExchange(call, self._simulator)
+        answer = exchange.answer()
+        told = answer.encoder.usage
+        details = told["input_tokens_details"]
         usage = Usage(
-            input=answer.encoder.usage["input_tokens"],
+            input=told["input_tokens"],
             cache_read=details["cached_tokens"],
             cache_write_5m=details["cache_write_tokens"],
         )
-        id = answer.encoder.ids.reasoning
-        return Judged(usage, prefix.sums, tuple(item_of(part, id) for part in answer.draft.parts))
+        id = exchange.ids.reasoning
+        return Judged(usage, exchange.prefix.sums, tuple(item_of(part, id) for part in answer.draft.parts))
 
 
 def reply_of(said: tuple[AnswerPart, ...]) -> Reply:

@@ -187,7 +187,7 @@ async def test_an_answer_that_fills_the_window_stops_there(provider: InProcess) 
 async def test_a_body_and_a_list_that_are_too_large(provider: InProcess) -> None:
     large = await provider.post("/v1/messages", b" " * (MAX_BODY + 1))
     assert (large.status, large.json["error"]["type"]) == (413, "request_too_large")
-    request = MessagesRequest("claude-opus-5", [Message("user", "a")] * 100_001)
+    request = MessagesRequest(model="claude-opus-5", messages=[Message("user", "a")] * 100_001)
     with pytest.raises(ProviderError, match="at most 100000 messages"):
         check_history(request, (), BY_ID["claude-opus-5"])
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from lamella_simulator.cache.ledger import Ledger, Outcome, Write
-from lamella_simulator.minutes import Minutes
 from lamella_simulator.settings import Settings
-from lamella_simulator.state import MOST_THOUGHT_CALLS, Simulator
+from lamella_simulator.state import MOST_THOUGHT_CALLS, Minutes, Simulator
 from lamella_simulator.testing import EXACT, InProcess
 
 from .texts import FIVE_MINUTES, at, counters, tokens, user

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lamella_simulator.anthropic.compaction import ON_DEMAND_BETA, THRESHOLD_BETA
+from lamella_simulator.anthropic.editing import ON_DEMAND_BETA, THRESHOLD_BETA
 from lamella_simulator.testing import EXACT, Answered, InProcess
 
 from .texts import FIVE_MINUTES, Json, assistant, at, tokens, user

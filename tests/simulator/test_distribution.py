@@ -13,6 +13,7 @@ import pytest
 
 pytestmark = pytest.mark.long
 
+pytestmark = pytest.mark.long
 PROJECT = Path(__file__).parents[2] / "src" / "lamella_simulator"
 USED = """
 import importlib.util, json, urllib.request

@@ -10,7 +10,7 @@ import openai.types.responses.response_create_params as responses_params
 import pytest
 from msgspec.structs import fields
 
-from lamella_simulator.anthropic.compaction import ON_DEMAND_BETA
+from lamella_simulator.anthropic.editing import ON_DEMAND_BETA
 from lamella_simulator.anthropic.request import NOT_SIMULATED as NOT_BY_CLAUDE
 from lamella_simulator.anthropic.request import MessagesRequest
 from lamella_simulator.openai.request import NOT_SIMULATED as NOT_BY_GPT

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lamella_simulator.openai.choices import callable_names
+from lamella_simulator.openai.request import callable_names
 from lamella_simulator.testing import InProcess
 
 from .texts import Json, tokens

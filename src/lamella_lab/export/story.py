@@ -32,8 +32,8 @@ from lamella_lab.export.requests import Sent
 from lamella_lab.export.surroundings import agent_of, file_of, found_of, tools_of, withheld_document
 from lamella_lab.trace.format import (
     AgentChange,
+    BaseChange,
     CompactChange,
-    GrantChange,
     PreferChange,
     ProjectChange,
     PruneChange,
@@ -180,7 +180,7 @@ class Story:
         decision = stored.decision
         if decision.kind is DecisionKind.SETTING:
             base = decision.subject.partition(" ")[2]
-            return GrantChange(at=stored.at, base=base, grant="none" if decision.outcome == WITHHELD else "full")
+            return BaseChange(at=stored.at, base=base, grant="none" if decision.outcome == WITHHELD else "full")
         if decision.kind is DecisionKind.PREFERRED:
             turn = self._turns[decision.subject]
             run = self._runs.get(decision.outcome)

@@ -43,7 +43,7 @@ _OURS: Mapping[type[Struct], frozenset[str]] = {
     form.SetChange: frozenset({"marker_policy", "effort"}),
     form.PreferChange: frozenset({"turn"}),
     form.PruneChange: frozenset({"turn"}),
-    form.GrantChange: frozenset({"base", "grant"}),
+    form.BaseChange: frozenset({"base", "grant"}),
     form.TraceBase: frozenset({"id", "grant"}),
     form.TraceExported: frozenset({"version", "not_carried"}),
     parts.TraceFile: frozenset({"id"}),

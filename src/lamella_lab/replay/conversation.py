@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import msgspec
 
-from lamella.app.core import Core, build_core, build_services
+from lamella.app.core import Core, CoreSettings, build_core, build_services
 from lamella.app.shares import core_settings
 from lamella.cache.planner import policy_named
 from lamella.chat import Message, QueueSettings
@@ -17,7 +17,7 @@ from lamella.context.layouts import LAYOUTS
 from lamella.core.agents import DynamicBlock, KnowledgePrompt
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import InvalidRequest
-from lamella.core.models import effort_named
+from lamella.core.models import OFF, ModelFacts, effort_named
 from lamella.core.packets import AnyPacket, decode_packet
 from lamella.core.records import (
     LEAVE,
@@ -29,6 +29,7 @@ from lamella.core.records import (
     SystemPrompt,
 )
 from lamella.sessions.compaction import ENGINE
+from lamella.settings import Settings
 from lamella.storage import SqlStore
 from lamella.storage.folder import FolderFileStore
 from lamella.tooling.tool import Registry
@@ -38,10 +39,39 @@ from lamella_lab.replay.background import SUMMARIES, StagedJobs
 from lamella_lab.replay.library import OWNER, TraceIds, TraceLibrary
 from lamella_lab.replay.models import ReplayModels, ReplaySecond
 from lamella_lab.replay.report import Event
-from lamella_lab.replay.shares import played_settings, replay_settings
 from lamella_lab.trace.checks import place_named
 from lamella_lab.trace.format import SetChange, Trace, TraceAgent, TraceProject, TraceTurn
 from lamella_lab.trace.parts import TraceStop, TraceTool
+from lamella_lab.trace.settings import GivenSettings, settings_of
+
+
+def replay_settings(asked: GivenSettings, trace: Trace, facts: ModelFacts) -> Settings:
+    """The settings of a replay. A turn may have as many steps as the longest of the trace, and one more; nobody asks
+    for a title that the trace does not ask for.
+    """
+    longest = max((len(run.steps) + 1 for turn in trace.turns for run in turn.answers), default=0)
+    shipped = settings_of({})
+    own = {
+        "step_limit": max(shipped.step_limit, longest),
+        "thinking_effort": _effort(trace, facts),
+        "titles": False,
+    }
+    return settings_of(own | {name: value for name, value in asked.items() if value is not None})
+
+
+def played_settings(parts: CoreSettings) -> CoreSettings:
+    """Those of a replay that is played as it was: what the engine did by itself between turns is in its trace.
+
+    Thresholds stay: the words that a summary is asked for with, and what earlier ones may hold, come from them.
+    """
+    return replace(parts, sessions=replace(parts.sessions, by_itself=False))
+
+
+def _effort(trace: Trace, facts: ModelFacts) -> str:
+    """Thinking is on when the trace has any: else the simulator would have no place for it."""
+    thinks = any(step.thinks for turn in trace.turns for step in turn.all_steps)
+    return "medium" if thinks and facts.thinking != "none" else OFF
+
 
 CONVERSATION = "conv_replay"
 

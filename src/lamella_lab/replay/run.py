@@ -1,23 +1,30 @@
-"""The run: turns go through the real chat and engine, and between them things change as the trace says."""
+"""The run of a replay: turns go through the real chat and engine, and between them things change as the trace says.
+
+Each request is reported with what happened on the way to it, and with the least that its input could have cost under
+the provider's cache rules (`lower_bound`).
+"""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 
 from lamella.core.clock import VirtualClock
-from lamella.core.decisions import Decision
-from lamella.core.records import PageQuery, RequestRecord
+from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.models import ModelFacts
+from lamella.core.packets import AnyPacket, ContextDegraded, RequestStarted
+from lamella.core.records import PageQuery, RequestRecord, StoredSegment
+from lamella.core.tokens import Usage
 from lamella.llm.model_table import ModelTable
 from lamella.storage.folder import FolderFileStore
 from lamella.storage.store import SqlStore
 from lamella_lab.replay.background import KINDS
-from lamella_lab.replay.bound import bound_of
 from lamella_lab.replay.conversation import CONVERSATION, ReplayedConversation
-from lamella_lab.replay.events import events_of
 from lamella_lab.replay.ground import ReplayGround
 from lamella_lab.replay.happenings import Happenings
 from lamella_lab.replay.library import OWNER
@@ -27,8 +34,8 @@ from lamella_lab.replay.report import Event, Replayed, ReplayReport, made_then
 from lamella_lab.replay.stage import BESIDE, Script, Stage
 from lamella_lab.trace.format import (
     AgentChange,
+    BaseChange,
     CompactChange,
-    GrantChange,
     PreferChange,
     ProjectChange,
     PruneChange,
@@ -42,6 +49,112 @@ from lamella_lab.trace.format import (
     TraceCommand,
     TraceTurn,
 )
+
+
+def events_of(
+    packets: Sequence[AnyPacket], decisions: Sequence[Decision], before: Sequence[Event]
+) -> Mapping[str, Sequence[Event]]:
+    """The events by request, in order. What happened `before` the turn, and settings, are told with its first one."""
+    degraded: list[tuple[str, ContextDegraded]] = []
+    requests: list[str] = []
+    waiting: list[ContextDegraded] = []
+    for packet in packets:
+        match packet:
+            case ContextDegraded():
+                waiting.append(packet)
+            case RequestStarted(request_id=request_id):
+                requests.append(request_id)
+                degraded += ((request_id, told) for told in waiting)
+                waiting = []
+            case _:
+                pass
+    events: dict[str, list[Event]] = {id: [] for id in requests}
+    if requests:
+        settings = [(d.subject, d.why) for d in decisions if d.kind is DecisionKind.SETTING]
+        events[requests[0]] += (*before, *settings)
+    for request_id, told in degraded:
+        events[request_id].append((_kind_of(told, decisions), told.why))
+    return events
+
+
+def _kind_of(packet: ContextDegraded, decisions: Iterable[Decision]) -> str:
+    """The kind of the decision that a packet tells of."""
+    named = (d.kind.value for d in decisions if d.subject == packet.subject and packet.why.startswith(d.why))
+    return next(named, "degraded")
+
+
+LONGEST_LIFE = 3600
+"""Seconds: no entry of any provider at hand lives longer without use."""
+
+
+@dataclass(frozen=True, slots=True)
+class BilledRequest:
+    """What the bound is computed from."""
+
+    at: datetime
+    segments: tuple[StoredSegment, ...]
+    usage: Usage
+
+    def prefixes(self) -> Iterator[tuple[int, float]]:
+        """Each prefix of the window: a fingerprint, and its share of the billed input."""
+        whole = sum(segment.tokens for segment in self.segments)
+        key, tokens = 0, 0
+        for segment in self.segments:
+            key, tokens = hash((key, segment.blocks)), tokens + segment.tokens
+            yield key, self.usage.input * tokens / whole if whole else 0.0
+
+
+def lower_bound(requests: Sequence[BilledRequest], facts: ModelFacts) -> float:
+    """US dollars of input that no placement of markers can go below, for the same windows.
+
+    A token is read where an earlier request had it in the same prefix and not too long ago; else it is written where a
+    later request can read it, and plain where none can. Minimum sizes and shorter lives are left out. What two
+    requests share is apportioned by local weight: that is the error of the bound, a few percent on short traces.
+    """
+    billed = [request for request in requests if request.usage.input]
+    before, after = _shared(billed), _shared(billed[::-1])[::-1]
+    price = facts.price
+    write = max(1.0, min(price.write_5m, price.write_1h))
+    total = 0.0
+    for request, read, read_later in zip(billed, before, after, strict=True):
+        tokens = request.usage.input
+        written = max(0, read_later - read)
+        units = read * price.read + written * write + (tokens - read - written)
+        tier = price.tier_factor if price.tier_above and tokens > price.tier_above else 1.0
+        total += tier * units * price.input / 1_000_000
+    return total
+
+
+def _shared(requests: Sequence[BilledRequest]) -> list[int]:
+    """For each request the tokens of its longest prefix that one before it in this order had, not too far in time."""
+    seen: dict[int, tuple[datetime, float]] = {}
+    found = []
+    for request in requests:
+        longest = 0.0
+        prefixes = list(request.prefixes())
+        for key, _ in prefixes:
+            at, tokens = seen.get(key, (None, 0.0))
+            if at is not None and abs((request.at - at).total_seconds()) <= LONGEST_LIFE:
+                longest = tokens
+        seen |= {key: (request.at, tokens) for key, tokens in prefixes}
+        found.append(min(round(longest), request.usage.input))
+    return found
+
+
+def bound_of(records: Iterable[RequestRecord], facts_of: Callable[[str], ModelFacts]) -> float:
+    """US dollars of input, for the requests of a conversation together: `lower_bound` of each line of them.
+
+    A cache belongs to one model. A summary reads the conversation's prefix, a digest shares nothing with it.
+    """
+
+    def line(record: RequestRecord) -> tuple[str, str]:
+        return record.model, "chat" if record.purpose == "summary" else record.purpose
+
+    return sum(
+        lower_bound([BilledRequest(r.at, r.segments, r.usage or Usage()) for r in of_line], facts_of(model))
+        for (model, _), of_line in groupby(sorted(records, key=line), key=line)
+    )
+
 
 LONGEST = 100_000
 """Turns of a replay."""
@@ -224,7 +337,7 @@ class _Replay:
                 await conversation.equip(tools)
             case SystemChange(system=system):
                 await conversation.use_system(system)
-            case GrantChange(base=base, grant=grant):
+            case BaseChange(base=base, grant=grant):
                 await conversation.grant(base, grant)
             case RestartChange():
                 await conversation.start()

@@ -12,7 +12,6 @@ from lamella.core.json import Json
 from lamella_lab.trace.parts import (
     Count,
     Name,
-    Part,
     Positive,
     TraceAnswer,
     TraceFault,
@@ -21,12 +20,13 @@ from lamella_lab.trace.parts import (
     TraceRun,
     TraceStep,
     TraceStop,
+    TraceStruct,
     TraceTool,
 )
 from lamella_lab.trace.settings import GivenSettings
 
 
-class TraceAgent(Part):
+class TraceAgent(TraceStruct):
     """A custom agent. `tools` are the names of those that it may use, null for all."""
 
     prompt: str = ""
@@ -37,7 +37,7 @@ class TraceAgent(Part):
     fallback_model: str | None = None
 
 
-class TraceProject(Part):
+class TraceProject(TraceStruct):
     """A project with its files."""
 
     files: list[TraceFile] = msgspec.field(default_factory=list)
@@ -48,27 +48,27 @@ class TraceProject(Part):
 Grant = Literal["full", "restricted", "none"]
 
 
-class TraceBase(Part):
+class TraceBase(TraceStruct):
     """A knowledge base, by the id that results and dynamic context name, and how much of it may be read at first."""
 
     id: Name
     grant: Grant = "full"
 
 
-class TraceAccount(Part):
+class TraceAccount(TraceStruct):
     """The account at the provider: which one, and whether it enforces the prefix check of thinking."""
 
     prefix_check: bool = True
     provider: Literal["anthropic", "openai"] | None = None
 
 
-class TraceSideFault(Part):
+class TraceSideFault(TraceStruct):
     """A request beside the conversation that fails."""
 
     fault: TraceFault
 
 
-class TraceSide(Part):
+class TraceSide(TraceStruct):
     """What is answered beside the conversation: `digest` of old results, a text, "keep_facts", or a fault; `summary` of
     what is old and `title`, once for all or for one request after another, the last one again and again."""
 
@@ -97,7 +97,7 @@ def _answer_at(given: str | TraceAnswer | list[str | TraceAnswer], index: int) -
     return TraceAnswer(said) if isinstance(said, str) else said
 
 
-class TraceExported(Part, omit_defaults=False):
+class TraceExported(TraceStruct, omit_defaults=False):
     """Where a trace comes from that was carried away from a server: when, by which version, with what people and models
     wrote or without (`content`), and what of the conversation is not in it.
     """
@@ -108,7 +108,7 @@ class TraceExported(Part, omit_defaults=False):
     not_carried: list[str] = msgspec.field(default_factory=list)
 
 
-class TraceHead(Part):
+class TraceHead(TraceStruct):
     """What a trace says once, for the whole conversation. `models` are rows of the model table (docs/models.md)."""
 
     lamella_trace: Literal[1]
@@ -128,7 +128,7 @@ class TraceHead(Part):
     exported: TraceExported | None = None
 
 
-class TraceTurn(Part):
+class TraceTurn(TraceStruct):
     """A user message and its answer: `steps`, or where several `models` answer the `runs` of each, by number from "0".
 
     `timezone` overrides the trace's; `layout`, `marker_policy` and `effort` the conversation's. It follows `parent`
@@ -181,14 +181,14 @@ class TraceTurn(Part):
         return tuple(self.stop) if isinstance(self.stop, list) else (self.stop,)
 
 
-class TraceCommand(Part):
+class TraceCommand(TraceStruct):
     """A user message that is a command, such as `/compact ships`: no model answers it."""
 
     at: datetime
     user: Annotated[str, msgspec.Meta(min_length=2)]
 
 
-class SetChange(Part, tag_field="do", tag="set"):
+class SetChange(TraceStruct, tag_field="do", tag="set"):
     """From now on: other settings, another model, layout, marker policy or effort. What is not named stays."""
 
     at: datetime
@@ -199,35 +199,35 @@ class SetChange(Part, tag_field="do", tag="set"):
     effort: str | None = None
 
 
-class AgentChange(Part, tag_field="do", tag="agent"):
+class AgentChange(TraceStruct, tag_field="do", tag="agent"):
     """From now on: this agent, or none."""
 
     at: datetime
     agent: TraceAgent | None
 
 
-class ProjectChange(Part, tag_field="do", tag="project"):
+class ProjectChange(TraceStruct, tag_field="do", tag="project"):
     """From now on: this project with these files, or none. A file that is the same keeps its number."""
 
     at: datetime
     project: TraceProject | None
 
 
-class ToolsChange(Part, tag_field="do", tag="tools"):
+class ToolsChange(TraceStruct, tag_field="do", tag="tools"):
     """From now on: these tools."""
 
     at: datetime
     tools: list[TraceTool]
 
 
-class SystemChange(Part, tag_field="do", tag="system"):
+class SystemChange(TraceStruct, tag_field="do", tag="system"):
     """From now on: this system prompt."""
 
     at: datetime
     system: str
 
 
-class GrantChange(Part, tag_field="do", tag="grant"):
+class BaseChange(TraceStruct, tag_field="do", tag="grant"):
     """From now on: so much of a knowledge base may be read. Below `full` nothing that was made of it is given."""
 
     at: datetime
@@ -235,13 +235,13 @@ class GrantChange(Part, tag_field="do", tag="grant"):
     grant: Grant
 
 
-class RestartChange(Part, tag_field="do", tag="restart"):
+class RestartChange(TraceStruct, tag_field="do", tag="restart"):
     """The server ends and starts again."""
 
     at: datetime
 
 
-class PreferChange(Part, tag_field="do", tag="prefer"):
+class PreferChange(TraceStruct, tag_field="do", tag="prefer"):
     """The conversation goes on from this answer of a turn; with `latest` from the newest turn behind it."""
 
     at: datetime
@@ -250,14 +250,14 @@ class PreferChange(Part, tag_field="do", tag="prefer"):
     latest: bool = False
 
 
-class ResumeChange(Part, tag_field="do", tag="resume"):
+class ResumeChange(TraceStruct, tag_field="do", tag="resume"):
     """The conversation goes on from an earlier session, by its number from 1."""
 
     at: datetime
     session: Positive
 
 
-class CompactChange(Part, tag_field="do", tag="compact"):
+class CompactChange(TraceStruct, tag_field="do", tag="compact"):
     """The engine compacted by itself. `request` is the number of the summary's request, from 0: where a replay has made
     it already, nothing is done."""
 
@@ -265,7 +265,7 @@ class CompactChange(Part, tag_field="do", tag="compact"):
     request: Count
 
 
-class PruneChange(Part, tag_field="do", tag="prune"):
+class PruneChange(TraceStruct, tag_field="do", tag="prune"):
     """The engine pruned by itself: old results up to this step are stubs from now on."""
 
     at: datetime
@@ -281,7 +281,7 @@ TraceChange: TypeAlias = (
     | ProjectChange
     | ToolsChange
     | SystemChange
-    | GrantChange
+    | BaseChange
     | RestartChange
     | PreferChange
     | ResumeChange

@@ -21,11 +21,11 @@ WHOLE_PIECES = 1_000
 """Characters of one streamed piece: how an answer is cut up changes no request, and fewer pieces are quicker."""
 
 
-class Part(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class TraceStruct(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A part of a trace; a name that is not in the format is an error."""
 
 
-class TraceFile(Part):
+class TraceFile(TraceStruct):
     """A file: its `text`; or a picture as `data` in base64; or one to be made of `size` bytes or `width` × `height`.
 
     One with an `id` is the same file wherever that id comes again, and is stored as it is given: its text counts
@@ -44,7 +44,7 @@ class TraceFile(Part):
     unreadable: str | None = None
 
 
-class TraceFound(Part):
+class TraceFound(TraceStruct):
     """What a tool brought into the conversation to read: it has a number there, as files have."""
 
     title: str
@@ -53,7 +53,7 @@ class TraceFound(Part):
     media_type: str = "text/plain"
 
 
-class TraceTool(Part):
+class TraceTool(TraceStruct):
     """A tool that the model of the trace may call. `input_schema` is an object, or its JSON text as it was written."""
 
     name: Annotated[str, msgspec.Meta(min_length=1)]
@@ -71,7 +71,7 @@ class TraceTool(Part):
         )
 
 
-class TraceUsage(Part):
+class TraceUsage(TraceStruct):
     """What a request was billed, in tokens: `input` is the whole prompt. `estimated`: nobody said it."""
 
     input: Count = 0
@@ -83,14 +83,14 @@ class TraceUsage(Part):
     estimated: bool = False
 
 
-class TraceMarker(Part):
+class TraceMarker(TraceStruct):
     """A cache marker on the block of this index."""
 
     block: Count
     life: Literal["5m", "30m", "1h"]
 
 
-class TraceError(Part):
+class TraceError(TraceStruct):
     """An error of a provider, as the API tells it."""
 
     type: str
@@ -100,7 +100,7 @@ class TraceError(Part):
     param: str | None = None
 
 
-class TraceSent(Part):
+class TraceSent(TraceStruct):
     """What is known of a request that was made, by which a replay plays it again and is compared with it.
 
     `letters`, `bytes` and `digest` are those of its body, `sizes` is a digest of the tokens of each of its segments,
@@ -122,7 +122,7 @@ class TraceSent(Part):
     model: str | None = None
 
 
-class TraceFault(Part):
+class TraceFault(TraceStruct):
     """A failure of the provider on the first `times` tries, before the answer or after `when` streamed characters."""
 
     kind: (
@@ -134,7 +134,7 @@ class TraceFault(Part):
     times: Positive = 1
 
 
-class TraceAnswer(Part):
+class TraceAnswer(TraceStruct):
     """One answer beside the conversation: a `text`, "keep_facts", or a `fault`; `late` turns go on before it comes.
 
     `stop_reason` is how it ended; `calls`: it called a tool, which is no answer.
@@ -155,7 +155,7 @@ class TraceAnswer(Part):
         return said | {"chunk": WHOLE_PIECES}
 
 
-class TraceCall(Part):
+class TraceCall(TraceStruct):
     """A call with what the tool gave back, after `ms` milliseconds. `expanded_queries` are all that a search ran.
 
     `arguments` is an object, or its JSON text as the model wrote it. `digest` is what was made of the result for when
@@ -179,14 +179,14 @@ class TraceCall(Part):
         return self.arguments if isinstance(self.arguments, str) else encode_text(self.arguments)
 
 
-class TraceReasoning(Part):
+class TraceReasoning(TraceStruct):
     """Thinking with its size."""
 
     text: str
     tokens: Count | None = None
 
 
-class TracePart(Part):
+class TracePart(TraceStruct):
     """A part of an answer: a `text`, `reasoning` with its seal, or a `call`."""
 
     text: str | None = None
@@ -196,7 +196,7 @@ class TracePart(Part):
     call: TraceCall | None = None
 
 
-class TraceStep(Part):
+class TraceStep(TraceStruct):
     """One inference: what the model said. It takes `ms` milliseconds, the first token `ttft_ms`.
 
     A step that is carried away from a conversation has its `parts` in order, and what was `sent`: it is played as it
@@ -243,13 +243,13 @@ class TraceStep(Part):
         return reply
 
 
-class TraceRun(Part):
+class TraceRun(TraceStruct):
     """What one of a turn's models said."""
 
     steps: list[TraceStep] = []
 
 
-class TraceStop(Part):
+class TraceStop(TraceStruct):
     """Where an answer was stopped: the `run`, the `step`, and there after so many characters or while its tools run.
 
     Without either it is stopped when all of the step has come; a step behind the last one is stopped before it is sent.

@@ -14,8 +14,8 @@ from lamella.core.errors import InvalidRequest
 from lamella_lab.trace.checks import capital, check_trace
 from lamella_lab.trace.format import (
     AgentChange,
+    BaseChange,
     CompactChange,
-    GrantChange,
     PreferChange,
     ProjectChange,
     PruneChange,
@@ -40,7 +40,7 @@ CHANGES: Mapping[str, type[TraceChange]] = {
     "project": ProjectChange,
     "tools": ToolsChange,
     "system": SystemChange,
-    "grant": GrantChange,
+    "grant": BaseChange,
     "restart": RestartChange,
     "prefer": PreferChange,
     "resume": ResumeChange,

@@ -1,20 +1,103 @@
-"""Decides the answerer's reply: read a listed file, quote, summarise, or say that there is nothing to quote."""
+"""Decides the answerer's reply: what a question wants, and whether to search, read a listed file, quote or summarise.
+
+It says so if there is nothing to quote. Asked about passages that the asker may not read, it says only whether they
+deal with the question.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from lamella_simulator.answerer import wording
-from lamella_simulator.answerer.conversation import Conversation, Heard
-from lamella_simulator.answerer.documents import Document
-from lamella_simulator.answerer.question import Question, understand
-from lamella_simulator.answerer.ranking import Candidate, Match, candidates, distinct, rank
-from lamella_simulator.answerer.safe_summary import safe_summary
-from lamella_simulator.answerer.searching import has_searched, restricted, search
-from lamella_simulator.answerer.summary import central
+from lamella_simulator.answerer.conversation import Called, Conversation, Document, Heard
+from lamella_simulator.answerer.ranking import Candidate, Match, Query, candidates, central, distinct, rank
 from lamella_simulator.answerer.words import terms, words
 from lamella_simulator.replies import Reply, ToolCall
+
+Wish = Literal["answer", "summary", "title", "greeting", "thanks"]
+SUMMARY = re.compile(
+    r"\b(summar\w*|overview|tl;?dr|gist|key (?:points|takeaways|facts)|main (?:points|ideas?)|abstract of|recap"
+    r"|what(?:'s| is| are) (?:\w+ ){0,4}about|what(?:'s| is) in (?:this|the|my|it)|zusammenfass\w*|fasse?\b.*\bzusammen"
+    r"|überblick|worum geht|kernaussagen?|résum\w*|de quoi (?:parle|s'agit)|resum\w*|de qué (?:trata|va)|riassun\w*"
+    r"|di cosa (?:parla|tratta)|do que se trata|samenvat\w*|кратк\w*|резюм\w*|о чём|о чем)\b"
+    r"|要約|まとめて|概要|总结|總結|摘要|概述|요약",
+    re.IGNORECASE,
+)
+TITLE = re.compile(r"\b(?:title|name)\b.{0,60}\b(?:conversation|chat|dialogue|exchange)\b", re.IGNORECASE | re.DOTALL)
+GREETING = re.compile(
+    r"\A\W*(hi|hello|hey|good (?:morning|afternoon|evening|day)|hallo|guten (?:tag|morgen|abend)|moin|servus|bonjour"
+    r"|salut|hola|buenos días|ciao|olá|привет|здравствуйте|добрый день"
+    r"|こんにちは|你好|您好|안녕하세요)\b[\w\s,!.]{0,24}\W*\Z",
+    re.IGNORECASE,
+)
+THANKS = re.compile(
+    r"\A\W*(thanks?(?: you)?|thx|great|ok(?:ay)?|perfect|danke(?: schön)?|merci|gracias|grazie|obrigad[oa]|спасибо"
+    r"|ありがとう\w*|谢谢|감사합니다)\b[\w\s,!.]{0,24}\W*\Z",
+    re.IGNORECASE,
+)
+FOLLOW_UP = re.compile(
+    r"\A\W*(and|but|so|then|what about|how about|also|und|aber|et|y|e|а|и)\b|\b(it|its|that|those|they|them|this one"
+    r"|the (?:first|second|third|fourth|fifth|other|last|next) one|same|dazu|davon|dort)\b",
+    re.IGNORECASE,
+)
+ORDINALS = {
+    "first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "erste": 1, "zweite": 2, "dritte": 3,
+    "premier": 1, "première": 1, "deuxième": 2, "troisième": 3, "primero": 1, "segundo": 2, "tercero": 3,
+    "primera": 1, "segunda": 2, "tercera": 3, "первый": 1, "второй": 2, "третий": 3,
+}  # fmt: skip
+THING = "one|document|file|doc|pdf|text|report|dokument|datei|fichier|documento|документ|файл"
+ORDINAL = re.compile(
+    rf"\b({'|'.join(ORDINALS)})n?\b(?=\s+(?:{THING})\b|\W*\Z)|\b(?:document|file|doc|dokument|datei)\s+#?(\d{{1,2}})\b",
+    re.IGNORECASE,
+)
+EARLIER_WEIGHT = 0.35
+FEW_WORDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    text: str
+    wish: Wish
+    query: Query
+    ordinal: int | None
+    """The place of a document that the question names: "the second one", "document 3"."""
+
+
+def understand(questions: Sequence[str]) -> Question:
+    """The last of a conversation's questions; earlier ones lend their words when it is a follow-up."""
+    text = questions[-1] if questions else ""
+    own = [stem for stem in words(text) if stem not in ORDINAL_STEMS]
+    weights: dict[str, float] = dict.fromkeys(own, 1.0)
+    if len(own) <= FEW_WORDS and (not own or FOLLOW_UP.search(text)):
+        for distance, earlier in enumerate(reversed(questions[:-1][-2:]), start=1):
+            for stem in words(earlier):
+                weights.setdefault(stem, EARLIER_WEIGHT / distance if own else 1.0 / distance)
+    return Question(text, wish_of(text), Query(weights), ordinal_of(text))
+
+
+def wish_of(text: str) -> Wish:
+    if GREETING.match(text):
+        return "greeting"
+    if THANKS.match(text):
+        return "thanks"
+    if TITLE.search(text):
+        return "title"
+    return "summary" if SUMMARY.search(text) else "answer"
+
+
+def ordinal_of(text: str) -> int | None:
+    found = ORDINAL.search(text)
+    if found is None:
+        return None
+    return ORDINALS[found[1].casefold()] if found[1] else int(found[2])
+
+
+ORDINAL_STEMS = frozenset(stem for name in ORDINALS for stem in words(name))
+
 
 MOST_QUOTES = 4
 FLOOR = 0.55
@@ -201,3 +284,77 @@ def title_of(conversation: Conversation) -> str:
     """The first words of the first question."""
     first = conversation.questions[0] if conversation.questions else "Conversation"
     return " ".join(first.split()[:TITLE_WORDS]).rstrip(".,;:!?")
+
+
+TOOL = "knowledge_base_search"
+ANNOUNCED = "Knowledge bases that can be searched here:"
+
+
+def search(conversation: Conversation, question: Question) -> Reply | None:
+    """A call of the search, once in a turn, where the tool is offered and bases are announced."""
+    if TOOL not in conversation.tools or question.wish != "answer" or has_searched(conversation):
+        return None
+    if not any(isinstance(piece, Heard) and ANNOUNCED in piece.text for piece in conversation.pieces):
+        return None
+    return Reply(
+        text=wording.SEARCHING,
+        reasoning="Nothing that is open answers this; there are knowledge bases to search.",
+        tool_calls=(ToolCall(TOOL, arguments={"query": question.text}),),
+    )
+
+
+def has_searched(conversation: Conversation) -> bool:
+    """Whether this turn has searched."""
+    return any(isinstance(piece, Called) and piece.name == TOOL for piece in conversation.turn)
+
+
+def restricted(conversation: Conversation) -> str:
+    """What the searches of this turn may tell of bases with restricted access; "" where there is none."""
+    told = []
+    for part in _parts(conversation):
+        name = str(part.get("knowledge_base", ""))
+        said = part.get("summary") if part.get("decision") == "answer" else part.get("what_to_do")
+        told.append(wording.restricted(name, str(said or "")))
+    return "\n\n".join(told)
+
+
+def _parts(conversation: Conversation) -> Iterator[dict[str, object]]:
+    for piece in conversation.turn:
+        if not isinstance(piece, Heard) or piece.role != "tool" or '"restricted"' not in piece.text:
+            continue
+        try:
+            value = json.loads(piece.text)
+        except ValueError:
+            continue
+        listed = value.get("restricted") if isinstance(value, dict) else None
+        yield from (part for part in listed if isinstance(part, dict)) if isinstance(listed, list) else ()
+
+
+DEALS_WITH_IT = "The documents deal with this question. For what they say, ask whoever keeps them."
+
+
+def safe_summary(conversation: Conversation) -> Reply | None:
+    """The reply to a question about untrusted passages, in the form that was asked for; None for any other request."""
+    asked = next((made for piece in reversed(conversation.pieces) if (made := _summary_asked(piece)) is not None), None)
+    if asked is None:
+        return None
+    wanted = set(words(asked["question"]))
+    fits = any(wanted & set(words(str(passage.get("text", "")))) for passage in asked["passages"])
+    said = {
+        "decision": "answer" if fits else "refuse",
+        "reason": "answered" if fits else "not_in_documents",
+        "summary": DEALS_WITH_IT if fits else "",
+        "confidence": 0.8,
+    }
+    return Reply(text=json.dumps(said))
+
+
+def _summary_asked(piece: object) -> dict[str, Any] | None:
+    if not isinstance(piece, Heard) or piece.role != "user" or '"passages_are":' not in piece.text:
+        return None
+    try:
+        made = json.loads(piece.text)
+    except ValueError:
+        return None
+    known = isinstance(made, dict) and isinstance(made.get("question"), str) and isinstance(made.get("passages"), list)
+    return made if known and all(isinstance(one, dict) for one in made["passages"]) else None

@@ -1,13 +1,71 @@
-"""What the answerer sees of a request, the same for both wires: texts and calls in order, and the tools on offer."""
+"""What the answerer sees of a request: texts and calls in order, the documents in them, and the tools on offer.
+
+A document is an entry of `{"documents": [...]}`, which may have one line before it or a project's instructions.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lamella_simulator.answerer.documents import Document, find_documents
+BEFORE = re.compile(r'\A\s*(?:Instructions of the project (?s:.)*?\n\n)?(?:[^\n{]*\n)?\s*(?=\{\s*"documents")')
+DECODER = json.JSONDecoder()
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One entry; `contents` is None where it is only listed. `next_offset` tells that more can be read."""
+
+    number: int
+    title: str
+    metadata: str
+    contents: str | None
+    file_id: str | None
+    group: int
+    next_offset: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self.title or self.file_id or f"document {self.number}"
+
+
+def find_documents(text: str, group: int = 0) -> tuple[Document, ...]:
+    """The documents of one text, in order; none where the text is anything else."""
+    if '"documents"' not in text or (start := BEFORE.match(text)) is None:
+        return ()
+    try:
+        value, _ = DECODER.raw_decode(text, start.end())
+    except ValueError:
+        return ()
+    if not isinstance(value, dict) or not isinstance(value.get("documents"), list):
+        return ()
+    shared = value.get("next_offset")
+    entries = [entry for entry in value["documents"] if isinstance(entry, dict)]
+    return tuple(document_of(entry, position, group, shared) for position, entry in enumerate(entries, start=1))
+
+
+def document_of(entry: dict[str, Any], position: int, group: int, shared_offset: Any) -> Document:
+    number, contents, file_id = entry.get("document"), entry.get("contents"), entry.get("file_id")
+    offset = entry.get("next_offset", shared_offset)
+    return Document(
+        number=number if isinstance(number, int) else position,
+        title=str(entry.get("title") or ""),
+        metadata=shown_metadata(entry.get("metadata")),
+        contents=contents if isinstance(contents, str) else None,
+        file_id=file_id if isinstance(file_id, str) else None,
+        group=group,
+        next_offset=offset if isinstance(offset, int) else None,
+    )
+
+
+def shown_metadata(metadata: Any) -> str:
+    if isinstance(metadata, dict):
+        return " ".join(f"{key} {value}" for key, value in metadata.items())
+    return str(metadata or "")
+
 
 REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
 SENT = re.compile(r"\s*\n?\[Sent: [^\]\n]*\]\s*\Z")

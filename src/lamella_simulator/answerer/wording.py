@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from lamella_simulator.answerer.documents import Document
+from lamella_simulator.answerer.conversation import Document
 
 INTRODUCTION = """\
 This is Lamella's **offline demonstration**. I am not an AI model: I can only find and quote sentences from documents \

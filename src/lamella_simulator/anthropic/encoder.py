@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from lamella_simulator.anthropic.compaction import content_of
+from lamella_simulator.anthropic.editing import content_of
 from lamella_simulator.blocks import Json, encode
 from lamella_simulator.cache.ledger import Outcome
 from lamella_simulator.errors import ProviderError
@@ -33,7 +33,7 @@ def error_body(error: ProviderError, request_id: str) -> Json:
 
 
 def input_usage(outcome: Outcome) -> Json:
-    """The counters that never overlap: their sum is the whole prompt (PROVIDERS 1.4)."""
+    """The counters that never overlap: their sum is the whole prompt."""
     return {
         "input_tokens": outcome.fresh,
         "cache_creation_input_tokens": outcome.written,
@@ -72,15 +72,18 @@ class MessageEncoder:
     iterations: tuple[Json, ...] | None = None
     """The passes of a request that may compact, each with its counters."""
 
+    @property
+    def usage(self) -> Json:
+        return full_usage(self.outcome, self.draft.output_tokens, self.speed) | self._details()
+
     def whole(self) -> Json:
         """The whole answer, for a request that does not stream."""
-        usage = full_usage(self.outcome, self.draft.output_tokens, self.speed) | self._details()
         return {
             **self._envelope(),
             "content": [self._content(part) for part in self.draft.parts],
             **self._stop(),
             **self._edits(),
-            "usage": usage,
+            "usage": self.usage,
         }
 
     def start(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Histories that the Messages API refuses: roles, empty text, and tool calls without their results (PROVIDERS 1.7)."""
+"""Histories that the Messages API refuses: roles, empty text, and tool calls without their results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KINDS = {
 
 
 @dataclass(slots=True)
-class Turn:
+class MergedTurn:
     """Neighbours of one role, merged: the API sees them as one message."""
 
     role: str
@@ -146,21 +146,21 @@ def check_call(path: str, raw: Json) -> None:
         raise invalid(f"{path}.tool_use.input: Input should be a valid dictionary")
 
 
-def merged(messages: Sequence[Message]) -> list[Turn]:
+def merged(messages: Sequence[Message]) -> list[MergedTurn]:
     """Turns with their blocks by path. System messages stand outside: calls and results pair around them."""
-    turns: list[Turn] = []
+    turns: list[MergedTurn] = []
     for index, message in enumerate(messages):
         if message.role == "system":
             continue
         if not turns or turns[-1].role != message.role:
-            turns.append(Turn(message.role, index))
+            turns.append(MergedTurn(message.role, index))
         turns[-1].blocks += [
             (f"messages.{index}.content.{position}", block) for position, block in enumerate(message.blocks)
         ]
     return turns
 
 
-def check_pairs(turns: Sequence[Turn]) -> None:
+def check_pairs(turns: Sequence[MergedTurn]) -> None:
     """Every call has exactly its result, first in the next user message; every result has its call before it."""
     seen: set[str] = set()
     open_calls: list[str] = []
@@ -178,7 +178,7 @@ def check_pairs(turns: Sequence[Turn]) -> None:
         raise invalid(missing(turns[-1].first, open_calls))
 
 
-def check_results(turn: Turn, open_calls: Sequence[str]) -> None:
+def check_results(turn: MergedTurn, open_calls: Sequence[str]) -> None:
     results: list[str] = []
     others = False
     for path, block in turn.blocks:

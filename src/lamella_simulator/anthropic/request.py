@@ -11,6 +11,7 @@ import msgspec
 
 from lamella_simulator.blocks import Json, Level, digest, encode
 from lamella_simulator.errors import invalid
+from lamella_simulator.request import AnswerRequest, parsed
 
 THINKING = ("thinking", "redacted_thinking")
 NOT_SIMULATED = frozenset({"thread", "fallbacks", "fallback_credit_token", "billing_policy"})
@@ -29,31 +30,24 @@ class Message(msgspec.Struct, forbid_unknown_fields=True):
         return [] if self.content == "" and self.output_config else content_blocks(self.content)
 
 
-class MessagesRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Body of POST /v1/messages and /v1/messages/count_tokens; a field the simulator does not know is a 400."""
+class MessagesRequest(AnswerRequest, kw_only=True):
+    """Body of POST /v1/messages and /v1/messages/count_tokens."""
 
-    model: str
     messages: list[Message]
     max_tokens: int | None = None
     system: str | list[Json] = ""
-    tools: list[Json] = []
     tool_choice: Json | None = None
     thinking: Json | None = None
     output_config: Json | None = None
     cache_control: Json | None = None
-    stream: bool = False
-    stop_sequences: list[str] = []
-    temperature: float | None = None
-    top_p: float | None = None
+    stop_sequences: list[str] = msgspec.field(default_factory=list)
     top_k: int | None = None
-    metadata: Json | None = None
-    service_tier: str | None = None
     inference_geo: str | None = None
     speed: str | None = None
     context_management: Json | None = None
     compaction: Json | None = None
     container: Any = None
-    mcp_servers: list[Json] = []
+    mcp_servers: list[Json] = msgspec.field(default_factory=list)
     diagnostics: Json | None = None
 
 
@@ -81,12 +75,7 @@ class WireBlock:
 
 def parse(body: bytes) -> MessagesRequest:
     """The request of a body. Raises 400 in the words of the vendor's validator."""
-    try:
-        return msgspec.json.decode(body, type=MessagesRequest)
-    except msgspec.ValidationError as error:
-        raise invalid(worded(str(error))) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise invalid(f"The request body is not valid JSON: {error}") from error
+    return parsed(body, MessagesRequest, lambda text: invalid(worded(text)), "The request body is not valid JSON")
 
 
 def worded(text: str) -> str:
@@ -142,7 +131,7 @@ def outside_messages(request: MessagesRequest) -> Iterator[WireBlock]:
     for place, (index, tool) in enumerate(others):
         yield wire_block("tools", "tool", tool, f"tools.{index}", first=place == 0)
     for index, tool in searches:
-        # It is switched on and off in the system prompt: the other tools stay in the cache (PROVIDERS 1.2).
+        # It is switched on and off in the system prompt: the other tools stay in the cache.
         yield wire_block("system", "tool", tool, f"tools.{index}")
     if request.system:
         for index, block in enumerate(content_blocks(request.system)):
@@ -150,7 +139,7 @@ def outside_messages(request: MessagesRequest) -> Iterator[WireBlock]:
 
 
 def inside_messages(request: MessagesRequest) -> Iterator[WireBlock]:
-    """A turn-scoped system message is hidden once a later user message exists (`clear_at`, PROVIDERS 1.6)."""
+    """A turn-scoped system message is hidden once a later user message exists (`clear_at`)."""
     last_user = max((i for i, message in enumerate(request.messages) if message.role == "user"), default=-1)
     previous = ""
     for index, message in enumerate(request.messages):

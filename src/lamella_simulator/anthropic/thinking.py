@@ -1,7 +1,9 @@
-"""Thinking that comes back: genuine or not, whose, and whether all before it is as it was (PROVIDERS 1.5).
+"""Thinking that comes back: genuine or not, whose, and whether all before it is as it was.
 
 Words and outcomes follow the vendor's pages "Preserved thinking" and "Fix a thinking block bound to a different
 conversation".
+
+A signature is a sealed note. It binds a block to an account, a model and all that stood before it.
 """
 
 from __future__ import annotations
@@ -10,13 +12,34 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lamella_simulator.anthropic import compaction, signature
+import msgspec
+
+from lamella_simulator.anthropic.editing import read_summary
 from lamella_simulator.anthropic.request import WireBlock
 from lamella_simulator.blocks import Json, digest, link
 from lamella_simulator.errors import invalid
 from lamella_simulator.models import Model
-from lamella_simulator.sealing import fingerprint
+from lamella_simulator.sealing import fingerprint, unseal
 from lamella_simulator.settings import Settings
+
+
+class Seal(msgspec.Struct, frozen=True):
+    """What a signature says. `prefix` hashes all content before the block except thinking; `previous` is the id of
+    the thinking block before it, which makes a chain that can only be shortened at the front."""
+
+    account: str
+    model: str
+    prefix: str
+    previous: str
+    id: str
+    tokens: int
+    text: str
+
+
+def read_seal(raw: Json, seed: int) -> Seal | None:
+    """The seal of a thinking block, or None where the signature is missing or was not made by this simulator."""
+    return unseal(raw.get("signature"), Seal, seed)
+
 
 BETA = "thinking-binding-controls-2026-08-01"
 START = digest(b"what stood before")
@@ -86,7 +109,7 @@ def admit(blocks: Sequence[WireBlock], reader: Reader) -> Admitted:
 
 def bridged(block: WireBlock, chain: bytes, previous: str, reader: Reader) -> tuple[bytes, str]:
     """Behind a summary that the API wrote, thinking is bound to the messages that it stands for."""
-    summary = compaction.read(block.raw, reader.settings.seed)
+    summary = read_summary(block.raw, reader.settings.seed)
     if summary is None or summary.account != reader.account or summary.start != chain.hex():
         return link(chain, block.content), previous
     return bytes.fromhex(summary.end), summary.previous
@@ -101,8 +124,8 @@ def opening(blocks: Sequence[WireBlock]) -> bytes:
     return chain
 
 
-def genuine(block: WireBlock, seed: int) -> signature.Seal:
-    seal = signature.read(block.raw, seed)
+def genuine(block: WireBlock, seed: int) -> Seal:
+    seal = read_seal(block.raw, seed)
     if seal is None:
         raise invalid(f"{block.path}: Invalid `signature` in `thinking` block")
     text = str(block.raw.get("thinking", ""))
@@ -114,14 +137,14 @@ def genuine(block: WireBlock, seed: int) -> signature.Seal:
     return seal
 
 
-def foreign(seal: signature.Seal, reader: Reader) -> str | None:
+def foreign(seal: Seal, reader: Reader) -> str | None:
     """Why this reader is never shown the block: another organisation's, or another model's."""
     if seal.account != reader.account:
         return "organization_binding_mismatch"
     return "model_binding_mismatch" if seal.model != reader.model.id else None
 
 
-def fits(seal: signature.Seal, chain: bytes, previous: str, model: Model) -> bool:
+def fits(seal: Seal, chain: bytes, previous: str, model: Model) -> bool:
     """Whether all content before the block is unchanged and no thinking is missing but from the front."""
     if not model.prefix_check:
         return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from lamella_simulator.anthropic import compaction, editing
+from lamella_simulator.anthropic import editing
 from lamella_simulator.anthropic.request import MessagesRequest
 from lamella_simulator.anthropic.thinking import BETA
 from lamella_simulator.blocks import Json
@@ -48,7 +48,7 @@ def check_parameters(request: MessagesRequest, model: Model, betas: frozenset[st
     if require_betas:
         check_message_betas(request, betas)
     editing.check(request, betas, require_betas=require_betas)
-    compaction.check_request(request, betas, require_betas=require_betas)
+    editing.check_compaction(request, betas, require_betas=require_betas)
     if request.diagnostics is not None and set(request.diagnostics) - {"previous_message_id"}:
         raise invalid(
             f"diagnostics.{min(set(request.diagnostics) - {'previous_message_id'})}: Extra inputs are not permitted"

@@ -1,6 +1,6 @@
 """Anthropic's prompt cache: markers, a backward look of 20 positions, two lives, billed by A, B and C.
 
-Rules: PROVIDERS 1.1 and 7, after the vendor's pages "Prompt caching" and "Tool use with prompt caching".
+Rules: after the vendor's pages "Prompt caching" and "Tool use with prompt caching".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Prefix caches of inference engines: any common token prefix, or whole blocks of tokens; the oldest go first.
 
-After llama.cpp and SGLang (tokens) and vLLM (blocks), PROVIDERS 3. They know no markers, lives or write prices. The
+After llama.cpp and SGLang (tokens) and vLLM (blocks). They know no markers, lives or write prices. The
 last token of a prompt is always computed: an engine needs its logits.
 """
 

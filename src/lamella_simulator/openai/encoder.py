@@ -30,7 +30,7 @@ def error_body(error: ProviderError, _request_id: str = "") -> Json:
 
 
 def usage_of(outcome: Outcome, draft: Draft, *, writes_shown: bool) -> Json:
-    """prompt_tokens includes what was cached; models with free writes report reads only (PROVIDERS 2)."""
+    """prompt_tokens includes what was cached; models with free writes report reads only."""
     details: Json = {"cached_tokens": outcome.read, "audio_tokens": 0}
     if writes_shown:
         details["cache_write_tokens"] = outcome.written

@@ -1,125 +1,163 @@
-"""One Chat Completions request, from its body to a decided answer: rules, cache, reply, draft."""
+"""The exchange of Chat Completions, and what it shares with Responses: OpenAI's families of cache rules."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any, TypeVar
 
-from lamella_simulator.access import Call, content_fault, cut_of, pace_of
-from lamella_simulator.blocks import Prefix
+import msgspec
+
+from lamella_simulator.access import Call
+from lamella_simulator.answerer.conversation import Called, Conversation, Heard, Piece
+from lamella_simulator.blocks import Json, Prefix
 from lamella_simulator.cache import openai as cache
-from lamella_simulator.cache import steps
 from lamella_simulator.cache.ledger import Ledger, Outcome
-from lamella_simulator.drafting import Limits, compose
-from lamella_simulator.errors import invalid
-from lamella_simulator.models import Model
-from lamella_simulator.openai import prompt
+from lamella_simulator.errors import ProviderError, invalid
+from lamella_simulator.exchange import Decided, Exchange
+from lamella_simulator.models import MODELS, Model
 from lamella_simulator.openai.encoder import ChatEncoder, usage_of
-from lamella_simulator.openai.images import check_images
-from lamella_simulator.openai.listening import conversation
-from lamella_simulator.openai.request import CacheOptions, ChatRequest
-from lamella_simulator.replies import Draft, Fault, Reply
-from lamella_simulator.scripting import Scripted, scripted
+from lamella_simulator.openai.prompt import LIVES, build
+from lamella_simulator.openai.request import (
+    ChatMessage,
+    ChatRequest,
+    OpenAIRequest,
+    callable_names,
+    check_images,
+    parse,
+    parts_of,
+)
+from lamella_simulator.openai.validation import known_model, validate
+from lamella_simulator.replies import Draft, Limits
 from lamella_simulator.state import Simulator
-from lamella_simulator.stream import Answer
 
 DAY = 86_400
+RELEASED = 1_767_225_600
 WARMED = Draft((), "end_turn", 0)
 """What is said to a request that only fills the cache."""
+RequestT = TypeVar("RequestT", bound=OpenAIRequest)
 
 
-def prewarms(options: CacheOptions | None) -> bool:
-    return options is not None and options.prewarm
+class OpenAIExchange(Exchange[RequestT]):
+    """What both of the vendor's APIs do alike."""
+
+    def find_model(self) -> Model:
+        return known_model(self.request.model)
+
+    @property
+    @abstractmethod
+    def thinks(self) -> bool: ...
+
+    @property
+    def shows_writes(self) -> bool:
+        """Models whose writes are free tell of reads alone."""
+        return self.model.cache_rules == "blocks"
+
+    def account(self, prefix: Prefix, ledger: Ledger) -> Outcome:
+        """Which family of cache rules applies, with the lives the request asks for."""
+        request, model, call, settings = self.request, self.model, self.call, self.settings
+        if model.cache_rules == "tokens":
+            idle = DAY if request.prompt_cache_retention == "24h" else settings.legacy_idle_seconds
+            if self.simulator.busy(f"{call.account}|{model.id}|{request.prompt_cache_key or ''}", call.now):
+                ledger = Ledger()
+            rules = cache.StepRules(model.minimum, model.token_step, model.idle_seconds or idle)
+            return cache.account_steps(prefix, rules, ledger, call.now)
+        options = request.prompt_cache_options
+        return cache.account(
+            prefix,
+            implicit=options is None or options.mode == "implicit",
+            seconds=LIVES[request.cache_ttl],
+            ledger=ledger,
+            now=call.now,
+            settings=settings,
+        )
+
+    def draft(self) -> Draft:
+        return WARMED if self.request.prewarms else super().draft()
 
 
-def answer(request: ChatRequest, model: Model, call: Call, simulator: Simulator) -> Answer[ChatEncoder]:
-    settings, pictures = simulator.settings, simulator.pictures
-    check_images(request, model, pictures, settings.most_images)
-    prefix = prompt.build(request, model, call.account, simulator.counter, pictures, settings)
-    if prefix.total > model.window:
-        raise invalid(
-            f"This model's maximum context length is {model.window} tokens. However, your messages resulted in "
-            f"{prefix.total} tokens. Please reduce the length of the messages.",
+class ChatExchange(OpenAIExchange[ChatRequest]):
+    """POST /v1/chat/completions"""
+
+    def parse(self, body: bytes) -> ChatRequest:
+        return parse(body, ChatRequest)
+
+    def check(self) -> None:
+        validate(self.request, self.model)
+        check_images(self.request, self.model, self.simulator.pictures, self.settings.most_images)
+
+    def prompt(self) -> Prefix:
+        return build(self.request, self.model, self.call.account, self.simulator)
+
+    def too_long(self) -> ProviderError:
+        return invalid(
+            f"This model's maximum context length is {self.model.window} tokens. However, your messages resulted in "
+            f"{self.prefix.total} tokens. Please reduce the length of the messages.",
             code="context_length_exceeded",
         )
-    asked = scripted(call, simulator, lambda: conversation(request))
-    reply, fault = asked.reply, asked.fault
-    outcome = account(request, prefix, model, call, asked, simulator)
-    pace = pace_of(reply, fault, call, simulator)
-    if not asked.suffers("drop_before"):
-        simulator.commit(outcome, call.now, call.now + pace.first)
-    simulator.spend(call.account, call.now, outcome.total)
-    draft = make_draft(request, model, reply, fault, call, simulator)
-    usage = usage_of(outcome, draft, writes_shown=model.cache_rules == "blocks")
-    call.record.model, call.record.usage = model.id, usage
-    call.record.cost = simulator.cost(model, outcome, draft.output_tokens)
-    call.record.note(prefix, outcome)
-    call.record.bill(outcome, draft.output_tokens)
-    encoder = ChatEncoder(
-        id=simulator.identifier("chatcmpl-", call.record.serial),
-        created=int(call.now),
-        model=request.model,
-        draft=draft,
-        usage=usage,
-        include_usage=request.stream_options is not None and request.stream_options.include_usage,
-        show_reasoning=simulator.settings.openai_reasoning_content,
-    )
-    chunk = reply.chunk or simulator.settings.chunk
-    return Answer(draft, encoder, pace, chunk, cut_of(fault), fault, streams=request.stream)
 
-
-class Cached(Protocol):
-    """What a request of either of the vendor's APIs says of caching."""
+    def conversation(self) -> Conversation:
+        names = callable_names(self.request.tool_choice, self.request.tools)
+        return Conversation(tuple(p for message in self.request.messages for p in pieces(message)), names)
 
     @property
-    def prompt_cache_key(self) -> str | None: ...
+    def thinks(self) -> bool:
+        """Models that reason by default do so unless told not to; the demonstration model only when asked."""
+        if self.model.thinking == "off":
+            return self.request.reasoning_effort not in (None, "none")
+        return self.request.reasoning_effort != "none"
 
-    @property
-    def prompt_cache_options(self) -> CacheOptions | None: ...
+    def limits(self) -> Limits:
+        request = self.request
+        limit = request.max_completion_tokens if request.max_completion_tokens is not None else request.max_tokens
+        stops = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop or ())
+        return Limits(self.factor, limit, self.thinks, "call_", self.named(""), stops=stops)
 
-    @property
-    def prompt_cache_retention(self) -> str | None: ...
-
-
-def account(
-    request: Cached, prefix: Prefix, model: Model, call: Call, asked: Scripted, simulator: Simulator
-) -> Outcome:
-    """Which family of cache rules applies, with the lives the request asks for."""
-    settings, ledger = simulator.settings, simulator.readable(asked.fault)
-    if settings.engine != "off":
-        return simulator.engine.account(prefix, settings, cold=asked.suffers("cold_cache"))
-    if model.cache_rules == "tokens":
-        idle = DAY if request.prompt_cache_retention == "24h" else settings.legacy_idle_seconds
-        if simulator.busy(f"{call.account}|{model.id}|{request.prompt_cache_key or ''}", call.now):
-            ledger = Ledger()
-        rules = steps.StepRules(model.minimum, model.token_step, model.idle_seconds or idle)
-        return steps.account(prefix, rules, ledger, call.now)
-    options = request.prompt_cache_options
-    return cache.account(
-        prefix,
-        implicit=options is None or options.mode == "implicit",
-        seconds=prompt.LIVES[options.ttl if options is not None else "30m"],
-        ledger=ledger,
-        now=call.now,
-        settings=settings,
-    )
+    def encoder(self, decided: Decided) -> ChatEncoder:
+        options = self.request.stream_options
+        return ChatEncoder(
+            id=self.named("chatcmpl-"),
+            created=int(self.call.now),
+            model=self.request.model,
+            draft=decided.draft,
+            usage=usage_of(decided.outcome, decided.draft, writes_shown=self.shows_writes),
+            include_usage=options is not None and options.include_usage,
+            show_reasoning=self.settings.openai_reasoning_content,
+        )
 
 
-def make_draft(
-    request: ChatRequest, model: Model, reply: Reply, fault: Fault | None, call: Call, simulator: Simulator
-) -> Draft:
-    factor = simulator.settings.token_factor or model.token_factor
-    limit = request.max_completion_tokens if request.max_completion_tokens is not None else request.max_tokens
-    serial = simulator.identifier("", call.record.serial)
-    stops = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop or ())
-    limits = Limits(factor, limit, thinks(request, model), "call_", serial, stops=stops)
-    if prewarms(request.prompt_cache_options):
-        return WARMED
-    name, when = content_fault(fault)
-    return compose(reply, name, when, limits, lambda text, tokens: "")
+def list_models(_call: Call, _simulator: Simulator) -> Json:
+    """GET /v1/models, as OpenAI answers it."""
+    rows = [
+        {"id": model.id, "object": "model", "created": RELEASED, "owned_by": "lamella-simulator"}
+        for model in MODELS
+        if {"openai", "embeddings"} & set(model.wires)
+    ]
+    return {"object": "list", "data": rows}
 
 
-def thinks(request: ChatRequest, model: Model) -> bool:
-    """Models that reason by default do so unless told not to; the demonstration model only when asked."""
-    if model.thinking == "off":
-        return request.reasoning_effort not in (None, "none")
-    return request.reasoning_effort != "none"
+def pieces(message: ChatMessage) -> Iterator[Piece]:
+    """The texts and calls of a message, for the answerer."""
+    for _, part in parts_of(message):
+        if part.get("type") == "function":
+            function = part.get("function", {})
+            yield Called(str(function.get("name", "")), arguments_of(function.get("arguments")))
+        elif part.get("type") == "text":
+            text = str(part.get("text", ""))
+            match message.role:
+                case "user":
+                    yield Heard("user", text)
+                case "assistant":
+                    yield Heard("assistant", text)
+                case "tool":
+                    yield Heard("tool", text)
+                case _:
+                    yield Heard("system", text)
+
+
+def arguments_of(text: Any) -> dict[str, Any]:
+    """The arguments of an earlier call; a broken one has none."""
+    try:
+        return msgspec.json.decode(str(text), type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return {}

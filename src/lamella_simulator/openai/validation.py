@@ -1,4 +1,4 @@
-"""Requests that Chat Completions refuses, in words close to its own (PROVIDERS 2)."""
+"""Requests that Chat Completions refuses, in words close to its own."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import re
 from lamella_simulator.blocks import Json
 from lamella_simulator.errors import ProviderError, invalid
 from lamella_simulator.models import Model, find
-from lamella_simulator.openai.choices import check_choice
-from lamella_simulator.openai.request import ChatMessage, ChatRequest
+from lamella_simulator.openai.request import ChatMessage, ChatRequest, check_choice
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 PARTS = {"user": ("text", "image_url", "input_audio", "file"), "assistant": ("text", "refusal")}

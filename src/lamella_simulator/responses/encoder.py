@@ -20,7 +20,7 @@ INCOMPLETE = {"max_tokens": "max_output_tokens", "content_filter": "content_filt
 
 
 def usage_of(outcome: Outcome, draft: Draft, *, writes_shown: bool) -> Json:
-    """input_tokens includes what was cached; models with free writes report none (PROVIDERS 2)."""
+    """input_tokens includes what was cached; models with free writes report none."""
     details: Json = {"cached_tokens": outcome.read, "cache_write_tokens": outcome.written if writes_shown else 0}
     if writes_shown:
         details["cache_write_tokens_details"] = {

@@ -1,133 +1,186 @@
-"""One Responses request, from its body to a decided answer: rules, cache, compaction, reply, draft."""
+"""The exchanges of the Responses API: reasoning, compaction and diagnostics, and its free call."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 
 import msgspec
 
 from lamella_simulator import sealing
-from lamella_simulator.access import Call, content_fault, cut_of, pace_of
-from lamella_simulator.answerer.speaking import recap
+from lamella_simulator.access import Call
+from lamella_simulator.answerer.conversation import Called, Conversation, Heard, Piece
 from lamella_simulator.blocks import Json, Prefix, encode
 from lamella_simulator.cache.ledger import Outcome
 from lamella_simulator.diagnosing import difference, fingerprint
-from lamella_simulator.drafting import Limits, compose
 from lamella_simulator.errors import ProviderError, invalid
-from lamella_simulator.models import Model
-from lamella_simulator.openai.exchange import WARMED, account, prewarms
+from lamella_simulator.exchange import Decided, Pass
+from lamella_simulator.openai.exchange import OpenAIExchange, arguments_of
 from lamella_simulator.openai.prompt import format_of
-from lamella_simulator.replies import Draft, Part
-from lamella_simulator.responses import prompt
+from lamella_simulator.openai.request import callable_names, parse
+from lamella_simulator.replies import Draft, Limits, Part
 from lamella_simulator.responses.encoder import CompactionEncoder, Ids, ResponsesEncoder, usage_of
-from lamella_simulator.responses.listening import conversation
-from lamella_simulator.responses.reasoning import Compacted, Sealed
-from lamella_simulator.responses.request import ENCRYPTED, ResponsesRequest, kind_of
+from lamella_simulator.responses.prompt import build, role_of
+from lamella_simulator.responses.request import (
+    ENCRYPTED,
+    Compacted,
+    ResponsesRequest,
+    Sealed,
+    kind_of,
+    opened,
+    parts_of,
+)
 from lamella_simulator.responses.validation import validate
-from lamella_simulator.scripting import Scripted, scripted
 from lamella_simulator.state import Simulator
-from lamella_simulator.stream import Answer
-from lamella_simulator.tokens import count_text, scaled
 
 INSTRUCTIONS = "Write down what is needed to carry on from here without the items above."
 """Stands for the vendor's own prompt: it is counted and billed, and read by nobody."""
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """A request on its way through the exchange."""
+class ResponsesExchange(OpenAIExchange[ResponsesRequest]):
+    """POST /v1/responses"""
 
-    request: ResponsesRequest
-    model: Model
-    prefix: Prefix
-    call: Call
-    simulator: Simulator
-    asked: Scripted
+    def parse(self, body: bytes) -> ResponsesRequest:
+        return parse(body, ResponsesRequest)
 
-    @property
-    def factor(self) -> float:
-        return self.simulator.settings.token_factor or self.model.token_factor
+    def check(self) -> None:
+        validate(self.request, self.model, self.simulator.pictures, self.settings.most_images)
+
+    def prompt(self) -> Prefix:
+        return build(self.request, self.model, self.call.account, self.simulator)
+
+    def too_long(self) -> ProviderError:
+        return invalid(
+            "Your input exceeds the context window of this model. Its maximum context length is "
+            f"{self.model.window} tokens, and your input has {self.prefix.total}. Please adjust your input and try "
+            "again.",
+            code="context_length_exceeded",
+        )
+
+    def conversation(self) -> Conversation:
+        request = self.request
+        names = callable_names(request.tool_choice, request.tools)
+        said = [Heard("system", request.instructions)] if request.instructions else []
+        return Conversation((*said, *(p for item in request.items for p in pieces(item, self.settings.seed))), names)
 
     @property
     def ids(self) -> Ids:
-        named, serial = self.simulator.identifier, self.call.record.serial
-        return Ids(named("resp_", serial), named("rs_", serial), named("", serial))
+        return Ids(self.named("resp_"), self.named("rs_"), self.named(""))
 
-    def read(self, prefix: Prefix) -> Outcome:
-        """Accounts for a prompt and enters it in the ledger."""
-        outcome = account(self.request, prefix, self.model, self.call, self.asked, self.simulator)
-        first = pace_of(self.asked.reply, self.asked.fault, self.call, self.simulator).first
-        if not self.asked.suffers("drop_before"):
-            self.simulator.commit(outcome, self.call.now, self.call.now + first)
-        self.simulator.spend(self.call.account, self.call.now, outcome.total)
-        return outcome
+    @property
+    def thinks(self) -> bool:
+        """Models that reason by default do so unless told not to; the demonstration model only when asked."""
+        request = self.request
+        thinks = self.model.thinking != "none" and request.effort != "none"
+        if self.model.thinking == "off":
+            return thinks and request.reasoning is not None and request.reasoning.effort is not None
+        return thinks
 
+    def decide(self) -> Decided:
+        """A prompt over the threshold is summarised first; the answer is made from the summary."""
+        threshold = self.request.compact_threshold
+        if threshold is None or self.prefix.total < threshold or self.suffers("compaction_failed"):
+            return super().decide()
+        part, first = self.compact(drops=True)
+        item = {"type": "compaction", "encrypted_content": part.signature}
+        shortened = msgspec.structs.replace(self.request, input=[*self.request.items, item])
+        outcome = self.read(build(shortened, self.model, self.call.account, self.simulator))
+        draft = self.draft()
+        second = Pass(outcome, draft.output_tokens)
+        counted, output = outcome, draft.output_tokens
+        if self.settings.openai_compaction_in_usage:
+            counted, output = both(first.outcome, outcome), first.output + draft.output_tokens
+        draft = replace(draft, parts=(part, *draft.parts), output_tokens=output)
+        return Decided(draft, (first, second), counted)
 
-def accept(request: ResponsesRequest, model: Model, call: Call, simulator: Simulator) -> Prefix:
-    """The prompt of a request that the API takes. Raises 400 or 404."""
-    validate(request, model, simulator.pictures, simulator.settings.most_images)
-    prefix = prompt.build(request, model, call.account, simulator)
-    if prefix.total > model.window:
-        raise invalid(
-            "Your input exceeds the context window of this model. Its maximum context length is "
-            f"{model.window} tokens, and your input has {prefix.total}. Please adjust your input and try again.",
-            code="context_length_exceeded",
+    def compact(self, *, drops: bool) -> tuple[Part, Pass]:
+        """The item of a summary, and the pass that wrote it; `drops`: it stands for all items before it."""
+        text, written = self.sum_up(INSTRUCTIONS)
+        note = Compacted(self.call.account, text, written.output, drops)
+        return Part("compaction", text, signature=sealing.seal(note, self.settings.seed)), written
+
+    def limits(self) -> Limits:
+        return Limits(self.factor, self.request.max_output_tokens, self.thinks, "call_", self.ids.item)
+
+    def sign(self, text: str, tokens: int) -> str:
+        note = Sealed(self.call.account, self.model.id, self.ids.reasoning, tokens, sealing.fingerprint(text))
+        return sealing.seal(note, self.settings.seed)
+
+    def usage(self, decided: Decided) -> Json:
+        return usage_of(decided.outcome, decided.draft, writes_shown=self.shows_writes)
+
+    def encoder(self, decided: Decided) -> ResponsesEncoder:
+        return ResponsesEncoder(
+            self.ids,
+            int(self.call.now),
+            self.request.model,
+            decided.draft,
+            self.usage(decided),
+            show_summary=self.request.shows_summary,
+            show_encrypted=ENCRYPTED in self.request.include,
+            extras=self.diagnosed(decided.outcome),
         )
-    return prefix
+
+    def diagnosed(self, outcome: Outcome) -> Json:
+        """Keeps the fingerprint of the prompt, and tells why the cache was missed where the request asks."""
+        request, simulator, account = self.request, self.simulator, self.call.account
+        settings = {
+            "model": self.model.id,
+            "prompt_cache_key": request.prompt_cache_key or "",
+            "text_format": encode(format_of(request.text.format)).decode(),
+            "reasoning_effort": request.effort,
+            "verbosity": request.text.verbosity or "medium",
+            "service_tier": request.service_tier or "auto",
+        }
+        compacted = any(kind_of(item) == "compaction" for item in request.items)
+        rest = str(request.parallel_tool_calls)
+        made = fingerprint(account, self.prefix, settings, rest=rest, compacted=compacted)
+        simulator.prints.keep(self.ids.response, made)
+        options = request.prompt_cache_options
+        if options is None or options.comparison_response_id is None:
+            return {}
+        before = simulator.prints.of(options.comparison_response_id, account)
+        if before is None:
+            return {"prompt_cache_diagnostics": {"type": "comparison_response_not_found"}}
+        found = difference(before, made)
+        if found is None or found.what == "rest":
+            hit = found is None and outcome.read
+            return {"prompt_cache_diagnostics": {"type": "cache_hit" if hit else "unavailable"}}
+        names = {"messages": "input_changed", "system": "input_changed", "compacted": "context_compacted"}
+        miss = {"type": "cache_miss", "reason": names.get(found.what, f"{found.what}_changed")}
+        reusable = before.sums[-1] if before.sums else 0
+        numbers = {"cache_missed_tokens": found.missed, "comparison_reusable_tokens": reusable}
+        return {"prompt_cache_diagnostics": {**miss, **numbers}}
 
 
-def opened(request: ResponsesRequest, model: Model, prefix: Prefix, call: Call, simulator: Simulator) -> Turn:
-    asked = scripted(call, simulator, lambda: conversation(request, simulator.settings.seed))
-    return Turn(request, model, prefix, call, simulator, asked)
+class CompactExchange(ResponsesExchange):
+    """POST /v1/responses/compact: all messages of the user, and one item for everything else."""
+
+    def decide(self) -> Decided:
+        if self.suffers("compaction_failed"):
+            raise ProviderError(500, "The conversation could not be compacted.")
+        part, written = self.compact(drops=False)
+        return Decided(Draft((part,), "end_turn", written.output), (written,))
+
+    def encoder(self, decided: Decided) -> CompactionEncoder:
+        kept = [item for item in self.request.items if kind_of(item) == "message" and item.get("role") == "user"]
+        shown = [message_of(item, f"msg_{self.ids.item}u{index}") for index, item in enumerate(kept)]
+        return CompactionEncoder(
+            self.ids,
+            int(self.call.now),
+            self.request.model,
+            decided.draft,
+            self.usage(decided),
+            show_summary=False,
+            show_encrypted=True,
+            kept=tuple(shown),
+        )
 
 
-def answer(
-    request: ResponsesRequest, model: Model, prefix: Prefix, call: Call, simulator: Simulator
-) -> Answer[ResponsesEncoder]:
-    turn = opened(request, model, prefix, call, simulator)
-    threshold = request.compact_threshold
-    if threshold is None or turn.prefix.total < threshold or turn.asked.suffers("compaction_failed"):
-        outcome = turn.read(turn.prefix)
-        draft = make_draft(turn)
-        cost = simulator.cost(model, outcome, draft.output_tokens)
-        call.record.bill(outcome, draft.output_tokens)
-    else:
-        outcome, draft, cost = compacted(turn)
-    usage = usage_of(outcome, draft, writes_shown=model.cache_rules == "blocks")
-    call.record.model, call.record.usage, call.record.cost = model.id, usage, cost
-    call.record.note(prefix, outcome)
-    encoder = ResponsesEncoder(
-        turn.ids,
-        int(call.now),
-        request.model,
-        draft,
-        usage,
-        show_summary=request.shows_summary,
-        show_encrypted=ENCRYPTED in request.include,
-        extras=diagnosed(turn, outcome),
-    )
-    reply, fault = turn.asked.reply, turn.asked.fault
-    chunk = reply.chunk or simulator.settings.chunk
-    pace = pace_of(reply, fault, call, simulator)
-    return Answer(draft, encoder, pace, chunk, cut_of(fault), fault, streams=request.stream)
-
-
-def compacted(turn: Turn) -> tuple[Outcome, Draft, float]:
-    """A prompt over the threshold is summarised first; the answer is made from the summary."""
-    settings = turn.simulator.settings
-    part, first, written = compact(turn, drops=True)
-    item = {"type": "compaction", "encrypted_content": part.signature}
-    shortened = msgspec.structs.replace(turn.request, input=[*turn.request.items, item])
-    second = turn.read(prompt.build(shortened, turn.model, turn.call.account, turn.simulator))
-    draft = make_draft(turn)
-    cost = turn.simulator.cost(turn.model, first, written)
-    cost += turn.simulator.cost(turn.model, second, draft.output_tokens)
-    turn.call.record.bill(first, written)
-    turn.call.record.bill(second, draft.output_tokens)
-    outcome, output = second, draft.output_tokens
-    if settings.openai_compaction_in_usage:
-        outcome, output = both(first, second), written + draft.output_tokens
-    return outcome, replace(draft, parts=(part, *draft.parts), output_tokens=output), cost
+def count_input_tokens(call: Call, simulator: Simulator) -> Json:
+    """POST /v1/responses/input_tokens: free, ignores caching."""
+    exchange = ResponsesExchange(call, simulator)
+    return {"object": "response.input_tokens", "input_tokens": simulator.counted(exchange.prefix)}
 
 
 def both(first: Outcome, second: Outcome) -> Outcome:
@@ -141,42 +194,6 @@ def both(first: Outcome, second: Outcome) -> Outcome:
     )
 
 
-def compact(turn: Turn, *, drops: bool) -> tuple[Part, Outcome, int]:
-    """The prompt is read with instructions behind it, and what is written is sealed into an item."""
-    settings = turn.simulator.settings
-    outcome = turn.read(turn.prefix)
-    behind = scaled(count_text(INSTRUCTIONS), turn.factor) + settings.message_overhead
-    text = recap(turn.asked.reply, conversation(turn.request, settings.seed))
-    tokens = scaled(count_text(text), turn.factor) or 1
-    sealed = sealing.seal(Compacted(turn.call.account, text, tokens, drops), settings.seed)
-    return Part("compaction", text, signature=sealed), replace(outcome, total=outcome.total + behind), tokens
-
-
-def compaction(
-    request: ResponsesRequest, model: Model, prefix: Prefix, call: Call, simulator: Simulator
-) -> Answer[CompactionEncoder]:
-    """POST /v1/responses/compact: all messages of the user, and one item for everything else."""
-    turn = opened(request, model, prefix, call, simulator)
-    if turn.asked.suffers("compaction_failed"):
-        raise ProviderError(500, "The conversation could not be compacted.")
-    part, outcome, written = compact(turn, drops=False)
-    draft = Draft((part,), "end_turn", written)
-    usage = usage_of(outcome, draft, writes_shown=model.cache_rules == "blocks")
-    call.record.model, call.record.usage = model.id, usage
-    call.record.cost = simulator.cost(model, outcome, written)
-    call.record.bill(outcome, written)
-    call.record.note(prefix, outcome)
-    kept = [item for item in request.items if kind_of(item) == "message" and item.get("role") == "user"]
-    shown = [message_of(item, f"msg_{turn.ids.item}u{index}") for index, item in enumerate(kept)]
-    encoder = CompactionEncoder(
-        turn.ids, int(call.now), request.model, draft, usage, show_summary=False, show_encrypted=True, kept=tuple(shown)
-    )
-    fault = turn.asked.fault
-    return Answer(
-        draft, encoder, pace_of(turn.asked.reply, fault, call, simulator), 1, cut_of(fault), fault, streams=False
-    )
-
-
 def message_of(item: Json, id: str) -> Json:
     """A message of the user as an output item."""
     content = item["content"]
@@ -184,50 +201,24 @@ def message_of(item: Json, id: str) -> Json:
     return {"id": item.get("id") or id, "type": "message", "status": "completed", "role": "user", "content": parts}
 
 
-def diagnosed(turn: Turn, outcome: Outcome) -> Json:
-    """Keeps the fingerprint of a prompt, and tells why the cache was missed where the request asks."""
-    request, simulator = turn.request, turn.simulator
-    settings = {
-        "model": turn.model.id,
-        "prompt_cache_key": request.prompt_cache_key or "",
-        "text_format": encode(format_of(request.text.format)).decode(),
-        "reasoning_effort": request.effort,
-        "verbosity": request.text.verbosity or "medium",
-        "service_tier": request.service_tier or "auto",
-    }
-    compacted = any(kind_of(item) == "compaction" for item in request.items)
-    made = fingerprint(
-        turn.call.account, turn.prefix, settings, rest=str(request.parallel_tool_calls), compacted=compacted
-    )
-    simulator.prints.keep(turn.ids.response, made)
-    options = request.prompt_cache_options
-    if options is None or options.comparison_response_id is None:
-        return {}
-    before = simulator.prints.of(options.comparison_response_id, turn.call.account)
-    if before is None:
-        return {"prompt_cache_diagnostics": {"type": "comparison_response_not_found"}}
-    found = difference(before, made)
-    if found is None or found.what == "rest":
-        return {"prompt_cache_diagnostics": {"type": "cache_hit" if found is None and outcome.read else "unavailable"}}
-    names = {"messages": "input_changed", "system": "input_changed", "compacted": "context_compacted"}
-    miss = {"type": "cache_miss", "reason": names.get(found.what, f"{found.what}_changed")}
-    reusable = before.sums[-1] if before.sums else 0
-    numbers = {"cache_missed_tokens": found.missed, "comparison_reusable_tokens": reusable}
-    return {"prompt_cache_diagnostics": {**miss, **numbers}}
-
-
-def make_draft(turn: Turn) -> Draft:
-    request, model, simulator, ids = turn.request, turn.model, turn.simulator, turn.ids
-    if prewarms(request.prompt_cache_options):
-        return WARMED
-    thinks = model.thinking != "none" and request.effort != "none"
-    if model.thinking == "off":
-        thinks = thinks and request.reasoning is not None and request.reasoning.effort is not None
-    limits = Limits(turn.factor, request.max_output_tokens, thinks, "call_", ids.item)
-
-    def sign(text: str, tokens: int) -> str:
-        sealed = Sealed(turn.call.account, model.id, ids.reasoning, tokens, sealing.fingerprint(text))
-        return sealing.seal(sealed, simulator.settings.seed)
-
-    name, when = content_fault(turn.asked.fault)
-    return compose(turn.asked.reply, name, when, limits, sign)
+def pieces(item: Json, seed: int) -> Iterator[Piece]:
+    """The texts and calls of an item, for the answerer."""
+    if kind_of(item) == "compaction":
+        yield Heard("system", opened(item, Compacted, seed).summary)
+        return
+    if kind_of(item) == "function_call":
+        yield Called(str(item.get("name", "")), arguments_of(item.get("arguments")))
+        return
+    for _, part in parts_of(item):
+        if part.get("type") not in ("input_text", "output_text"):
+            continue
+        text = str(part.get("text", ""))
+        match role_of(item):
+            case "user":
+                yield Heard("user", text)
+            case "assistant":
+                yield Heard("assistant", text)
+            case "result":
+                yield Heard("tool", text)
+            case _:
+                yield Heard("system", text)

@@ -1,4 +1,7 @@
-"""A Responses request: its fields as received, and the items of its input."""
+"""A Responses request: its fields as received, the items of its input, and what is encrypted in them.
+
+Reasoning and compactions are sealed notes. Only the account that they were made for may send them back.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from lamella_simulator import sealing
 from lamella_simulator.blocks import Json
-from lamella_simulator.errors import invalid
-from lamella_simulator.openai.request import CacheOptions, Effort, Verbosity, worded
+from lamella_simulator.errors import ProviderError, invalid
+from lamella_simulator.openai.request import Effort, OpenAIRequest, Verbosity
+from lamella_simulator.sealing import Note
 
 ENCRYPTED = "reasoning.encrypted_content"
 
@@ -27,38 +32,22 @@ class TextOptions(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     verbosity: Verbosity | None = None
 
 
-class ResponsesRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Body of POST /v1/responses; a parameter the simulator does not know is a 400."""
+class ResponsesRequest(OpenAIRequest, kw_only=True):
+    """Body of POST /v1/responses."""
 
-    model: str
     input: str | list[Json]
     instructions: str | None = None
-    tools: list[Json] = []
-    tool_choice: str | Json | None = None
-    parallel_tool_calls: bool = True
     max_output_tokens: int | None = None
-    stream: bool = False
     stream_options: Json | None = None
-    store: bool | None = None
-    include: list[str] = []
+    include: list[str] = msgspec.field(default_factory=list)
     reasoning: ReasoningOptions | None = None
     text: TextOptions = TextOptions()
-    prompt_cache_key: str | None = None
-    prompt_cache_options: CacheOptions | None = None
-    prompt_cache_retention: Literal["in_memory", "24h"] | None = None
     context_management: list[Json] | None = None
     previous_response_id: str | None = None
     conversation: Any = None
-    temperature: float | None = None
-    top_p: float | None = None
     truncation: Literal["auto", "disabled"] | None = None
     background: bool | None = None
-    user: str | None = None
-    safety_identifier: str | None = None
-    metadata: Json | None = None
-    service_tier: str | None = None
     max_tool_calls: int | None = None
-    top_logprobs: int | None = None
 
     @property
     def items(self) -> list[Json]:
@@ -82,16 +71,6 @@ class ResponsesRequest(msgspec.Struct, forbid_unknown_fields=True):
         return self.reasoning is not None and bool(self.reasoning.summary or self.reasoning.generate_summary)
 
 
-def parse(body: bytes) -> ResponsesRequest:
-    """The request of a body. Raises 400 in the words of the vendor's validator."""
-    try:
-        return msgspec.json.decode(body, type=ResponsesRequest)
-    except msgspec.ValidationError as error:
-        raise worded(str(error)) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise invalid(f"We could not parse the JSON body of your request: {error}") from error
-
-
 def kind_of(item: Json) -> str:
     """The type of an item; one with a role and no type is a message."""
     return str(item.get("type") or ("message" if "role" in item else ""))
@@ -110,3 +89,54 @@ def parts_of(item: Json) -> Iterator[tuple[str, Json]]:
     else:
         for index, part in enumerate(content or ()):
             yield f".{field}[{index}]", part
+
+
+class Sealed(msgspec.Struct, frozen=True):
+    """What is encrypted: whose it is, and how many tokens the reasoning has when the model reads it again."""
+
+    account: str
+    model: str
+    id: str
+    tokens: int
+    text: str
+
+
+class Compacted(msgspec.Struct, frozen=True):
+    """What is encrypted in a compaction item: a summary, and whether it stands for the items before it."""
+
+    account: str
+    summary: str
+    tokens: int
+    drops: bool
+    """Of an in-line compaction; the output of `/responses/compact` has the user's messages beside it."""
+
+
+def unseal(item: Json, account: str, model: str, seed: int) -> Sealed:
+    """The reasoning of an item. Raises 400 for one that was changed, or was made for somebody else."""
+    sealed = opened(item, Sealed, seed)
+    if sealed.id != item.get("id"):
+        raise unverified(item, "Encrypted content item_id did not match the target item id.")
+    if (sealed.account, sealed.model) != (account, model):
+        raise unverified(item, "Encrypted content organization_id or model did not match.")
+    return sealed
+
+
+def uncompact(item: Json, account: str, seed: int) -> Compacted:
+    """The summary of a compaction item. Raises 400 for one that was changed, or was made for somebody else."""
+    compacted = opened(item, Compacted, seed)
+    if compacted.account != account:
+        raise unverified(item, "Encrypted content organization_id did not match.")
+    return compacted
+
+
+def opened(item: Json, kind: type[Note], seed: int) -> Note:
+    """What an item has encrypted. Raises 400 for anything that this simulator did not encrypt."""
+    note = sealing.unseal(item.get("encrypted_content"), kind, seed)
+    if note is None:
+        raise unverified(item, "Encrypted content could not be decrypted or parsed.")
+    return note
+
+
+def unverified(item: Json, reason: str) -> ProviderError:
+    message = f"The encrypted content for item {item.get('id')} could not be verified. Reason: {reason}"
+    return invalid(message, code="invalid_encrypted_content")

@@ -1,4 +1,4 @@
-"""Requests that the Responses API refuses, in words close to its own (PROVIDERS 2)."""
+"""Requests that the Responses API refuses, in words close to its own."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 from lamella_simulator.blocks import Json
 from lamella_simulator.errors import ProviderError, invalid
 from lamella_simulator.models import Model
-from lamella_simulator.openai.choices import check_choice
-from lamella_simulator.openai.images import DATA, KINDS
+from lamella_simulator.openai.request import DATA, KINDS, check_choice
 from lamella_simulator.openai.validation import NAME
 from lamella_simulator.pictures import Pictures
 from lamella_simulator.responses.request import ResponsesRequest, kind_of, parts_of

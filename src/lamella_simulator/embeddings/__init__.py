@@ -1,1 +1,0 @@
-"""OpenAI's embeddings: vectors of texts that share words point the same way."""
