@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from lamella.agent.request import Identity, PrefixLine, draft, new_request, next_line, prepare
+from lamella.agent.request import PrefixLine, RequestIdentity, draft, new_request, next_line, prepare
 from lamella.cache.ledger import Ledger
 from lamella.cache.planner import Facts, MarkerPolicy, plan
 from lamella.cache.window import chain
@@ -220,9 +220,9 @@ def line_of(
     return next_line(prepared, new_request(prepared, identity(now), POLICY, before), before)
 
 
-def identity(now: datetime) -> Identity:
+def identity(now: datetime) -> RequestIdentity:
     """The names of a request that is never stored."""
-    return Identity("req_1", "conv_1", "turn_1", 0, "chat", now)
+    return RequestIdentity("req_1", "conv_1", "turn_1", 0, "chat", now)
 
 
 def parts_of(model: ChatModel, context: ContextInput, ledger: Ledger, now: datetime, rounds: int) -> dict[str, float]:

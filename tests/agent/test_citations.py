@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lamella.agent.citation_scanner import CitationScanner, Found
+from lamella.agent.citation_scanner import CitationScanner, FoundCitation
 from lamella.agent.citations import CitationWatch
 from lamella.core.messages import Attachment
 from lamella.core.packets import CitationPacket, SourcePacket
@@ -25,13 +25,13 @@ TOKENS = st.sampled_from(MARKS + MATHS + LINKS + FORMS + SPACES)
 TEXTS = st.one_of(st.lists(TOKENS, max_size=40).map("".join), st.text(max_size=60))
 
 
-def scan(*pieces: str) -> list[Found]:
+def scan(*pieces: str) -> list[FoundCitation]:
     scanner = CitationScanner()
     found = [hit for piece in pieces for hit in scanner.feed(piece)]
     return [*found, *scanner.end()]
 
 
-def scan_in_pieces(text: str) -> list[Found]:
+def scan_in_pieces(text: str) -> list[FoundCitation]:
     return scan(*(text[start : start + 40] for start in range(0, len(text), 40)))
 
 
@@ -80,7 +80,7 @@ def test_what_was_long_ago_makes_no_difference(text: str, lines: int) -> None:
     assert [shifted(hit, 0) for hit in scan(text)] == moved
 
 
-def shifted(hit: Found, by: int) -> tuple[int, int, tuple[tuple[int, ...], ...]]:
+def shifted(hit: FoundCitation, by: int) -> tuple[int, int, tuple[tuple[int, ...], ...]]:
     items = tuple((item.start - by, item.end - by, item.first, item.last) for item in hit.items)
     return hit.start - by, hit.end - by, items
 

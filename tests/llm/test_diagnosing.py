@@ -13,7 +13,7 @@ from lamella.core import deltas
 from lamella.core.caching import CacheVerdict, Diagnosis
 from lamella.core.ports import ChatModel
 from lamella.core.prompt import WireRequest
-from lamella.llm.diagnosing import of_anthropic, of_openai
+from lamella.llm.fields import anthropic_diagnosis, openai_diagnosis
 
 from .provider import Provider, context, listen
 
@@ -71,15 +71,17 @@ async def test_nothing_of_the_caches_key_changes(provider: Provider) -> None:
 
 
 def test_what_vendors_say_is_read_with_care() -> None:
-    assert of_anthropic(None, "a") == Diagnosis("a", CacheVerdict.SAME)
-    assert of_anthropic({"cache_miss_reason": None}, "a") == Diagnosis("a", CacheVerdict.PENDING)
-    assert of_anthropic({"cache_miss_reason": {"type": "unavailable"}}, "a") == Diagnosis("a", CacheVerdict.UNAVAILABLE)
+    assert anthropic_diagnosis(None, "a") == Diagnosis("a", CacheVerdict.SAME)
+    assert anthropic_diagnosis({"cache_miss_reason": None}, "a") == Diagnosis("a", CacheVerdict.PENDING)
+    assert anthropic_diagnosis({"cache_miss_reason": {"type": "unavailable"}}, "a") == Diagnosis(
+        "a", CacheVerdict.UNAVAILABLE
+    )
     newer = {"cache_miss_reason": {"type": "moon_changed", "cache_missed_input_tokens": -3}}
-    assert of_anthropic(newer, "a") == Diagnosis("a", CacheVerdict.CHANGED, "moon_changed")
+    assert anthropic_diagnosis(newer, "a") == Diagnosis("a", CacheVerdict.CHANGED, "moon_changed")
     for odd in ("yes", {}, {"cache_miss_reason": 3}, {"cache_miss_reason": {"type": ["x"]}}):
-        assert of_anthropic(odd, "a") is None
-    assert of_openai(SimpleNamespace(type="cache_hit"), "a") == Diagnosis("a", CacheVerdict.SAME)
+        assert anthropic_diagnosis(odd, "a") is None
+    assert openai_diagnosis(SimpleNamespace(type="cache_hit"), "a") == Diagnosis("a", CacheVerdict.SAME)
     miss = SimpleNamespace(type="cache_miss", reason="tools_changed", cache_missed_tokens=7)
-    assert of_openai(miss, "a") == Diagnosis("a", CacheVerdict.CHANGED, "tools_changed", 7)
+    assert openai_diagnosis(miss, "a") == Diagnosis("a", CacheVerdict.CHANGED, "tools_changed", 7)
     for other in (None, SimpleNamespace(type="moon"), SimpleNamespace(type="cache_miss"), "cache_hit"):
-        assert of_openai(other, "a") is None
+        assert openai_diagnosis(other, "a") is None

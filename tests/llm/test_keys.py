@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from lamella.llm.http_client import http_client
+from lamella.llm.streaming import http_client
 
 from .provider import VENDORS, connected, context, listen, request_of
 from .raw_server import answering, http

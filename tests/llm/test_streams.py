@@ -17,7 +17,7 @@ from lamella.core.messages import Reasoning, Step, StopReason, Text, ToolCall, T
 from lamella.core.ports import ChatModel
 from lamella.core.prompt import Marker, Ttl
 from lamella.core.tokens import Usage
-from lamella.llm.openai_client import FILTERED
+from lamella.llm.openai import FILTERED
 from lamella_simulator.replies import REFUSAL
 
 from .provider import NOON, VENDORS, Heard, Json, Provider, ask, context, listen, made_after, request_of

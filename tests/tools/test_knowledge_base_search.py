@@ -26,7 +26,7 @@ from lamella.knowledge.restricted.searching import RestrictedBase
 from lamella.knowledge.restricted.summary import SafeSummary
 from lamella.knowledge.searching import Searched
 from lamella.tooling.tool import Invocation, ToolScope
-from lamella.tools.knowledge_base_search import KnowledgeBaseSearch, Reach, SearchLimits
+from lamella.tools.knowledge_base_search import KnowledgeBaseSearch, SearchLimits, SearchReach
 
 pytestmark = pytest.mark.anyio
 
@@ -47,8 +47,8 @@ class Texts:
         tokens = sum(passage.tokens for passage in self.passages)
         self.sums = ShelfTotals({READY: found, READING: waiting}, found, len(texts), tokens, 0)
 
-    async def reach(self, scope: ToolScope, base_ids: Sequence[str]) -> Reach:
-        return Reach(Searched((SHELF,)), {"kb_1": "Ships"})
+    async def reach(self, scope: ToolScope, base_ids: Sequence[str]) -> SearchReach:
+        return SearchReach(Searched((SHELF,)), {"kb_1": "Ships"})
 
     async def narrowed(self, where: Searched, titles: Sequence[str]) -> Searched:
         return where

@@ -91,7 +91,7 @@ async def test_a_count_within_the_budget_changes_nothing_of_what_is_sent(tmp_pat
 
 
 async def test_a_count_above_the_budget_compacts_first(tmp_path: Path) -> None:
-    """SPEC L6: a request over the limit is compacted first and then sent."""
+    """A request over the limit is compacted first and then sent."""
     script = [saying(f"Answer {n}.", usage=Usage(input=4_000 * n, output=10)) for n in (1, 2)]
     provider = Provider(1.5)
     model = ScriptedModel([*script, saying("Facts: none."), saying("Here.")], counting=provider)

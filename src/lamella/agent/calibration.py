@@ -1,10 +1,12 @@
-"""What a provider itself counts for a request near the limit, asked before it is sent.
+"""How a provider counts: its own count near the limit, its bills, and what its refusals teach.
 
-What a provider's refusal of a window as too large teaches: how it counts, and how much it takes. Pure.
+A provider is asked for its count of a request near the limit, before that is sent. A refusal that gives its own count
+corrects the calibration of the line. One that gives a limit, or nothing, teaches a limit: it holds for the model and
+the account, and only for `BELIEVED`, since limits are lifted. A limit makes old content give way. It never refuses a
+message: what can't give way is sent all the same.
 
-A refusal that gives its own count corrects the calibration of the line. One that gives a limit, or nothing, teaches a
-limit: it holds for the model and the account, and only for `BELIEVED`, since limits are lifted. A limit makes old
-content give way. It never refuses a message: what can't give way is sent all the same.
+Example: a window of 10,000 local tokens is billed as 12,000. The factor is 1.2, and the next window of 11,000 local
+tokens is estimated at 13,200.
 """
 
 from __future__ import annotations

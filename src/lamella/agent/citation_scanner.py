@@ -50,7 +50,7 @@ class Item(NamedTuple):
     last: int
 
 
-class Found(NamedTuple):
+class FoundCitation(NamedTuple):
     """Characters `start` to `end` of a text cite the documents of `items` for what stands `before` them."""
 
     start: int
@@ -87,7 +87,7 @@ class CitationScanner:
         self._cited = 0
         """Where in the whole text the last citation ends: another one may follow it directly."""
 
-    def feed(self, piece: str) -> Iterator[Found]:
+    def feed(self, piece: str) -> Iterator[FoundCitation]:
         """The citations that `piece` completes."""
         nothing_waits = self._at == self._length
         self._length += len(piece)
@@ -97,11 +97,11 @@ class CitationScanner:
             return iter(())
         return self._scan(final=False)
 
-    def end(self) -> Iterator[Found]:
+    def end(self) -> Iterator[FoundCitation]:
         """The citations that only the end of the block completes."""
         return self._scan(final=True)
 
-    def _scan(self, *, final: bool) -> Iterator[Found]:
+    def _scan(self, *, final: bool) -> Iterator[FoundCitation]:
         text = self._text = "".join((self._text, *self._behind))
         self._behind.clear()
         self._length = len(text)
@@ -150,13 +150,13 @@ class CitationScanner:
             case _:
                 return self._behind_code(final=final)
 
-    def _found(self, start: int, end: int) -> Found:
+    def _found(self, start: int, end: int) -> FoundCitation:
         """The citation at these characters of `_text`; what stands after a dagger is no number."""
         before = self._text[max(0, start - LONGEST_STATEMENT) : start]
         dagger = self._text.find("†", start, end)
         items = _ITEM.finditer(self._text, start + 1, dagger if dagger >= 0 else end)
         self._cited = self._dropped + end
-        return Found(self._dropped + start, self._cited, tuple(self._item(match) for match in items), before)
+        return FoundCitation(self._dropped + start, self._cited, tuple(self._item(match) for match in items), before)
 
     def _item(self, match: re.Match[str]) -> Item:
         first = int(match.group(1))

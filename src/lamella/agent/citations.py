@@ -3,7 +3,8 @@
 Of a list the numbers that no document has stay text: `[1, 99]` cites 1 alone, at its own digits. A range is cited where
 both of its ends are documents. A list that is mostly other numbers, or counts from 0, is an array and no citation.
 
-Where in a document an answer's statement comes from, so that a citation can open the place.
+A citation opens the place in the document that its statement comes from: the sentence that holds it word for word, or
+the one with most of its rare words.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import log
 
-from lamella.agent.citation_scanner import LONGEST_STATEMENT, CitationScanner, Found, Item
+from lamella.agent.citation_scanner import LONGEST_STATEMENT, CitationScanner, FoundCitation, Item
 from lamella.core.messages import Attachment
 from lamella.core.packets import CitationPacket, SourcePacket
 from lamella.core.words import WORD, words_of
@@ -38,7 +39,7 @@ ENOUGH = 0.34
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class CitedPassage:
     """Characters `start` to `end` of a document's text; `page` counts from 1 where the text has pages."""
 
     start: int
@@ -116,7 +117,7 @@ class PassageFinder:
     def __init__(self) -> None:
         self._indexes: dict[str, _Index] = {}
 
-    async def find(self, statement: str, key: str, text: str) -> Passage | None:
+    async def find(self, statement: str, key: str, text: str) -> CitedPassage | None:
         """The passage of document `key` that holds `statement` word for word, else the sentence nearest to it."""
         words = words_of(statement)
         if not words or not text:
@@ -125,7 +126,7 @@ class PassageFinder:
             return await asyncio.to_thread(self._find, words, key, text)
         return self._find(words, key, text)
 
-    def _find(self, words: list[str], key: str, text: str) -> Passage | None:
+    def _find(self, words: list[str], key: str, text: str) -> CitedPassage | None:
         index = self._indexes.get(key)
         if index is None:
             index = self._indexes[key] = _Index(text)
@@ -133,12 +134,12 @@ class PassageFinder:
         return _passage(text, *span) if span else None
 
 
-def _passage(text: str, start: int, end: int) -> Passage:
+def _passage(text: str, start: int, end: int) -> CitedPassage:
     inner = text[start:end]
     start += len(inner) - len(inner.lstrip())
     end -= len(inner) - len(inner.rstrip())
     page = text.count("\f", 0, start) + 1 if "\f" in text else None
-    return Passage(start, end, page)
+    return CitedPassage(start, end, page)
 
 
 Cited = CitationPacket | SourcePacket
@@ -178,7 +179,7 @@ class CitationWatch:
             for packet in await self._packets(found)
         ]
 
-    async def _packets(self, found: Found) -> list[Cited]:
+    async def _packets(self, found: FoundCitation) -> list[Cited]:
         numbers = [self._of(item) for item in found.items]
         whole, known = all(numbers), sum(1 for documents in numbers if documents)
         if known * 2 < len(numbers) or any(item.first == 0 for item in found.items):

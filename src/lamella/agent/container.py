@@ -1,6 +1,7 @@
-"""The state container only accumulates what a run produced; what is saved is read from it.
+"""The state container accumulates what a run produced; what is saved is read from it.
 
-How an inference ended, where it brought no answer or not a whole one: what to tell, and what to do.
+An answer may be empty or partial: `nothing_of`, `partial_of` and `no_room_for_calls` say what to tell, and whether the
+model is asked again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""One inference: the adapter's deltas become packets at once and facts in the container.
+"""One inference: the adapter's deltas become packets at once, and facts in the container.
 
-A model's stream without what its answer must not repeat: taken out before anybody sees or stores it.
+`sieved` takes out what an answer must not repeat, before anybody sees or stores it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The reminders of a step: a registry, merged into one message in the order of the registry.
 
-Whether what a search gave are web hits: addresses whose pages are worth opening.
+Example: after a search whose results have web addresses the model is reminded to open the pages (`has_web_hits`).
 """
 
 from __future__ import annotations

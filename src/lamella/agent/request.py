@@ -59,7 +59,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class RequestIdentity:
     """The names of a request; `run_id` is None for one beside a turn."""
 
     id: str
@@ -144,7 +144,9 @@ def tool_choice_is_free(model: ChatModel, sampling: Sampling) -> bool:
     return model.salts(sampling) == model.salts(replace(sampling, tool_choice="none"))
 
 
-def new_request(prepared: Prepared, identity: Identity, policy: MarkerPolicy, line: PrefixLine | None) -> NewRequest:
+def new_request(
+    prepared: Prepared, identity: RequestIdentity, policy: MarkerPolicy, line: PrefixLine | None
+) -> NewRequest:
     """The row of a prepared request, stored as its difference to the one before on its line."""
     stored = _stored_segments(prepared.wired, line)
     base = line.record if line is not None and line.depth < WHOLE_EVERY else None
@@ -251,7 +253,7 @@ def side_prompt(model: str, system: str, text: str, sampling: Sampling) -> Promp
 
 
 def side_request(
-    model: ChatModel, prompt: Prompt, identity: Identity, layout: Layout, budget: int, calibration: float
+    model: ChatModel, prompt: Prompt, identity: RequestIdentity, layout: Layout, budget: int, calibration: float
 ) -> tuple[WireRequest, NewRequest]:
     """A request beside the conversation and its row: stored whole, without markers."""
     wired = model.wire(prompt)

@@ -1,6 +1,6 @@
-"""A request alongside the conversation: sent, heard to its end, and recorded like any other.
+"""Requests alongside the conversation: sent, heard to the end, and recorded like any other.
 
-Digests: a sentence or two in place of a tool result once it is old, made once at the end of its turn.
+So is a digest asked for: a sentence or two in place of a tool's result once it is old, made at the end of its turn.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import structlog
 from lamella.agent.container import StateContainer
 from lamella.agent.hooks import RunHooks
 from lamella.agent.inputs import AgentServices, RunInput, TurnInput
-from lamella.agent.request import Identity, side_prompt, side_request
+from lamella.agent.request import RequestIdentity, side_prompt, side_request
 from lamella.core import deltas
 from lamella.core.errors import LamellaError
 from lamella.core.messages import Step, StopReason, ToolCall, ToolResult
@@ -152,7 +152,7 @@ async def _ask(one: Digestible, number: int, asking: DigestRequest) -> str:
     turn, model = asking.turn, asking.run.model
     content = f"Call of {one.call.name} with {one.call.arguments}\n\nResult:\n{one.result.content}"
     prompt = side_prompt(model.facts.name, PROMPT, content, Sampling(min(MAX_OUTPUT, asking.run.sampling.max_output)))
-    identity = Identity(
+    identity = RequestIdentity(
         id=asking.services.ids.new("req"),
         conversation_id=turn.conversation_id,
         turn_id=turn.turn.id,

@@ -24,7 +24,7 @@ from lamella.agent.hooks import Emitter, RunHooks
 from lamella.agent.inference import ShownBlocks, run_step, sieved
 from lamella.agent.inputs import AgentServices, RunInput, TurnInput
 from lamella.agent.reminders import ReminderView, has_found, merged
-from lamella.agent.request import Identity, PrefixLine, Prepared, drafted, new_request, next_line, prepare
+from lamella.agent.request import PrefixLine, Prepared, RequestIdentity, drafted, new_request, next_line, prepare
 from lamella.cache.ledger import cache_loss
 from lamella.cache.planner import note_billed, note_written
 from lamella.context.input import ContextInput
@@ -342,7 +342,7 @@ class StepRunner:
         """The window, its markers, and its row, which the hooks get before anything is sent."""
         turn, run = self._turn, self._run
         prepared = await self._near(wanted, reminder, await self._fitted(wanted, reminder))
-        identity = Identity(
+        identity = RequestIdentity(
             id=self._services.ids.new("req"),
             conversation_id=turn.conversation_id,
             turn_id=turn.turn.id,

@@ -58,13 +58,12 @@ from lamella.storage.folder import FolderFileStore, FolderLock
 from lamella.storage.recall.store import SqlRecallIndex
 from lamella.storage.store import SqlStore, open_store
 from lamella.tooling.tool import Registry, Tool
+from lamella.tools.addresses import AddressPolicy, allowances
 from lamella.tools.knowledge_base_search import KnowledgeBaseSearch, SearchLimits
 from lamella.tools.mcp.config import read_servers
 from lamella.tools.mcp.servers import McpServers
+from lamella.tools.open_url import Fetcher, FetchLimits, OpenUrl
 from lamella.tools.read_file import ReadFile
-from lamella.tools.web.addresses import AddressPolicy, allowances
-from lamella.tools.web.fetching import Fetcher, FetchLimits
-from lamella.tools.web.open_url import OpenUrl
 from lamella.turns.loader import EngineSettings, RequestHeaders, no_headers
 
 SHIPPED_TOOLS: tuple[Tool, ...] = (ReadFile(),)

@@ -34,7 +34,7 @@ from lamella.settings import Settings
 from lamella.storage.knowledge.store import SqlKnowledge
 from lamella.storage.store import SqlStore
 from lamella.tooling.tool import ToolScope
-from lamella.tools.knowledge_base_search import Reach
+from lamella.tools.knowledge_base_search import SearchReach
 
 MOST_SAID = 50_000
 """Characters of what the user wrote that may be said to them again of a restricted base."""
@@ -52,7 +52,7 @@ class StoredReader:
     restricted: RestrictedSearch
     metadata: SafeMetadataSource
 
-    async def reach(self, scope: ToolScope, base_ids: Sequence[str]) -> Reach:
+    async def reach(self, scope: ToolScope, base_ids: Sequence[str]) -> SearchReach:
         """See `KnowledgeReader.reach`. The caller's level for each base is asked for anew."""
         caller = scope.caller
         bound = await bound_bases(self.store, caller, scope.conversation_id, scope.agent_id, scope.base_ids)
@@ -73,10 +73,10 @@ class StoredReader:
                 restricted.append(RestrictedBase(base.id, base.owner, named))
             else:
                 refused.append((base.content.name, NO_ACCESS))
-        reach = Reach(Searched(tuple(shelves)), names, refused, restricted)
+        reach = SearchReach(Searched(tuple(shelves)), names, refused, restricted)
         return await self._with_files(scope, reach) if scope.project_files and not base_ids else reach
 
-    async def _with_files(self, scope: ToolScope, reach: Reach) -> Reach:
+    async def _with_files(self, scope: ToolScope, reach: SearchReach) -> SearchReach:
         """With the files of the project: of their shelf only these."""
         shelves = (*reach.where.shelves, Shelf(scope.caller.user_id))
         documents = {id for shelf in reach.where.shelves for id in await self._ids(shelf)}

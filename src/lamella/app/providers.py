@@ -16,9 +16,8 @@ from lamella.core.clock import SystemClock
 from lamella.core.errors import InvalidRequest
 from lamella.core.models import ModelFacts, WireProtocol
 from lamella.core.ports import ChatModel, ModelSource, OpenModel
-from lamella.llm.logged import LoggedModel
 from lamella.llm.model_table import ModelTable
-from lamella.llm.patient import PatientModel
+from lamella.llm.patient import LoggedModel, PatientModel
 from lamella.settings import Settings
 
 DEFAULT_MODELS = {"anthropic": "claude-sonnet-5-5", "openai": "gpt-6.1-terra"}

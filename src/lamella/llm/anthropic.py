@@ -17,11 +17,9 @@ from lamella.core.models import AskedThinking, ModelFacts, Thinking, asked_think
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
 from lamella.llm.anthropic_wire import CLEAR_AT, blocks_of, body_of
-from lamella.llm.diagnosing import ANTHROPIC_FIELD, of_anthropic
 from lamella.llm.failures import in_stream, of_status, said_in, timed_out
-from lamella.llm.fields import count_of, index_of, name_of, part, plain
-from lamella.llm.http_client import http_client
-from lamella.llm.streaming import Exchange, Vendor, lost, plain_errors, streamed
+from lamella.llm.fields import ANTHROPIC_FIELD, anthropic_diagnosis, count_of, index_of, name_of, part, plain
+from lamella.llm.streaming import Exchange, Vendor, http_client, lost, plain_errors, streamed
 from lamella.llm.wiring import wire_segments
 
 PROVIDER = "Anthropic"
@@ -191,7 +189,7 @@ def _error_said(data: str) -> tuple[str, str]:
 
 
 def _dropped(reported: object) -> Iterator[Delta]:
-    """What the provider says it left out (`input_transformations`, PROVIDERS 1.5); unknown kinds are passed over."""
+    """What the provider says it left out (`input_transformations`); unknown kinds are passed over."""
     listed = reported.get("input_transformations") if isinstance(reported, dict) else None
     entries = listed if isinstance(listed, list) else []
     count = sum(isinstance(entry, dict) and entry.get("type") == "thinking_dropped" for entry in entries)
@@ -248,7 +246,7 @@ class _Events:
         if name is not None:
             yield deltas.AnswerNamed(name)
         if self._compared_with is not None and ANTHROPIC_FIELD in message:
-            diagnosis = of_anthropic(message[ANTHROPIC_FIELD], self._compared_with)
+            diagnosis = anthropic_diagnosis(message[ANTHROPIC_FIELD], self._compared_with)
             if diagnosis is not None:
                 yield deltas.Diagnosed(diagnosis)
 

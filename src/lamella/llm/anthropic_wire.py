@@ -9,7 +9,7 @@ from typing import Any, assert_never
 from lamella.core.json import Json, JsonObject, decode_arguments, decode_object
 from lamella.core.messages import Image, Part, Reasoning, Text, ToolCall, ToolResult
 from lamella.core.prompt import Level, Segment, WireBlock, WireRequest, Zone
-from lamella.llm.call_ids import wire_call_id, wire_tool_name
+from lamella.llm.wiring import wire_call_id, wire_tool_name
 
 LONGEST_CALL_ID = 64
 LONGEST_NAME = 128

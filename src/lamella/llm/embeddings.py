@@ -11,8 +11,7 @@ from lamella.core.errors import ProviderError, ProviderRefusedRequest
 from lamella.core.recall import Embedded
 from lamella.core.tokens import Usage
 from lamella.llm.failures import MALFORMED, of_status, timed_out
-from lamella.llm.http_client import http_client
-from lamella.llm.streaming import Exchange, Vendor, lost, plain_errors
+from lamella.llm.streaming import Exchange, Vendor, http_client, lost, plain_errors
 from lamella.search.vectors import packed
 
 PROVIDER = "The embeddings server"

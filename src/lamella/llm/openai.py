@@ -1,4 +1,7 @@
-"""The OpenAI Chat Completions adapter, on the official SDK; also for every server that speaks this protocol."""
+"""The OpenAI Chat Completions adapter, on the official SDK; also for every server that speaks this protocol.
+
+The SDK's client, and what its errors mean, are shared with the adapter of the Responses API.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,54 @@ from openai.types.chat import ChatCompletionChunk
 
 from lamella.core import deltas
 from lamella.core.deltas import Delta
-from lamella.core.errors import ProviderRefusedRequest
-from lamella.core.json import Json
+from lamella.core.errors import ProviderError, ProviderRefusedRequest
+from lamella.core.json import Json, encode_text
 from lamella.core.messages import StopReason
-from lamella.core.models import Markers, ModelFacts, WireProtocol, asked_thinking
+from lamella.core.models import Markers, ModelFacts, Thinking, WireProtocol, asked_thinking
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
+from lamella.llm.failures import in_stream, of_status, said_in, timed_out
 from lamella.llm.fields import counter, index_of, plain
-from lamella.llm.openai_client import FILTERED, PROVIDER, VENDOR, client_of, effort_salts
 from lamella.llm.openai_wire import blocks_of, body_of
-from lamella.llm.streaming import streamed
+from lamella.llm.streaming import Vendor, http_client, lost, streamed
 from lamella.llm.wiring import wire_segments
+
+PROVIDER = "OpenAI"
+KEY_VARIABLE = "OPENAI_API_KEY"
+FILTERED = "the provider's content filter stopped it"
+"""What there is to say of a refusal that comes without a text."""
+
+
+def client_of(base_url: str, key: str, timeout: float, retries: int, *, log_bodies: bool = False) -> openai.AsyncOpenAI:
+    """A client of its own. `timeout` is in seconds of silence."""
+    http = http_client(openai.DefaultAsyncHttpxClient, base_url, key, timeout, log_bodies=log_bodies)
+    return openai.AsyncOpenAI(api_key=key, base_url=base_url, timeout=timeout, max_retries=retries, http_client=http)
+
+
+def failure_of(error: openai.OpenAIError, base_url: str, *, began: bool) -> ProviderError:
+    """The SDK's error as one of ours; `began`: the provider had accepted the request."""
+    match error:
+        case openai.APITimeoutError():
+            return timed_out(PROVIDER)
+        case openai.APIStatusError() if not began:
+            retry_after = error.response.headers.get("retry-after")
+            return of_status(PROVIDER, error.status_code, error.body, KEY_VARIABLE, retry_after)
+        case openai.APIError() if error.body is not None:
+            return in_stream(PROVIDER, *said_in(error.body))
+        case _:
+            return lost(PROVIDER, base_url, error, began=began)
+
+
+VENDOR = Vendor(PROVIDER, "x-request-id", openai.OpenAIError, failure_of)
+
+
+def effort_salts(facts: ModelFacts, effort: Json) -> Mapping[Level, str]:
+    """The effort changes the whole prefix; tool choice and pictures do not."""
+    if facts.thinking is Thinking.NONE:
+        return {}
+    said = encode_text(effort or facts.default_effort)
+    return {"tools": said, "system": said}
+
 
 _STOPS = {
     "stop": StopReason.END_TURN,

@@ -1,23 +1,64 @@
-"""A model that asks its provider again: only while nothing came of the answer, within one bound for all attempts."""
+"""Models around another model: `PatientModel` asks its provider again, `LoggedModel` logs its answers.
+
+A provider is asked again only while nothing came of the answer, and within one bound for all attempts.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 
+import msgspec
 import structlog
 
 from lamella.core import deltas
 from lamella.core.clock import Clock
 from lamella.core.deltas import Delta
 from lamella.core.errors import ProviderError, ProviderTimeout
+from lamella.core.models import ModelFacts
 from lamella.core.ports import ChatModel
-from lamella.core.prompt import WireRequest
-from lamella.llm.wrapped import WrappedModel
+from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 
 log = structlog.get_logger()
+
+
+class WrappedModel:
+    """A `ChatModel` that hands everything on."""
+
+    def __init__(self, model: ChatModel) -> None:
+        self.facts: ModelFacts = model.facts
+        self._model = model
+
+    def wire(self, prompt: Prompt, previous: Wired | None = None) -> Wired:
+        """See `ChatModel.wire`."""
+        return self._model.wire(prompt, previous)
+
+    def request(self, prompt: Prompt, blocks: tuple[WireBlock, ...], markers: Sequence[Marker]) -> WireRequest:
+        """See `ChatModel.request`."""
+        return self._model.request(prompt, blocks, markers)
+
+    def salts(self, sampling: Sampling) -> Mapping[Level, str]:
+        """See `ChatModel.salts`."""
+        return self._model.salts(sampling)
+
+    def body(self, request: WireRequest) -> dict[str, object]:
+        """See `ChatModel.body`."""
+        return self._model.body(request)
+
+    def stream(self, request: WireRequest, headers: dict[str, str]) -> AsyncIterator[Delta]:
+        """See `ChatModel.stream`."""
+        return self._model.stream(request, headers)
+
+    async def count(self, request: WireRequest) -> int:
+        """See `ChatModel.count`."""
+        return await self._model.count(request)
+
+    async def close(self) -> None:
+        """See `ChatModel.close`."""
+        await self._model.close()
+
 
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 8.0
@@ -100,3 +141,51 @@ class PatientModel(WrappedModel):
 def _usual_pause(attempt: int) -> float:
     """Seconds, at most."""
     return min(FIRST_PAUSE * 2.0**attempt, LONGEST_PAUSE)
+
+
+class LoggedModel(WrappedModel):
+    """A `ChatModel` around another: its text and its calls are logged as one line."""
+
+    async def stream(self, request: WireRequest, headers: dict[str, str]) -> AsyncIterator[Delta]:
+        """See `ChatModel.stream`."""
+        heard = _Heard()
+        try:
+            async with aclosing(self._model.stream(request, headers)) as stream:  # type: ignore[type-var]  # a generator
+                async for delta in stream:
+                    heard.hear(delta)
+                    yield delta
+        finally:
+            log.info("LLM_RESPONSE", model=self.facts.name, **heard.line())
+
+
+class _Heard:
+    """What came of an answer."""
+
+    def __init__(self) -> None:
+        self._id: str | None = None
+        self._text: list[str] = []
+        self._calls: dict[int, list[str]] = {}
+        self._usage: object = None
+        self._stop: str | None = None
+
+    def hear(self, delta: Delta) -> None:
+        match delta:
+            case deltas.Opened(provider_request_id, _):
+                self._id = provider_request_id
+            case deltas.TextDelta(_, text):
+                self._text.append(text)
+            case deltas.ToolCallOpened(block, _, name):
+                self._calls[block] = [f"{name} "]
+            case deltas.ToolArgsDelta(block, json):
+                self._calls.setdefault(block, []).append(json)
+            case deltas.UsageReported(usage):
+                self._usage = msgspec.to_builtins(usage)
+            case deltas.Closed(stop_reason):
+                self._stop = stop_reason.value
+            case _:
+                pass
+
+    def line(self) -> dict[str, object]:
+        calls = ["".join(pieces) for pieces in self._calls.values()]
+        ended = self._stop or "it did not come to its end"
+        return {"id": self._id, "text": "".join(self._text), "calls": calls, "usage": self._usage, "stop_reason": ended}

@@ -15,10 +15,9 @@ from lamella.core.messages import StopReason
 from lamella.core.models import Markers, ModelFacts, Thinking, WireProtocol, asked_thinking
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
-from lamella.llm.diagnosing import OPENAI_FIELD, of_openai
 from lamella.llm.failures import in_stream
-from lamella.llm.fields import counter, index_of, name_of, part, plain, word
-from lamella.llm.openai_client import FILTERED, PROVIDER, VENDOR, client_of, effort_salts
+from lamella.llm.fields import OPENAI_FIELD, counter, index_of, name_of, openai_diagnosis, part, plain, word
+from lamella.llm.openai import FILTERED, PROVIDER, VENDOR, client_of, effort_salts
 from lamella.llm.responses_wire import BETWEEN_SUMMARIES, ReasoningSeal, blocks_of, body_of
 from lamella.llm.streaming import Exchange, plain_errors, streamed
 from lamella.llm.wiring import wire_segments
@@ -199,7 +198,7 @@ class _Events:
         response = event.response
         if self._compared_with is not None:
             told = getattr(response, "prompt_cache_diagnostics", None)
-            diagnosis = of_openai(told, self._compared_with)
+            diagnosis = openai_diagnosis(told, self._compared_with)
             if diagnosis is not None:
                 yield deltas.Diagnosed(diagnosis)
         if response.usage is not None:

@@ -10,7 +10,7 @@ import msgspec
 from lamella.core.json import Json, JsonObject, decode_object
 from lamella.core.messages import Image, Part, Reasoning, Text, ToolCall, ToolResult
 from lamella.core.prompt import Level, PromptMessage, Segment, WireBlock, WireRequest, Zone
-from lamella.llm.call_ids import wire_call_id, wire_tool_name
+from lamella.llm.wiring import wire_call_id, wire_tool_name
 
 LONGEST_CALL_ID = 64
 LONGEST_NAME = 64
@@ -67,7 +67,7 @@ def body_of(request: WireRequest) -> dict[str, object]:
 
 
 def _with_breakpoint(item: JsonObject) -> JsonObject:
-    """An item whose last part ends a reusable prefix (PROVIDERS 2: breakpoints on content parts)."""
+    """An item whose last part ends a reusable prefix (breakpoints stand on content parts)."""
     field = "output" if item["type"] == "function_call_output" else "content"
     content = item[field]
     parts: list[Json] = content if isinstance(content, list) else [{"type": "input_text", "text": content}]

@@ -18,7 +18,7 @@ from lamella.core.ports import OpenModel
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
 from lamella.llm.anthropic_wire import blocks_of, body_of
-from lamella.llm.diagnosing import ANTHROPIC_FIELD
+from lamella.llm.fields import ANTHROPIC_FIELD
 from lamella.llm.wiring import wire_segments
 
 FACTS = ModelFacts(

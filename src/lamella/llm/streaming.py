@@ -1,19 +1,25 @@
-"""How every adapter streams: the SDK's response opened, its events read as deltas, its errors told as ours."""
+"""How every adapter streams: the SDK's response opened, its events read as deltas, its errors told as ours.
+
+The HTTP client is direct to this machine's own servers, and speaks with no key but the given one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import httpx2
+import structlog
 
 from lamella.core import deltas
 from lamella.core.deltas import Delta
 from lamella.core.errors import ProviderError
-from lamella.llm.causes import cause_of
-from lamella.llm.failures import MALFORMED, broken, timed_out, unreachable
+from lamella.llm.failures import MALFORMED, broken, cause_of, timed_out, unreachable
+
+log = structlog.get_logger()
 
 
 class EventReader(Protocol):
@@ -89,3 +95,49 @@ async def streamed(
     if not reader.ended:
         ended = "the stream ended before the message did"
         raise broken(vendor.name, ended if exchange.heard else "what it sent is no answer of a model")
+
+
+CONNECTIONS = httpx2.Limits(max_connections=1000, max_keepalive_connections=100)
+
+
+def http_client(
+    usual: Callable[..., httpx2.AsyncClient], base_url: str, key: str, timeout: float, *, log_bodies: bool = False
+) -> httpx2.AsyncClient:
+    """A client for one provider; `usual` makes the SDK's own. `timeout` is in seconds of silence.
+
+    With `log_bodies` every body is logged as it is sent; headers, and so the key, never are.
+
+    This machine's own servers are spoken to directly, whatever proxy the environment names.
+    """
+    hooks = {"request": [_speak_as(base_url, key), *([_log_body] if log_bodies else [])]}
+    if _is_this_machine(base_url):
+        return usual(timeout=timeout, trust_env=False, limits=CONNECTIONS, follow_redirects=False, event_hooks=hooks)
+    return usual(timeout=timeout, event_hooks=hooks)
+
+
+async def _log_body(request: httpx2.Request) -> None:
+    body = (await request.aread()).decode("utf-8", "replace")
+    log.info("LLM_REQUEST", method=request.method, url=str(request.url), body=body)
+
+
+def _is_this_machine(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def _speak_as(base_url: str, key: str) -> Callable[[httpx2.Request], Awaitable[None]]:
+    """Puts the key on every request to the provider, and nobody else's.
+
+    The SDKs let `ANTHROPIC_CUSTOM_HEADERS` and `OPENAI_CUSTOM_HEADERS` of the environment replace it in silence. A
+    redirect to another place gets nothing: there the client has taken the key off.
+    """
+    host = httpx2.URL(base_url).netloc
+
+    async def put_key(request: httpx2.Request) -> None:
+        request.headers.pop("x-api-key", None)
+        if request.url.netloc == host:
+            request.headers["authorization"] = f"Bearer {key}"
+        else:
+            request.headers.pop("authorization", None)
+
+    return put_key

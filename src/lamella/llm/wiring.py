@@ -1,8 +1,15 @@
-"""Segments to wire blocks: each adapter says how one segment looks; this puts them together and reuses what it can."""
+"""Segments to wire blocks: each adapter says how one segment looks; this puts them together and reuses what it can.
+
+Ids and names of tool calls are written in the alphabet that a provider takes, the same for ever for the same one: a
+call stays in the history when the conversation goes on with another provider, and some servers let a model call tools
+by any name.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
+from hashlib import blake2b
 
 from lamella.core.prompt import Level, Segment, WireBlock, Wired
 
@@ -42,3 +49,21 @@ def _same(old: Segment, new: Segment) -> bool:
     if old is new:
         return True
     return old.digest == new.digest and old.messages == new.messages and old.tools == new.tools
+
+
+_PLAIN = re.compile(r"[a-zA-Z0-9_-]+")
+_OTHERS = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def wire_call_id(id: str, longest: int) -> str:
+    """`id` itself where it is plain and short enough, else `call_` and its fingerprint."""
+    if _PLAIN.fullmatch(id) and len(id) <= longest:
+        return id
+    return "call_" + blake2b(id.encode(), digest_size=12).hexdigest()
+
+
+def wire_tool_name(name: str, longest: int) -> str:
+    """`name` itself where it is plain and short enough, else its beginning with `_` for what is not taken."""
+    if _PLAIN.fullmatch(name) and len(name) <= longest:
+        return name
+    return _OTHERS.sub("_", name)[:longest] or "_"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from lamella.agent.request import Identity, Prepared, drafted, new_request, prepare, side_prompt, side_request
+from lamella.agent.request import Prepared, RequestIdentity, drafted, new_request, prepare, side_prompt, side_request
 from lamella.agent.side import SideAnswer, ask
 from lamella.cache.planner import note_billed, note_written
 from lamella.context.choices import Known, usable
@@ -128,10 +128,10 @@ def _sampling(usual: Sampling) -> Sampling:
     return replace(usual, max_output=min(usual.max_output, most), compared_with=None)
 
 
-def _identity(services: Services, opening: TurnContext, last: Turn, number: int) -> Identity:
+def _identity(services: Services, opening: TurnContext, last: Turn, number: int) -> RequestIdentity:
     """A summary belongs to the last turn that it stands for."""
     id, now = services.ids.new("req"), services.clock.now()
-    return Identity(id, opening.setting.conversation.id, last.id, number, "summary", now)
+    return RequestIdentity(id, opening.setting.conversation.id, last.id, number, "summary", now)
 
 
 class Reader:

@@ -9,7 +9,7 @@ from importlib.resources import files
 
 import structlog
 
-from lamella.agent.request import Identity, side_prompt, side_request
+from lamella.agent.request import RequestIdentity, side_prompt, side_request
 from lamella.agent.side import SideAnswer
 from lamella.background import Again
 from lamella.core.errors import CallerError, ConfigurationError, NotFound
@@ -149,7 +149,9 @@ class Titles:
         output = min(MAX_OUTPUT, facts.max_output)
         said = f"User:\n{turn.text[:SHOWN]}\n\nAnswer:\n{turn.run.answer[:SHOWN]}"
         prompt = side_prompt(facts.name, PROMPT, framed("conversation", said), Sampling(output, OFF))
-        identity = Identity(services.ids.new("req"), turn.conversation_id, turn.id, 0, TITLE, services.clock.now())
+        identity = RequestIdentity(
+            services.ids.new("req"), turn.conversation_id, turn.id, 0, TITLE, services.clock.now()
+        )
         layout = opening.setting.layout
         request, stored = side_request(model, prompt, identity, layout, facts.window - output, facts.token_factor)
         await services.store.record_request(caller, stored)

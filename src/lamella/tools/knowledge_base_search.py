@@ -83,7 +83,7 @@ class _Arguments(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class SearchReach:
     """What a call may search: bases by id with their names, and files of a project. `restricted`: bases of which only a
     safe summary is given. `refused`: bases that are bound and may not be used, each with its name and why.
     """
@@ -97,7 +97,7 @@ class Reach:
 class KnowledgeReader(Protocol):
     """Where the tool reads; everything is decided for the caller of the call."""
 
-    async def reach(self, scope: ToolScope, base_ids: Sequence[str]) -> Reach:
+    async def reach(self, scope: ToolScope, base_ids: Sequence[str]) -> SearchReach:
         """What this call may search; of the bound bases only `base_ids`, if any are named."""
         ...
 
@@ -183,7 +183,7 @@ class KnowledgeBaseSearch:
         summaries = await self._reader.summarised(scope, bases, asked.query, asked.max_results)
         return [_safe(base, summary) for base, summary in zip(bases, summaries, strict=True)]
 
-    async def _open(self, scope: ToolScope, reach: Reach, asked: _Arguments) -> _Part:
+    async def _open(self, scope: ToolScope, reach: SearchReach, asked: _Arguments) -> _Part:
         """What is found where everything may be read. Raises `ToolFailed`."""
         where = await self._reader.narrowed(reach.where, asked.documents) if asked.documents else reach.where
         totals = await self._reader.totals(where)
@@ -245,7 +245,7 @@ class KnowledgeBaseSearch:
         return _Part(shown, rich, notes, found.queries)
 
 
-def _must_reach(reach: Reach) -> None:
+def _must_reach(reach: SearchReach) -> None:
     if reach.where.shelves or reach.restricted:
         return
     if reach.refused:
@@ -276,7 +276,7 @@ def _unfinished(totals: ShelfTotals) -> str:
     return f"{totals.unfinished} of {totals.documents} documents {are} still being indexed"
 
 
-def _notes(totals: ShelfTotals, reach: Reach, *, whole: bool) -> list[str]:
+def _notes(totals: ShelfTotals, reach: SearchReach, *, whole: bool) -> list[str]:
     """What is missing, and what is not; `whole`: all passages are given."""
     unfinished = _unfinished(totals)
     made = [f"{unfinished}: search again later for what stands there."] if unfinished else []

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lamella.agent.calibration import count, is_near, margin_of
-from lamella.agent.request import Draft, Identity, draft, drafted, new_request, prepare
+from lamella.agent.request import Draft, RequestIdentity, draft, drafted, new_request, prepare
 from lamella.core.counting import aside
 from lamella.core.errors import ContextLengthExceeded, NeedsCompaction, TurnInProgress
 from lamella.core.messages import Attachment, Turn
@@ -106,6 +106,6 @@ async def preview(
     made = await drafted(context, setting.layout, run.model, run.account, opening.line)
     now = services.clock.now()
     prepared = prepare(made, setting.policy, services.ledger, now, run.ttl)
-    identity = Identity("", new.conversation_id, "", 0, "chat", now)
+    identity = RequestIdentity("", new.conversation_id, "", 0, "chat", now)
     request = new_request(prepared, identity, setting.policy, None)
     return Preview(request.record, tuple(request.blocks))

@@ -18,9 +18,17 @@ from hypothesis import strategies as st
 from lamella.core.errors import ConfigurationError, ToolFailed
 from lamella.core.json import decode
 from lamella.tools.mcp.config import ServerConfig, read_servers
-from lamella.tools.mcp.connection import Connection, OpenServer, ServerRefused
-from lamella.tools.mcp.listing import MAX_DESCRIPTION, MAX_SCHEMA, MAX_TOOLS, listing_of, offered_name
-from lamella.tools.mcp.results import NOTHING, text_of
+from lamella.tools.mcp.connection import (
+    MAX_DESCRIPTION,
+    MAX_SCHEMA,
+    MAX_TOOLS,
+    Connection,
+    OpenServer,
+    ServerRefused,
+    listing_of,
+    offered_name,
+)
+from lamella.tools.mcp.servers import NOTHING, text_of
 
 TOY = ServerConfig("toy", command="toy")
 EMPTY = {"type": "object"}

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 
-from lamella.tools.web.addresses import AddressPolicy, Allowance
+from lamella.tools.addresses import AddressPolicy, Allowance
 
 
 @dataclass

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamella.core.errors import ConfigurationError, ToolFailed
-from lamella.tools.web.addresses import AddressPolicy, allowances, refusal
-from lamella.tools.web.fetching import Fetcher
+from lamella.tools.addresses import AddressPolicy, allowances, refusal
+from lamella.tools.open_url import Fetcher
 
 from .sites import Names
 

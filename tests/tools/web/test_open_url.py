@@ -24,7 +24,7 @@ from lamella.core.messages import ToolCall
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Object, served
 from lamella.settings import read_settings
-from lamella.tools.web.fetching import Fetcher, FetchLimits
+from lamella.tools.open_url import Fetcher, FetchLimits
 
 from .sites import Names, Site, site
 

@@ -51,7 +51,7 @@ _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WebPlace:
     """Where a page lies: what is asked, of whom. `host` is a name in ASCII or an address, `target` path and query."""
 
     scheme: str
@@ -85,7 +85,7 @@ class AddressPolicy:
 
     allowed: tuple[Allowance, ...] = ()
 
-    def place(self, url: str) -> Place:
+    def place(self, url: str) -> WebPlace:
         """What a URL means; raises `ToolFailed` for one that is not opened, whatever it would resolve to."""
         place = _read(url)
         ports = {*PORTS.values(), *(allowance.port for allowance in self.allowed)}
@@ -93,13 +93,13 @@ class AddressPolicy:
             raise ToolFailed(f"Port {place.port} is not opened: only 80 and 443 are.")
         return place
 
-    def follow(self, place: Place, location: str) -> Place:
+    def follow(self, place: WebPlace, location: str) -> WebPlace:
         """Where a redirect leads; raises as `place` does."""
         if _FORBIDDEN.search(location):
             raise ToolFailed(f"{place.host} redirects to something that is no address.")
         return self.place(urljoin(place.url, location))
 
-    def addresses(self, place: Place, found: Iterable[str]) -> tuple[str, ...]:
+    def addresses(self, place: WebPlace, found: Iterable[str]) -> tuple[str, ...]:
         """The addresses that a host has, all of them; raises `ToolFailed` when one of them may not be opened."""
         addresses = [_address(one) for one in found]
         for address in addresses:
@@ -158,7 +158,7 @@ def _address(text: str) -> Address:
         raise ToolFailed(f"{text[:80]} is no address.") from None
 
 
-def _read(url: str) -> Place:
+def _read(url: str) -> WebPlace:
     if len(url) > MAX_URL:
         raise ToolFailed(f"The URL has {len(url)} characters; {MAX_URL} are the most.")
     if _FORBIDDEN.search(url):
@@ -178,7 +178,7 @@ def _read(url: str) -> Place:
         raise ToolFailed("This is no URL.")
     if port == 0:
         raise ToolFailed("Port 0 is not opened: only 80 and 443 are.")
-    return Place(scheme, _host(parts.netloc, parts.hostname or ""), port or PORTS[scheme], target)
+    return WebPlace(scheme, _host(parts.netloc, parts.hostname or ""), port or PORTS[scheme], target)
 
 
 def _host(netloc: str, name: str) -> str:
