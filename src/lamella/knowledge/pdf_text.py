@@ -1,4 +1,4 @@
-"""Reads a PDF page by page, in reading order, with what was filled into its forms; the only module that loads PDFium."""
+"""Reads a PDF page by page, in reading order, with the values of its forms; the only module that loads PDFium."""
 
 from __future__ import annotations
 
