@@ -13,7 +13,7 @@ Every trace is replayed through the engine against the simulator, on virtual tim
   earlier bill had measured that prefix, and within 2 % where none had;
 - the CPU time of planner and ledger for a request of 1,000 blocks.
 
-With --write the table goes into its section of docs/figures.md.
+With --write the table goes into its section of docs/reference/figures.md.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from writing.parts import Telling, call, said
 
 ROOT = Path(__file__).parent.parent
 TRACES = ROOT / "bench" / "traces"
-PAGE = ROOT / "docs" / "figures.md"
+PAGE = ROOT / "docs" / "reference" / "figures.md"
 BEGIN, END = "<!-- caching: made by bench/caching.py --write -->", "<!-- caching: end -->"
 
 SHIPPED = ("plain_chat", "tool_heavy", "agent_project", "many_calls", "human_gaps", "changing")
@@ -250,7 +250,7 @@ def rows(found: Sequence[Figures]) -> list[list[str]]:
 
 
 def section(found: Sequence[Figures], plan_ms: float) -> str:
-    """The section of docs/figures.md."""
+    """The section of docs/reference/figures.md."""
     head, *body = rows(found)
     lines = [BEGIN, "", f"Measured {datetime.now(UTC):%Y-%m-%d}.", ""]
     lines += ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
@@ -276,7 +276,7 @@ def written(page: str, made: str) -> str:
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--reads", type=float, nargs="+", default=READS, help="default: %(default)s")
-    parser.add_argument("--write", action="store_true", help="write the table into docs/figures.md")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/reference/figures.md")
     options = parser.parse_args()
     plan_ms = planning(ModelTable.read(None).facts("claude-opus-5", "anthropic"))
     found = asyncio.run(measure(options.reads))

@@ -3,7 +3,7 @@
     python bench/layouts.py [--trace NAME ...] [--write] [--json]
 
 Every trace is replayed through the engine against the simulator, on virtual time. With --write the table goes into its
-section of docs/context.md.
+section of docs/explanation/context.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tables import arguments, emit, show
 
 ROOT = Path(__file__).parent.parent
 TRACES = ROOT / "bench" / "traces"
-PAGE = ROOT / "docs" / "context.md"
+PAGE = ROOT / "docs" / "explanation" / "context.md"
 BEGIN, END = "<!-- layouts: made by bench/layouts.py --write -->", "<!-- layouts: end -->"
 
 MODELS = ("claude-opus-5-5", "gpt-6.1-terra")
@@ -128,7 +128,7 @@ def sentence(trace: str, found: Sequence[Cost]) -> str:
 
 
 def section(found: Sequence[Cost]) -> str:
-    """The section of docs/context.md."""
+    """The section of docs/explanation/context.md."""
     lines = [
         BEGIN,
         "",
@@ -165,7 +165,7 @@ def written(page: str, made: str) -> str:
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--trace", action="append", choices=sorted(ABOUT), help="only this one; may repeat")
-    parser.add_argument("--write", action="store_true", help="write the table into docs/context.md")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/explanation/context.md")
     options = parser.parse_args()
     if options.write and options.trace:
         parser.error("--write takes all traces")

@@ -46,7 +46,7 @@ def packets_page() -> str:
     lines = ["# Packets\n\n", inspect.cleandoc(packets.Packet.__doc__ or ""), "\n\n"]
     lines.append("A turn's stream is server-sent events: `id:` is `n`, `data:` the packet as JSON with its `type`.\n")
     lines.append(
-        "`Last-Event-ID`, or `?after=N`, continues behind packet N. The last packet of a turn is always "
+        "`Last-Event-ID`, or `?after=N`, continues after packet N. The last packet of a turn is always "
         "`turn.finished`.\nA command in the place of a message is answered by one packet `command`.\n"
     )
     for kind in typing.get_args(packets.AnyPacket):
@@ -61,7 +61,8 @@ def packets_page() -> str:
 def execution_request_page() -> str:
     """Every field of an execution request, with its type and default."""
     lines = ["# ExecutionRequest\n\n", inspect.cleandoc(ExecutionRequest.__doc__ or ""), "\n\n"]
-    lines += ["`from lamella.chat.message import ExecutionRequest`; [library.md](library.md) says how it is run.\n"]
+    lines.append("`from lamella.chat.message import ExecutionRequest`. How it is run: ")
+    lines.append("[Use Lamella as a library](../how-to/library.md).\n")
     lines += ["\n| field | type | default |\n|---|---|---|\n"]
     for field in dataclasses.fields(ExecutionRequest):
         lines.append(f"| `{field.name}` | {str(field.type).replace('|', 'or')} | {_default_of(field)} |\n")
@@ -77,7 +78,7 @@ def _default_of(field: dataclasses.Field[object]) -> str:
 
 
 def simulator_options_page() -> str:
-    """Every option of the simulator with its default and the note behind it."""
+    """Every option of the simulator with its default and its note."""
     lines = [
         "# Options of the simulator\n\n",
         "`lamella simulate --option NAME=VALUE`, or `POST /_sim/settings` with\n",
@@ -93,7 +94,7 @@ def simulator_options_page() -> str:
 
 
 def notes_of(kind: type) -> dict[str, str]:
-    """The string behind each field of a class, on one line; a field without one is a KeyError of the page."""
+    """The string after each field of a class, on one line; a field without one is a KeyError of the page."""
     (made,) = ast.parse(inspect.getsource(kind)).body
     assert isinstance(made, ast.ClassDef)
     notes = {}
@@ -105,10 +106,10 @@ def notes_of(kind: type) -> dict[str, str]:
 
 
 PAGES = {
-    "settings.md": settings_page,
-    "packets.md": packets_page,
-    "execution-request.md": execution_request_page,
-    "simulator-options.md": simulator_options_page,
+    "reference/settings.md": settings_page,
+    "reference/packets.md": packets_page,
+    "reference/execution-request.md": execution_request_page,
+    "reference/simulator-options.md": simulator_options_page,
 }
 
 

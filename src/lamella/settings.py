@@ -1,4 +1,4 @@
-"""Every setting, read from the environment here and nowhere else; `docs/settings.md` lists them."""
+"""Every setting, read from the environment here and nowhere else; `docs/reference/settings.md` lists them."""
 
 from __future__ import annotations
 

@@ -18,11 +18,11 @@ from lamella_simulator.state import Record, Simulator
 
 MOST_BYTES = 64_000_000
 """Of one call."""
-REPLIES = 'Send {"ID": {"text": "…"}, …}; docs/simulator.md names the fields of a reply'
+REPLIES = 'Send {"ID": {"text": "…"}, …}; docs/reference/simulator.md names the fields of a reply'
 FAULTS = f'Send [{{"kind": KIND, "times": 1}}, …], where a kind is one of {", ".join(get_args(FaultKind))}'
 PRICES = 'Send {"MODEL": {"input", "output", "read", "write_short", "write_long"}, …} in dollars per million tokens'
 MOMENT = 'Send {"now": ISO 8601} or {"advance_seconds": N}'
-SETTINGS = 'Send {"OPTION": VALUE, …}; docs/simulator-options.md lists the options'
+SETTINGS = 'Send {"OPTION": VALUE, …}; docs/reference/simulator-options.md lists the options'
 Sent = TypeVar("Sent")
 
 

@@ -135,7 +135,7 @@ def checked(values: Mapping[str, object], *, strict: bool = True) -> Settings:
     for name in values:
         if name not in known:
             near = get_close_matches(name, known, 1)
-            hint = f"do you mean {near[0]}?" if near else "docs/simulator-options.md lists them."
+            hint = f"do you mean {near[0]}?" if near else "docs/reference/simulator-options.md lists them."
             raise msgspec.ValidationError(f"no such option: {name}; {hint}")
     settings = msgspec.convert(dict(values), Settings, strict=strict)
     path = settings.engine_tokenizer

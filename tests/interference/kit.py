@@ -36,7 +36,7 @@ _DURATION = re.compile(r'"(seconds|ms|took_ms)":\s*[0-9.e+-]+')
 
 
 DECLARED = ("chunks", "passages")
-"""What a log tells of passages with restricted access, as docs/restricted.md says: their ids and lengths."""
+"""What a log tells of passages with restricted access, by docs/explanation/restricted.md: their ids and lengths."""
 
 
 class StandingClock(SystemClock):

@@ -108,7 +108,7 @@ async def bob_read_it_once(world: World, protected: str) -> None:
 
 async def bob_goes_on(world: World) -> None:
     """With the lower grant Bob goes on, and reads what he was told. In what order his own words are found when he
-    searches for it still depends on what else there is to be found: docs/restricted.md says so.
+    searches for it still depends on what else there is to be found: docs/explanation/restricted.md says so.
     """
     ask, path = world.ask, f"/conversations/{world.ids['conversation']}"
     for view in ("", "/turns?order=asc", "/sessions?order=asc"):

@@ -1,4 +1,4 @@
-"""The list of rules in docs/simulator.md: each names tests that exist, each fault is in it, each option too."""
+"""The list of rules in docs/reference/simulator.md: its tests exist, and it has each fault and each option."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lamella_simulator.replies import Fault, FaultKind, Reply
 from lamella_simulator.settings import Settings
 
 HERE = Path(__file__).parent
-PAGE = (HERE.parents[1] / "docs" / "simulator.md").read_text("utf-8")
+PAGE = (HERE.parents[1] / "docs" / "reference" / "simulator.md").read_text("utf-8")
 SECTIONS = ("### Wires and rules", "### Faults", "### Examples of the vendors' pages")
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from lamella_simulator import Provider, simulated
 
-PAGE = (Path(__file__).parents[2] / "docs" / "test-prompt-caching.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "test-prompt-caching.md").read_text("utf-8")
 README = (Path(__file__).parents[2] / "src" / "lamella_simulator" / "README.md").read_text("utf-8")
 LONG = "Close the valve. " * 400
 MARKED: Any = [{"type": "text", "text": LONG, "cache_control": {"type": "ephemeral"}}]

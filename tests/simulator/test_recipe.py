@@ -1,4 +1,4 @@
-"""The recipe of docs/simulator.md runs as it stands there, and so do its curl lines."""
+"""The recipe of docs/reference/simulator.md runs as it stands there, and so do its curl lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).parents[2] / "docs" / "simulator.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "simulator.md").read_text("utf-8")
 
 
 def test_the_recipe_runs() -> None:

@@ -1,4 +1,4 @@
-"""Documents of knowledge bases, for callers who may change or read them (docs/access.md says who may).
+"""Documents of knowledge bases, for callers who may change or read them (docs/reference/access.md says who may).
 
 `Knowledge` has the routes' use cases. The reader of the search tool finds the bases of the conversation, the agent and
 the message that the caller may read, and the files of the project.

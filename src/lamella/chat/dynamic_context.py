@@ -4,7 +4,8 @@ It stands next to the message and never in the system prompt, so that it spoils 
 
 - the block about the knowledge bases that can be searched here (`kb_meta_prompt.py`), always first;
 - a deployment's providers: classes that write one block each, such as who the user is. An entry point of the group
-  `lamella.dynamic_context` or the setting `LAMELLA_DYNAMIC_CONTEXT` names them; docs/dynamic-context.md has an example.
+  `lamella.dynamic_context` or the setting `LAMELLA_DYNAMIC_CONTEXT` names them (example:
+  docs/how-to/dynamic-context.md).
 """
 
 from __future__ import annotations
@@ -163,7 +164,7 @@ def _provider(path: str, where: str) -> DynamicContextProvider:
 def _unusable(path: str, where: str, why: str) -> ConfigurationError:
     return ConfigurationError(
         f"The provider of dynamic context “{path}” of {where} can't be used: {why}.",
-        hint="Name it as package.module:name; docs/dynamic-context.md says what a provider is.",
+        hint="Name it as package.module:name; docs/how-to/dynamic-context.md says what a provider is.",
         param=SETTING,
     )
 

@@ -12,5 +12,8 @@ _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_op
 
 @cli.command("simulate", context_settings=_PASSED_ON)
 def simulate_command(context: typer.Context) -> None:
-    """Serve the provider simulator: --port, --clock, --seed, --rate, --option NAME=VALUE; see docs/simulator.md."""
+    """Serve the provider simulator: --port, --clock, --seed, --rate, --option NAME=VALUE.
+
+    See docs/reference/simulator.md.
+    """
     raise typer.Exit(main(context.args))

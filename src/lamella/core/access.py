@@ -211,7 +211,7 @@ class BaseStanding:
 
 
 def level_of(standing: BaseStanding) -> GrantLevel:
-    """How much of a base a user may read (docs/access.md). Whatever is unknown, missing or doubtful is `none`.
+    """How much of a base a user may read (docs/reference/access.md). What is unknown, missing or doubtful is `none`.
 
     The owner reads all of it. Of the user's own grant and those of their groups the highest holds, but a `none` that
     names the user wins over every group.

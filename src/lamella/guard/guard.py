@@ -1,4 +1,4 @@
-"""The guard: nothing that belongs to protected text leaves it, whatever form it is given (docs/guard.md).
+"""The guard: nothing that belongs to protected text leaves it, whatever form it is given (docs/explanation/guard.md).
 
 said ──▶ words · letters · figures · dates · identifiers · titles ──▶ hits ──▶ the sentences without one, or none
 

@@ -1,1 +1,1 @@
-"""What happened in a conversation, carried away as a trace: with what was said, or without (docs/traces.md)."""
+"""Exports a conversation as a trace, with its content or without (docs/reference/traces.md)."""

@@ -20,7 +20,7 @@ from lamella_lab.trace.settings import UNUSED, settings_of
 class ReplayOptions:
     """What holds for the whole replay in place of what the trace says, also where it changes on the way.
 
-    `models` is a file of models and prices that goes before the shipped table (docs/models.md).
+    `models` is a file of models and prices that goes before the shipped table (docs/reference/models.md).
     """
 
     layout: str | None = None

@@ -109,7 +109,7 @@ class TraceExported(TraceStruct, omit_defaults=False):
 
 
 class TraceHead(TraceStruct):
-    """What a trace says once, for the whole conversation. `models` are rows of the model table (docs/models.md)."""
+    """What a trace says once for its conversation. `models` are rows of the model table (docs/reference/models.md)."""
 
     lamella_trace: Literal[1]
     model: str = "claude-sonnet-5-5"

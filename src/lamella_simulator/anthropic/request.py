@@ -88,7 +88,7 @@ def worded(text: str) -> str:
         return f"{joined(path, field[1])}: Field required"
     if field := re.search(r"unknown field `(\w+)`", what):
         if field[1] in NOT_SIMULATED:
-            return f"{field[1]}: the simulator does not model this parameter, see docs/simulator.md"
+            return f"{field[1]}: the simulator does not model this parameter, see docs/reference/simulator.md"
         return f"{joined(path, field[1])}: Extra inputs are not permitted"
     return f"{path}: {what}" if path else what
 

@@ -44,7 +44,7 @@ def check_parameters(request: MessagesRequest, model: Model, betas: frozenset[st
     """Raises 400 for the first parameter that the API would refuse."""
     for name in NOT_SIMULATED:
         if getattr(request, name):
-            raise invalid(f"{name}: the simulator does not model this feature, see docs/simulator.md")
+            raise invalid(f"{name}: the simulator does not model this feature, see docs/reference/simulator.md")
     if require_betas:
         check_message_betas(request, betas)
     editing.check(request, betas, require_betas=require_betas)

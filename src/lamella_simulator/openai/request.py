@@ -108,7 +108,8 @@ def parse(body: bytes, shape: type[Shape]) -> Shape:
 def worded(text: str) -> ProviderError:
     if field := re.search(r"unknown field `(\w+)`", text):
         if field[1] in NOT_SIMULATED:
-            return invalid(f"'{field[1]}': the simulator does not model this parameter, see docs/simulator.md.")
+            page = "docs/reference/simulator.md"
+            return invalid(f"'{field[1]}': the simulator does not model this parameter, see {page}.")
         return invalid(f"Unknown parameter: '{field[1]}'.", code="unknown_parameter")
     if field := re.search(r"missing required field `(\w+)`", text):
         return invalid(f"Missing required parameter: '{field[1]}'.", code="missing_required_parameter")

@@ -305,8 +305,8 @@ async def efforts(conversation_id: str, app: TheApp, caller: TheCaller) -> ListO
 
 @router.get("/conversations/{conversation_id}/export", responses={200: {JSON: AnyObject}})
 async def export(conversation_id: str, app: TheApp, caller: TheCaller, content: bool = True) -> Response:
-    """The conversation as a trace (docs/traces.md), as far as the caller may read it; without `content`, lengths and
-    fingerprints alone.
+    """The conversation as a trace (docs/reference/traces.md), as far as the caller may read it; without `content`,
+    lengths and fingerprints alone.
     """
     trace = await exporter_of(app).export(caller, conversation_id, content=content)
     return Response(await aside(len(trace.entries), encode_trace, trace), media_type=JSON)
