@@ -15,6 +15,8 @@ from lamella.core.decisions import Decision
 from lamella.core.models import EFFORT_SUBJECT
 from lamella.settings import read_settings
 
+from .program import run
+
 LAMELLA = str(Path(sys.executable).with_name("lamella"))
 
 
@@ -25,10 +27,7 @@ def _environment() -> dict[str, str]:
 
 def chat(data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """One message."""
-    command = [LAMELLA, "chat", "--data", str(data), *arguments]
-    return subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=_environment(), timeout=60
-    )
+    return run("chat", "--data", str(data), *arguments, environment=_environment())
 
 
 def at_prompt(data: Path, *lines: str) -> tuple[str, str]:
@@ -36,14 +35,7 @@ def at_prompt(data: Path, *lines: str) -> tuple[str, str]:
     ours, theirs = pty.openpty()
     os.write(ours, "".join(f"{line}\n" for line in lines).encode() + b"\x04")
     try:
-        done = subprocess.run(
-            [LAMELLA, "chat", "--data", str(data)],
-            stdin=theirs,
-            capture_output=True,
-            text=True,
-            env=_environment(),
-            timeout=60,
-        )
+        done = run("chat", "--data", str(data), terminal=theirs, environment=_environment())
     finally:
         os.close(ours)
         os.close(theirs)

@@ -12,14 +12,14 @@ import pytest
 from lamella.cli.piped import Written
 from lamella.core.errors import InvalidRequest
 
-from .test_chat_commands import LAMELLA, _environment
+from .program import run
+from .test_chat_commands import _environment
 
 USAGES = {"status": "/status", "new": "/new", "resume": "/resume [NUMBER | TEXT]", "abort": "/abort"}
 
 
 def piped(data: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [LAMELLA, "chat", "--data", str(data), *arguments]
-    return subprocess.run(command, input=text, capture_output=True, text=True, env=_environment(), timeout=120)
+    return run("chat", "--data", str(data), *arguments, said=text, environment=_environment())
 
 
 def sent(done: subprocess.CompletedProcess[str]) -> list[Any]:

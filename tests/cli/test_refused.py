@@ -7,18 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from .test_chat_commands import LAMELLA, _environment, at_prompt, chat
+from .program import run
+from .test_chat_commands import _environment, at_prompt, chat
 
 
 def lamella(data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [LAMELLA, *arguments, "--data", str(data)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env=_environment(),
-        timeout=60,
-    )
+    return run(*arguments, "--data", str(data), environment=_environment())
 
 
 REFUSED = (

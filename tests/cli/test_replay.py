@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +15,8 @@ from lamella.cli.failures import exit_code_of
 from lamella.cli.main import cli
 from lamella.context.layouts import LAYOUTS
 from lamella.core.errors import LamellaError
+
+from .program import run
 
 LAMELLA = str(Path(sys.executable).with_name("lamella"))
 TRACE = {
@@ -130,7 +131,7 @@ def test_exit_codes_and_messages_of_the_program(trace: Path, tmp_path: Path) -> 
         ([str(trace), "--colour", "red"], "No such option: --colour"),
         ([str(tmp_path / "gone.json")], "gone.json can't be read: No such file"),
     ):
-        done = subprocess.run([LAMELLA, "replay", *arguments], capture_output=True, text=True, check=False, timeout=60)
+        done = run("replay", *arguments)
         assert done.returncode == 2
         assert said in done.stderr
         assert "Traceback" not in done.stderr

@@ -11,7 +11,8 @@ import httpx2
 import msgspec
 import pytest
 
-from .test_chat_commands import LAMELLA, _environment
+from .program import run
+from .test_chat_commands import _environment
 
 FIRST, SECOND, REFUSED, ALSO_REFUSED = "claude-sonnet-5-5", "claude-haiku-5-5", "gpt-6-luna", "gpt-6.1-sol"
 
@@ -41,14 +42,7 @@ def provider() -> Iterator[dict[str, str]]:
 
 def chat(provider: dict[str, str], data: Path, *models: str) -> subprocess.CompletedProcess[str]:
     named = [part for model in models for part in ("--model", model)]
-    return subprocess.run(
-        [LAMELLA, "chat", "--data", str(data), *named, "Hello"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env=_environment() | provider,
-        timeout=180,
-    )
+    return run("chat", "--data", str(data), *named, "Hello", environment=_environment() | provider)
 
 
 def test_each_answer_stands_whole_under_its_name(provider: dict[str, str], tmp_path: Path) -> None:
