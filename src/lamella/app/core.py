@@ -61,7 +61,7 @@ def build_core(
     bus, settings = bus or MemoryBus(), settings or CoreSettings()
     journal = Journal(services.store, bus, services.clock)
     engine = TurnEngine(services, models, journal, bus, settings.engine, settings.layouts)
-    sessions = Sessions(engine.openings, services, jobs, settings.sessions, second, recall)
+    sessions = Sessions(engine.loader, services, jobs, settings.sessions, second, recall)
     return Core(Chat(engine, services, journal, bus, sessions, settings.queue, contexts), services, sessions)
 
 

@@ -83,7 +83,7 @@ class Chat:
     async def start(self) -> None:
         """Recover what a dead process left, then take messages, and those that it left in the queue."""
         services = self._services
-        await recover(services.store, services.clock, services.counter, self._engine.openings.facts)
+        await recover(services.store, services.clock, services.counter, self._engine.loader.facts)
         self._journal.start()
         self._sessions.start()
         for owner, conversation_id in {
@@ -213,7 +213,7 @@ class Chat:
         """Remove a conversation, with what waits in it. Raises `TurnInProgress` while it answers."""
         waiting = await self._services.store.queued(caller, conversation_id)
         await self._services.store.delete_conversation(caller, conversation_id)
-        self._engine.openings.forget(conversation_id)
+        self._engine.loader.forget(conversation_id)
         self._keeper.tell(*(row.id for row in waiting))
         self._mailboxes.of(conversation_id).news.set()
 

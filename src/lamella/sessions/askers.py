@@ -51,11 +51,11 @@ class SummaryRequest:
     kept: Sequence[Turn] = ()
 
 
-def with_instruction(opening: TurnContext, history: Sequence[Turn], text: str) -> ContextInput:
+def with_instruction(loaded: TurnContext, history: Sequence[Turn], text: str) -> ContextInput:
     """The window of all of `history` with a text as its newest message."""
     last = history[-1].user
     user = UserMessage("instruction", text, last.sent_at, last.timezone, count_tokens(text))
-    return replace(opening.context(Turn("instruction", user)), history=tuple(history), keeps_turns=True)
+    return replace(loaded.context(Turn("instruction", user)), history=tuple(history), keeps_turns=True)
 
 
 class LiveWindow:
@@ -65,9 +65,9 @@ class LiveWindow:
     often all that is. What stands in that prefix as a stub, or cut, comes in full with the instruction.
     """
 
-    def __init__(self, services: Services, opening: TurnContext) -> None:
+    def __init__(self, services: Services, loaded: TurnContext) -> None:
         self._services = services
-        self._opening = opening
+        self._opening = loaded
 
     async def prepared(self, asked: SummaryRequest) -> Prepared | None:
         """The request; None if what is summarised does not fit the window with all that hides behind stubs."""
@@ -81,20 +81,20 @@ class LiveWindow:
         return prepare(made, setting.policy, self._services.ledger, self._services.clock.now(), run.ttl, alone=True)
 
     def _context(self, asked: SummaryRequest) -> ContextInput | None:
-        opening, run = self._opening, self._opening.run
-        layout, tools = opening.setting.layout, opening.setting.conversation.tools
-        known = Known(run.model.facts.name, opening.decisions)
+        loaded, run = self._opening, self._opening.run
+        layout, tools = loaded.setting.layout, loaded.setting.conversation.tools
+        known = Known(run.model.facts.name, loaded.decisions)
         # The boundary of pruning may lie among the turns that stay: it is that of the whole window.
         behind = hidden((*asked.turns, *asked.kept), layout, known, kept_names(tools))
         asks = {turn.id for turn in asked.turns}
         gone = results([one for one in behind if one[0].id in asks])
-        empty = with_instruction(opening, asked.turns, "")
+        empty = with_instruction(loaded, asked.turns, "")
         text = instruction(
             asked.turns, asked.wanted, material=text_of(gone), stays=bool(asked.kept), room=usable(empty)
         )
-        context = with_instruction(opening, (*asked.turns, *asked.kept), text)
+        context = with_instruction(loaded, (*asked.turns, *asked.kept), text)
         context = replace(context, sampling=_sampling(run.sampling))
-        whole = as_it_stands(context, layout, opening.line.assembled if opening.line else None)
+        whole = as_it_stands(context, layout, loaded.line.assembled if loaded.line else None)
         if whole.report.local > usable(context):
             return None
         return replace(context, decisions=(*context.decisions, *whole.decisions))
@@ -128,10 +128,10 @@ def _sampling(usual: Sampling) -> Sampling:
     return replace(usual, max_output=min(usual.max_output, most), compared_with=None)
 
 
-def _identity(services: Services, opening: TurnContext, last: Turn, number: int) -> RequestIdentity:
+def _identity(services: Services, loaded: TurnContext, last: Turn, number: int) -> RequestIdentity:
     """A summary belongs to the last turn that it stands for."""
     id, now = services.ids.new("req"), services.clock.now()
-    return RequestIdentity(id, opening.setting.conversation.id, last.id, number, "summary", now)
+    return RequestIdentity(id, loaded.setting.conversation.id, last.id, number, "summary", now)
 
 
 class Reader:
@@ -141,26 +141,26 @@ class Reader:
     """
 
     def __init__(
-        self, services: Services, opening: TurnContext, model: ChatModel, budget: int, calibration: float, margin: float
+        self, services: Services, loaded: TurnContext, model: ChatModel, budget: int, calibration: float, margin: float
     ) -> None:
         self._services = services
-        self._opening = opening
+        self._opening = loaded
         self._model = model
         self._budget = budget
         self._calibration = calibration
         self._margin = margin
 
     @classmethod
-    def own(cls, services: Services, opening: TurnContext) -> Reader:
+    def own(cls, services: Services, loaded: TurnContext) -> Reader:
         """The conversation's own model."""
-        run = opening.run
-        return cls(services, opening, run.model, run.most, run.calibration, run.margin)
+        run = loaded.run
+        return cls(services, loaded, run.model, run.most, run.calibration, run.margin)
 
     @classmethod
-    def second(cls, services: Services, opening: TurnContext, opened: OpenModel) -> Reader:
+    def second(cls, services: Services, loaded: TurnContext, opened: OpenModel) -> Reader:
         """Another model."""
         facts = opened.model.facts
-        return cls(services, opening, opened.model, facts.window - _output(facts), facts.token_factor, MARGIN)
+        return cls(services, loaded, opened.model, facts.window - _output(facts), facts.token_factor, MARGIN)
 
     @property
     def name(self) -> str:

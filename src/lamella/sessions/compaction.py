@@ -109,7 +109,7 @@ class Ahead:
 class _Plan:
     """What is summarised, and what stays; `sizes` are the tokens of each turn, oldest first."""
 
-    opening: TurnContext
+    loaded: TurnContext
     whole: Assembled
     old: Sequence[Turn]
     kept: Sequence[Turn]
@@ -127,23 +127,23 @@ class _Plan:
     def before(self) -> int:
         """The tokens of the window, the instruction left out."""
         asked = sum(segment.tokens for segment in self.whole.rendered[-1].segments)
-        return int((self.whole.report.local - asked) * self.opening.run.calibration)
+        return int((self.whole.report.local - asked) * self.loaded.run.calibration)
 
     @property
     def earlier(self) -> int:
         """The tokens of the earlier summaries."""
-        return summaries_tokens(self.opening.found.summaries, self.opening.run.calibration)
+        return summaries_tokens(self.loaded.found.summaries, self.loaded.run.calibration)
 
     @property
     def gain(self) -> Gain:
         """What summarising it comes to."""
         fixed = self.before - self.earlier - self.old_tokens - self.kept_tokens
-        summary = expected_summary(self.opening.decisions)
+        summary = expected_summary(self.loaded.decisions)
         return Gain(fixed, self.old_tokens, self.kept_tokens, self.earlier, summary)
 
     def left(self, sessions: Sequence[Session], decision: StoredDecision, tools: tuple[ToolSpec, ...]) -> TurnContext:
         """Where the conversation stands in the last of `sessions`, which `decision` opens, with these tools."""
-        found, setting = self.opening.found, self.opening.setting
+        found, setting = self.loaded.found, self.loaded.setting
         equipped = replace(setting.conversation, tools=allowed(tools, setting.around.agent))
         left = replace(
             found,
@@ -152,7 +152,7 @@ class _Plan:
             session=sessions[-1],
             summaries=summaries_in_window(sessions, sessions[-1].id),
         )
-        return replace(self.opening, found=left, setting=replace(setting, conversation=equipped))
+        return replace(self.loaded, found=left, setting=replace(setting, conversation=equipped))
 
     @property
     def first_segment(self) -> str | None:
@@ -166,13 +166,13 @@ class Compactor:
 
     def __init__(
         self,
-        openings: TurnLoader,
+        loader: TurnLoader,
         services: Services,
         settings: SessionSettings,
         summariser: Summariser,
         trigger: Trigger,
     ) -> None:
-        self._openings = openings
+        self._loader = loader
         self._services = services
         self._settings = settings
         self._summariser = summariser
@@ -187,12 +187,12 @@ class Compactor:
         plan = await self._planned(caller, asked.conversation_id, asked.coming)
         if isinstance(plan, NotCompacted):
             return plan
-        vain = self._trigger.vain(plan.gain, plan.opening.run.most) if asked.if_it_pays else None
+        vain = self._trigger.vain(plan.gain, plan.loaded.run.most) if asked.if_it_pays else None
         if vain is not None:
             return NotCompacted(vain[1], code=vain[0])
-        tokens = int(plan.old_tokens / plan.opening.run.calibration)
-        room = self._chain(plan).in_local(plan.opening.run.calibration).newest
-        source = SummarySource(plan.opening, plan.old, tokens, asked.focus, plan.kept, room)
+        tokens = int(plan.old_tokens / plan.loaded.run.calibration)
+        room = self._chain(plan).in_local(plan.loaded.run.calibration).newest
+        source = SummarySource(plan.loaded, plan.old, tokens, asked.focus, plan.kept, room)
         summary = await self._summariser.summary_of(caller, source)
         if isinstance(summary, NotCompacted):
             return summary
@@ -222,50 +222,50 @@ class Compactor:
         return Ahead(len(plan.old), len(plan.old) + len(plan.kept), plan.old_tokens)
 
     async def _planned(self, caller: Caller, conversation_id: str, coming: int = 0) -> _Plan | NotCompacted:
-        opening = await self._openings.standing(caller, conversation_id)
-        return await aside(len(opening.found.path), self._plan, opening, coming)
+        loaded = await self._loader.current(caller, conversation_id)
+        return await aside(len(loaded.found.path), self._plan, loaded, coming)
 
-    def _plan(self, opening: TurnContext, coming: int) -> _Plan | NotCompacted:
+    def _plan(self, loaded: TurnContext, coming: int) -> _Plan | NotCompacted:
         """What to summarise, by the sizes of the turns; nothing if all of it is recent.
 
         The window that is planned for may be larger than its budget: it is what a compaction is needed for.
         """
-        turns = [turn for turn in opening.found.path if turn.status is not TurnStatus.RUNNING]
+        turns = [turn for turn in loaded.found.path if turn.status is not TurnStatus.RUNNING]
         if not turns:
             return NotCompacted("nothing was said yet", code="empty")
-        context = with_instruction(opening, turns, "")
-        whole = as_it_stands(context, opening.setting.layout)
+        context = with_instruction(loaded, turns, "")
+        whole = as_it_stands(context, loaded.setting.layout)
         local = [sum(segment.tokens for segment in rendered.segments) for rendered in whole.rendered[: len(turns)]]
         room = _room_for_turns(usable(context), whole.report.local - sum(local), coming)
-        calibration = opening.run.calibration
+        calibration = loaded.run.calibration
         sizes = [int(size * calibration) for size in local]
-        most, huge = int(room * calibration), int(opening.run.most * self._settings.huge)
+        most, huge = int(room * calibration), int(loaded.run.most * self._settings.huge)
         kept = turns_kept(sizes, min(self._settings.keep_recent, most), min(huge, most))
         if kept == len(turns):
             return NotCompacted("all of it is recent", code="recent", hint=ALL_RECENT)
         cut = len(turns) - kept
-        return _Plan(opening, whole, turns[:cut], turns[cut:], sizes)
+        return _Plan(loaded, whole, turns[:cut], turns[cut:], sizes)
 
     def _chain(self, plan: _Plan) -> ChainRoom:
         """What all summaries may hold after this compaction."""
-        threshold = self._settings.compaction.in_tokens(plan.opening.run.most)
+        threshold = self._settings.compaction.in_tokens(plan.loaded.run.most)
         return chain_room(threshold, plan.before if self._settings.compact_when == "pays" else None)
 
     def _room(self, plan: _Plan, summary: int) -> ChainRoom:
         """The same, or less if a window past its threshold would be past it again soon with all of them."""
-        threshold = self._settings.compaction.in_tokens(plan.opening.run.most)
+        threshold = self._settings.compaction.in_tokens(plan.loaded.run.most)
         room = self._chain(plan)
         lacks = LEAST_GAIN * threshold - (plan.old_tokens - summary)
         if plan.before > threshold and lacks > 0:
             room = room.at_most(max(int(plan.earlier * LEAST_CARRIED), int(plan.earlier - lacks)) + summary)
-        return room.in_local(plan.opening.run.calibration)
+        return room.in_local(plan.loaded.run.calibration)
 
     def _step(
         self, plan: _Plan, summary: SessionSummary, asked: CompactionRequest, known: Sequence[Session]
     ) -> tuple[SessionStep, Compacted]:
         """The step to the next session, and what comes of it; `known` are the sessions until now."""
-        old, now = plan.opening.found.session, self._services.clock.now()
-        calibration, boundary = plan.opening.run.calibration, plan.old[-1].id
+        old, now = plan.loaded.found.session, self._services.clock.now()
+        calibration, boundary = plan.loaded.run.calibration, plan.old[-1].id
         size = int(summary.tokens * calibration)
         ended = replace(old, summary=summary.text, summary_tokens=summary.tokens, check=summary.check)
         session = Session(
@@ -285,7 +285,7 @@ class Compactor:
             DecisionKind.SESSION, session.id, boundary, asked.who, asked.why, numbers, plan.first_segment
         )
         sessions = (*(ended if one.id == old.id else one for one in known), session)
-        pinned = plan.opening.found.conversation.tools
+        pinned = plan.loaded.found.conversation.tools
         tools = self._services.registry.newest(pinned)
         news = taken(pinned, tools, ENGINE, "a compaction takes the tools that there are now")
         after = parts_of(plan.left(sessions, StoredDecision("", now, decision), tools), now)
@@ -297,10 +297,10 @@ class Compactor:
             at=now,
             summary=summary,
             decisions=(decision, *news),
-            changes=plan.opening.found.session_changes,
+            changes=plan.loaded.found.session_changes,
             tools=tools if news else None,
         )
-        budget = plan.opening.run.most
+        budget = plan.loaded.run.most
         return step, Compacted(session, plan.before, after, size, plan.kept_tokens, budget, summary.check)
 
 

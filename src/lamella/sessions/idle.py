@@ -101,7 +101,7 @@ class Idle:
 
     def __init__(
         self,
-        openings: TurnLoader,
+        loader: TurnLoader,
         services: Services,
         settings: SessionSettings,
         worker: Worker,
@@ -109,7 +109,7 @@ class Idle:
         record: Record,
         elsewhere: Prices,
     ) -> None:
-        self._openings = openings
+        self._loader = loader
         self._services = services
         self._settings = settings
         self._worker = worker
@@ -135,9 +135,9 @@ class Idle:
     async def ring(self, job: Job) -> Again | None:
         """The timer of a conversation rings: do what is due now, or set it again."""
         try:
-            opening = await self._openings.standing(job.caller, job.subject)
+            loaded = await self._loader.current(job.caller, job.subject)
             now = self._services.clock.now()
-            silence = await self._silence(job.caller, opening, now)
+            silence = await self._silence(job.caller, loaded, now)
         except (NotFound, InvalidRequest):
             return None  # it was deleted, or its model is not served any more
         if silence is None:
@@ -194,17 +194,17 @@ class Idle:
             return f"it has {size.input} tokens, and up to {floor} nothing is compacted by itself"
         return ""
 
-    async def _silence(self, caller: Caller, opening: TurnContext, now: datetime) -> Silence | None:
+    async def _silence(self, caller: Caller, loaded: TurnContext, now: datetime) -> Silence | None:
         """The conversation as it is stored; None where a turn runs, or nothing is cached or known of its window.
 
         If the clock was set back since its last request, nobody knows what is cached: that counts as ended.
         """
-        conversation_id = opening.found.conversation.id
-        path = opening.found.path
+        conversation_id = loaded.found.conversation.id
+        path = loaded.found.path
         if path and path[-1].status is TurnStatus.RUNNING:
             return None
         newest = await newest_request(self._services.store, caller, conversation_id)
-        facts = opening.run.model.facts
+        facts = loaded.run.model.facts
         if newest is None or newest.model != facts.name:
             return None
         since, ends = newest.at, ends_at(newest.at, newest.markers, facts)
@@ -212,12 +212,12 @@ class Idle:
             return None
         if since - now > SKEW:
             since = ends = now
-        return await aside(len(path), _silence, opening, since, ends, self._elsewhere)
+        return await aside(len(path), _silence, loaded, since, ends, self._elsewhere)
 
-    async def next(self, caller: Caller, opening: TurnContext) -> Next:
+    async def next(self, caller: Caller, loaded: TurnContext) -> Next:
         """What is due next if nobody says anything. Raises `NotFound`."""
         now = self._services.clock.now()
-        silence = await self._silence(caller, opening, now)
+        silence = await self._silence(caller, loaded, now)
         if silence is None:
             return Next(now, None, Act.NOTHING, None, "nothing of it is cached")
         move = self._before(silence) if now < silence.ends else self._after(silence, now)
@@ -229,12 +229,12 @@ class Idle:
         return Next(now, silence.ends, Act.NOTHING, None, move.why)
 
 
-def _silence(opening: TurnContext, since: datetime, ends: datetime, elsewhere: Prices) -> Silence | None:
-    size = window_size(opening)
+def _silence(loaded: TurnContext, since: datetime, ends: datetime, elsewhere: Prices) -> Silence | None:
+    size = window_size(loaded)
     economy = size.economy(elsewhere(size.model))
     if economy is None:
         return None
-    rhythm = rhythm_between(size.shown.turns, opening.found.sent_before)
+    rhythm = rhythm_between(size.shown.turns, loaded.found.sent_before)
     return Silence(size, economy, rhythm, since, ends)
 
 
@@ -251,11 +251,11 @@ class Outlook:
     budget: int | None = None
 
 
-def outlook_of(opening: TurnContext, due: Next, settings: SessionSettings, elsewhere: Elsewhere | None) -> Outlook:
+def outlook_of(loaded: TurnContext, due: Next, settings: SessionSettings, elsewhere: Elsewhere | None) -> Outlook:
     """What is ahead of the window in which a conversation stands; `elsewhere` are the prices of another summariser."""
-    size = window_size(opening)
+    size = window_size(loaded)
     if not size.input:  # another session began since the last bill, or there is none
-        size = replace(size, input=parts_of(opening, due.now).total)
+        size = replace(size, input=parts_of(loaded, due.now).total)
     economy, trigger = size.economy(elsewhere), trigger_of(settings)
     cold = due.ends is None or due.ends <= due.now
     offered = size.offer(trigger, economy, cold=cold)

@@ -42,8 +42,8 @@ def summarise_job(session: Session, why: str) -> NewJob:
 class EndedSessions:
     """Gives closed sessions their summaries. One that is resumed meanwhile gets none: it goes on."""
 
-    def __init__(self, openings: TurnLoader, services: Services, summariser: Summariser) -> None:
-        self._openings = openings
+    def __init__(self, loader: TurnLoader, services: Services, summariser: Summariser) -> None:
+        self._loader = loader
         self._services = services
         self._summariser = summariser
 
@@ -72,33 +72,33 @@ class EndedSessions:
 
     async def _summary(self, caller: Caller, closed: Session) -> SessionSummary | NotCompacted | None:
         """The summary of a closed session, None of one that holds nothing."""
-        opening = await self._openings.closed(caller, closed)
-        turns = [turn for turn in opening.found.path if turn.status is not TurnStatus.RUNNING]
+        loaded = await self._loader.at_end_of(caller, closed)
+        turns = [turn for turn in loaded.found.path if turn.status is not TurnStatus.RUNNING]
         if not turns:
             return None
         tokens = sum(turn.user.tokens + sum(step.tokens for step in turn.steps) for turn in turns)
         if tokens <= LITERAL:
             return literal(turns)
-        return await self._summariser.summary_of(caller, SummarySource(opening, turns, tokens))
+        return await self._summariser.summary_of(caller, SummarySource(loaded, turns, tokens))
 
 
 async def resumed_size(
-    openings: TurnLoader, services: Services, caller: Caller, target: Session, last: str | None
+    loader: TurnLoader, services: Services, caller: Caller, target: Session, last: str | None
 ) -> tuple[int, int]:
     """The tokens of the window with which a session would go on behind its turn `last`, and the window's budget.
 
     The last bill of that turn, answer included; a local estimate where none of its requests was billed.
     """
-    opening = await openings.closed(caller, target)
+    loaded = await loader.at_end_of(caller, target)
     requests = await services.store.requests(caller, last) if last is not None else ()
     billed = [r.usage for r in requests if r.purpose == "chat" and r.usage is not None and not r.usage.input_estimated]
     billed = [usage for usage in billed if usage.input]
     if billed:
-        return billed[-1].input + billed[-1].output, opening.run.most
-    turns = opening.found.path
+        return billed[-1].input + billed[-1].output, loaded.run.most
+    turns = loaded.found.path
     local = sum(turn.user.tokens + sum(step.tokens for step in turn.steps) for turn in turns)
     local += sum(attachment.tokens for turn in turns for attachment in turn.user.attachments)
-    return int(local * opening.run.calibration), opening.run.most
+    return int(local * loaded.run.calibration), loaded.run.most
 
 
 OVER = "over"
@@ -108,8 +108,8 @@ OVER = "over"
 class Moves:
     """Changes the session that a conversation is in. A command wins over a compaction that runs."""
 
-    def __init__(self, openings: TurnLoader, services: Services, worker: Worker, settings: SessionSettings) -> None:
-        self._openings = openings
+    def __init__(self, loader: TurnLoader, services: Services, worker: Worker, settings: SessionSettings) -> None:
+        self._loader = loader
         self._services = services
         self._worker = worker
         self._settings = settings
@@ -168,7 +168,7 @@ class Moves:
         if target.id == conversation.session_id:
             raise InvalidRequest("This session is the current one.", hint="Choose another one: /resume lists them.")
         following = await self._after(caller, target)
-        size, budget = await resumed_size(self._openings, self._services, caller, target, following)
+        size, budget = await resumed_size(self._loader, self._services, caller, target, following)
         numbers = {"size": float(size)}
         if size > self._settings.resume.in_tokens(budget):
             target = await self._summarised(caller, target, why)

@@ -77,8 +77,8 @@ log = structlog.get_logger()
 class Notifications:
     """Stores notifications behind the conversation's newest turn; one that can't be made is logged, no more."""
 
-    def __init__(self, openings: TurnLoader, services: Services, *, on: bool) -> None:
-        self._openings = openings
+    def __init__(self, loader: TurnLoader, services: Services, *, on: bool) -> None:
+        self._loader = loader
         self._services = services
         self._on = on
 
@@ -87,7 +87,7 @@ class Notifications:
         if not self._on:
             return
         try:
-            now = await window_state(self._openings, self._services, caller, conversation_id)
+            now = await window_state(self._loader, self._services, caller, conversation_id)
             text = pruned_text(pruning.before, pruning.after, now.tokens, now.budget)
             data: JsonObject = {"before": pruning.before, "after": pruning.after, "context": now.tokens}
             await self._store(caller, conversation_id, NoticeKind.PRUNED, text, data)
@@ -113,7 +113,7 @@ class Notifications:
     async def _breaks_down(self, caller: Caller, conversation_id: str) -> bool:
         """Whether the conversation's layout tells as its seed does."""
         conversation = await self._services.store.conversation(caller, conversation_id)
-        return layout_named(conversation.layout, self._openings.layouts).tells
+        return layout_named(conversation.layout, self._loader.layouts).tells
 
     async def not_compacted(self, caller: Caller, conversation_id: str, done: NotCompacted, *, asked_for: bool) -> None:
         """A compaction did not come about; who did not ask is told each reason once until one works out again."""

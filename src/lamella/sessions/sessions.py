@@ -83,7 +83,7 @@ class Sessions:
 
     def __init__(
         self,
-        openings: TurnLoader,
+        loader: TurnLoader,
         services: Services,
         jobs: Jobs,
         settings: SessionSettings,
@@ -93,23 +93,23 @@ class Sessions:
         self.settings = settings
         self.recall = recall
         summariser = Summariser(services, second)
-        self._ended = EndedSessions(openings, services, summariser)
-        self._titles = Titles(openings, services, second)
+        self._ended = EndedSessions(loader, services, summariser)
+        self._titles = Titles(loader, services, second)
         handlers: dict[str, Handler] = {SUMMARISE: self._do_summary, TITLE: self._titles.write}
         self._worker = Worker(jobs, services.clock, handlers)
         self._services = services
-        self._openings = openings
+        self._loader = loader
         self._trigger = trigger_of(settings)
-        self._notifications = Notifications(openings, services, on=settings.notify)
-        self._compactor = Compactor(openings, services, settings, summariser, self._trigger)
+        self._notifications = Notifications(loader, services, on=settings.notify)
+        self._compactor = Compactor(loader, services, settings, summariser, self._trigger)
         self._compactions = Compactions(
             self._compactor, self._worker, self._notifications, settings, services.clock, recall
         )
         handlers[COMPACT] = self._compactions.do
         self._elsewhere = partial(elsewhere, second)
-        self._idle = Idle(openings, services, settings, self._worker, self._compactions, self._record, self._elsewhere)
+        self._idle = Idle(loader, services, settings, self._worker, self._compactions, self._record, self._elsewhere)
         handlers[IDLE] = self._idle.ring
-        self._moves = Moves(openings, services, self._worker, settings)
+        self._moves = Moves(loader, services, self._worker, settings)
 
     def start(self) -> None:
         """Take up what an ended process left, and what comes."""
@@ -133,7 +133,7 @@ class Sessions:
         now = await self._services.store.conversation(caller, conversation_id)
         if now.session_id != finished.conversation.session_id or not self.settings.by_itself:
             return None
-        facts = await self._openings.facts(finished.model)
+        facts = await self._loader.facts(finished.model)
         bill = await self._services.store.last_bill(caller, conversation_id, finished.model)
         due = await aside(len(finished.turns), self._due, finished, facts, bill)
         if due.pruning is not None:
@@ -218,7 +218,7 @@ class Sessions:
 
     async def standing(self, caller: Caller, conversation_id: str) -> WindowState:
         """Where the conversation stands now, window and budget; no model is asked."""
-        return await window_state(self._openings, self._services, caller, conversation_id)
+        return await window_state(self._loader, self._services, caller, conversation_id)
 
     async def counted(self, caller: Caller, conversation_id: str, bill: LastBill | None) -> int | None:
         """The tokens of the window if `bill`, the last one, is not of it any more; None if the bill tells them."""
@@ -231,42 +231,42 @@ class Sessions:
     async def outlook(self, caller: Caller, conversation_id: str) -> Outlook:
         """What becomes of the conversation's window; no model is asked. Raises `NotFound`."""
         try:
-            opening = await self._openings.standing(caller, conversation_id)
+            loaded = await self._loader.current(caller, conversation_id)
         except InvalidRequest as error:  # its model is not served any more
             nothing = Next(self._services.clock.now(), None, Act.NOTHING, None, error.message)
             return Outlook(nothing, self.settings.compact_when)
-        due, elsewhere = await self._idle.next(caller, opening), self._elsewhere(opening.run.model.facts)
-        return await aside(len(opening.found.path), outlook_of, opening, due, self.settings, elsewhere)
+        due, elsewhere = await self._idle.next(caller, loaded), self._elsewhere(loaded.run.model.facts)
+        return await aside(len(loaded.found.path), outlook_of, loaded, due, self.settings, elsewhere)
 
     async def why(self, caller: Caller, request_id: str) -> Why:
         """Why a request read what it read of the cache. Raises `NotFound`."""
-        return await why_request(self._services.store, self._openings, caller, request_id)
+        return await why_request(self._services.store, self._loader, caller, request_id)
 
     async def effort(self, caller: Caller, conversation_id: str) -> str:
         """The thinking effort that holds for the conversation."""
-        return (await self._openings.standing(caller, conversation_id)).run.sampling.thinking_effort
+        return (await self._loader.current(caller, conversation_id)).run.sampling.thinking_effort
 
     async def efforts(self, caller: Caller, conversation_id: str) -> tuple[EffortChoice, ...]:
         """The thinking efforts to choose from, with what changing to each costs now; no model is asked."""
-        return await effort_choices(await self._openings.standing(caller, conversation_id), self._services)
+        return await effort_choices(await self._loader.current(caller, conversation_id), self._services)
 
     async def lost_since(self, caller: Caller, conversation_id: str, before: str) -> CacheLoss | None:
         """What the next request can't read that it could with the effort `before`; None where nothing is lost."""
-        return await lost_since(await self._openings.standing(caller, conversation_id), self._services, before)
+        return await lost_since(await self._loader.current(caller, conversation_id), self._services, before)
 
     async def prune(self, caller: Caller, conversation_id: str) -> Pruning | None:
         """Prune now, below the threshold too; None when there is nothing to prune.
 
         Raises `InvalidRequest` in a layout that does not show stubs in the place of old results.
         """
-        opening = await self._openings.standing(caller, conversation_id)
-        layout = opening.setting.layout
+        loaded = await self._loader.current(caller, conversation_id)
+        layout = loaded.setting.layout
         if layout.old_results is not OldResults.STUB:
             raise InvalidRequest(
                 f"The layout {layout.name} does not prune: it has its own rule for old results.",
                 hint="Choose another layout for this conversation to prune by hand.",
             )
-        window = window_size(opening).shown
+        window = window_size(loaded).shown
         pruning = prune(window, self.settings.pruning, who=caller.user_id, asked=True)
         if pruning is not None:
             await self._record(caller, conversation_id, pruning.decision)

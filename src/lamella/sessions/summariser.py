@@ -134,11 +134,11 @@ WAY_OUT = (
 
 @dataclass(frozen=True, slots=True)
 class SummarySource:
-    """What a summary is of: `turns` of the window that `opening` has, with about `tokens` local tokens in it; `kept`
+    """What a summary is of: `turns` of the window that `loaded` has, with about `tokens` local tokens in it; `kept`
     stand after them, and stay. `room`: the local tokens that it is to keep to beside other summaries; None: it stands
     alone."""
 
-    opening: TurnContext
+    loaded: TurnContext
     turns: Sequence[Turn]
     tokens: int
     focus: str = ""
@@ -148,7 +148,7 @@ class SummarySource:
     @property
     def longest(self) -> int:
         """The local tokens that the summary may have in the window that it is for."""
-        return longest_in(usable(with_instruction(self.opening, self.turns, "")))
+        return longest_in(usable(with_instruction(self.loaded, self.turns, "")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ class Summariser:
         except (CallerError, ConfigurationError, ProviderError) as error:
             made = _failed(error)
         if isinstance(made, NotCompacted):
-            await self._services.store.spend(caller, source.opening.found.session.id, "summary", making.usage)
+            await self._services.store.spend(caller, source.loaded.found.session.id, "summary", making.usage)
             return made
         size = count_tokens(made.text)
         room = min(
@@ -225,13 +225,13 @@ class Summariser:
         text, check = with_missing(made.text, made.check, room)
         ranks = await asyncio.to_thread(line_ranks, text, source.turns)
         report: JsonObject = {**check.as_json(), **making.chosen, "asked": making.asked, "ranks": list(ranks)}
-        found = source.opening.found
+        found = source.loaded.found
         made_from = tuple(sorted(bases_of_window(found.path, found.summaries)))
         return SessionSummary(text, count_tokens(text), making.usage, report, made_from)
 
     async def _make(self, making: _Making) -> _Made | NotCompacted:
         """The summary by whoever is chosen: after the live window if it fits, else of the stored rows."""
-        live = LiveWindow(self._services, making.source.opening)
+        live = LiveWindow(self._services, making.source.loaded)
         reading, prepared = await self._chosen(making, live)
         if prepared is None:
             return await reading.summary()
@@ -245,11 +245,11 @@ class Summariser:
         """Who is asked, and why: the second model if there is one, and if it pays. Also the request after
         the live window; None if the stored rows are read instead.
         """
-        source, own = making.source, Reader.own(self._services, making.source.opening)
+        source, own = making.source, Reader.own(self._services, making.source.loaded)
         making.chosen, reading = {"model": own.name}, SummaryInPieces(making, own)
         if self._second is None:
             return reading, await live.prepared(making.asking)
-        other = Reader.second(self._services, source.opening, await self._second.open())
+        other = Reader.second(self._services, source.loaded, await self._second.open())
         second = SummaryInPieces(making, other)
         if not second.has_room:
             making.chosen["why"] = f"the window of {other.name} is too small"
@@ -437,7 +437,7 @@ def _pieces(source: SummarySource) -> tuple[Piece, ...]:
     """The turns as data; a document is shown whose text has stood in a window."""
     shown = {
         decision.subject.rpartition("@")[0]
-        for decision in source.opening.decisions
+        for decision in source.loaded.decisions
         if decision.kind is DecisionKind.ADMISSION and decision.outcome == INCLUDED
     }
     documents = {key_of(attachment) for turn in source.turns for attachment in turn.user.attachments}
@@ -446,11 +446,11 @@ def _pieces(source: SummarySource) -> tuple[Piece, ...]:
 
 def _check(text: str, source: SummarySource) -> Check:
     """Compare a summary with everything that whoever wrote it may have seen."""
-    opening = source.opening
-    tools = opening.setting.conversation.tools
+    loaded = source.loaded
+    tools = loaded.setting.conversation.tools
     items = items_of(source.turns, {tool.name for tool in tools if tool.when_old == "summarize"})
-    around = opening.setting.around
-    seen = [opening.setting.conversation.system_prompt, source.focus, *(s.text for s in opening.found.summaries)]
+    around = loaded.setting.around
+    seen = [loaded.setting.conversation.system_prompt, source.focus, *(s.text for s in loaded.found.summaries)]
     seen += [around.agent.prompt] if around.agent is not None else []
     seen += [file.text or file.title for file in around.project.files] if around.project is not None else []
     seen += [f"{piece.head}\n{piece.text}" for piece in conversation((*source.turns, *source.kept))]

@@ -90,8 +90,8 @@ def _unquoted(line: str) -> str:
 class Titles:
     """Writes titles of conversations whose title is their first words; failing leaves those."""
 
-    def __init__(self, openings: TurnLoader, services: Services, second: SecondSource | None) -> None:
-        self._openings = openings
+    def __init__(self, loader: TurnLoader, services: Services, second: SecondSource | None) -> None:
+        self._loader = loader
         self._services = services
         self._second = second
 
@@ -114,12 +114,12 @@ class Titles:
         if conversation.titled_by != "words":
             return None
         try:
-            opening = await self._openings.standing(job.caller, conversation.id)
-            opened = await self._model(opening)
+            loaded = await self._loader.current(job.caller, conversation.id)
+            opened = await self._model(loaded)
         except (CallerError, ConfigurationError) as error:
             log.warning("no title", conversation_id=conversation.id, why=error.message)
             return None
-        answer = await self._ask(job.caller, opening, opened, turn)
+        answer = await self._ask(job.caller, loaded, opened, turn)
         if answer.error is not None:
             log.warning("no title", conversation_id=conversation.id, why=answer.error.message)
             return Again(answer.error.message)
@@ -130,11 +130,11 @@ class Titles:
         await store.title_conversation(job.caller, conversation.id, title)
         return None
 
-    async def _model(self, opening: TurnContext) -> OpenModel:
+    async def _model(self, loaded: TurnContext) -> OpenModel:
         """The model of the summaries where there is one, and where it is to be the cheaper one, if it is; else the
         conversation's own.
         """
-        main = OpenModel(opening.run.model, opening.run.account)
+        main = OpenModel(loaded.run.model, loaded.run.account)
         if self._second is None:
             return main
         second = await self._second.open()
@@ -142,7 +142,7 @@ class Titles:
             return second
         return min(main, second, key=lambda opened: opened.model.facts.cost(_EXPECTED))
 
-    async def _ask(self, caller: Caller, opening: TurnContext, opened: OpenModel, turn: TurnRecord) -> SideAnswer:
+    async def _ask(self, caller: Caller, loaded: TurnContext, opened: OpenModel, turn: TurnRecord) -> SideAnswer:
         """Ask, and record the request like any other; it belongs to the turn that it is about, and to no run."""
         services, model = self._services, opened.model
         facts = model.facts
@@ -152,10 +152,10 @@ class Titles:
         identity = RequestIdentity(
             services.ids.new("req"), turn.conversation_id, turn.id, 0, TITLE, services.clock.now()
         )
-        layout = opening.setting.layout
+        layout = loaded.setting.layout
         request, stored = side_request(model, prompt, identity, layout, facts.window - output, facts.token_factor)
         await services.store.record_request(caller, stored)
-        answer = await heard(services.clock, model, request, opening.run.headers(TITLE, 0), SECONDS, "title")
+        answer = await heard(services.clock, model, request, loaded.run.headers(TITLE, 0), SECONDS, "title")
         await services.store.end_request(caller, answer.end(identity.id, facts.cost(answer.usage)))
-        await services.store.spend(caller, opening.setting.conversation.session_id, TITLE, answer.usage)
+        await services.store.spend(caller, loaded.setting.conversation.session_id, TITLE, answer.usage)
         return answer

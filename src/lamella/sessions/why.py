@@ -18,19 +18,19 @@ LOOKED_BACK = 20
 """Turns that are looked through for a request: one may have failed before its first."""
 
 
-async def why_request(store: Store, openings: TurnLoader, caller: Caller, request_id: str) -> Why:
+async def why_request(store: Store, loader: TurnLoader, caller: Caller, request_id: str) -> Why:
     """Why this request read what it read. Raises `NotFound`."""
-    return why(await _evidence(store, openings, caller, request_id))
+    return why(await _evidence(store, loader, caller, request_id))
 
 
-async def _evidence(store: Store, openings: TurnLoader, caller: Caller, request_id: str) -> Evidence:
+async def _evidence(store: Store, loader: TurnLoader, caller: Caller, request_id: str) -> Evidence:
     request = await store.request(caller, request_id)
     before = await _before(store, caller, request)
     decisions = await store.decisions(caller, request.conversation_id)
     left = await _left(store, caller, request, decisions)
     facts = None
     with suppress(InvalidRequest):  # its model may not be served any more: then the sentence has no price of the loss
-        facts = await openings.facts(request.model)
+        facts = await loader.facts(request.model)
     data: dict[str, bytes] = {}
     for other in (before, left):
         if other is not None and difference(other, request, {}) is not None:

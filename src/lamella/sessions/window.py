@@ -95,23 +95,23 @@ class WindowState:
     """What is not known of the model."""
 
 
-async def window_state(openings: TurnLoader, services: Services, caller: Caller, conversation_id: str) -> WindowState:
+async def window_state(loader: TurnLoader, services: Services, caller: Caller, conversation_id: str) -> WindowState:
     """Where a conversation stands now. Raises `NotFound`, and `InvalidRequest` for a model that is not there."""
-    opening = await openings.standing(caller, conversation_id)
-    bill = opening.found.last_bill
-    measured = bill is not None and is_of_window(bill, opening.found.decisions)
-    parts = await aside(len(opening.found.path), parts_of, opening, services.clock.now())
+    loaded = await loader.current(caller, conversation_id)
+    bill = loaded.found.last_bill
+    measured = bill is not None and is_of_window(bill, loaded.found.decisions)
+    parts = await aside(len(loaded.found.path), parts_of, loaded, services.clock.now())
     billed = bill.usage.input if bill is not None else 0
-    facts, sampling = opening.run.model.facts, opening.run.sampling
+    facts, sampling = loaded.run.model.facts, loaded.run.sampling
     return WindowState(
         model=facts.name,
         effort=sampling.thinking_effort,
         asked=asked_thinking(facts, sampling.thinking_effort, sampling.max_output),
-        session=opening.found.session,
-        messages=sum(1 + len(turn.steps) for turn in opening.found.path),
+        session=loaded.found.session,
+        messages=sum(1 + len(turn.steps) for turn in loaded.found.path),
         tokens=billed if measured else parts.total,
         measured=measured,
-        budget=opening.run.most,
+        budget=loaded.run.most,
         last=bill.usage if bill is not None else None,
         parts=parts,
         caution=facts.caution,
@@ -126,20 +126,20 @@ def is_of_window(bill: LastBill, decisions: Iterable[StoredDecision]) -> bool:
     return not moved or bill.at > max(moved)
 
 
-def parts_of(opening: TurnContext, now: datetime) -> Breakdown:
+def parts_of(loaded: TurnContext, now: datetime) -> Breakdown:
     """What the window is made of before a next message, also one that is larger than its budget."""
-    turns = [turn for turn in opening.found.path if turn.status is not TurnStatus.RUNNING]
-    whole = _before_the_next(opening, now)
+    turns = [turn for turn in loaded.found.path if turn.status is not TurnStatus.RUNNING]
+    whole = _before_the_next(loaded, now)
     nothing = {segment.id for segment in whole.rendered[-1].segments}
     segments = [segment for segment in whole.prompt.segments if segment.id not in nothing]
-    return breakdown(segments, turns, opening.run.calibration)
+    return breakdown(segments, turns, loaded.run.calibration)
 
 
-def _before_the_next(opening: TurnContext, now: datetime) -> Assembled:
+def _before_the_next(loaded: TurnContext, now: datetime) -> Assembled:
     """The window before a next message, which is empty here."""
-    turns = tuple(turn for turn in opening.found.path if turn.status is not TurnStatus.RUNNING)
+    turns = tuple(turn for turn in loaded.found.path if turn.status is not TurnStatus.RUNNING)
     newest = Turn(_NOTHING, UserMessage(_NOTHING, "", now, "UTC", 0))
-    return as_it_stands(replace(opening.context(newest), history=turns), opening.setting.layout)
+    return as_it_stands(replace(loaded.context(newest), history=turns), loaded.setting.layout)
 
 
 _BOUNDLESS = 1 << 48
@@ -168,14 +168,14 @@ def _whole(
     return replace(made, decisions=admitted, report=replace(made.report, budget=context.budget))
 
 
-def window_size(opening: TurnContext) -> WindowSize:
+def window_size(loaded: TurnContext) -> WindowSize:
     """What the window weighs in which a conversation stands."""
-    setting, run, found = opening.setting, opening.run, opening.found
+    setting, run, found = loaded.setting, loaded.run, loaded.found
     return WindowSize.of(
         setting.conversation,
         [turn for turn in found.path if turn.status is not TurnStatus.RUNNING],
         found.summaries,
-        opening.decisions,
+        loaded.decisions,
         setting.layout,
         run.model.facts,
         calibration=run.calibration,
@@ -209,43 +209,43 @@ class EffortChoice:
     lost: CacheLoss | None
 
 
-async def effort_choices(opening: TurnContext, services: Services) -> tuple[EffortChoice, ...]:
+async def effort_choices(loaded: TurnContext, services: Services) -> tuple[EffortChoice, ...]:
     """Off, the levels and the current one, from none to most. Nothing is stored and nothing is sent."""
-    sampling, facts = opening.run.sampling, opening.run.model.facts
+    sampling, facts = loaded.run.sampling, loaded.run.model.facts
     now = sampling.thinking_effort
-    window = await _windowed(opening, services)
+    window = await _windowed(loaded, services)
     return tuple(
         EffortChoice(
             effort=name,
             current=name == now,
             asked=asked_thinking(facts, name, sampling.max_output),
-            lost=_lost(opening, services, window, before=now, after=name),
+            lost=_lost(loaded, services, window, before=now, after=name),
         )
         for name in sorted({OFF, *EFFORT_LEVELS, now}, key=tokens_of)
     )
 
 
-async def lost_since(opening: TurnContext, services: Services, before: str) -> CacheLoss | None:
+async def lost_since(loaded: TurnContext, services: Services, before: str) -> CacheLoss | None:
     """What the next request can't read that it could with the effort `before`."""
-    now = opening.run.sampling.thinking_effort
-    return _lost(opening, services, await _windowed(opening, services), before=before, after=now)
+    now = loaded.run.sampling.thinking_effort
+    return _lost(loaded, services, await _windowed(loaded, services), before=before, after=now)
 
 
-def _lost(opening: TurnContext, services: Services, window: _Window, *, before: str, after: str) -> CacheLoss | None:
+def _lost(loaded: TurnContext, services: Services, window: _Window, *, before: str, after: str) -> CacheLoss | None:
     if before == after:
         return None
     prompt, blocks = window
-    model, run = opening.run.model, opening.run
+    model, run = loaded.run.model, loaded.run
     salts = [model.salts(replace(prompt.sampling, thinking_effort=effort)) for effort in (before, after)]
     changed = chain(blocks, cache_root(run.account, model.facts), salts[1])
     lost = cache_loss(changed, salts[0], services.ledger, services.clock.now(), model.facts)
     return lost if lost is not None and lost.tokens else None
 
 
-async def _windowed(opening: TurnContext, services: Services) -> _Window:
-    return await aside(len(opening.found.path), _window, opening, services)
+async def _windowed(loaded: TurnContext, services: Services) -> _Window:
+    return await aside(len(loaded.found.path), _window, loaded, services)
 
 
-def _window(opening: TurnContext, services: Services) -> _Window:
-    prompt = _before_the_next(opening, services.clock.now()).prompt
-    return prompt, opening.run.model.wire(prompt).blocks
+def _window(loaded: TurnContext, services: Services) -> _Window:
+    prompt = _before_the_next(loaded, services.clock.now()).prompt
+    return prompt, loaded.run.model.wire(prompt).blocks

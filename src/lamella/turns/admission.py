@@ -18,12 +18,12 @@ from lamella.turns.session_choices import completed
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """An opening, with what its provider counted if it was asked, and its first window or why there is none.
+    """A loaded turn, with what its provider counted if it was asked, and its first window or why there is none.
 
     The run sends this window with its first request, so a message's window is assembled once.
     """
 
-    opening: TurnContext
+    loaded: TurnContext
     draft: Draft | None = None
     refusal: ContextLengthExceeded | None = None
 
@@ -35,50 +35,50 @@ class Admission:
     services: Services
     reminders: Sequence[str]
 
-    async def of(self, openings: Sequence[TurnContext], turn: Turn, *, can_compact: bool) -> list[Admitted]:
+    async def of(self, contexts: Sequence[TurnContext], turn: Turn, *, can_compact: bool) -> list[Admitted]:
         """Which of the models can answer; raises the first reason when none of them can.
 
         Nothing is compacted for one model while another can answer. A request near the limit is counted by its
         provider, so that one that is over it is compacted first.
         """
-        found = [await self._admitted(opening, turn, can_compact=can_compact) for opening in openings]
+        found = [await self._admitted(loaded, turn, can_compact=can_compact) for loaded in contexts]
         if found[0].refusal is not None and all(one.refusal for one in found):
             raise found[0].refusal
         return [
-            await self._looked_at(one.opening, turn, can_compact=False)
+            await self._looked_at(one.loaded, turn, can_compact=False)
             if isinstance(one.refusal, NeedsCompaction)
             else one
             for one in found
         ]
 
-    async def _admitted(self, opening: TurnContext, turn: Turn, *, can_compact: bool) -> Admitted:
-        seen = await self._looked_at(opening, turn, can_compact=can_compact)
+    async def _admitted(self, loaded: TurnContext, turn: Turn, *, can_compact: bool) -> Admitted:
+        seen = await self._looked_at(loaded, turn, can_compact=can_compact)
         if seen.draft is None:
             return seen
-        run, assembled = opening.run, seen.draft.assembled
+        run, assembled = loaded.run, seen.draft.assembled
         margin = await margin_of(assembled, run.billed_local)
         if not is_near(assembled.report, margin):
             return seen
         request = run.model.request(assembled.prompt, seen.draft.wired.blocks, ())
         counted = await count(run.model, request, assembled.report.local)
         if counted is None:
-            opening = replace(opening, run=replace(run, counts=False, margin=margin))
-            return await self._looked_at(opening, turn, can_compact=can_compact)
-        opening = replace(opening, run=run.with_count(counted, assembled.report.estimate))
-        return await self._looked_at(opening, turn, can_compact=can_compact)
+            loaded = replace(loaded, run=replace(run, counts=False, margin=margin))
+            return await self._looked_at(loaded, turn, can_compact=can_compact)
+        loaded = replace(loaded, run=run.with_count(counted, assembled.report.estimate))
+        return await self._looked_at(loaded, turn, can_compact=can_compact)
 
-    async def _looked_at(self, opening: TurnContext, turn: Turn, *, can_compact: bool) -> Admitted:
-        return await aside(len(opening.found.path), self._seen, opening, turn, can_compact=can_compact)
+    async def _looked_at(self, loaded: TurnContext, turn: Turn, *, can_compact: bool) -> Admitted:
+        return await aside(len(loaded.found.path), self._seen, loaded, turn, can_compact=can_compact)
 
-    def _seen(self, opening: TurnContext, turn: Turn, *, can_compact: bool) -> Admitted:
-        context, run = first_context(opening, turn, self.services.registry, self.reminders), opening.run
+    def _seen(self, loaded: TurnContext, turn: Turn, *, can_compact: bool) -> Admitted:
+        context, run = first_context(loaded, turn, self.services.registry, self.reminders), loaded.run
         asking = replace(context, can_compact=can_compact)
         try:
-            made = draft(asking, opening.setting.layout, run.model, run.account, opening.line)
+            made = draft(asking, loaded.setting.layout, run.model, run.account, loaded.line)
         except ContextLengthExceeded as error:
-            return Admitted(opening, refusal=error)
+            return Admitted(loaded, refusal=error)
         # A window that asks for no compaction is the same whether or not one would be possible.
-        return Admitted(opening, replace(made, context=context))
+        return Admitted(loaded, replace(made, context=context))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,20 +90,20 @@ class Preview:
 
 
 async def preview(
-    caller: Caller, new: NewTurn, openings: TurnLoader, services: Services, reminders: Sequence[str]
+    caller: Caller, new: NewTurn, loader: TurnLoader, services: Services, reminders: Sequence[str]
 ) -> Preview:
     """The first request of `new`. Raises what beginning a turn raises, and `TurnInProgress` while one runs."""
     query = replace(TurnQuery.of(new), runs=new.runs[:1])
-    [opening] = await openings.open_all(caller, query, keep=False)
-    setting, run = opening.setting, opening.run
+    [loaded] = await loader.load_all(caller, query, keep=False)
+    setting, run = loaded.setting, loaded.run
     new = replace(new, dynamic=completed(new.dynamic, setting.prompt, setting.around.agent))
-    if opening.found.conversation.running_turn is not None:
+    if loaded.found.conversation.running_turn is not None:
         raise TurnInProgress("This conversation is still answering.", hint="Look again when its turn has ended.")
     files: tuple[Attachment, ...] = ()
     if new.file_ids:
         files = await services.store.attachments(caller, new.conversation_id, new.file_ids, setting.around.files)
-    context = first_context(opening, Turn(new.id, new.message(files)), services.registry, reminders)
-    made = await drafted(context, setting.layout, run.model, run.account, opening.line)
+    context = first_context(loaded, Turn(new.id, new.message(files)), services.registry, reminders)
+    made = await drafted(context, setting.layout, run.model, run.account, loaded.line)
     now = services.clock.now()
     prepared = prepare(made, setting.policy, services.ledger, now, run.ttl)
     identity = RequestIdentity("", new.conversation_id, "", 0, "chat", now)

@@ -140,14 +140,14 @@ class TurnContext:
         )
 
 
-def first_context(opening: TurnContext, turn: Turn, registry: Registry, reminders: Sequence[str]) -> ContextInput:
+def first_context(loaded: TurnContext, turn: Turn, registry: Registry, reminders: Sequence[str]) -> ContextInput:
     """The data of a turn's first request, with its reminder: `reminders` are the deployment's."""
-    run, setting = opening.run, opening.setting
+    run, setting = loaded.run, loaded.setting
     last = run.step_limit <= 1
     view = ReminderView((), registry, setting.around.agent, setting.layout, reminders, last_step=last)
     forbids = last and tool_choice_is_free(run.model, run.sampling)
     sampling = replace(run.sampling, tool_choice="none") if forbids else run.sampling
-    return replace(opening.context(turn, merged(view)), sampling=sampling, last_step=last)
+    return replace(loaded.context(turn, merged(view)), sampling=sampling, last_step=last)
 
 
 def calibration_of(facts: ModelFacts, found: ConversationSnapshot) -> float:
@@ -203,7 +203,7 @@ class TurnLoader:
         self.layouts = layouts
         self._lines: OrderedDict[tuple[str, str, str], PrefixLine] = OrderedDict()
 
-    async def open(
+    async def load(
         self, caller: Caller, conversation_id: str, model: str, choices: Choices, turn_id: str, *, keep: bool = True
     ) -> TurnContext:
         """Read what a turn would begin from; with `keep`, the documents of its project get their numbers for good.
@@ -211,11 +211,11 @@ class TurnLoader:
         Raises `NotFound`, and `InvalidRequest` for a model, an agent, a layout or a policy that does not exist.
         """
         query = TurnQuery(conversation_id, (NewRun("", model),), choices, turn_id)
-        [opening] = await self.open_all(caller, query, keep=keep)
-        return opening
+        [loaded] = await self.load_all(caller, query, keep=keep)
+        return loaded
 
-    async def open_all(self, caller: Caller, query: TurnQuery, *, keep: bool = True) -> tuple[TurnContext, ...]:
-        """As `open`, for each of the runs of one turn. Raises `InvalidRequest` for a model that is named twice too."""
+    async def load_all(self, caller: Caller, query: TurnQuery, *, keep: bool = True) -> tuple[TurnContext, ...]:
+        """As `load`, for each of the runs of one turn. Raises `InvalidRequest` for a model that is named twice too."""
         conversation_id, dynamic, choices = query.conversation_id, query.dynamic, query.choices
         models = [await self._models.open(run.model) for run in query.runs]
         names = [opened.model.facts.name for opened in models]
@@ -266,24 +266,24 @@ class TurnLoader:
         known = tuple(stored.decision for stored in found.decisions)
         return back_again(facts.name, known, found.path, found.summaries, most)
 
-    async def instead(self, caller: Caller, opening: TurnContext) -> TurnContext | None:
-        """What the same turn begins from for the model that answers if that of `opening` fails; None: there is none.
+    async def fallback(self, caller: Caller, loaded: TurnContext) -> TurnContext | None:
+        """The same turn for the model that answers if that of `loaded` fails; None: there is none.
 
-        The agent's comes before the deployment's. Raises as `open` does.
+        The agent's comes before the deployment's. Raises as `load` does.
         """
-        agent = opening.setting.around.agent
+        agent = loaded.setting.around.agent
         name = (agent.fallback_model if agent is not None else None) or self._settings.fallback_model
         if name is None:
             return None
         opened = await self._models.open(name)
-        facts, conversation = opened.model.facts, opening.found.conversation.id
-        if facts.name == opening.run.model.facts.name:
+        facts, conversation = opened.model.facts, loaded.found.conversation.id
+        if facts.name == loaded.run.model.facts.name:
             return None
-        [found] = await self._services.store.beginnings(caller, conversation, [facts.name], opening.found.place)
-        run = self._run_input(NewRun(opening.run.id, name), opened, found, opening.setting.effort, opening.begun, "")
+        [found] = await self._services.store.beginnings(caller, conversation, [facts.name], loaded.found.place)
+        run = self._run_input(NewRun(loaded.run.id, name), opened, found, loaded.setting.effort, loaded.begun, "")
         run = replace(run, limit=await self._limit(opened))
         line = self._lines.get((conversation, opened.account, facts.name))
-        return replace(opening, found=found, run=replace(run, headers=opening.run.headers), line=line)
+        return replace(loaded, found=found, run=replace(run, headers=loaded.run.headers), line=line)
 
     async def reopened(self, turn: TurnInput, model: str) -> CompactedHistory:
         """What stands before a turn that runs, after its conversation was compacted."""
@@ -296,18 +296,18 @@ class TurnLoader:
         """What is known of a model; raises `InvalidRequest` for one that is not served."""
         return (await self._models.open(model)).model.facts
 
-    async def standing(self, caller: Caller, conversation_id: str) -> TurnContext:
+    async def current(self, caller: Caller, conversation_id: str) -> TurnContext:
         """Where a conversation stands by itself: its own model, agent and layout, and no new message."""
         conversation = await self._services.store.conversation(caller, conversation_id)
-        return await self.open(caller, conversation_id, conversation.model, Choices(), "", keep=False)
+        return await self.load(caller, conversation_id, conversation.model, Choices(), "", keep=False)
 
-    async def closed(self, caller: Caller, session: Session) -> TurnContext:
+    async def at_end_of(self, caller: Caller, session: Session) -> TurnContext:
         """Where the conversation stood at the end of a closed session, with what surrounds it now."""
-        opening = await self.standing(caller, session.conversation_id)
-        name = opening.run.model.facts.name
+        loaded = await self.current(caller, session.conversation_id)
+        name = loaded.run.model.facts.name
         found = await self._services.store.beginning(caller, session.conversation_id, name, session.id)
-        setting = replace(opening.setting, layout=layout_of(found, opening.setting.layout))
-        return replace(opening, found=found, setting=setting)
+        setting = replace(loaded.setting, layout=layout_of(found, loaded.setting.layout))
+        return replace(loaded, found=found, setting=setting)
 
     async def _form(
         self, caller: Caller, found: ConversationSnapshot, setting: EffectiveSettings, model: ModelFacts, told: str

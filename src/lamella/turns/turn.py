@@ -105,7 +105,7 @@ class TurnEngine:
         settings: EngineSettings,
         layouts: Mapping[str, Layout] = LAYOUTS,
     ) -> None:
-        self.openings = TurnLoader(services, models, settings, layouts)
+        self.loader = TurnLoader(services, models, settings, layouts)
         self.stops = Stops(bus, services.clock)
         self._services = services
         self._journal = journal
@@ -124,9 +124,9 @@ class TurnEngine:
         Raises `NotFound` or `InvalidRequest`. Whether it fits the window is seen when it begins.
         """
         query = replace(TurnQuery.of(new), dynamic=None)
-        openings = await self.openings.open_all(caller, query, keep=False)
+        contexts = await self.loader.load_all(caller, query, keep=False)
         await self._services.store.attachments(caller, new.conversation_id, new.file_ids)
-        return openings[0].setting
+        return contexts[0].setting
 
     async def begin(
         self, caller: Caller, new: NewTurn, queued_ids: Sequence[str] = (), *, can_compact: bool = False
@@ -136,59 +136,35 @@ class TurnEngine:
         `queued_ids` are the waiting messages that it is made of. Raises a `CallerError` when it can't, with
         `can_compact` `NeedsCompaction` where a compaction would help; then nothing is stored.
         """
-        openings = await self.openings.open_all(caller, TurnQuery.of(new))
-        opening, setting = openings[0], openings[0].setting
+        contexts = await self.loader.load_all(caller, TurnQuery.of(new))
+        loaded, setting = contexts[0], contexts[0].setting
         new = replace(new, dynamic=completed(new.dynamic, setting.prompt, setting.around.agent))
         # A message that can't be sent is refused before it is stored; its files are listed where they do not fit,
         # its pictures can't be.
         pictures = await self._pictures(caller, new)
         first = Turn(new.id, new.message(pictures))
-        admitted = await self._admission.of(openings, first, can_compact=can_compact)
-        now, found = self._services.clock.now(), opening.found
+        admitted = await self._admission.of(contexts, first, can_compact=can_compact)
+        now, found = self._services.clock.now(), loaded.found
         change = session_change(found, caller, self._services.ids, now)
-        decided = (*change.decisions, *opening.begun) if change is not None else opening.begun
+        decided = (*change.decisions, *loaded.begun) if change is not None else loaded.begun
         condition = BeginCondition(
             found.conversation.place, found.place, change, decided, pinned_of(found.conversation, setting.around)
         )
-        self._journal.open(caller.user_id, new.id)
-        self.stops.open(new.id)
-        try:
-            turn = await self._services.store.begin_turn(caller, new, now, queued_ids, condition)
-        except BaseException:
-            self._journal.abandon(new.id)
-            self.stops.close(new.id)
-            raise
-        turn_input = TurnInput(
-            caller=caller,
-            conversation_id=setting.conversation.id,
-            system=setting.conversation.system_prompt,
-            tools=setting.conversation.tools,
-            history=found.path,
-            turn=turn,
-            layout=setting.layout,
-            policy=setting.policy,
-            reminders=self._settings.reminders,
-            agent=setting.around.agent,
-            project=setting.around.project,
-            summaries=found.summaries,
-            documents=found.documents,
-            knowledge_bases=new.choices.knowledge_base_ids,
-            hints=new.dynamic.hints,
-            sent_before=found.sent_before,
-        )
+        turn = await self._stored(caller, new, now, queued_ids, condition)
+        turn_input = _turn_input(caller, new, turn, loaded, self._settings.reminders)
         call_ids = set(turn_input.call_ids)
         # One of several models compacts nothing: the others go on meanwhile. A message is compacted for once.
         alone = can_compact and len(admitted) == 1
         runs = tuple(
             Run(
-                replace(one.opening.run, can_compact=alone and self.compact is not None, draft=one.draft),
+                replace(one.loaded.run, can_compact=alone and self.compact is not None, draft=one.draft),
                 StateContainer(self._services.counter, call_ids),
-                one.opening.line,
+                one.loaded.line,
                 error=one.refusal,
             )
             for one in admitted
         )
-        fallbacks = {one.opening.run.id: self._fallback(turn_input, one.opening, openings) for one in admitted}
+        fallbacks = {one.loaded.run.id: self._fallback(turn_input, one.loaded, contexts) for one in admitted}
         hooks = TurnHooks(
             turn_input, self._services, self._journal, self.stops, fallbacks, self._compacting(turn_input)
         )
@@ -197,6 +173,19 @@ class TurnEngine:
         conversation = replace(setting.conversation, session_id=_session_of(condition, found.conversation))
         return Begun(turn_input, conversation, runs, hooks)
 
+    async def _stored(
+        self, caller: Caller, new: NewTurn, now: datetime, queued_ids: Sequence[str], condition: BeginCondition
+    ) -> Turn:
+        """The turn, stored. It can be followed and stopped from now on."""
+        self._journal.open(caller.user_id, new.id)
+        self.stops.open(new.id)
+        try:
+            return await self._services.store.begin_turn(caller, new, now, queued_ids, condition)
+        except BaseException:
+            self._journal.abandon(new.id)
+            self.stops.close(new.id)
+            raise
+
     def _compacting(self, turn: TurnInput) -> CompactHistory:
         """How the conversation of a running turn is compacted for a model that refused its request as too large."""
 
@@ -204,16 +193,16 @@ class TurnEngine:
             why = f"{model} refused the request as too large"
             if self.compact is None or not await self.compact(turn.caller, turn.conversation_id, why):
                 return None
-            return await self.openings.reopened(turn, model)
+            return await self.loader.reopened(turn, model)
 
         return compacted
 
-    def _fallback(self, turn: TurnInput, opening: TurnContext, openings: Sequence[TurnContext]) -> FindFallback:
+    def _fallback(self, turn: TurnInput, loaded: TurnContext, contexts: Sequence[TurnContext]) -> FindFallback:
         """Finds the fallback model, unless it already answers this turn."""
-        taken = {one.run.model.facts.name for one in openings}
+        taken = {one.run.model.facts.name for one in contexts}
 
         async def find() -> Fallback | None:
-            other = await self.openings.instead(turn.caller, opening)
+            other = await self.loader.fallback(turn.caller, loaded)
             if other is None or other.run.model.facts.name in taken:
                 return None
             found = other.found
@@ -236,7 +225,7 @@ class TurnEngine:
 
     async def preview(self, caller: Caller, new: NewTurn) -> Preview:
         """The first request that this message would make; nothing is stored and nothing is sent."""
-        return await preview(caller, new, self.openings, self._services, self._settings.reminders)
+        return await preview(caller, new, self.loader, self._services, self._settings.reminders)
 
     async def run(self, begun: Begun) -> Finished:
         """Ends when the turn is saved; a turn whose task is cancelled is left to the next recovery."""
@@ -305,7 +294,7 @@ class TurnEngine:
         for run in begun.runs:
             if run.status is TurnStatus.RUNNING:
                 run.end(*_CUT_OFF[cause or "interrupted"])
-            self.openings.keep_line(turn.conversation_id, run.input, run.line)
+            self.loader.keep_line(turn.conversation_id, run.input, run.line)
         now = self._services.clock.now()
         status = _status(begun.runs, cause)
         error = begun.runs[0].error if status is TurnStatus.FAILED else None
@@ -340,6 +329,28 @@ class TurnEngine:
 
     def _emit(self, turn: TurnInput, packet: Packet) -> None:
         self._journal.append(turn.turn.id, packet)
+
+
+def _turn_input(caller: Caller, new: NewTurn, turn: Turn, loaded: TurnContext, reminders: tuple[str, ...]) -> TurnInput:
+    found, setting = loaded.found, loaded.setting
+    return TurnInput(
+        caller=caller,
+        conversation_id=setting.conversation.id,
+        system=setting.conversation.system_prompt,
+        tools=setting.conversation.tools,
+        history=found.path,
+        turn=turn,
+        layout=setting.layout,
+        policy=setting.policy,
+        reminders=reminders,
+        agent=setting.around.agent,
+        project=setting.around.project,
+        summaries=found.summaries,
+        documents=found.documents,
+        knowledge_bases=new.choices.knowledge_base_ids,
+        hints=new.dynamic.hints,
+        sent_before=found.sent_before,
+    )
 
 
 def _session_of(condition: BeginCondition, conversation: Conversation) -> str:
