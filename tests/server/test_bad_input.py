@@ -11,10 +11,9 @@ import pytest
 
 from lamella.app.app import App
 from lamella.llm.scripted import FACTS, ScriptedModel, saying
-from lamella.server.limits import MAX_BODY_BYTES
 from lamella.server.testing import Client, serving
 from lamella.server.testing import client as connected
-from lamella.server.web import create_web
+from lamella.server.web import MAX_BODY_BYTES, create_web
 
 pytestmark = pytest.mark.anyio
 

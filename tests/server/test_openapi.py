@@ -54,6 +54,16 @@ async def test_every_answer_is_described(client: Client) -> None:
     assert packets == {kind.__name__ for kind in get_args(AnyPacket)}
 
 
+async def test_the_reference_has_every_route_and_object_and_loads_nothing(client: Client) -> None:
+    document = (await client.http.get("/openapi.json")).json()
+    answer = await client.http.get("/docs")
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert not re.search(r"<script|<link|src=|@import|url\(", answer.text)
+    assert all(f"<code>{path}</code>" in answer.text for path in document["paths"])
+    assert all(f'id="object-{name}"' in answer.text for name in document["components"]["schemas"])
+
+
 async def test_an_answer_that_is_not_as_described_fails_here(client: Client) -> None:
     described = description()
     described.check_packet('{"type":"text.delta","n":1,"turn_id":"t","model_index":0,"block_index":0,"text":"a"}')

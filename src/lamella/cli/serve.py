@@ -24,8 +24,7 @@ from lamella.cli.logs import configure_logs
 from lamella.cli.main import DataOption, ModelOption, cli
 from lamella.core.errors import ConfigurationError, LamellaError
 from lamella.server.connections import Limits, bounded
-from lamella.server.entrance import Entrance
-from lamella.server.guard import LOOPBACK
+from lamella.server.entrance import LOOPBACK, Entrance
 from lamella.server.web import create_web
 from lamella.settings import Settings, read_settings
 

@@ -1,8 +1,10 @@
-"""The web application: routes, request ids, security headers, and the page."""
+"""The web application: routes, request ids, security headers, the limit of bodies, the reference, and the page."""
 
 from __future__ import annotations
 
+import re
 import secrets
+from collections.abc import Collection
 from functools import cache, partial
 from importlib import resources
 from pathlib import Path
@@ -10,19 +12,18 @@ from typing import Any
 
 from fastapi import FastAPI, Response
 from starlette.datastructures import MutableHeaders
-from starlette.responses import FileResponse, JSONResponse
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lamella import __version__
 from lamella.app.app import App
-from lamella.core.errors import NotFound
-from lamella.server.arrivals import Arrivals
-from lamella.server.entrance import Doorkeeper, Entrance, Identify
-from lamella.server.failures import install
-from lamella.server.guard import OriginGuard
-from lamella.server.limits import BodyLimit
+from lamella.core.errors import NotFound, PayloadTooLarge
+from lamella.server.entrance import Doorkeeper, Entrance, Identify, OriginGuard
+from lamella.server.failures import error_answer, install
 from lamella.server.openapi import described
+from lamella.server.reference import POLICY as REFERENCE_POLICY
+from lamella.server.reference import reference_page
 from lamella.server.routes import (
     accounts,
     bases,
@@ -39,6 +40,7 @@ from lamella.server.routes import (
 )
 from lamella.server.routes.documents import DOCUMENT_PATHS
 from lamella.server.routes.files import UPLOAD_PATH
+from lamella.server.routes.sending import Arrivals
 from lamella.server.sse import SILENCE_SECONDS
 
 INDEX = "index.html"
@@ -86,6 +88,53 @@ class Headers:
         await self._app(scope, receive, sending if scope["type"] == "http" else send)
 
 
+MAX_BODY_BYTES = 4_000_000
+"""A message of a million tokens is about this long; what is larger is sent as a file."""
+
+
+class BodyLimit:
+    """Refuses long bodies. Routes whose whole path one of `streamed` matches read them themselves, piece by piece."""
+
+    def __init__(self, app: ASGIApp, streamed: Collection[str], limit: int = MAX_BODY_BYTES) -> None:
+        self._app = app
+        self._streamed = re.compile("|".join(streamed))
+        self._limit = limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or self._streamed.fullmatch(scope["path"]):
+            await self._app(scope, receive, send)
+            return
+        body = await self._read(receive)
+        if body is None:
+            message = f"The body is longer than {self._limit // 1_000_000} MB."
+            await error_answer(PayloadTooLarge(message, hint="Upload long texts as files."))(scope, receive, send)
+            return
+        await self._app(scope, _from(body, receive), send)
+
+    async def _read(self, receive: Receive) -> list[Message] | None:
+        """The messages of the body to its end, or to where the client left; None when they are too long."""
+        messages: list[Message] = []
+        left = self._limit
+        while not messages or messages[-1].get("more_body"):
+            messages.append(await receive())
+            left -= len(messages[-1].get("body", b""))
+            if left < 0:
+                return None
+        return messages
+
+
+def _from(messages: list[Message], receive: Receive) -> Receive:
+    """Gives `messages` first, then what else comes."""
+    waiting = iter(messages)
+
+    async def receiving() -> Message:
+        for message in waiting:
+            return message
+        return await receive()
+
+    return receiving
+
+
 def page_folder() -> Path:
     """Where the built page lies."""
     return Path(str(resources.files("lamella.server").joinpath("page")))
@@ -131,6 +180,7 @@ def _routes() -> FastAPI:
     for router in (*ROUTERS, *FACADES):
         api.include_router(router)
     _outside(api)
+    _reference(api)
     _page(api, page_folder())
     api.add_middleware(BodyLimit, streamed={UPLOAD_PATH, DOCUMENT_PATHS})
     # Inside the application, so that a failure to find out who asks is answered as every other one.
@@ -153,6 +203,15 @@ def _outside(api: FastAPI) -> None:
     async def version() -> dict[str, str]:
         """The version."""
         return {"version": __version__}
+
+
+def _reference(api: FastAPI) -> None:
+    written = cache(lambda: reference_page(api.openapi()))
+
+    @api.get("/docs", include_in_schema=False)
+    def docs() -> HTMLResponse:
+        """The description of the API, for people."""
+        return HTMLResponse(written(), headers={"content-security-policy": REFERENCE_POLICY})
 
 
 def _page(api: FastAPI, folder: Path) -> None:

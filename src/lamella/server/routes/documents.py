@@ -23,8 +23,8 @@ from lamella.server.objects import (
     snippet_object,
     whole_list,
 )
+from lamella.server.routes.files import MULTIPART, received
 from lamella.server.routing import TheApp, TheCaller, ThePage, api_router
-from lamella.server.uploads import received
 
 router = api_router()
 
@@ -206,7 +206,7 @@ async def documents(base_id: str, page: ThePage, app: TheApp, caller: TheCaller)
     return DocumentListObject.of(found, totals=totals_object(await app.knowledge.totals(caller, base_id)))
 
 
-@router.post("/knowledge-bases/{base_id}/documents", status_code=202)
+@router.post("/knowledge-bases/{base_id}/documents", status_code=202, openapi_extra=MULTIPART)
 async def add_document(base_id: str, request: Request, app: TheApp, caller: TheCaller) -> KnowledgeDocumentObject:
     """Upload a document in the multipart field `file`; it is made ready in the background.
 
@@ -223,7 +223,7 @@ async def document(base_id: str, doc_id: str, app: TheApp, caller: TheCaller) ->
     return document_object(await app.knowledge.document(caller, base_id, doc_id))
 
 
-@router.put("/knowledge-bases/{base_id}/documents/{doc_id}/content", status_code=202)
+@router.put("/knowledge-bases/{base_id}/documents/{doc_id}/content", status_code=202, openapi_extra=MULTIPART)
 async def replace_document(
     base_id: str, doc_id: str, request: Request, app: TheApp, caller: TheCaller
 ) -> KnowledgeDocumentObject:

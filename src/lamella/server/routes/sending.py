@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeGuard
 
 import msgspec
-from fastapi import Request, Response
+from fastapi import Depends, Request, Response
 from msgspec import UNSET, UnsetType
 from pydantic import Field, StringConstraints
 from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lamella.app.app import App
-from lamella.chat import Message, Outgoing, Patience, Queued
+from lamella.chat import Arrival, Chat, Message, Outgoing, Patience, Queued
 from lamella.chat.waiting import Words, sent_of
 from lamella.core.packets import AnyPacket
 from lamella.core.ports import Batch
 from lamella.core.records import LEAVE, Caller, Choices, Notice, NoticeKind, QueueStatus
-from lamella.server.arrivals import TheArrival
 from lamella.server.failures import STATUS
 from lamella.server.objects import (
+    PREFIX,
     AnyObject,
     Body,
     Effort,
@@ -193,6 +195,38 @@ def queued_object(queued: Queued) -> QueuedMessageObject:
 
 
 # Sending
+
+_TURNS = re.compile(rf"{PREFIX}/conversations/([^/]+)/turns")
+_ARRIVAL = "arrival"
+
+
+class Arrivals:
+    """Notes that a message is on its way as soon as its request begins, so that an `/abort` sent after it holds for it.
+
+    It stands before the entrance, where nobody is known yet: it lets nobody in, and only `/abort` reads its notes.
+    """
+
+    def __init__(self, app: ASGIApp, chat: Chat) -> None:
+        self._app = app
+        self._chat = chat
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        named = _TURNS.fullmatch(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
+        if named is None:
+            await self._app(scope, receive, send)
+            return
+        with self._chat.sender.arriving(named[1]) as arrival:
+            scope.setdefault("state", {})[_ARRIVAL] = arrival
+            await self._app(scope, receive, send)
+
+
+async def _arrival(request: Request) -> Arrival:
+    arrival: Arrival = request.scope["state"][_ARRIVAL]
+    return arrival
+
+
+TheArrival = Annotated[Arrival, Depends(_arrival)]
+
 
 SENT: Answers = {
     200: {JSON: TurnObject | CommandObject | NotificationObject | QueuedMessageObject, EVENT_STREAM: AnyPacket},
