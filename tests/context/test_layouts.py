@@ -14,6 +14,7 @@ from lamella.context.layout import Layout, OldResults, Slot
 from lamella.context.layouts import LAYOUTS, by_name
 from lamella.context.layouts.lamella import LAMELLA
 from lamella.core.agents import Agent, Project, Summary
+from lamella.core.decisions import DecisionKind
 from lamella.core.errors import ConfigurationError
 from lamella.core.prompt import Kind, Lifetime, Zone
 
@@ -52,6 +53,15 @@ def test_its_window_is_in_the_order_of_its_table() -> None:
         reminder="Cite.",
     )
     assert letters(made(asked, FIFTH).prompt.segments) == "S Σ P U1 F TC tr A1 CA U2 F TC TR D R"
+
+
+def test_a_line_about_turns_that_left_changes_what_stands_after_the_summaries() -> None:
+    """In this layout that is the project, and not the first turn."""
+    long = [turn(number, answer(f"step_{number}", "word " * 3_000)) for number in range(4)]
+    left = made(request(*long, turn(9), budget=8_000, project=Project("proj_1", "Ship", "Sail.")), FIFTH)
+    assert letters(left.prompt.segments).startswith("S Σ P")
+    (decision,) = [one for one in left.decisions if one.kind is DecisionKind.LEFT_OUT]
+    assert decision.first_changed == "proj_1"
 
 
 @pytest.mark.parametrize("law", LAWS)
