@@ -119,7 +119,7 @@ async def measure(app: App, pairs: int, turns: int) -> Figures:
                 times_beside.append(seconds)
                 overlapped += running
             blocks.running = None
-        current = (await app.store.conversation(LOCAL_OWNER, compacted)).session_id
+        current = (await app.store.conversations.conversation(LOCAL_OWNER, compacted)).session_id
         await app.chat.orders.submit(LOCAL_OWNER, compacted, Typed("undo", current))
     listening.cancel()
     return Figures(

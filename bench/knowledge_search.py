@@ -31,7 +31,7 @@ from lamella.search.lexical import LexicalEmbedder
 from lamella.search.terms import query_terms, terms_of
 from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings
-from lamella.storage.knowledge.store import SqlKnowledge
+from lamella.storage.knowledge.store import KnowledgeStore
 from lamella.storage.store import open_store
 
 OWNER = Caller("user_bench")
@@ -64,7 +64,7 @@ class Texts:
         return " ".join(self.words(200))
 
 
-async def fill(knowledge: SqlKnowledge, count: int) -> None:
+async def fill(knowledge: KnowledgeStore, count: int) -> None:
     """Store so many passages, quicker than by reading documents."""
     texts, lexical = Texts(), LexicalEmbedder()
     model = lexical.space.model
@@ -93,7 +93,7 @@ async def search(count: int, queries: int) -> None:
     """The time of searches among `count` passages, warm: one round of the same queries before."""
     with TemporaryDirectory() as folder:
         async with await open_store(Path(folder) / "a.db") as store:
-            knowledge = SqlKnowledge(store.database, RandomIds(SystemClock()))
+            knowledge = KnowledgeStore(store.database, RandomIds(SystemClock()))
             await fill(knowledge, count)
             before = peak()
             lexical, texts = LexicalEmbedder(), Texts()
@@ -234,7 +234,7 @@ async def quality() -> None:
     print(f"embedder {space.model}")
     with TemporaryDirectory() as folder:
         async with await open_store(Path(folder) / "a.db") as store:
-            knowledge = SqlKnowledge(store.database, RandomIds(SystemClock()))
+            knowledge = KnowledgeStore(store.database, RandomIds(SystemClock()))
             for name, text in CORPUS.items():
                 document = Document(name, SHELF, f"{name}.md", 1, name, NOW, NOW, upload=f"{name}u")
                 await knowledge.add_document(document, NewJob("none", name, "bench", NOW))

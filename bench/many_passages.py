@@ -28,7 +28,7 @@ from lamella.search.passages import circumstances
 from lamella.search.terms import terms_of
 from lamella.storage.columns import json_text
 from lamella.storage.recall.sources import add_passages
-from lamella.storage.store import SqlStore
+from lamella.storage.store import Store
 from lamella.storage.tables import conversations, messages, recall_turns, runs, sessions, turns
 
 TURNS = 50
@@ -56,15 +56,15 @@ class Template:
         return {**self.rows[table][0], **changes}
 
 
-async def _template(store: SqlStore, owner: Caller, ids: RandomIds) -> Template:
+async def _template(store: Store, owner: Caller, ids: RandomIds) -> Template:
     conversation, turn, run = ids.new("conv"), ids.new("turn"), NewRun(ids.new("run"), "bench")
     made = Conversation(conversation, "bench", "bench", "lamella", "planner", "", (), START, START)
-    await store.create_conversation(owner, made)
+    await store.conversations.create_conversation(owner, made)
     new = NewTurn(turn, conversation, ids.new("msg"), (run,), "Question", START, "UTC", 1)
-    await store.begin_turn(owner, new, START)
+    await store.turns.begin_turn(owner, new, START)
     step = Step(ids.new("step"), "bench", (Text("Answer"),), StopReason.END_TURN, "", 1)
     end = RunEnd(run.id, TurnStatus.FINISHED, [step], (), START)
-    await store.finish_turn(owner, TurnEnd(turn, TurnStatus.FINISHED, [end], START))
+    await store.turns.finish_turn(owner, TurnEnd(turn, TurnStatus.FINISHED, [end], START))
     rows: dict[Table, Sequence[Mapping[str, Any]]] = {}
 
     def read(connection: Connection) -> None:
@@ -75,7 +75,7 @@ async def _template(store: SqlStore, owner: Caller, ids: RandomIds) -> Template:
     return Template(rows)
 
 
-async def fill(store: SqlStore, owner: Caller, embedder: Embedder, ids: RandomIds, count: int) -> None:
+async def fill(store: Store, owner: Caller, embedder: Embedder, ids: RandomIds, count: int) -> None:
     """Store about `count` passages with their words and vectors, in conversations of `TURNS` turns."""
     template, said = await _template(store, owner, ids), texts(random.Random(1))
     for number in range(count // (2 * TURNS)):

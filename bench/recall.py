@@ -36,8 +36,8 @@ from lamella.core.records import Caller, Conversation, NewRun, NewTurn, PageQuer
 from lamella.core.sessions import Session, SessionCause, SessionStep
 from lamella.sessions.recall.recall import Recall
 from lamella.settings import read_settings
-from lamella.storage.recall.store import SqlRecallIndex
-from lamella.storage.store import SqlStore, open_store
+from lamella.storage.recall.store import RecallIndex
+from lamella.storage.store import Store, open_store
 from many_passages import fill
 from tables import arguments, emit, middle, milliseconds, show
 
@@ -149,14 +149,14 @@ class PlainBM25:
         return [self._said[index].id for index in order[:TURNS]], list(sessions)[:SESSIONS]
 
 
-async def store_sample(store: SqlStore, sample: Sample, ids: RandomIds) -> tuple[str, Mapping[str, str]]:
+async def store_sample(store: Store, sample: Sample, ids: RandomIds) -> tuple[str, Mapping[str, str]]:
     """Store a conversation as one of ours; gives its id, and the file's id of each message.
 
     What one speaker says is the user's message, what the other says before the next is the answer's steps.
     """
     conversation = ids.new("conv")
     at = sample.said[0].at
-    await store.create_conversation(
+    await store.conversations.create_conversation(
         OWNER, Conversation(conversation, sample.id, "bench", "lamella", "planner", "", (), at, at)
     )
     names: dict[str, str] = {}
@@ -175,14 +175,14 @@ async def store_sample(store: SqlStore, sample: Sample, ids: RandomIds) -> tuple
     return conversation, names
 
 
-async def _next_session(store: SqlStore, conversation: str, head: str | None, at: datetime, ids: RandomIds) -> None:
-    current = (await store.conversation(OWNER, conversation)).session_id
+async def _next_session(store: Store, conversation: str, head: str | None, at: datetime, ids: RandomIds) -> None:
+    current = (await store.conversations.conversation(OWNER, conversation)).session_id
     opened = Session(ids.new("sess"), conversation, 0, at, SessionCause.NEW, current, head)
-    await store.next_session(OWNER, SessionStep(current, opened, "bench", at))
+    await store.sessions.next_session(OWNER, SessionStep(current, opened, "bench", at))
 
 
 async def _store_turn(
-    store: SqlStore, conversation: str, group: Sequence[Said], asks: str, ids: RandomIds, names: dict[str, str]
+    store: Store, conversation: str, group: Sequence[Said], asks: str, ids: RandomIds, names: dict[str, str]
 ) -> str:
     first, rest = (group[0], group[1:]) if group[0].speaker == asks else (None, group)
     at = group[0].at
@@ -190,21 +190,21 @@ async def _store_turn(
     if first is not None:
         names[message] = first.id
     text = first.shown if first is not None else ""
-    await store.begin_turn(OWNER, NewTurn(turn, conversation, message, (run,), text, at, "UTC", 1), at)
+    await store.turns.begin_turn(OWNER, NewTurn(turn, conversation, message, (run,), text, at, "UTC", 1), at)
     steps = []
     for one in rest:
         step = ids.new("step")
         names[step] = one.id
         steps.append(Step(step, "bench", (Text(one.shown),), StopReason.END_TURN, "", 1))
-    await store.finish_turn(
+    await store.turns.finish_turn(
         OWNER, TurnEnd(turn, TurnStatus.FINISHED, [RunEnd(run.id, TurnStatus.FINISHED, steps, (), at)], at)
     )
     return turn
 
 
-async def sessions_of(store: SqlStore, found: Found) -> list[int]:
+async def sessions_of(store: Store, found: Found) -> list[int]:
     """The numbers of the sessions that were found."""
-    return [(await store.session(OWNER, hit.session_id)).number for hit in found.sessions[:SESSIONS]]
+    return [(await store.sessions.session(OWNER, hit.session_id)).number for hit in found.sessions[:SESSIONS]]
 
 
 async def measure(samples: Sequence[Sample]) -> list[dict[str, Any]]:
@@ -214,7 +214,7 @@ async def measure(samples: Sequence[Sample]) -> list[dict[str, Any]]:
         clock = SystemClock()
         ids = RandomIds(clock)
         async with await open_store(Path(folder) / "bench.db", ids) as store:
-            recall = Recall(store, SqlRecallIndex(store.database), embedder_of(read_settings()), store, clock)
+            recall = Recall(store, RecallIndex(store.database), embedder_of(read_settings()), store.jobs, clock)
             for sample in samples:
                 conversation, names = await store_sample(store, sample, ids)
                 await recall.index_now(OWNER, conversation)
@@ -276,7 +276,7 @@ async def speed(count: int) -> dict[str, float]:
         clock = SystemClock()
         ids = RandomIds(clock)
         async with await open_store(Path(folder) / "bench.db", ids) as store:
-            recall = Recall(store, SqlRecallIndex(store.database), embedder_of(read_settings()), store, clock)
+            recall = Recall(store, RecallIndex(store.database), embedder_of(read_settings()), store.jobs, clock)
             conversation, _ = await store_sample(store, Sample("speed", said, ()), ids)
             began = time.perf_counter()
             await recall.index_now(OWNER, conversation)
@@ -306,10 +306,10 @@ async def everywhere(count: int, folder: Path) -> dict[str, float]:
     ids = RandomIds(clock)
     async with await open_store(folder / "bench.db", ids) as store:
         embedder = embedder_of(read_settings())
-        if not (await store.conversations(OWNER, PageQuery(1))).data:
+        if not (await store.conversations.conversations(OWNER, PageQuery(1))).data:
             await fill(store, OWNER, embedder, ids, count)
-        newest = (await store.conversations(OWNER, PageQuery(1))).data[0].id
-        recall = Recall(store, SqlRecallIndex(store.database), embedder, store, clock)
+        newest = (await store.conversations.conversations(OWNER, PageQuery(1))).data[0].id
+        recall = Recall(store, RecallIndex(store.database), embedder, store.jobs, clock)
         waits: list[float] = []
         looking = asyncio.create_task(_look(store, newest, waits))
         times = []
@@ -326,11 +326,11 @@ async def everywhere(count: int, folder: Path) -> dict[str, float]:
     return {"passages": count, "first": times[0], "first_cpu": first_cpu, **later}
 
 
-async def _look(store: SqlStore, conversation: str, waits: list[float]) -> None:
+async def _look(store: Store, conversation: str, waits: list[float]) -> None:
     """Read something small again and again, and note how long that takes."""
     while True:
         began = time.perf_counter()
-        await store.conversation(OWNER, conversation)
+        await store.conversations.conversation(OWNER, conversation)
         waits.append(time.perf_counter() - began)
         await asyncio.sleep(0.02)
 

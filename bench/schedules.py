@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from lamella.storage.store import SqlStore
+from lamella.storage.database import Rows
 from scheduling.faulty import FAULTY
 from scheduling.plan import Plan
 from scheduling.suite import Outcome, Suite, suite
@@ -32,18 +32,18 @@ def show(outcome: Outcome) -> None:
         print(f"  {law}")
 
 
-def alone(schedules: Suite, seed: int, store: type[SqlStore], plan: PlanOf) -> bool:
+def alone(schedules: Suite, seed: int, fault: type[Rows] | None, plan: PlanOf) -> bool:
     """One schedule with all its operations; gives whether every law held."""
-    [outcome] = schedules.seeds([seed], store, plan)
+    [outcome] = schedules.seeds([seed], fault, plan)
     print("\n".join(outcome.told.operations))
     show(outcome)
     return not outcome.broken
 
 
-def many(schedules: Suite, seeds: range, store: type[SqlStore], plan: PlanOf) -> bool:
+def many(schedules: Suite, seeds: range, fault: type[Rows] | None, plan: PlanOf) -> bool:
     """Many schedules; gives whether every law held."""
     begun, operations, crashes, broken = time.monotonic(), 0, 0, 0
-    for outcome in schedules.seeds(seeds, store, plan):
+    for outcome in schedules.seeds(seeds, fault, plan):
         operations += len(outcome.told.operations)
         crashes += outcome.told.crashes
         if outcome.broken:
@@ -58,20 +58,20 @@ def many(schedules: Suite, seeds: range, store: type[SqlStore], plan: PlanOf) ->
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    stores = {kind.__name__: kind for kind in FAULTY}
+    faults = {kind.__name__: kind for kind in FAULTY}
     parser.add_argument("--schedules", type=int, default=2_000, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--seed", type=int, help="this one alone, with all its operations")
     parser.add_argument("--queue", action="store_true", help="clients send through the queue")
-    parser.add_argument("--faulty", choices=stores, help="over a store with this fault")
+    parser.add_argument("--faulty", choices=faults, help="over a store with this fault")
     options = parser.parse_args()
-    store = stores.get(options.faulty, SqlStore)
+    fault = faults.get(options.faulty)
     plan = Plan.of_queue if options.queue else Plan.of
     with suite() as schedules:
         if options.seed is not None:
-            held = alone(schedules, options.seed, store, plan)
+            held = alone(schedules, options.seed, fault, plan)
         else:
-            held = many(schedules, range(options.first, options.first + options.schedules), store, plan)
+            held = many(schedules, range(options.first, options.first + options.schedules), fault, plan)
     sys.exit(not held)
 
 

@@ -27,7 +27,7 @@ from lamella.context.input import ContextInput
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import ContextLengthExceeded
 from lamella.core.messages import Turn, TurnStatus, UserMessage
-from lamella.core.ports import ChatModel, Store
+from lamella.core.ports import ChatModel
 from lamella.core.prompt import Sampling
 from lamella.core.records import (
     Caller,
@@ -40,6 +40,7 @@ from lamella.core.records import (
     TurnEnd,
 )
 from lamella.core.records import Conversation as Row
+from lamella.storage import Store
 from lamella.storage.mapping.turns import end_row, run_row, step_row, turn_row, user_message_row
 from lamella.storage.store import open_store
 from tables import arguments, emit, middle, milliseconds, show
@@ -127,16 +128,16 @@ async def measure(stored: int, window: int, rounds: int) -> Figures:
         now = BEGUN + timedelta(minutes=3 * stored)
         async with await open_store(path) as store:
             row = Row(ID, "", MODEL, "lamella", POLICY.value, "You are careful.", (), BEGUN, BEGUN)
-            await store.create_conversation(OWNER, row)
+            await store.conversations.create_conversation(OWNER, row)
         fill(path, stored // 2)
         async with await open_store(path) as store:
             few = 1 if stored >= 100_000 else rounds
-            whole = await store.beginning(OWNER, ID, MODEL)
-            read_whole = await timed(few, lambda: store.beginning(OWNER, ID, MODEL))
+            whole = await store.beginnings.beginning(OWNER, ID, MODEL)
+            read_whole = await timed(few, lambda: store.beginnings.beginning(OWNER, ID, MODEL))
             build_whole, refused = await building(model, whole, now, few)
             await begin_session(store, max(stored - window, 0) // 2, now)
-            begins = await store.beginning(OWNER, ID, MODEL)
-            read_window = await timed(rounds, lambda: store.beginning(OWNER, ID, MODEL))
+            begins = await store.beginnings.beginning(OWNER, ID, MODEL)
+            read_window = await timed(rounds, lambda: store.beginnings.beginning(OWNER, ID, MODEL))
             build_window, _ = await building(model, begins, now, rounds)
     return Figures(stored, 2 * len(begins.path), read_whole, build_whole, refused, read_window, build_window)
 
@@ -146,7 +147,7 @@ async def begin_session(store: Store, behind: int, now: datetime) -> None:
     if behind:
         outcome = f"turn_{behind - 1:06d}"
         decision = Decision(DecisionKind.SESSION, ID, outcome, "bench", "a session was ended")
-        await store.change_conversation(OWNER, ID, ConversationChange(decisions=(decision,)), now)
+        await store.conversations.change_conversation(OWNER, ID, ConversationChange(decisions=(decision,)), now)
 
 
 async def building(model: ChatModel, found: ConversationSnapshot, now: datetime, rounds: int) -> tuple[float, bool]:

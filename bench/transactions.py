@@ -1,6 +1,6 @@
 """What transactions of the store cost: `python bench/transactions.py`. Prints wall time (median) and CPU (mean) in ms.
 
-Verbs are those of a message's way, on a database file in a folder of its own with a conversation of some turns.
+Rows are those of a message's way, on a database file in a folder of its own with a conversation of some turns.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from lamella.core.ids import CountingIds
-from lamella.storage import SqlStore, open_store
+from lamella.storage import Store, open_store
 from storage.examples import ANN, NOON, conversation, entry, minutes, new_turn, step, turn_end
 
 ROUNDS = 300
@@ -33,14 +33,14 @@ async def measured(verb: Callable[[int], Awaitable[object]]) -> tuple[float, flo
     return statistics.median(walls) * 1e3, (time.process_time() - began) / ROUNDS * 1e3
 
 
-def verbs(store: SqlStore) -> Mapping[str, Callable[[int], Awaitable[object]]]:
+def verbs(store: Store) -> Mapping[str, Callable[[int], Awaitable[object]]]:
     """The verbs by name, each for the number of its call."""
     at = NOON + timedelta(hours=1)
     return {
-        "conversation (1 statement)": lambda _: store.conversation(ANN, "conv_1"),
-        "beginning (12)": lambda _: store.beginning(ANN, "conv_1", "m-1"),
-        "claim_key (3, writes)": lambda n: store.claim_key(ANN, f"key {n}", "POST /", "f", f"turn_{n}", at),
-        "append_journal (1, writes)": lambda n: store.append_journal([entry(n + 1)]),
+        "conversation (1 statement)": lambda _: store.conversations.conversation(ANN, "conv_1"),
+        "beginning (12)": lambda _: store.beginnings.beginning(ANN, "conv_1", "m-1"),
+        "claim_key (3, writes)": lambda n: store.keys.claim_key(ANN, f"key {n}", "POST /", "f", f"turn_{n}", at),
+        "append_journal (1, writes)": lambda n: store.turns.append_journal([entry(n + 1)]),
     }
 
 
@@ -48,14 +48,14 @@ async def main() -> None:
     """Measure each verb alone, then four beginnings at once."""
     with TemporaryDirectory() as folder:
         async with await open_store(Path(folder) / "a.db", CountingIds()) as store:
-            await store.create_conversation(ANN, conversation())
-            await store.begin_turn(ANN, new_turn(), minutes(0))
-            await store.finish_turn(ANN, turn_end(steps=[step()]))
+            await store.conversations.create_conversation(ANN, conversation())
+            await store.turns.begin_turn(ANN, new_turn(), minutes(0))
+            await store.turns.finish_turn(ANN, turn_end(steps=[step()]))
             for name, verb in verbs(store).items():
                 wall, cpu = await measured(verb)
                 print(f"{name:30} {wall:6.2f} ms {cpu:6.2f} ms CPU")
             wall, cpu = await measured(
-                lambda _: asyncio.gather(*(store.beginning(ANN, "conv_1", "m-1") for _ in range(4)))
+                lambda _: asyncio.gather(*(store.beginnings.beginning(ANN, "conv_1", "m-1") for _ in range(4)))
             )
             print(f"{'beginning, 4 at once':30} {wall:6.2f} ms {cpu:6.2f} ms CPU")
 

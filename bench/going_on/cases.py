@@ -175,16 +175,16 @@ async def run(template: Path, ids: Sequence[str], some: Sequence[Case], tally: T
 
 async def _judged(app: App, conversation: str, case: Case, model: Picky, tally: Tally) -> str:
     """How the law was broken; "" where it held."""
-    before = await app.store.sessions(LOCAL_OWNER, conversation)
-    path = await app.store.path(LOCAL_OWNER, conversation)
+    before = await app.store.sessions.sessions(LOCAL_OWNER, conversation)
+    path = await app.store.turns.path(LOCAL_OWNER, conversation)
     parent = path[int(case.turn * len(path))].user.id if case.turn is not None else None
     change = ConversationChange(model=model.facts.name)
-    await app.store.change_conversation(LOCAL_OWNER, conversation, change, app.clock.now())
+    await app.store.conversations.change_conversation(LOCAL_OWNER, conversation, change, app.clock.now())
     try:
         packets = await _answered(app, conversation, "hi", model.facts.name, parent)
     except LamellaError as error:
         return f"{type(error).__name__}: {error.message}"
-    after = await app.store.sessions(LOCAL_OWNER, conversation)
+    after = await app.store.sessions.sessions(LOCAL_OWNER, conversation)
     compactions = _compactions(after) - _compactions(before)
     tally.cases += 1
     tally.compacted += compactions > 0

@@ -15,7 +15,7 @@ from lamella.core.json import encode_text
 from lamella.core.knowledge import Document, DocumentState
 from lamella.core.records import Caller, PageQuery
 from lamella.llm.scripted import FACTS, ScriptedModel
-from lamella.storage.store import SqlStore
+from lamella.storage.store import Store
 
 ANN = Caller("user_ann")
 """Owns the base."""
@@ -38,9 +38,9 @@ def reply(summary: str, reason: str = "answered", confidence: float = 0.9) -> st
 async def restricted_base(app: App, text: str, name: str = "Contracts", title: str = "a.md") -> str:
     """A base of Ann's with one document that is ready; the local user may use it and not read it."""
     now, id = app.clock.now(), app.ids.new("kb")
-    assert isinstance(app.store, SqlStore)
+    assert isinstance(app.store, Store)
     if ANN.user_id not in {user.id for user in (await app.accounts.directory.users(PageQuery())).data}:
-        await app.store.add_user(User(ANN.user_id, "Ann", Role.MEMBER, now))
+        await app.store.directory.add_user(User(ANN.user_id, "Ann", Role.MEMBER, now))
     await app.access.add_base(ANN, id, BaseContent(name), now)
     await add(app, id, text, title)
     await grant(app, id, GrantLevel.RESTRICTED)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import TypeVar
 
 from lamella.core.ids import Ids
-from lamella.storage.database import Database
+from lamella.storage.database import Database, Rows
 from lamella.storage.sqlite import sqlite_engine, sqlite_url
-from lamella.storage.store import SqlStore
+from lamella.storage.store import Store
 from scheduling.loop import Lane
-
-StoreT = TypeVar("StoreT", bound=SqlStore)
 
 
 class Disk:
@@ -33,9 +30,16 @@ class Disk:
             self._path.with_name(self._path.name + name).unlink(missing_ok=True)
         self._path.write_bytes(data)
 
-    def store(self, ids: Ids, kind: type[StoreT]) -> StoreT:
-        """A store over the file as it is now; its transactions are operations of the schedule."""
-        return kind(Database(*self._engines, Lane), ids)
+    def store(self, ids: Ids, fault: type[Rows] | None = None) -> Store:
+        """A store over the file as it is now; its transactions are operations of the schedule.
+
+        `fault` stands in place of the object that it is derived from.
+        """
+        store = Store(Database(*self._engines, Lane), ids)
+        for name, rows in list(vars(store).items()):
+            if fault is not None and type(rows) is fault.__bases__[0]:
+                setattr(store, name, fault(store.database, ids))
+        return store
 
     def power_off(self) -> None:
         """Close every connection: what was committed stays and nothing else."""

@@ -1,4 +1,4 @@
-"""Stores with a deliberate fault each: the laws have to catch every one, else they prove nothing."""
+"""Objects of the store with a deliberate fault each: the laws have to catch every one, else they prove nothing."""
 
 from __future__ import annotations
 
@@ -11,33 +11,39 @@ from sqlalchemy import text
 from lamella.core.json import JsonObject
 from lamella.core.records import Caller, Job, QueuedMessage, TurnEnd, UnfinishedTurn
 from lamella.core.sessions import Session, SessionStep
-from lamella.storage.store import SqlStore
+from lamella.storage.conversations.conversations import ConversationRows
+from lamella.storage.conversations.queue import QueueRows
+from lamella.storage.conversations.sessions import SessionRows
+from lamella.storage.conversations.turns import TurnRows
+from lamella.storage.database import Rows
+from lamella.storage.jobs import JobRows
+from lamella.storage.keys import KeyRows
 from scheduling.model import Faults
 from scheduling.plan import Plan
 
 
-class NoComparison(SqlStore):
+class NoComparison(SessionRows):
     """Opens the next session from whatever session is current."""
 
     async def next_session(self, caller: Caller, step: SessionStep, job: Job | None = None) -> Session:
-        """See `Store.next_session`."""
-        now = await self.conversation(caller, step.session.conversation_id)
+        """See `next_session` of the store."""
+        now = await ConversationRows(self._database, self._ids).conversation(caller, step.session.conversation_id)
         return await super().next_session(caller, replace(step, expected=now.session_id, changes=None), job)
 
 
-class NoWayBack(SqlStore):
+class NoWayBack(SessionRows):
     """Takes a session that was left and resumed for one that was never left."""
 
     async def next_session(self, caller: Caller, step: SessionStep, job: Job | None = None) -> Session:
-        """See `Store.next_session`."""
+        """See `next_session` of the store."""
         return await super().next_session(caller, replace(step, changes=None), job)
 
 
-class MovesTwice(SqlStore):
+class MovesTwice(SessionRows):
     """Stores the newest message of a conversation once more in its next session."""
 
     async def next_session(self, caller: Caller, step: SessionStep, job: Job | None = None) -> Session:
-        """See `Store.next_session`."""
+        """See `next_session` of the store."""
         opened = await super().next_session(caller, step, job)
         copied = text(
             "INSERT INTO messages (id, owner, turn_id, session_id, seq, role, model, parts, results, tokens, sent_at, "
@@ -48,11 +54,11 @@ class MovesTwice(SqlStore):
         return opened
 
 
-class OldLabel(SqlStore):
+class OldLabel(TurnRows):
     """Files every answer under the first session."""
 
     async def finish_turn(self, caller: Caller, end: TurnEnd) -> None:
-        """See `Store.finish_turn`."""
+        """See `finish_turn` of the store."""
         await super().finish_turn(caller, end)
         label = text(
             "UPDATE messages SET session_id = (SELECT id FROM sessions WHERE number = 1) "
@@ -61,7 +67,7 @@ class OldLabel(SqlStore):
         await self._database.write(lambda connection: connection.execute(label, {"turn": end.turn_id}))
 
 
-class LeasesForever(SqlStore):
+class LeasesForever(JobRows):
     """Never takes up what a dead worker left."""
 
     async def claim(
@@ -72,78 +78,78 @@ class LeasesForever(SqlStore):
         busy: Sequence[tuple[str, str]] = (),
         only: str | None = None,
     ) -> Job | None:
-        """See `Jobs.claim`."""
+        """See `claim` of the store."""
         return await super().claim(kinds, now, 1e9, busy, only)
 
 
-class NoKeys(SqlStore):
+class NoKeys(KeyRows):
     """Forgets which message an Idempotency-Key stood for."""
 
     async def claim_key(
         self, caller: Caller, key: str, route: str, fingerprint: str, result_id: str, at: datetime
     ) -> str:
-        """See `Store.claim_key`."""
+        """See `claim_key` of the store."""
         return result_id
 
 
-class NoRecovery(SqlStore):
+class NoRecovery(TurnRows):
     """Does not say which turns a dead process left running."""
 
     async def unfinished_turns(self) -> tuple[UnfinishedTurn, ...]:
-        """See `Store.unfinished_turns`."""
+        """See `unfinished_turns` of the store."""
         return ()
 
 
-class TwoOpen(SqlStore):
+class TwoOpen(SessionRows):
     """Leaves the session open that it comes from."""
 
     async def next_session(self, caller: Caller, step: SessionStep, job: Job | None = None) -> Session:
-        """See `Store.next_session`."""
+        """See `next_session` of the store."""
         opened = await super().next_session(caller, step, job)
         again = text("UPDATE sessions SET closed_at = NULL WHERE id = :id")
         await self._database.write(lambda connection: connection.execute(again, {"id": step.expected}))
         return opened
 
 
-class ForgetsSummary(SqlStore):
+class ForgetsSummary(SessionRows):
     """Enqueues nothing for the session that ends."""
 
     async def next_session(self, caller: Caller, step: SessionStep, job: Job | None = None) -> Session:
-        """See `Store.next_session`."""
+        """See `next_session` of the store."""
         return await super().next_session(caller, replace(step, then=None), job)
 
 
-class ForgetsWaiting(SqlStore):
+class ForgetsWaiting(QueueRows):
     """Does not say what waited when the process ended."""
 
     async def all_queued(self) -> tuple[tuple[Caller, QueuedMessage], ...]:
-        """See `Store.all_queued`."""
+        """See `all_queued` of the store."""
         return ()
 
 
-class ForgetsEdits(SqlStore):
+class ForgetsEdits(QueueRows):
     """Changes nothing of what waits."""
 
     async def change_queued(
         self, caller: Caller, message_id: str, *, text: str | None = None, payload: JsonObject | None = None
     ) -> QueuedMessage:
-        """See `Store.change_queued`."""
+        """See `change_queued` of the store."""
         return await self.queued_message(caller, message_id)
 
 
-class AnswersCancelled(SqlStore):
+class AnswersCancelled(QueueRows):
     """Says that a message was taken out, and leaves it."""
 
     async def cancel_queued(self, caller: Caller, message_id: str) -> QueuedMessage:
-        """See `Store.cancel_queued`."""
+        """See `cancel_queued` of the store."""
         return await self.queued_message(caller, message_id)
 
 
-class NewestFirst(SqlStore):
+class NewestFirst(QueueRows):
     """Gives what waits in the wrong order."""
 
     async def queued(self, caller: Caller, conversation_id: str) -> tuple[QueuedMessage, ...]:
-        """See `Store.queued`."""
+        """See `queued` of the store."""
         return (await super().queued(caller, conversation_id))[::-1]
 
 
@@ -157,7 +163,7 @@ def _queued(seed: int, *clients: tuple[str, ...], restart: bool = False) -> Plan
     return Plan(seed, clients, restart=restart, queued=True)
 
 
-FAULTY: Mapping[type[SqlStore], Sequence[Plan]] = {
+FAULTY: Mapping[type[Rows], Sequence[Plan]] = {
     NoComparison: [Plan(seed, (("/compact", "/new", "message"),), faults=_SLOW) for seed in range(8)],
     NoWayBack: [Plan(seed, (("/compact", "/new", "/resume"),), faults=_SLOW) for seed in range(12)],
     MovesTwice: [Plan(0, (("/compact",),))],

@@ -20,7 +20,8 @@ from lamella.core.ports import OpenModel
 from lamella.core.records import Conversation
 from lamella.core.tokens import Threshold
 from lamella.sessions.settings import SessionSettings
-from lamella.storage.store import SqlStore, open_store
+from lamella.storage.database import Rows
+from lamella.storage.store import Store, open_store
 from lamella.tooling.tool import Registry
 from lamella.turns.loader import EngineSettings
 from scheduling.clients import Client, QueueClient
@@ -59,16 +60,16 @@ class Beginning:
 
 
 class Story:
-    """Runs one plan to its end. `store` is the kind of store, so that a faulty one can be tried."""
+    """Runs one plan to its end. `fault` is an object of the store with a fault, to be tried."""
 
-    def __init__(self, plan: Plan, beginning: Beginning, disk: Disk, store: type[SqlStore] = SqlStore) -> None:
+    def __init__(self, plan: Plan, beginning: Beginning, disk: Disk, fault: type[Rows] | None = None) -> None:
         self._plan = plan
         self._random = Random(plan.seed + 1)
         self.disk = disk
         disk.holds(beginning.data)
         sent = [Sent(s.name, s.client, s.key, s.heard, s.turn_id) for s in beginning.sent]
         self.told = Told(plan, Witness(self.disk.session_changes), sent)
-        self._store = store
+        self._fault = fault
         self._ids = CountingIds()
         self._ids._count = beginning.ids
         self._number = len(beginning.sent)
@@ -129,24 +130,24 @@ class Story:
     @asynccontextmanager
     async def _process(self, lanes: Lanes, faults: Faults, name: str = "first") -> AsyncIterator[Core]:
         PROCESS.set(name)
-        store = self.disk.store(self._ids, self._store)
+        store = self.disk.store(self._ids, self._fault)
         core = self._core(store, lanes, faults)
         await core.chat.start()
         yield core
         await core.chat.close()
         await store.close()
 
-    def _core(self, store: SqlStore, lanes: Lanes, faults: Faults) -> Core:
+    def _core(self, store: Store, lanes: Lanes, faults: Faults) -> Core:
         model = ScheduledModel(lanes, self.told.witness, faults)
         settings = EngineSettings(headers=lambda _, purpose, number: {PURPOSE: purpose})
         services = build_services(store, Registry(()), LoopClock(), self._ids)
-        return build_core(services, _Models(model), CoreSettings(settings, SETTINGS), jobs=store)
+        return build_core(services, _Models(model), CoreSettings(settings, SETTINGS), jobs=store.jobs)
 
     async def _first_life(self, lanes: Lanes) -> None:
         async with self._process(lanes, self._plan.faults) as core:
             other = None
             if self._plan.others:
-                other = self._core(core.services.store, lanes, self._plan.faults)  # type: ignore[arg-type]
+                other = self._core(core.services.store, lanes, self._plan.faults)
                 await asyncio.create_task(_begin_other(other))
                 lanes.stalling = True
             await asyncio.gather(
@@ -230,7 +231,7 @@ async def _make(path: Path) -> None:
 
 
 async def _fill(story: Story, lanes: Lanes) -> None:
-    store = story.disk.store(story._ids, SqlStore)
+    store = story.disk.store(story._ids)
     conversation = Conversation(
         id=CONVERSATION,
         title="",
@@ -242,12 +243,12 @@ async def _fill(story: Story, lanes: Lanes) -> None:
         created_at=BEGUN,
         updated_at=BEGUN,
     )
-    await store.create_conversation(ANN, conversation)
+    await store.conversations.create_conversation(ANN, conversation)
     services = build_services(store, Registry(()), LoopClock(), story._ids)
     model = ScheduledModel(lanes, story.told.witness, Faults())
     settings = EngineSettings(headers=lambda _, purpose, number: {PURPOSE: purpose})
     quiet = SessionSettings(compaction=Threshold(share=1.0))
-    core = build_core(services, _Models(model), CoreSettings(settings, quiet), jobs=store)
+    core = build_core(services, _Models(model), CoreSettings(settings, quiet), jobs=store.jobs)
     await core.chat.start()
     client = Client(story, core, lanes, 0)
     for _ in range(FIRST):

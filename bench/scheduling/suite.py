@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from lamella.storage.store import SqlStore
+from lamella.storage.database import Rows
 from scheduling.database import Disk
 from scheduling.laws import broken_laws
 from scheduling.loop import Stuck
@@ -32,9 +32,9 @@ class Suite:
         self._disk = Disk(folder / "schedule.db")
         self._beginning = begin(self._disk)
 
-    def run(self, plan: Plan, store: type[SqlStore] = SqlStore) -> Outcome:
+    def run(self, plan: Plan, fault: type[Rows] | None = None) -> Outcome:
         """One schedule."""
-        story = Story(plan, self._beginning, self._disk, store)
+        story = Story(plan, self._beginning, self._disk, fault)
         try:
             told = story.run()
         except Stuck as error:
@@ -43,11 +43,11 @@ class Suite:
             return Outcome(plan.seed, told, broken_laws(told, connection))
 
     def seeds(
-        self, seeds: Iterable[int], store: type[SqlStore] = SqlStore, plan: Callable[[int], Plan] = Plan.of
+        self, seeds: Iterable[int], fault: type[Rows] | None = None, plan: Callable[[int], Plan] = Plan.of
     ) -> Iterator[Outcome]:
         """The schedules of some seeds."""
         for seed in seeds:
-            yield self.run(plan(seed), store)
+            yield self.run(plan(seed), fault)
 
 
 @contextmanager

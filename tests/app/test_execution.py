@@ -121,7 +121,7 @@ async def sent_to(provider: str) -> list[tuple[str, int, bytes]]:
 
 
 async def newest(app: App) -> str:
-    return (await app.store.conversations(LOCAL_OWNER, PageQuery(limit=1))).data[0].id
+    return (await app.store.conversations.conversations(LOCAL_OWNER, PageQuery(limit=1))).data[0].id
 
 
 async def in_process(folder: Path, provider: str, story: Story) -> list[tuple[str, int, bytes]]:
@@ -189,7 +189,7 @@ async def test_a_library_is_refused_as_a_client_would_be_and_leaves_nothing_behi
         ):
             with pytest.raises(error):
                 await lamella.run(request)
-        assert (await lamella.store.conversations(LOCAL_OWNER, PageQuery())).data == ()
+        assert (await lamella.store.conversations.conversations(LOCAL_OWNER, PageQuery())).data == ()
         await answered_once(lamella)
     assert len(model.requests) == 1
 

@@ -11,7 +11,7 @@ import pytest
 from lamella.background import BACKOFF_SECONDS, LEASE_SECONDS, MOST, MOST_OF_OWNER, Again, Worker
 from lamella.core.clock import VirtualClock
 from lamella.core.records import Caller, Job, JobStatus, NewJob
-from lamella.storage import SqlStore, open_store
+from lamella.storage import Store, open_store
 
 pytestmark = pytest.mark.anyio
 
@@ -41,11 +41,11 @@ def job(clock: VirtualClock) -> NewJob:
     return NewJob("look", "conv_1", "to see", clock.now(), {"n": 1})
 
 
-async def ended(store: SqlStore, status: JobStatus) -> Job:
+async def ended(store: Store, status: JobStatus) -> Job:
     """The job once it has this status."""
     async with asyncio.timeout(10):
         while True:
-            found = await store.job(ANN, "look", "conv_1")
+            found = await store.jobs.job(ANN, "look", "conv_1")
             if found is not None and found.status is status:
                 return found
             await asyncio.sleep(0)
@@ -54,7 +54,7 @@ async def ended(store: SqlStore, status: JobStatus) -> Job:
 async def test_a_job_is_done_once(tmp_path: Path) -> None:
     clock, doing = VirtualClock(NOON), Doing(None)
     async with await open_store(tmp_path / "a.db") as store:
-        worker = Worker(store, clock, {"look": doing})
+        worker = Worker(store.jobs, clock, {"look": doing})
         worker.start()
         await worker.enqueue(ANN, job(clock))
         seen = await doing.next()
@@ -72,7 +72,7 @@ async def test_slow_jobs_of_one_kind_hold_up_their_own_alone(tmp_path: Path) -> 
         return None
 
     async with await open_store(tmp_path / "a.db") as store:
-        worker = Worker(store, clock, {"slow": forever, "look": doing})
+        worker = Worker(store.jobs, clock, {"slow": forever, "look": doing})
         worker.start()
         for number in range(MOST + 1):
             await worker.enqueue(Caller(f"user_{number}"), NewJob("slow", f"sess_{number}", "to see", clock.now()))
@@ -82,7 +82,7 @@ async def test_slow_jobs_of_one_kind_hold_up_their_own_alone(tmp_path: Path) -> 
         await worker.enqueue(ANN, job(clock))
         assert (await doing.next()).subject == "conv_1"
         await ended(store, JobStatus.FINISHED)
-        waiting = await store.job(Caller(f"user_{MOST}"), "slow", f"sess_{MOST}")
+        waiting = await store.jobs.job(Caller(f"user_{MOST}"), "slow", f"sess_{MOST}")
         assert waiting is not None
         assert waiting.status is JobStatus.WAITING
         await worker.close()
@@ -98,7 +98,7 @@ async def test_many_jobs_of_one_owner_leave_room_for_the_others(tmp_path: Path) 
         return None
 
     async with await open_store(tmp_path / "a.db") as store:
-        worker = Worker(store, clock, {"look": slow})
+        worker = Worker(store.jobs, clock, {"look": slow})
         worker.start()
         for number in range(50):
             await worker.enqueue(ANN, NewJob("look", f"sess_{number}", "to see", clock.now()))
@@ -127,7 +127,7 @@ async def test_a_lease_that_ran_out_here_is_taken_anew_here(tmp_path: Path) -> N
         return None
 
     async with await open_store(tmp_path / "a.db") as store:
-        worker = Worker(store, clock, {"look": slow})
+        worker = Worker(store.jobs, clock, {"look": slow})
         worker.start()
         await worker.enqueue(ANN, job(clock))
         async with asyncio.timeout(10):
@@ -144,7 +144,7 @@ async def test_a_lease_that_ran_out_here_is_taken_anew_here(tmp_path: Path) -> N
 async def test_one_that_fails_is_tried_again_after_a_pause_and_given_up_in_the_end(tmp_path: Path) -> None:
     clock, doing = VirtualClock(NOON), Doing(Again("no"), ValueError("a bug"), Again("still no"))
     async with await open_store(tmp_path / "a.db") as store:
-        worker = Worker(store, clock, {"look": doing})
+        worker = Worker(store.jobs, clock, {"look": doing})
         worker.start()
         for attempt, pause in enumerate(BACKOFF_SECONDS, start=1):
             await worker.enqueue(ANN, job(clock))
@@ -169,13 +169,13 @@ async def test_what_a_closing_worker_holds_is_due_at_once(tmp_path: Path) -> Non
         return None
 
     async with await open_store(tmp_path / "a.db") as store:
-        first = Worker(store, clock, {"look": forever})
+        first = Worker(store.jobs, clock, {"look": forever})
         first.start()
         await first.enqueue(ANN, job(clock))
         await asyncio.wait_for(started.wait(), 10)
         await first.close()
         doing = Doing(None)
-        second = Worker(store, clock, {"look": doing})
+        second = Worker(store.jobs, clock, {"look": doing})
         second.start()
         assert (await doing.next()).attempts == 2
         await ended(store, JobStatus.FINISHED)
@@ -186,7 +186,7 @@ async def test_a_clock_that_is_set_back_keeps_no_job_waiting(tmp_path: Path) -> 
     """Of a retry that is due in half a minute nobody knows any more how long it has waited: it is done at once."""
     clock, doing = VirtualClock(NOON), Doing(Again("not yet"), None)
     async with await open_store(tmp_path / "a.db") as store:
-        worker = Worker(store, clock, {"look": doing})
+        worker = Worker(store.jobs, clock, {"look": doing})
         worker.start()
         await worker.enqueue(ANN, job(clock))
         await doing.next()
@@ -203,8 +203,8 @@ async def test_nor_does_one_that_was_set_back_before_the_start(tmp_path: Path) -
     doing = Doing(None)
     async with await open_store(tmp_path / "a.db") as store:
         soon = NewJob("look", "conv_1", "to see", NOON + timedelta(minutes=5))
-        await store.enqueue(ANN, soon, NOON)
-        worker = Worker(store, VirtualClock(NOON - timedelta(days=1)), {"look": doing})
+        await store.jobs.enqueue(ANN, soon, NOON)
+        worker = Worker(store.jobs, VirtualClock(NOON - timedelta(days=1)), {"look": doing})
         worker.start()
         assert (await doing.next()).subject == "conv_1"
         await ended(store, JobStatus.FINISHED)
@@ -214,7 +214,7 @@ async def test_nor_does_one_that_was_set_back_before_the_start(tmp_path: Path) -
 async def test_what_is_due_later_waits_by_a_clock_that_goes_on(tmp_path: Path) -> None:
     clock, doing = VirtualClock(NOON), Doing(None)
     async with await open_store(tmp_path / "a.db") as store:
-        worker = Worker(store, clock, {"look": doing})
+        worker = Worker(store.jobs, clock, {"look": doing})
         worker.start()
         await worker.enqueue(ANN, NewJob("look", "conv_1", "to see", NOON + timedelta(minutes=5)))
         clock.advance(299)

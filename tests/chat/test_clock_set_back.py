@@ -90,7 +90,7 @@ async def test_a_limit_of_a_provider_is_kept_to_no_longer(tmp_path: Path) -> Non
             model.then(saying(f"Answer {number}.", usage=Usage(input=1_250 * (number + 1), output=5)))
             await client.send(conversation, f"Question {number}? {long}")
         limit = ProviderLimit("scripted", "scripted", 900, NOON + timedelta(hours=1))
-        await app.store.keep_provider_limit(limit)
+        await app.store.requests.keep_provider_limit(limit)
 
         async def has_all(text: str) -> bool:
             """Whether the first question still stands in what is sent with this message."""

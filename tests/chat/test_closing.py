@@ -31,7 +31,7 @@ async def test_running_turns_are_saved_and_new_messages_refused(app: App, client
         rest = [event.packet async for event in events if event.n is not None]
     assert types(rest) == ["turn.stopped", "turn.finished"]
     assert (rest[0]["reason"], rest[1]["status"]) == ("interrupted", "interrupted")
-    record = await app.store.turn(LOCAL_OWNER, seen[0]["turn_id"])
+    record = await app.store.turns.turn(LOCAL_OWNER, seen[0]["turn_id"])
     assert (record.status, record.steps[0].text) == (TurnStatus.INTERRUPTED, "Half")
     for conversation in (first, second):
         answer = await client.call("POST", f"/conversations/{conversation}/turns", json={"text": "And now?"})
@@ -69,6 +69,6 @@ async def test_a_store_that_refuses_keeps_no_process_from_closing(tmp_path: Path
             assert CLOSE_SECONDS <= monotonic() - began < CLOSE_SECONDS + 3
     await change(tmp_path, HEALED)
     async with served(settings, models=ScriptedModels(model)) as (app, client):
-        record = await app.store.turn(LOCAL_OWNER, seen[0]["turn_id"])
+        record = await app.store.turns.turn(LOCAL_OWNER, seen[0]["turn_id"])
         assert (record.status, record.steps[0].text) == (TurnStatus.INTERRUPTED, "Half")
         assert text_of(await client.send(conversation, "Go on.")) == "It goes on."

@@ -22,7 +22,7 @@ from lamella.core.json import decode_object
 from lamella.core.messages import TurnStatus
 from lamella.core.records import AgentAndProject, Caller, Conversation, NewRun, NewTurn
 from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, saying
-from lamella.storage.store import SqlStore, open_store
+from lamella.storage.store import Store, open_store
 from lamella.tooling.tool import Registry
 from lamella.turns.journal import Journal, MemoryBus
 from lamella.turns.loader import EngineSettings
@@ -63,7 +63,7 @@ class Slow:
 @dataclass(frozen=True)
 class Place:
     core: Core
-    store: SqlStore
+    store: Store
     ids: Remembered
     slow: Slow
     model: ScriptedModel
@@ -77,9 +77,9 @@ async def beginning(folder: Path) -> AsyncIterator[Place]:
     ids, slow, model = Remembered(), Slow(), ScriptedModel([saying("Never.")])
     async with await open_store(folder / "lamella.db") as store:
         services = replace(build_services(store, Registry(()), SystemClock(), ids), surroundings=slow)
-        core = build_core(services, ScriptedModels(model), jobs=store)
+        core = build_core(services, ScriptedModels(model), jobs=store.jobs)
         await core.chat.start()
-        await store.create_conversation(ANN, CONVERSATION)
+        await store.conversations.create_conversation(ANN, CONVERSATION)
         yield Place(core, store, ids, slow, model)
         await core.chat.close()
 
@@ -97,7 +97,7 @@ async def test_a_stop_while_the_turn_begins_is_taken_at_once_and_asks_no_model(t
         assert await sending == turn_id
         packets = await place.packets(turn_id)
         assert [packet["type"] for packet in packets] == ["turn.started", "turn.stopped", "turn.finished"]
-        record = await place.store.turn(ANN, turn_id)
+        record = await place.store.turns.turn(ANN, turn_id)
         assert (record.status, record.text, record.steps) == (TurnStatus.STOPPED, "Hello?", ())
         assert place.model.requests == []
         assert await chat.stop(ANN, turn_id) is TurnStatus.STOPPED
@@ -121,15 +121,15 @@ async def test_a_stop_by_somebody_else_stops_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("of_run", [False, True])
 async def test_a_turn_is_stopped_from_another_process_on_the_same_bus(tmp_path: Path, of_run: bool) -> None:
     async with await open_store(tmp_path / "lamella.db") as store:
-        await store.create_conversation(ANN, CONVERSATION)
+        await store.conversations.create_conversation(ANN, CONVERSATION)
         gate, bus = Gate(), MemoryBus()
         models = ScriptedModels(ScriptedModel([[deltas.TextDelta(0, "Half"), gate]]))
         services = build_services(store, Registry(()), SystemClock(), CountingIds())
-        here, there = (build_core(services, models, jobs=store, bus=bus).chat for _ in range(2))
+        here, there = (build_core(services, models, jobs=store.jobs, bus=bus).chat for _ in range(2))
         await here.start()
         turn_id = await here.sender.begin(ANN, "conv_1", Message("Hello?"))
         await gate.reached.wait()
-        [run] = (await store.turn(ANN, turn_id)).runs
+        [run] = (await store.turns.turn(ANN, turn_id)).runs
         with pytest.raises(NotFound):
             await (there.stop_run(BOB, run.id) if of_run else there.stop(BOB, turn_id))
         if of_run:
@@ -151,15 +151,18 @@ async def test_a_stop_between_a_turn_s_rows_and_its_runs(
     tmp_path: Path, run_id: str | None, requests: int | None
 ) -> None:
     async with await open_store(tmp_path / "lamella.db") as store:
-        await store.create_conversation(ANN, CONVERSATION)
+        await store.conversations.create_conversation(ANN, CONVERSATION)
         bus, clock, model = MemoryBus(), SystemClock(), ScriptedModel([[Gate()]])
         services = build_services(store, Registry(()), clock, CountingIds())
         engine = TurnEngine(services, ScriptedModels(model), Journal(store, bus, clock), bus, EngineSettings())
         begun = await engine.begin(ANN, NEW)
-        assert (engine.turn_of("run_1"), (await store.turn(ANN, "turn_1")).status) == ("turn_1", TurnStatus.RUNNING)
+        assert (engine.turn_of("run_1"), (await store.turns.turn(ANN, "turn_1")).status) == (
+            "turn_1",
+            TurnStatus.RUNNING,
+        )
         engine.stops.stop("turn_1", run_id)
         await engine.run(begun)
-        turn = await store.turn(ANN, "turn_1")
+        turn = await store.turns.turn(ANN, "turn_1")
         assert (turn.status, turn.runs[0].status) == (TurnStatus.STOPPED, TurnStatus.STOPPED)
         assert requests is None or len(model.requests) == requests
         assert engine.turn_of("run_1") is None

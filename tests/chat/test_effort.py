@@ -54,7 +54,7 @@ async def test_the_narrowest_effort_wins(provider: str, tmp_path: Path) -> None:
         assert last["thinking_effort"] == "low"
         budgets = [(thinking or {}).get("budget_tokens") for thinking, _, _ in await asks(stage)]
         assert budgets == [4_096, 6_000, 1_100, None, 1_024]
-        decided = [one.decision for one in await stage.app.store.decisions(LOCAL_OWNER, conversation)]
+        decided = [one.decision for one in await stage.app.store.conversations.decisions(LOCAL_OWNER, conversation)]
         efforts = [(one.outcome, one.why) for one in decided if one.subject == "thinking_effort"]
         assert efforts == [
             ("medium", "the thinking effort was changed from off to medium"),

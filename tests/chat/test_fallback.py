@@ -48,7 +48,7 @@ async def falling(folder: Path, *models: ScriptedModel, **settings: Any) -> Asyn
 
 async def sent(app: App, packets: list[Object]) -> list[tuple[str, str | None, bool]]:
     """The requests of a turn: model, run, and whether it failed."""
-    records = await app.store.requests(LOCAL_OWNER, str(packets[0]["turn_id"]))
+    records = await app.store.requests.requests(LOCAL_OWNER, str(packets[0]["turn_id"]))
     return [(record.model, record.run_id, record.error is not None) for record in records]
 
 
@@ -70,10 +70,10 @@ async def test_the_other_model_answers_this_turn_and_the_first_is_tried_again(
         assert (text_of(packets), packets[-1]["status"]) == ("I am two.", "finished")
         run = str(only(packets, "run.started")["run_id"])
         assert await sent(app, packets) == [("one", run, True), ("two", run, False)]
-        decided = [stored.decision for stored in await app.store.decisions(LOCAL_OWNER, conversation)]
+        decided = [stored.decision for stored in await app.store.conversations.decisions(LOCAL_OWNER, conversation)]
         [fallback] = [one for one in decided if one.kind is DecisionKind.FALLBACK]
         assert (fallback.subject, fallback.outcome, fallback.why) == ("one", "two", error.message)
-        [turn] = await app.store.path(LOCAL_OWNER, conversation)
+        [turn] = await app.store.turns.path(LOCAL_OWNER, conversation)
         assert [(step.model, step.text) for step in turn.steps] == [("two", "I am two.")]
         assert text_of(await client.send(conversation, "And you?")) == "I am back."
     assert (len(one.requests), len(two.requests)) == (2, 1)
@@ -100,7 +100,7 @@ async def test_the_window_is_built_for_the_other_model(tmp_path: Path) -> None:
         assert budgets == [200_000 - 16_000, 40_000 - 16_000]
         texts = [str(block.value.get("text")) for block in two.requests[0].blocks if block.level == "messages"]
         assert [text.split("\n")[0] for text in texts] == ["Hello?", "Yes.", "And now?"]
-        failed, _ = await app.store.requests(LOCAL_OWNER, str(packets[0]["turn_id"]))
+        failed, _ = await app.store.requests.requests(LOCAL_OWNER, str(packets[0]["turn_id"]))
         assert failed.error is not None
 
 

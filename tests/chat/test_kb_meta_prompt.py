@@ -15,7 +15,7 @@ from lamella.core.records import Caller
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Client, served
 from lamella.settings import read_settings
-from lamella.storage.store import SqlStore
+from lamella.storage.store import Store
 
 ANN = Caller("user_ann")
 
@@ -29,8 +29,8 @@ def model() -> ScriptedModel:
 async def world(tmp_path: Path, model: ScriptedModel) -> AsyncIterator[tuple[App, Client]]:
     settings = read_settings(data=tmp_path, debounce_ms=0, titles=False)
     async with served(settings, models=ScriptedModels(model)) as (app, client):
-        assert isinstance(app.store, SqlStore)
-        await app.store.add_user(User(ANN.user_id, "Ann", Role.MEMBER, app.clock.now()))
+        assert isinstance(app.store, Store)
+        await app.store.directory.add_user(User(ANN.user_id, "Ann", Role.MEMBER, app.clock.now()))
         yield app, client
 
 

@@ -17,7 +17,9 @@ from lamella.core.clock import SystemClock
 from lamella.core.ids import CountingIds
 from lamella.core.records import AgentAndProject, Caller, Conversation, QueuedMessage
 from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, saying
-from lamella.storage.store import SqlStore, open_store
+from lamella.storage.conversations.queue import QueueRows
+from lamella.storage.keys import KeyRows
+from lamella.storage.store import open_store
 from lamella.tooling.tool import Registry
 
 pytestmark = pytest.mark.anyio
@@ -38,8 +40,8 @@ class Slow:
         return AgentAndProject()
 
 
-class Claiming(SqlStore):
-    """A store that counts the keys that were claimed."""
+class Claiming(KeyRows):
+    """Keys of a store that counts the keys that were claimed."""
 
     claims: asyncio.Semaphore
 
@@ -51,8 +53,8 @@ class Claiming(SqlStore):
         return found
 
 
-class Faulty(SqlStore):
-    """A store with a mistake in it: it fails as no store should, as often as `mistakes` says."""
+class Faulty(QueueRows):
+    """A queue with a mistake in it: it fails as none should, as often as `mistakes` says."""
 
     mistakes = 0
 
@@ -64,18 +66,19 @@ class Faulty(SqlStore):
 
 
 async def test_a_message_that_comes_again_while_it_begins_holds_up_nobody_else(tmp_path: Path) -> None:
-    async with await open_store(tmp_path / "lamella.db") as opened:
-        store, slow = Claiming(opened.database, CountingIds()), Slow()
-        store.claims = asyncio.Semaphore(0)
+    async with await open_store(tmp_path / "lamella.db") as store:
+        keys, slow = Claiming(store.database, CountingIds()), Slow()
+        keys.claims = asyncio.Semaphore(0)
+        store.keys = keys
         services = replace(build_services(store, Registry(()), SystemClock(), CountingIds()), surroundings=slow)
-        core = build_core(services, ScriptedModels(ScriptedModel([saying("Hi.")])), jobs=store)
+        core = build_core(services, ScriptedModels(ScriptedModel([saying("Hi.")])), jobs=store.jobs)
         await core.chat.start()
-        await store.create_conversation(ANN, CONVERSATION)
+        await store.conversations.create_conversation(ANN, CONVERSATION)
         message = Message("Hello?", key="once")
         sent = [asyncio.create_task(core.chat.sender.begin(ANN, "conv_1", message)) for _ in range(2)]
         await slow.gate.reached.wait()
         for _ in sent:
-            await store.claims.acquire()
+            await keys.claims.acquire()
         async with asyncio.timeout(5):
             await core.chat.flush(ANN, "conv_1")
         assert not any(task.done() for task in sent)
@@ -86,24 +89,25 @@ async def test_a_message_that_comes_again_while_it_begins_holds_up_nobody_else(t
 
 
 async def test_what_waits_is_answered_also_after_a_mistake_of_ours(tmp_path: Path) -> None:
-    async with await open_store(tmp_path / "lamella.db") as opened:
-        store, gate = Faulty(opened.database, CountingIds()), Gate()
+    async with await open_store(tmp_path / "lamella.db") as store:
+        queue, gate = Faulty(store.database, CountingIds()), Gate()
+        store.queue = queue
         model = ScriptedModel([[deltas.TextDelta(0, "Half"), gate], saying("Whole.")])
         services = build_services(store, Registry(()), SystemClock(), CountingIds())
-        core = build_core(services, ScriptedModels(model), jobs=store)
+        core = build_core(services, ScriptedModels(model), jobs=store.jobs)
         await core.chat.start()
-        await store.create_conversation(ANN, CONVERSATION)
+        await store.conversations.create_conversation(ANN, CONVERSATION)
         await core.chat.sender.begin(ANN, "conv_1", Message("First"))
         await gate.reached.wait()
         waiting = await core.chat.sender.submit(ANN, "conv_1", Message("Second"))
         assert isinstance(waiting, Queued)
         with capture_logs() as lines:
-            store.mistakes = 1
+            queue.mistakes = 1
             gate.opened.set()
             async with asyncio.timeout(20):
                 async for _ in core.chat.queue.packets(ANN, waiting, core.chat.stream):
                     pass
         assert [line["log_level"] for line in lines if "exc_info" in line] == ["error"]
-        assert store.mistakes == 0
-        assert (await store.conversation(ANN, "conv_1")).running_turn is None
+        assert queue.mistakes == 0
+        assert (await store.conversations.conversation(ANN, "conv_1")).running_turn is None
         await core.chat.close()

@@ -28,7 +28,7 @@ async def test_a_change_of_the_model_is_recorded_and_used(stage: Stage) -> None:
     first, second = await stage.seen()
     assert (first["body"]["model"], second["body"]["model"]) == ("claude-opus-4-8", "claude-sonnet-4-6")
     assert [message["role"] for message in second["body"]["messages"]] == ["user", "assistant", "user"]
-    [decision] = await stage.app.store.decisions(LOCAL_OWNER, conversation)
+    [decision] = await stage.app.store.conversations.decisions(LOCAL_OWNER, conversation)
     assert (decision.decision.kind, decision.decision.outcome) == (DecisionKind.SETTING, "claude-sonnet-4-6")
     assert "from claude-opus-4-8 to claude-sonnet-4-6" in decision.decision.why
 

@@ -177,4 +177,4 @@ async def test_keys_belong_to_one_route(app: App, client: Client, model: Scripte
     made = await client.call("POST", "/conversations", json={}, headers={"Idempotency-Key": "shared"})
     answer = await send(client, made.json()["id"], "shared")
     assert answer.status_code == 422
-    assert (await app.store.conversation(LOCAL_OWNER, made.json()["id"])).head is None
+    assert (await app.store.conversations.conversation(LOCAL_OWNER, made.json()["id"])).head is None

@@ -490,5 +490,5 @@ async def test_a_pending_debounce_and_a_queue_outlive_the_server(tmp_path: Path)
         assert [turn["text"] for turn in turns] == ["First", "Second\n\nand more", "Third"]
         again = await post(client, conversation, "and more", debounce_ms=3000, **key)
         assert again.json()["id"] == turns[1]["id"]
-        sessions = await app.store.sessions(LOCAL_OWNER, conversation)
+        sessions = await app.store.sessions.sessions(LOCAL_OWNER, conversation)
         assert sessions[1].begins_after == turns[1]["id"]

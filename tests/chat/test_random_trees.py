@@ -155,7 +155,7 @@ class Talk:
         tree, follows = self.tree, parent
         question = f"question {word(len(tree.nodes))}"
         if named and parent is not None:
-            follows = (await self.app.store.turn(LOCAL_OWNER, parent)).run.id
+            follows = (await self.app.store.turns.turn(LOCAL_OWNER, parent)).run.id
         asked = Message(f"{question} {MORE}", parent_message_id=follows if named else LEAVE)
         await self._turn(asked, parent, question)
 
@@ -173,7 +173,7 @@ class Talk:
         await self.app.chat.rest(self.conversation)
         requests = self.model.requests[before:]
         assert shown(requests[0]) == [*expected, question]
-        steps = (await self.app.store.turn(LOCAL_OWNER, turn_id)).steps
+        steps = (await self.app.store.turns.turn(LOCAL_OWNER, turn_id)).steps
         whole, pruned = [question], [question]
         for step in steps:
             for result in step.results:
@@ -210,12 +210,12 @@ class Talk:
         if await self.app.sessions.prune(LOCAL_OWNER, self.conversation) is None or head is None:
             return
         step = await self._newest(DecisionKind.PRUNE)
-        turns = [await self.app.store.turn(LOCAL_OWNER, id) for id in self.tree.path(head)]
+        turns = [await self.app.store.turns.turn(LOCAL_OWNER, id) for id in self.tree.path(head)]
         [cutoff] = [turn.id for turn in turns if step in {one.id for one in turn.steps}]
         self.tree.prunings.append(Cut(head, cutoff, self.tree.tick()))
 
     async def _newest(self, kind: DecisionKind) -> str:
-        made = [one.decision for one in await self.app.store.decisions(LOCAL_OWNER, self.conversation)]
+        made = [one.decision for one in await self.app.store.conversations.decisions(LOCAL_OWNER, self.conversation)]
         return str([one for one in made if one.kind is kind][-1].outcome)
 
 

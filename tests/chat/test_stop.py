@@ -111,7 +111,7 @@ async def test_stopping_as_soon_as_there_is_a_turn(app: App, client: Client, mod
         rest, seconds = await stopped(client, events, seen[0]["turn_id"])
     assert seconds < AT_ONCE
     assert types(rest)[-2:] == ["turn.stopped", "turn.finished"]
-    record = await app.store.turn(LOCAL_OWNER, seen[0]["turn_id"])
+    record = await app.store.turns.turn(LOCAL_OWNER, seen[0]["turn_id"])
     assert (record.status, record.steps) == (TurnStatus.STOPPED, ())
 
 
@@ -188,7 +188,7 @@ async def test_stopping_within_a_tool_call(tmp_path: Path) -> None:
         assert seconds < AT_ONCE
         assert tool.cancelled
         assert types(rest) == ["turn.stopped", "turn.finished"]
-        [step] = (await app.store.turn(LOCAL_OWNER, seen[0]["turn_id"])).steps
+        [step] = (await app.store.turns.turn(LOCAL_OWNER, seen[0]["turn_id"])).steps
         assert step.stop_reason is StopReason.USER_CANCELLED
         assert [call.id for call in step.calls] == ["c1", "c2"]
         assert [(result.call_id, result.content) for result in step.results] == [("c1", "quickly")]
@@ -211,7 +211,7 @@ async def test_stopping_between_two_steps_is_told_to_the_model(tmp_path: Path, c
             seen = await until(events, "tool.result")
             await gate.reached.wait()
             await stopped(client, events, seen[0]["turn_id"])
-        turn = await app.store.turn(LOCAL_OWNER, seen[0]["turn_id"])
+        turn = await app.store.turns.turn(LOCAL_OWNER, seen[0]["turn_id"])
         assert {step.stop_reason for step in turn.steps} == {StopReason.USER_CANCELLED}
         await client.send(conversation, "And now?")
     before, after = (b"\n".join(block.data for block in request.blocks) for request in model.requests[1:])

@@ -48,7 +48,7 @@ async def test_openai_says_nothing_before_the_end_so_it_is_estimated(provider: s
         assert turn["usage"] == usage
         [request] = (await stage.client.get(f"/turns/{turn['id']}/requests"))["data"]
         assert request["usage"] == usage
-        assert await stage.app.store.last_bill(LOCAL_OWNER, conversation, "gpt-6.1-terra") is None
+        assert await stage.app.store.requests.last_bill(LOCAL_OWNER, conversation, "gpt-6.1-terra") is None
         status = await stage.client.post(f"/conversations/{conversation}/commands", {"text": "/status"})
         assert "(in part an estimate" in status["answer"]
         assert status["data"]["cost_estimated"] is True
@@ -66,7 +66,7 @@ async def test_anthropic_says_the_input_at_the_beginning_and_the_output_at_the_e
     assert turn["usage"] == turn["runs"][0]["usage"] == usage
     [request] = (await stage.client.get(f"/turns/{turn['id']}/requests"))["data"]
     assert request["usage"] == usage
-    bill = await stage.app.store.last_bill(LOCAL_OWNER, conversation, MODEL)
+    bill = await stage.app.store.requests.last_bill(LOCAL_OWNER, conversation, MODEL)
     assert bill is not None
     assert bill.usage.input == usage["input"]
     status = await stage.client.post(f"/conversations/{conversation}/commands", {"text": "/status"})

@@ -55,7 +55,7 @@ async def test_what_is_stored_is_what_was_sent_and_billed(stage: Stage) -> None:
     assert only(packets, "turn.finished")["usage"] == usage
     assert only(packets, "usage")["usage"] == usage
 
-    [step] = (await stage.app.store.path(LOCAL_OWNER, conversation))[0].steps
+    [step] = (await stage.app.store.turns.path(LOCAL_OWNER, conversation))[0].steps
     assert (step.parts, step.stop_reason) == ((Text("Hello there."),), StopReason.END_TURN)
     [row] = stage.rows("SELECT * FROM messages WHERE turn_id = ? AND seq = 1", turn_id)
     assert (row["input_tokens"], row["output_tokens"]) == (usage["input"], usage["output"])
@@ -156,12 +156,12 @@ async def test_thinking_is_shown_apart_from_the_answer_and_sent_back(provider: s
 async def test_the_status_of_every_row_is_final(stage: Stage) -> None:
     conversation = await stage.client.conversation()
     packets = await stage.turn(conversation, "Hello?", {"text": "Hi."})
-    record = await stage.app.store.turn(LOCAL_OWNER, packets[0]["turn_id"])
+    record = await stage.app.store.turns.turn(LOCAL_OWNER, packets[0]["turn_id"])
     assert record.status is TurnStatus.FINISHED
     assert record.finished_at is not None
     assert record.finished_at >= record.started_at
     assert (await stage.client.get(f"/conversations/{conversation}"))["running_turn"] is None
-    stored = await stage.app.store.journal(LOCAL_OWNER, record.id, 0)
+    stored = await stage.app.store.turns.journal(LOCAL_OWNER, record.id, 0)
     assert [decode_packet(data).n for _, data in stored] == [packet["n"] for packet in packets]
 
 

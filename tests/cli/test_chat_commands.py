@@ -77,7 +77,7 @@ def test_lines_typed_during_an_answer_wait_and_are_answered_in_order(tmp_path: P
 
 async def _decisions(data: Path, conversation: str) -> list[Decision]:
     async with open_app(read_settings(data=data)) as app:
-        return [stored.decision for stored in await app.store.decisions(LOCAL_OWNER, conversation)]
+        return [stored.decision for stored in await app.store.conversations.decisions(LOCAL_OWNER, conversation)]
 
 
 def test_an_effort_is_of_the_messages_of_this_sitting(tmp_path: Path) -> None:

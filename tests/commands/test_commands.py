@@ -422,7 +422,9 @@ async def test_a_pruning_after_a_turn_is_told_in_layout_lis_alone(tmp_path: Path
         await reading(client, conversation, model)
         model.then(saying("Yes."))
         await client.send(conversation, "Go on?")
-        decided = [stored.decision.kind for stored in await app.store.decisions(LOCAL_OWNER, conversation)]
+        decided = [
+            stored.decision.kind for stored in await app.store.conversations.decisions(LOCAL_OWNER, conversation)
+        ]
         assert DecisionKind.PRUNE in decided
         if layout == "lamella":
             assert await listed(client, conversation) == []

@@ -105,7 +105,7 @@ class Gossip:
         owner = (await self._app.accounts.directory.users(PageQuery())).data
         sizes = []
         for user in owner:
-            held = (await self._app.store.files(type(scope.caller)(user.id), PageQuery())).data
+            held = (await self._app.store.files.files(type(scope.caller)(user.id), PageQuery())).data
             sizes += [file.size for file in held]
         return f"The newest file has {max(sizes, default=0)} bytes."
 

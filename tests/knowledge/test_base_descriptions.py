@@ -25,8 +25,8 @@ from lamella.knowledge.passages import passages_of
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import served
 from lamella.settings import read_settings
-from lamella.storage import SqlStore, open_store
-from lamella.storage.knowledge.store import SqlKnowledge
+from lamella.storage import Store, open_store
+from lamella.storage.knowledge.store import KnowledgeStore
 from storage.examples import ANN, NOON
 
 pytestmark = pytest.mark.anyio
@@ -38,8 +38,8 @@ ANSWER = '```json\n{"summary": "Manuals of airships.\\nFor riggers.", "topics": 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    store: SqlStore
-    knowledge: SqlKnowledge
+    store: Store
+    knowledge: KnowledgeStore
     descriptions: BaseDescriptions
     model: ScriptedModel
 
@@ -56,21 +56,21 @@ class Stage:
         await self.descriptions.changed(SHELF)
         async with asyncio.timeout(30):
             while True:
-                job = await self.store.job(ANN, "knowledge_describe", BASE)
+                job = await self.store.jobs.job(ANN, "knowledge_describe", BASE)
                 if job is not None and (job.status is JobStatus.FINISHED or job.error):
-                    return (await self.store.base(ANN, BASE)).content
+                    return (await self.store.access.base(ANN, BASE)).content
                 await asyncio.sleep(0.005)
 
 
 @asynccontextmanager
 async def opened(folder: Path) -> AsyncIterator[Stage]:
     async with await open_store(folder / "a.db") as store:
-        await store.add_user(User(ANN.user_id, "Ann", Role.MEMBER, NOON))
-        await store.add_base(ANN, BASE, BaseContent("Airships"), NOON)
-        knowledge = SqlKnowledge(store.database, RandomIds(SystemClock()))
+        await store.directory.add_user(User(ANN.user_id, "Ann", Role.MEMBER, NOON))
+        await store.access.add_base(ANN, BASE, BaseContent("Airships"), NOON)
+        knowledge = KnowledgeStore(store.database, RandomIds(SystemClock()))
         model = ScriptedModel()
         asked = describer(ScriptedModels(model), None)
-        descriptions = BaseDescriptions(store, knowledge, store, asked, SystemClock(), quiet=0.0)
+        descriptions = BaseDescriptions(store.access, knowledge, store.jobs, asked, SystemClock(), quiet=0.0)
         descriptions.start()
         try:
             yield Stage(store, knowledge, descriptions, model)
@@ -93,7 +93,7 @@ async def test_a_model_says_what_a_base_is_about_once_for_the_same_documents(tmp
         stage.model.then(saying('{"summary": "Masts and pumps.", "topics": []}'))
         assert (await stage.done()).summary == "Masts and pumps."
 
-        await stage.store.change_base(ANN, BASE, lambda now: described(now, "Mine.", ()), NOON)
+        await stage.store.access.change_base(ANN, BASE, lambda now: described(now, "Mine.", ()), NOON)
         await stage.add("sail.md", "The sail.")
         assert (await stage.done()).summary == "Mine."
         assert len(stage.model.requests) == 2
@@ -101,14 +101,14 @@ async def test_a_model_says_what_a_base_is_about_once_for_the_same_documents(tmp
 
 async def test_a_base_with_restricted_readers_is_read_by_no_model(tmp_path: Path) -> None:
     async with opened(tmp_path) as stage:
-        await stage.store.add_user(User("user_bob", "Bob", Role.MEMBER, NOON))
+        await stage.store.directory.add_user(User("user_bob", "Bob", Role.MEMBER, NOON))
         bob = Subject("user", "user_bob")
-        await stage.store.set_grant(ANN, BASE, bob, GrantLevel.RESTRICTED, NOON)
+        await stage.store.access.set_grant(ANN, BASE, bob, GrantLevel.RESTRICTED, NOON)
         await stage.add("mast.md", "The mast of Recife is 62 m high.")
         assert (await stage.done()).described_by == "nobody"
         assert not stage.model.requests
 
-        await stage.store.set_grant(ANN, BASE, bob, GrantLevel.FULL, NOON)
+        await stage.store.access.set_grant(ANN, BASE, bob, GrantLevel.FULL, NOON)
         stage.model.then(saying(ANSWER))
         assert (await stage.done()).described_by == "model"
 
@@ -128,7 +128,7 @@ async def test_an_error_that_quotes_the_documents_is_told_by_its_kind_alone(tmp_
         stage.model.then([ProviderUnreachable("Bad request: The mast of Recife is 62 m high.")])
         with capture_logs() as lines:
             await stage.done()
-        job = await stage.store.job(ANN, "knowledge_describe", BASE)
+        job = await stage.store.jobs.job(ANN, "knowledge_describe", BASE)
         assert job is not None
         assert "ProviderUnreachable" in str(job.error)
         assert "Recife" not in f"{job} {lines}"

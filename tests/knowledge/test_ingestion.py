@@ -28,9 +28,9 @@ from lamella.knowledge.passage_worker import BATCH, Order
 from lamella.knowledge.searching import KnowledgeSearch, Searched
 from lamella.search.lexical import LexicalEmbedder
 from lamella.search.vectors import packed
-from lamella.storage import SqlStore, open_store
+from lamella.storage import Store, open_store
 from lamella.storage.folder import FolderFileStore
-from lamella.storage.knowledge.store import SqlKnowledge
+from lamella.storage.knowledge.store import KnowledgeStore
 from storage.examples import ANN, NOON
 
 pytestmark = pytest.mark.anyio
@@ -88,8 +88,8 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    store: SqlStore
-    knowledge: SqlKnowledge
+    store: Store
+    knowledge: KnowledgeStore
     ingestion: Ingestion
     deposits: Deposits
     uploads: FolderFileStore
@@ -146,12 +146,12 @@ async def opened(
     async with await open_store(folder / "a.db") as store:
         clock = VirtualClock(NOON)
         ids = RandomIds(SystemClock())
-        knowledge = SqlKnowledge(store.database, ids)
+        knowledge = KnowledgeStore(store.database, ids)
         uploads = FolderFileStore(folder / "uploads")
         extractor = ProcessExtractor(ExtractionLimits())
         chosen = embedder or LexicalEmbedder()
-        making = Making(DocumentReader(store, uploads, extractor), chosen, maker or ProcessPassages())
-        ingestion = Ingestion(knowledge, making, uploads, store, clock)
+        making = Making(DocumentReader(store.files, uploads, extractor), chosen, maker or ProcessPassages())
+        ingestion = Ingestion(knowledge, making, uploads, store.jobs, clock)
         deposits = Deposits(knowledge, uploads, ingestion.wake, clock, ids, 1_000_000)
         ingestion.start()
         try:
@@ -216,7 +216,7 @@ async def test_without_an_embeddings_server_words_are_found_and_vectors_come_lat
         assert "does not answer" in (waiting.reason or "")
         assert await stage.find("zeppelin", remote) == ["A zeppelin."]
         for _ in range(5):  # however often: it is never given up
-            job = await stage.store.job(ANN, INGEST, added.id)
+            job = await stage.store.jobs.job(ANN, INGEST, added.id)
             assert job is not None
             assert job.status is not JobStatus.FAILED
             remote.asked.clear()
@@ -232,7 +232,7 @@ async def test_without_an_embeddings_server_words_are_found_and_vectors_come_lat
 
 async def wait_for_job(stage: Stage, id: str, status: JobStatus) -> None:
     async def look() -> bool | None:
-        job = await stage.store.job(ANN, INGEST, id)
+        job = await stage.store.jobs.job(ANN, INGEST, id)
         return (job is not None and job.status is status) or None
 
     await until(look)
@@ -334,16 +334,16 @@ async def test_another_embedder_makes_all_vectors_anew_in_the_background(tmp_pat
 async def test_files_of_projects_are_indexed_and_go_with_the_file(tmp_path: Path) -> None:
     async with opened(tmp_path) as stage:
         file = File("file_1", "plan.md", "text/markdown", 9, "ready", 4, NOON)
-        await stage.store.add_file(ANN, file, "The zeppelin lands at noon.")
-        await stage.store.add_project(ANN, "proj_1", ProjectContent("Plans", "", ("file_1",)), NOON)
+        await stage.store.files.add_file(ANN, file, "The zeppelin lands at noon.")
+        await stage.store.library.add_project(ANN, "proj_1", ProjectContent("Plans", "", ("file_1",)), NOON)
         stage.ingestion.wake()
         done = await stage.ready("file_1")
         assert (done.shelf, done.tokens) == (Shelf(ANN.user_id), 4)
         search = KnowledgeSearch(stage.knowledge, LexicalEmbedder())
         where = Searched((Shelf(ANN.user_id),), frozenset({"file_1"}))
         assert [hit.document.id for hit in (await search.search(where, "zeppelin")).hits] == ["file_1"]
-        await stage.store.delete_project(ANN, "proj_1")
-        await stage.store.delete_file(ANN, "file_1")
+        await stage.store.library.delete_project(ANN, "proj_1")
+        await stage.store.files.delete_file(ANN, "file_1")
         stage.ingestion.wake()
         assert (await search.search(where, "zeppelin")).hits == ()
 
@@ -351,8 +351,8 @@ async def test_files_of_projects_are_indexed_and_go_with_the_file(tmp_path: Path
 async def test_what_projects_held_before_is_indexed_by_the_next_start(tmp_path: Path) -> None:
     async with await open_store(tmp_path / "a.db") as store:
         file = File("file_1", "plan.md", "text/markdown", 9, "ready", 4, NOON)
-        await store.add_file(ANN, file, "The zeppelin lands at noon.")
-        await store.add_project(ANN, "proj_1", ProjectContent("Plans", "", ("file_1",)), NOON)
+        await store.files.add_file(ANN, file, "The zeppelin lands at noon.")
+        await store.library.add_project(ANN, "proj_1", ProjectContent("Plans", "", ("file_1",)), NOON)
         for table in ("knowledge_documents", "jobs"):
             await store.database.write(partial(Connection.exec_driver_sql, statement=f"DELETE FROM {table}"))
     async with opened(tmp_path) as stage:

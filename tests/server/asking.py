@@ -21,7 +21,7 @@ def error_of(answer: httpx2.Response, status: int, code: str, param: str | None)
 
 async def settings(app: App, conversation_id: str) -> list[Decision]:
     """The settings that were decided for a conversation, oldest first."""
-    stored = await app.store.decisions(LOCAL_OWNER, conversation_id)
+    stored = await app.store.conversations.decisions(LOCAL_OWNER, conversation_id)
     return [one.decision for one in stored if one.decision.kind is DecisionKind.SETTING]
 
 

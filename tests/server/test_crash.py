@@ -108,7 +108,7 @@ async def test_a_server_killed_in_a_tool_call_keeps_the_steps_before(tmp_path: P
             await asyncio.sleep(0.4)
             server.kill()
     async with await open_store(tmp_path / "lamella.db") as store:
-        assert (await store.turn(LOCAL_OWNER, seen[0]["turn_id"])).status is TurnStatus.RUNNING
+        assert (await store.turns.turn(LOCAL_OWNER, seen[0]["turn_id"])).status is TurnStatus.RUNNING
     async with started(*stuck(tmp_path, "It goes on.")) as server:
         packets = await server.client.packets(seen[0]["turn_id"])
         assert packets[: len(seen)] == seen
@@ -124,7 +124,7 @@ async def test_a_server_killed_in_a_tool_call_keeps_the_steps_before(tmp_path: P
     results = [part["tool_use_id"] for part in parts if part["type"] == "tool_result"]
     assert calls == results == ["c1", "c2", "c3"]
     async with await open_store(tmp_path / "lamella.db") as store:
-        first, second = (await store.turn(LOCAL_OWNER, seen[0]["turn_id"])).steps
+        first, second = (await store.turns.turn(LOCAL_OWNER, seen[0]["turn_id"])).steps
     assert first.parts == (Text("First."), ToolCall("c1", "look", "{}"), Reasoning("Hm."))
     assert (first.stop_reason, second.stop_reason) == (StopReason.TOOL_CALLS, StopReason.INTERRUPTED)
     assert [result.call_id for result in (*first.results, *second.results)] == ["c1", "c2"]
@@ -141,7 +141,7 @@ async def test_a_server_that_is_asked_to_end_tells_its_clients_and_stores_the_tu
     assert (seen[-2]["reason"], seen[-1]["status"]) == ("interrupted", "interrupted")
     assert [packet["n"] for packet in seen] == list(range(1, len(seen) + 1))
     async with await open_store(tmp_path / "lamella.db") as store:
-        record = await store.turn(LOCAL_OWNER, seen[0]["turn_id"])
+        record = await store.turns.turn(LOCAL_OWNER, seen[0]["turn_id"])
         assert (record.status, record.steps[0].text) == (TurnStatus.INTERRUPTED, text_of(seen))
         assert record.usage.input > 0
 

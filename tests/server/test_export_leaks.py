@@ -79,7 +79,7 @@ async def test_what_was_copied_from_a_base_goes_with_its_grant(
         await client.send(conversation, text, knowledge_base_ids=[base])
     whole = await carried(client, conversation)
     assert CANARY in encode_text(whole.raw)
-    kept = [one for _, one in await app.store.found_documents(LOCAL_OWNER, conversation)]
+    kept = [one for _, one in await app.store.documents.found_documents(LOCAL_OWNER, conversation)]
     shown = [await client.get(f"/documents/{one.file_id}") for one in kept]
     assert all(CANARY in encode_text(one) for one in shown)
     await grant(app, base, level)

@@ -25,7 +25,7 @@ async def picture(app: App, media_type: str = "image/png") -> str:
     row = File(id, "ä b.png", media_type, 4, "ready", 0, app.clock.now(), width=640, height=480)
     async with app.uploads.receive(id) as path:
         path.write_bytes(b"\x89PNG")
-    await app.store.add_file(LOCAL_OWNER, row, None, Image(id, media_type, 640, 480, "d", b"\x89PNG"))
+    await app.store.files.add_file(LOCAL_OWNER, row, None, Image(id, media_type, 640, 480, "d", b"\x89PNG"))
     return id
 
 

@@ -17,7 +17,7 @@ from lamella.core.messages import ToolCall
 from lamella.core.records import Caller
 from lamella.llm.scripted import ScriptedModel, calling, saying
 from lamella.server.testing import Client, Object
-from lamella.storage.store import SqlStore
+from lamella.storage.store import Store
 from lamella.tools.knowledge_base_search import NAME
 
 from .asking import error_of
@@ -32,8 +32,8 @@ async def base_of(app: App, owner: Caller = LOCAL_OWNER, name: str = "Airships")
     """A new base; its owner is a user."""
     now, id = app.clock.now(), app.ids.new("kb")
     if owner != LOCAL_OWNER:
-        assert isinstance(app.store, SqlStore)
-        await app.store.add_user(User(owner.user_id, owner.user_id, Role.MEMBER, now))
+        assert isinstance(app.store, Store)
+        await app.store.directory.add_user(User(owner.user_id, owner.user_id, Role.MEMBER, now))
     return (await app.access.add_base(owner, id, BaseContent(name), now)).id
 
 

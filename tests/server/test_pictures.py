@@ -30,7 +30,9 @@ async def pictures(app: App, count: int) -> list[str]:
     ids = [app.ids.new("file") for _ in range(count)]
     for id in ids:
         row = File(id, f"{id}.png", "image/png", 4, "ready", 0, app.clock.now(), width=1200, height=1000)
-        await app.store.add_file(LOCAL_OWNER, row, None, Image(id, "image/png", 1200, 1000, id, f"PNG {id}".encode()))
+        await app.store.files.add_file(
+            LOCAL_OWNER, row, None, Image(id, "image/png", 1200, 1000, id, f"PNG {id}".encode())
+        )
     return ids
 
 

@@ -47,7 +47,7 @@ async def test_a_key_whose_upload_never_became_a_file_is_free(client: Client, ap
     """As after a process that was killed while it read the file."""
     content = blake2b(b"Heat.", digest_size=16).digest()
     lost = digest(b"notes.txt", content)
-    await app.store.claim_key(LOCAL_OWNER, "k1", "files", lost, "file_lost", app.clock.now())
+    await app.store.keys.claim_key(LOCAL_OWNER, "k1", "files", lost, "file_lost", app.clock.now())
     first = await upload(client, "Heat.", "k1")
     assert first.status_code == 201
     assert (await upload(client, "Heat.", "k1")).json() == first.json()

@@ -35,7 +35,7 @@ async def furnished(app: App, ann: Client, owner: Caller) -> dict[str, str]:
         headers={"accept": "application/json"},
     )
     page = FoundDocument("Ann's page", "text/html", "The secret is 42.", 17, "https://example.org/")
-    found = await app.store.keep_document(owner, conversation, page, 5, app.clock.now())
+    found = await app.store.documents.keep_document(owner, conversation, page, 5, app.clock.now())
     order = KeyOrder(owner.user_id, "Ann's secret key")
     key = await app.accounts.create_key(Identity(owner, "ann", Role.MEMBER), order)
     group = await app.accounts.create_group("Ann's secret group")

@@ -53,7 +53,7 @@ async def summarised(app: App, session: str) -> Session:
     """The session once it has its summary."""
     async with asyncio.timeout(10):
         while True:
-            found = await app.store.session(LOCAL_OWNER, session)
+            found = await app.store.sessions.session(LOCAL_OWNER, session)
             if found.summary is not None:
                 return found
             await asyncio.sleep(0.01)
@@ -83,7 +83,7 @@ async def test_what_is_old_becomes_a_summary_and_what_is_recent_stays(tmp_path: 
         assert SUMMARY in window[0]
         assert not any("Question 0?" in text or "Answer 0." in text for text in window)
         assert any("Question 3?" in text for text in window)
-        path = await app.store.path(LOCAL_OWNER, conversation)
+        path = await app.store.turns.path(LOCAL_OWNER, conversation)
         assert [turn.user.text for turn in path][:2] == ["Question 0?", "Question 1?"]
 
 
@@ -93,15 +93,15 @@ async def test_the_session_that_ends_keeps_its_messages_and_the_next_gets_the_re
         model.then(saying(SUMMARY, usage=Usage(input=900, output=30)))
         found = await compact(app, conversation)
         assert isinstance(found, Compacted)
-        first, second = await app.store.sessions(LOCAL_OWNER, conversation)
+        first, second = await app.store.sessions.sessions(LOCAL_OWNER, conversation)
         assert (first.summary, first.closed_by, first.why) == (SUMMARY, SessionCause.COMPACTION, "asked for")
         assert first.usage["summary"].input == 900
         assert (second.parent_id, second.inherits, second.summary) == (first.id, True, None)
-        decisions = [s.decision for s in await app.store.decisions(LOCAL_OWNER, conversation)]
+        decisions = [s.decision for s in await app.store.conversations.decisions(LOCAL_OWNER, conversation)]
         (decided,) = [d for d in decisions if d.kind is DecisionKind.SESSION]
         assert (decided.subject, decided.outcome) == (second.id, second.begins_after)
         assert decided.numbers["after"] < decided.numbers["before"]
-        requests = await app.store.requests(LOCAL_OWNER, str(second.begins_after))
+        requests = await app.store.requests.requests(LOCAL_OWNER, str(second.begins_after))
         assert [request.purpose for request in requests] == ["chat", "summary"]
         assert requests[1].usage == Usage(input=900, output=30)
 
@@ -147,7 +147,7 @@ async def test_what_is_no_summary_changes_nothing(tmp_path: Path, answer: Sequen
         found = await compact(app, conversation)
         assert isinstance(found, NotCompacted)
         assert why in found.why
-        assert len(await app.store.sessions(LOCAL_OWNER, conversation)) == 1
+        assert len(await app.store.sessions.sessions(LOCAL_OWNER, conversation)) == 1
         packets = await client.send(conversation, "Still there?")
         assert packets[-1]["status"] == "finished"
         assert any("Question 0?" in text for text in texts(model.requests[-1]))
@@ -192,7 +192,10 @@ async def test_a_new_session_that_is_begun_meanwhile_wins(tmp_path: Path) -> Non
         assert await task == NotCompacted("another session was opened meanwhile", code="silent")
         await client.send(conversation, "Hello?")
         assert [text.split("\n")[0] for text in texts(model.requests[-1])] == ["Hello?"]
-        assert [s.closed_by for s in await app.store.sessions(LOCAL_OWNER, conversation)] == [SessionCause.NEW, None]
+        assert [s.closed_by for s in await app.store.sessions.sessions(LOCAL_OWNER, conversation)] == [
+            SessionCause.NEW,
+            None,
+        ]
 
 
 async def test_two_compactions_of_one_conversation_are_one(tmp_path: Path) -> None:
@@ -213,7 +216,7 @@ async def test_an_answer_that_read_too_much_starts_it(tmp_path: Path) -> None:
         model.then(saying("Small."))
         await client.send(conversation, "And now?")
         await app.sessions.settled(conversation)
-        first = (await app.store.sessions(LOCAL_OWNER, conversation))[0]
+        first = (await app.store.sessions.sessions(LOCAL_OWNER, conversation))[0]
         assert first.why == "the window has 6000 tokens, more than 5000 of 10000"
 
 
@@ -245,7 +248,7 @@ async def test_a_compaction_that_a_process_left_is_done_by_the_next_one(tmp_path
         found = app.sessions.compact(LOCAL_OWNER, conversation, who="user_local", why="asked for")
         done.opened.set()
         assert isinstance(await asyncio.wait_for(found, 10), Compacted)
-        assert len(await app.store.sessions(LOCAL_OWNER, conversation)) == 2
+        assert len(await app.store.sessions.sessions(LOCAL_OWNER, conversation)) == 2
 
 
 async def test_a_failed_summary_backs_off(tmp_path: Path) -> None:
@@ -269,7 +272,7 @@ async def test_a_user_who_asks_after_a_failure_does_not_wait_and_is_heard(tmp_pa
         assert answer["data"]["started"]
         await app.sessions.settled(conversation)
         assert "Give most room to this: the harbour" in texts(model.requests[-1])[-1]
-        first, second = await app.store.sessions(LOCAL_OWNER, conversation)
+        first, second = await app.store.sessions.sessions(LOCAL_OWNER, conversation)
         assert (first.why, second.opened_by) == ("/compact the harbour", SessionCause.COMPACTION)
 
 
@@ -290,7 +293,7 @@ async def test_an_answer_that_read_the_window_before_a_compaction_starts_no_othe
         await client.send(conversation, "And now?")
         await app.sessions.settled(conversation)
         assert len(model.requests) == asked + 1
-        assert len(await app.store.sessions(LOCAL_OWNER, conversation)) == 2
+        assert len(await app.store.sessions.sessions(LOCAL_OWNER, conversation)) == 2
         assert await told(client, conversation) == ["compacted"]
 
 
@@ -323,7 +326,7 @@ async def test_a_conversation_that_no_longer_fits_is_compacted_first_and_then_an
         window = texts(model.requests[-1])
         assert SUMMARY in window[0]
         assert window[-1].startswith("And? They spoke")
-        first, _ = await app.store.sessions(LOCAL_OWNER, conversation)
+        first, _ = await app.store.sessions.sessions(LOCAL_OWNER, conversation)
         assert first.why == "the next message would not fit the window"
 
 
@@ -360,7 +363,7 @@ async def test_with_the_summariser_down_the_message_is_answered_all_the_same(tmp
         packets = await client.send(conversation, "And? " + MUCH)
         assert packets[-1]["status"] == "finished"
         assert any("are left out of it" in packet["why"] for packet in packets if packet["type"] == "context.degraded")
-        assert len(await app.store.sessions(LOCAL_OWNER, conversation)) == 1
+        assert len(await app.store.sessions.sessions(LOCAL_OWNER, conversation)) == 1
 
 
 async def test_what_left_without_a_summary_gets_one_from_the_next_compaction(tmp_path: Path) -> None:

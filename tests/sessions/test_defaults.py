@@ -190,7 +190,7 @@ async def test_a_limit_that_a_provider_has_taught_counts_for_the_gauge_and_for_t
             await take_turn(client, conversation, model, 2_000 + turn * 6_000, asked=5_800)
         before = await gauge(client, conversation)
         until = app.clock.now() + timedelta(minutes=30)
-        await app.store.keep_provider_limit(ProviderLimit("scripted", "scripted", 60_000, until))
+        await app.store.requests.keep_provider_limit(ProviderLimit("scripted", "scripted", 60_000, until))
         held = await gauge(client, conversation)
         status = await client.post(f"/conversations/{conversation}/commands", {"text": "/status"})
         model.then(saying("Word.", usage=Usage(input=50_000, output=2)))

@@ -30,7 +30,7 @@ async def ended_job(app: App, session: str, kind: str = "summarise", caller: Cal
 
 
 async def current(app: App, conversation: str) -> str:
-    return (await app.store.conversation(LOCAL_OWNER, conversation)).session_id
+    return (await app.store.conversations.conversation(LOCAL_OWNER, conversation)).session_id
 
 
 @pytest.mark.parametrize("word", ["new", "clear"])
@@ -51,7 +51,7 @@ async def test_a_session_that_is_left_gets_its_summary_and_the_new_one_does_not_
         model.then(saying("Fresh."))
         await client.send(conversation, "Hello?")
         assert [text.split("\n")[0] for text in texts(model.requests[-1])] == ["Hello?"]
-        path = await app.store.path(LOCAL_OWNER, conversation)
+        path = await app.store.turns.path(LOCAL_OWNER, conversation)
         assert len(path) == 5
 
 
@@ -65,7 +65,7 @@ async def test_one_that_is_resumed_meanwhile_goes_on_without_a_summary(tmp_path:
         await app.sessions.resume(LOCAL_OWNER, conversation, first, why="/resume")
         gate.opened.set()
         assert (await ended_job(app, first)).status is JobStatus.FINISHED
-        found = await app.store.session(LOCAL_OWNER, first)
+        found = await app.store.sessions.session(LOCAL_OWNER, first)
         assert (found.summary, found.closed_at) == (None, None)
         assert found.usage["summary"].output == 10
         model.then(saying("Back."))
@@ -104,7 +104,7 @@ async def test_one_that_ends_again_behind_the_same_turn_keeps_its_summary(tmp_pa
         await app.sessions.resume(LOCAL_OWNER, conversation, first, why="/resume")
         await app.sessions.begin_anew(LOCAL_OWNER, conversation, why="/new")
         assert (await ended_job(app, first)).status is JobStatus.FINISHED
-        assert (await app.store.session(LOCAL_OWNER, first)).summary == SUMMARY
+        assert (await app.store.sessions.session(LOCAL_OWNER, first)).summary == SUMMARY
     assert len(model.requests) == 3
 
 
@@ -134,7 +134,7 @@ async def test_one_that_hardly_said_anything_is_its_own_summary(tmp_path: Path) 
     async with talking(tmp_path, model, turns=0) as (app, client, conversation):
         await client.send(conversation, "I am Ann.")
         first = await current(app, conversation)
-        asked = (await app.store.path(LOCAL_OWNER, conversation))[0].user.id
+        asked = (await app.store.turns.path(LOCAL_OWNER, conversation))[0].user.id
         await app.sessions.begin_anew(LOCAL_OWNER, conversation, why="/new")
         found = await summarised(app, first)
         assert found.summary == f"# Said\n- User: “I am Ann.” [{asked}]\n- Answer: “Hello Ann.” [{asked}]"

@@ -44,7 +44,7 @@ async def test_while_an_answer_runs_what_is_before_it_is_compacted(tmp_path: Pat
         assert SUMMARY in window[0]
         order = [text.split("\n")[0] for text in window if not text.startswith("Answer")]
         assert order[-4:] == ["Question 3?", "Which ship was it?", "It was the Aurora.", "Sure?"]
-        path = await app.store.path(LOCAL_OWNER, conversation)
+        path = await app.store.turns.path(LOCAL_OWNER, conversation)
         kept = [turn for turn in path if turn.id > str(found.session.begins_after)]
         figures = await app.sessions.figures(LOCAL_OWNER, conversation)
         assert figures.messages[found.session.id] == 2 * len(kept), "each message is in one session"

@@ -54,7 +54,7 @@ async def looked(client: Client, model: ScriptedModel, layout: str = "lamella") 
 
 
 async def prunings(app: App, conversation: str) -> list[Decision]:
-    stored = await app.store.decisions(LOCAL_OWNER, conversation)
+    stored = await app.store.conversations.decisions(LOCAL_OWNER, conversation)
     return [one.decision for one in stored if one.decision.kind is DecisionKind.PRUNE]
 
 

@@ -42,13 +42,13 @@ async def talking(
 
 
 async def summary_requests(app: App, conversation: str) -> list[RequestRecord]:
-    turns = [turn.id for turn in await app.store.path(LOCAL_OWNER, conversation)]
-    stored = [request for turn in turns for request in await app.store.requests(LOCAL_OWNER, turn)]
+    turns = [turn.id for turn in await app.store.turns.path(LOCAL_OWNER, conversation)]
+    stored = [request for turn in turns for request in await app.store.requests.requests(LOCAL_OWNER, turn)]
     return [request for request in stored if request.purpose == "summary"]
 
 
 async def first_summary(app: App, conversation: str) -> tuple[str, dict[str, Any]]:
-    first = (await app.store.sessions(LOCAL_OWNER, conversation))[0]
+    first = (await app.store.sessions.sessions(LOCAL_OWNER, conversation))[0]
     return str(first.summary), dict(first.check)
 
 
@@ -74,7 +74,7 @@ async def test_a_conversation_larger_than_its_model_is_compacted(tmp_path: Path)
         requests = await summary_requests(app, conversation)
         assert [(one.model, one.step, one.purpose) for one in requests] == [("small", n, "summary") for n in (0, 1)]
         assert all(one.estimate <= one.budget for one in requests)
-        usage = (await app.store.sessions(LOCAL_OWNER, conversation))[0].usage["summary"]
+        usage = (await app.store.sessions.sessions(LOCAL_OWNER, conversation))[0].usage["summary"]
         assert usage.input == sum(one.usage.input for one in requests if one.usage is not None)
         packets = await client.send(conversation, "Hi")
         assert packets[-1]["status"] == "finished"
@@ -189,7 +189,7 @@ async def test_a_piece_that_fails_changes_nothing_and_what_was_spent_is_told(tmp
         await client.call("PATCH", f"/conversations/{conversation}", json={"model": "small"})
         small.then(saying("# Facts\n- One.", usage=Usage(input=900, output=20)), [ProviderUnreachable("down")])
         assert await compact(app, conversation) == NotCompacted("the summary could not be made: down", again=True)
-        [only] = await app.store.sessions(LOCAL_OWNER, conversation)
+        [only] = await app.store.sessions.sessions(LOCAL_OWNER, conversation)
         assert (only.summary, only.usage["summary"].output) == (None, 20)
 
 

@@ -66,11 +66,11 @@ async def upgraded(folder: Path, model: ScriptedModel) -> AsyncIterator[tuple[Ap
 
 
 async def names(app: App, conversation: str) -> list[str]:
-    return [spec.name for spec in (await app.store.conversation(LOCAL_OWNER, conversation)).tools]
+    return [spec.name for spec in (await app.store.conversations.conversation(LOCAL_OWNER, conversation)).tools]
 
 
 async def taken(app: App, conversation: str) -> list[Decision]:
-    stored = await app.store.decisions(LOCAL_OWNER, conversation)
+    stored = await app.store.conversations.decisions(LOCAL_OWNER, conversation)
     return [one.decision for one in stored if one.decision.subject == "tools"]
 
 

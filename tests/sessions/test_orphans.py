@@ -63,4 +63,4 @@ async def test_it_goes_on_though_no_time_has_passed(tmp_path: Path) -> None:
         reached.opened.set()
         assert (await ended_job(app, conversation, COMPACT)).status is JobStatus.FINISHED
         assert await compacting(client, conversation) == {False}
-        assert len(await app.store.sessions(LOCAL_OWNER, conversation)) == 2
+        assert len(await app.store.sessions.sessions(LOCAL_OWNER, conversation)) == 2

@@ -140,7 +140,7 @@ async def test_all_facts_of_120_turns_are_held_over_forty_compactions(tmp_path: 
         await client.send(conversation, "Which facts do you know?")
         names = [fact(number) for number in range(2 * FACTS)]
         assert await found(names, window(model)) == names
-        assert len(await app.store.sessions(LOCAL_OWNER, conversation)) == 1 + turns // 3
+        assert len(await app.store.sessions.sessions(LOCAL_OWNER, conversation)) == 1 + turns // 3
 
 
 async def test_the_facts_of_what_is_pruned_stay_in_its_stubs_and_are_given_back_by_recall(tmp_path: Path) -> None:
@@ -177,5 +177,5 @@ async def test_with_the_summariser_down_every_turn_is_answered(tmp_path: Path) -
             await take_turn(client, conversation, model, turn)
             if (turn + 1) % EVERY == 0:
                 assert isinstance(await compact(app, conversation), NotCompacted)
-        assert len(await app.store.sessions(LOCAL_OWNER, conversation)) == 1
+        assert len(await app.store.sessions.sessions(LOCAL_OWNER, conversation)) == 1
     assert len(down.requests) >= 1

@@ -107,7 +107,7 @@ async def test_keep_all_gives_way_past_the_compaction_threshold_recorded_and_ann
         await client.send(conversation, "And now?")
         await app.sessions.settled(conversation)
         assert passages(model) == {"keeping": 0, "usual": 0}
-        decided = [s.decision for s in await app.store.decisions(LOCAL_OWNER, conversation)]
+        decided = [s.decision for s in await app.store.conversations.decisions(LOCAL_OWNER, conversation)]
         (pruning,) = [d for d in decided if d.kind is DecisionKind.PRUNE]
         assert pruning.why == "results of tools are kept, but the last answer read 6500 tokens, more than 6000"
         listed = (await client.get(f"/conversations/{conversation}/commands"))["data"]
@@ -125,5 +125,5 @@ async def test_what_is_kept_goes_when_nothing_else_fits(tmp_path: Path) -> None:
         model.then([ProviderUnreachable("down")], saying("Yes.", usage=Usage(input=2_000, output=5)))
         packets = await client.send(conversation, "Read this: " + MUCH * 3)
         assert packets[-1]["status"] == "finished"
-        decided = [s.decision for s in await app.store.decisions(LOCAL_OWNER, conversation)]
+        decided = [s.decision for s in await app.store.conversations.decisions(LOCAL_OWNER, conversation)]
         assert [d.numbers["all"] for d in decided if d.kind is DecisionKind.PRUNE] == [1]

@@ -80,7 +80,7 @@ async def settle(client: Client, conversation: str) -> None:
 
 
 async def prunings(app: App, conversation: str) -> list[Decision]:
-    stored = await app.store.decisions(LOCAL_OWNER, conversation)
+    stored = await app.store.conversations.decisions(LOCAL_OWNER, conversation)
     return [one.decision for one in stored if one.decision.kind is DecisionKind.PRUNE]
 
 

@@ -16,9 +16,9 @@ from lamella.core.recall import Embedded, Passage
 from lamella.core.records import Caller, JobStatus
 from lamella.search.lexical import LexicalEmbedder
 from lamella.sessions.recall.recall import INDEX, Recall
-from lamella.storage import SqlStore, open_store
+from lamella.storage import Store, open_store
 from lamella.storage.database import Database
-from lamella.storage.recall.store import SqlRecallIndex
+from lamella.storage.recall.store import RecallIndex
 from storage.examples import ANN, NOON, conversation, minutes, new_turn, turn_end
 
 pytestmark = pytest.mark.anyio
@@ -46,7 +46,7 @@ class Remote:
         pass
 
 
-class SlowIndex(SqlRecallIndex):
+class SlowIndex(RecallIndex):
     """An index whose first turn waits until it is let in."""
 
     def __init__(self, database: Database) -> None:
@@ -62,27 +62,27 @@ class SlowIndex(SqlRecallIndex):
 
 @asynccontextmanager
 async def recalling(
-    folder: Path, remote: Remote, kind: type[SqlRecallIndex] = SqlRecallIndex
-) -> AsyncIterator[tuple[SqlStore, Recall, SqlRecallIndex]]:
+    folder: Path, remote: Remote, kind: type[RecallIndex] = RecallIndex
+) -> AsyncIterator[tuple[Store, Recall, RecallIndex]]:
     async with await open_store(folder / "a.db") as store:
         index = kind(store.database)
-        recall = Recall(store, index, remote, store, VirtualClock(NOON))
-        await store.create_conversation(ANN, conversation())
+        recall = Recall(store, index, remote, store.jobs, VirtualClock(NOON))
+        await store.conversations.create_conversation(ANN, conversation())
         recall.start()
         yield store, recall, index
         await recall.close()
 
 
-async def say(store: SqlStore, recall: Recall, number: int, text: str) -> None:
-    await store.begin_turn(ANN, new_turn(f"turn_{number}", text=text), minutes(number))
-    await store.finish_turn(ANN, turn_end(f"turn_{number}"))
+async def say(store: Store, recall: Recall, number: int, text: str) -> None:
+    await store.turns.begin_turn(ANN, new_turn(f"turn_{number}", text=text), minutes(number))
+    await store.turns.finish_turn(ANN, turn_end(f"turn_{number}"))
     await recall.follow(ANN, "conv_1")
 
 
-async def until(store: SqlStore, fits: Callable[[JobStatus], bool]) -> None:
+async def until(store: Store, fits: Callable[[JobStatus], bool]) -> None:
     async with asyncio.timeout(10):
         while True:
-            job = await store.job(ANN, INDEX, "conv_1")
+            job = await store.jobs.job(ANN, INDEX, "conv_1")
             if job is not None and fits(job.status):
                 return
             await asyncio.sleep(0)

@@ -19,7 +19,7 @@ from lamella.core.tokens import Threshold
 from lamella.llm.scripted import Gate, ScriptedModels, saying
 from lamella.server.testing import Client
 from lamella.sessions.settings import SessionSettings
-from lamella.storage.store import SqlStore
+from lamella.storage.store import Store
 from lamella.tooling.tool import Registry
 
 from .provider import Provider, facts, sentences, shown
@@ -35,7 +35,7 @@ SIZES = [3_000] * 4
 async def left(folder: Path, model: Provider, **settings: Any) -> AsyncIterator[tuple[App, Client, str, str]]:
     """A conversation whose first session was left and whose summary has failed."""
     async with talking(folder, model, sizes=SIZES, **settings) as (app, client, conversation):
-        first = (await app.store.conversation(LOCAL_OWNER, conversation)).session_id
+        first = (await app.store.conversations.conversation(LOCAL_OWNER, conversation)).session_id
         model.then(saying(" "))
         await client.post(f"/conversations/{conversation}/commands", {"text": "/new"})
         await failed(app, first)
@@ -93,21 +93,21 @@ async def test_one_that_can_not_be_summarised_goes_on_in_full_all_the_same(tmp_p
         assert "Left out here for want of room" in window
         assert facts([3])[0] in window
         await app.chat.rest(conversation)
-        assert len(await app.store.path(LOCAL_OWNER, conversation)) == 5
+        assert len(await app.store.turns.path(LOCAL_OWNER, conversation)) == 5
 
 
 async def test_a_summary_that_takes_too_long_is_not_waited_for(tmp_path: Path) -> None:
     model, gate = Provider(), Gate()
     async with left(tmp_path, model) as (app, _, conversation, first):
         store, clock = app.store, SystemClock()
-        assert isinstance(store, SqlStore)
+        assert isinstance(store, Store)
         services = build_services(store, Registry(()), clock, RandomIds(clock))
         hasty = SessionSettings(resume=Threshold(tokens=5_000), patience=0.1)
-        sessions = build_core(services, ScriptedModels(model), CoreSettings(sessions=hasty), jobs=store).sessions
+        sessions = build_core(services, ScriptedModels(model), CoreSettings(sessions=hasty), jobs=store.jobs).sessions
         model.then([gate, *saying("# Facts\n- Too late.")])
         opened = await asyncio.wait_for(sessions.resume(LOCAL_OWNER, conversation, first, why="/resume 1"), 10)
         assert opened.id == first
         await asyncio.wait_for(gate.reached.wait(), 10)
         gate.opened.set()
         await ended_job(app, first)
-        assert (await store.session(LOCAL_OWNER, first)).summary is None
+        assert (await store.sessions.session(LOCAL_OWNER, first)).summary is None

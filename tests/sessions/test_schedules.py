@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from lamella.storage.store import SqlStore
+from lamella.storage.database import Rows
 from scheduling.faulty import FAULTY
 from scheduling.plan import Plan
 from scheduling.suite import Suite, suite
@@ -37,9 +37,9 @@ def test_every_law_holds_in_a_sample(schedules: Suite, plan: Callable[[int], Pla
             break
 
 
-@pytest.mark.parametrize("store", FAULTY, ids=lambda kind: kind.__name__)
-def test_a_deliberate_fault_is_caught(schedules: Suite, store: type[SqlStore]) -> None:
-    assert any(schedules.run(plan, store).broken for plan in FAULTY[store])
+@pytest.mark.parametrize("fault", FAULTY, ids=lambda kind: kind.__name__)
+def test_a_deliberate_fault_is_caught(schedules: Suite, fault: type[Rows]) -> None:
+    assert any(schedules.run(plan, fault).broken for plan in FAULTY[fault])
 
 
 def test_what_shows_a_fault_is_well_without_it(schedules: Suite) -> None:

@@ -70,18 +70,18 @@ async def test_its_request_is_recorded_with_its_cost_and_counts_in_the_totals(tm
     async with titling(tmp_path, model) as (app, client, conversation):
         await client.send(conversation, WORDS)
         await title_of(app, client, conversation)
-        [turn] = await app.store.path(LOCAL_OWNER, conversation)
-        chat, title = await app.store.requests(LOCAL_OWNER, turn.id)
+        [turn] = await app.store.turns.path(LOCAL_OWNER, conversation)
+        chat, title = await app.store.requests.requests(LOCAL_OWNER, turn.id)
         assert (title.purpose, title.run_id, title.usage, title.cost) == (
             "title",
             None,
             Usage(input=400, output=8),
             FACTS.cost(Usage(input=400, output=8)),
         )
-        session = (await app.store.sessions(LOCAL_OWNER, conversation))[0]
+        session = (await app.store.sessions.sessions(LOCAL_OWNER, conversation))[0]
         assert session.usage["title"] == Usage(input=400, output=8)
-        assert (await app.store.turn(LOCAL_OWNER, turn.id)).cost == chat.cost
-        bill = await app.store.last_bill(LOCAL_OWNER, conversation, "scripted")
+        assert (await app.store.turns.turn(LOCAL_OWNER, turn.id)).cost == chat.cost
+        bill = await app.store.requests.last_bill(LOCAL_OWNER, conversation, "scripted")
         assert bill is not None
         assert bill.request_id == chat.id
 

@@ -89,8 +89,8 @@ async def test_with_the_summariser_down_every_message_is_answered(tmp_path: Path
             assert len(down.requests) - asked <= 1
             await app.chat.rest(only["id"])
         assert len(await notices(client, only["id"])) == 1
-        assert len(await app.store.sessions(LOCAL_OWNER, only["id"])) == 1
-        path = await app.store.path(LOCAL_OWNER, only["id"])
+        assert len(await app.store.sessions.sessions(LOCAL_OWNER, only["id"])) == 1
+        path = await app.store.turns.path(LOCAL_OWNER, only["id"])
         assert len(path) == 14, "what left the window is stored"
         assert not any(is_order(request) for request in main.requests)
 

@@ -199,7 +199,7 @@ async def test_a_compaction_is_undone_with_all_that_was_said_since(tmp_path: Pat
         assert said == [*(f"Question {n}?" for n in range(4)), "And later?", "And all?"]
         assert not any(SUMMARY in text for text in texts(model.requests[-1]))
         assert not app.sessions.is_compacting(conversation)
-        undone = (await app.store.sessions(LOCAL_OWNER, conversation))[1]
+        undone = (await app.store.sessions.sessions(LOCAL_OWNER, conversation))[1]
         assert (undone.closed_by, undone.why) == ("undo", "the compaction was undone")
         again = await client.call("POST", f"/sessions/{made.session.id}/undo")
         assert (again.status_code, again.json()["error"]["code"]) == (400, "invalid_request")
@@ -221,7 +221,9 @@ async def test_an_undo_waits_for_the_answer_that_runs(tmp_path: Path) -> None:
         await answering
         model.then(saying("All."))
         await client.send(conversation, "And all?")
-        assert (await app.store.conversation(LOCAL_OWNER, conversation)).session_id == made.session.parent_id
+        assert (
+            await app.store.conversations.conversation(LOCAL_OWNER, conversation)
+        ).session_id == made.session.parent_id
         assert any(text.startswith("Question 0?") for text in texts(model.requests[-1]))
 
 

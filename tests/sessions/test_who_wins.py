@@ -20,7 +20,9 @@ from lamella.sessions.compaction import Compacted
 from lamella.sessions.sessions import Sessions
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import NotCompacted
-from lamella.storage.store import SqlStore, open_store
+from lamella.storage.conversations.conversations import ConversationRows
+from lamella.storage.conversations.sessions import SessionRows
+from lamella.storage.store import Store, open_store
 from lamella.tooling.tool import Registry
 
 from .test_compaction import SUMMARY, talking
@@ -44,7 +46,7 @@ async def test_a_session_that_was_left_and_resumed_meanwhile_is_not_compacted(tm
         assert (view.current.number, len(view.sessions)) == (1, 2)
 
 
-class QuickCompactor(SqlStore):
+class QuickCompactor(SessionRows):
     """Another writer opens a session just before the first change of session that is asked for here."""
 
     quick = True
@@ -60,14 +62,14 @@ class QuickCompactor(SqlStore):
     async def _overtake(self, caller: Caller, conversation_id: str) -> None:
         if self.quick:
             self.quick = False
-            now = await self.conversation(caller, conversation_id)
+            now = await ConversationRows(self._database, self._ids).conversation(caller, conversation_id)
             other = Session("sess_other", conversation_id, 0, now.updated_at, SessionCause.COMPACTION, now.session_id)
             step = SessionStep(now.session_id, other, "a compaction", now.updated_at)
             await super().next_session(caller, step)
 
 
-class Unwritable(SqlStore):
-    """A store that can't open another session."""
+class Unwritable(SessionRows):
+    """Sessions of a store that can't open another session."""
 
     async def next_session(self, caller: Caller, step: SessionStep, job: Job | None = None) -> Session:
         raise StoreFailed("The disk is full.")
@@ -77,30 +79,31 @@ async def test_a_summary_that_can_not_be_committed_is_paid_for_all_the_same(tmp_
     model = ScriptedModel()
     async with talking(tmp_path, model) as (_, _, conversation):
         pass
-    opened, clock = await open_store(tmp_path / "lamella.db"), SystemClock()
+    clock = SystemClock()
     model.then(saying(SUMMARY))
-    async with Unwritable(opened._database, opened._ids) as store:
+    async with await open_store(tmp_path / "lamella.db") as store:
+        store.sessions = Unwritable(store.database, store.ids)
         services = build_services(store, Registry(()), clock, RandomIds(clock))
         settings = SessionSettings(keep_recent=1_200)
-        core = build_core(services, ScriptedModels(model), CoreSettings(sessions=settings), jobs=store)
+        core = build_core(services, ScriptedModels(model), CoreSettings(sessions=settings), jobs=store.jobs)
         core.sessions.start()
         asked = core.sessions.compact(LOCAL_OWNER, conversation, who="user_local", why="asked for")
         assert isinstance(await asyncio.wait_for(asked, 10), NotCompacted)
-        [only] = await store.sessions(LOCAL_OWNER, conversation)
+        [only] = await store.sessions.sessions(LOCAL_OWNER, conversation)
         assert (only.summary, only.usage["summary"].output) == (None, 10)
         await core.sessions.close()
 
 
-async def overtaken(folder: Path) -> tuple[Sessions, QuickCompactor, str]:
+async def overtaken(folder: Path) -> tuple[Sessions, Store, str]:
     """Sessions over such a store, and a conversation of one turn."""
     model = ScriptedModel()
     async with talking(folder, model, turns=1) as (_, _, conversation):
         pass
-    opened = await open_store(folder / "lamella.db")
-    store = QuickCompactor(opened._database, opened._ids)
+    store = await open_store(folder / "lamella.db")
+    store.sessions = QuickCompactor(store.database, store.ids)
     clock = SystemClock()
     services = build_services(store, Registry(()), clock, RandomIds(clock))
-    core = build_core(services, ScriptedModels(model), jobs=store)
+    core = build_core(services, ScriptedModels(model), jobs=store.jobs)
     return core.sessions, store, conversation
 
 
@@ -109,18 +112,19 @@ async def test_new_wins_over_a_compaction_that_was_a_moment_quicker(tmp_path: Pa
     async with store:
         opened = await sessions.begin_anew(LOCAL_OWNER, conversation, why="/new")
         assert (opened.parent_id, opened.opened_by) == ("sess_other", SessionCause.NEW)
-        assert (await store.conversation(LOCAL_OWNER, conversation)).session_id == opened.id
+        assert (await store.conversations.conversation(LOCAL_OWNER, conversation)).session_id == opened.id
 
 
 async def test_resume_wins_over_a_compaction_that_was_a_moment_quicker(tmp_path: Path) -> None:
     sessions, store, conversation = await overtaken(tmp_path)
     async with store:
-        store.quick = False
-        first = (await store.conversation(LOCAL_OWNER, conversation)).session_id
+        assert isinstance(store.sessions, QuickCompactor)
+        store.sessions.quick = False
+        first = (await store.conversations.conversation(LOCAL_OWNER, conversation)).session_id
         await sessions.begin_anew(LOCAL_OWNER, conversation, why="/new")
-        store.quick = True
+        store.sessions.quick = True
         await sessions.resume(LOCAL_OWNER, conversation, first, why="/resume")
-        assert (await store.conversation(LOCAL_OWNER, conversation)).session_id == first
+        assert (await store.conversations.conversation(LOCAL_OWNER, conversation)).session_id == first
 
 
 async def test_a_compaction_that_another_process_does_is_heard_of(tmp_path: Path) -> None:
@@ -128,10 +132,10 @@ async def test_a_compaction_that_another_process_does_is_heard_of(tmp_path: Path
     model, gate = ScriptedModel(), Gate()
     async with talking(tmp_path, model, keep_recent_tokens=1_200) as (app, _, conversation):
         store, clock = app.store, SystemClock()
-        assert isinstance(store, SqlStore)
+        assert isinstance(store, Store)
         services = build_services(store, Registry(()), clock, RandomIds(clock))
         quick = SessionSettings(look=0.05)
-        other = build_core(services, ScriptedModels(model), CoreSettings(sessions=quick), jobs=store).sessions
+        other = build_core(services, ScriptedModels(model), CoreSettings(sessions=quick), jobs=store.jobs).sessions
         model.then([gate, *saying(SUMMARY)])
         here = app.sessions.compact(LOCAL_OWNER, conversation, who="user_local", why="asked for")
         await asyncio.wait_for(gate.reached.wait(), 10)

@@ -14,7 +14,7 @@ from sqlalchemy import insert
 
 from lamella.core.access import LOCAL_USER
 from lamella.core.ids import CountingIds
-from lamella.storage import SqlStore, open_store
+from lamella.storage import Store, open_store
 from lamella.storage.migrate import migrate
 from lamella.storage.sqlite import sqlite_engine, sqlite_url
 from lamella.storage.tables import metadata
@@ -25,7 +25,7 @@ from .examples import long_conversation
 class Backing(Protocol):
     """A database that can be opened again and looked into from outside."""
 
-    async def open(self) -> SqlStore:
+    async def open(self) -> Store:
         """A store on it."""
         ...
 
@@ -49,7 +49,7 @@ class SqliteBacking:
         """A copy of a file that was migrated before."""
         return cls(Path(shutil.copy(template, folder / "lamella.db")))
 
-    async def open(self) -> SqlStore:
+    async def open(self) -> Store:
         return await open_store(self.path, CountingIds())
 
     def dump(self) -> dict[str, list[dict[str, object]]]:
@@ -89,6 +89,6 @@ def backing(migrated: Path, tmp_path: Path) -> Backing:
 
 
 @pytest.fixture
-async def store(backing: Backing, anyio_backend: str) -> AsyncIterator[SqlStore]:
+async def store(backing: Backing, anyio_backend: str) -> AsyncIterator[Store]:
     async with await backing.open() as opened:
         yield opened

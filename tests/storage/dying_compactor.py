@@ -25,17 +25,17 @@ from storage.examples import ANN, session_step
 async def compact(path: Path, most: int) -> None:
     """Step to the next session; the process dies before its statement number `most`, or as the last one is kept."""
     async with await open_store(path) as store:
-        first = (await store.conversation(ANN, "conv_1")).session_id
+        first = (await store.conversations.conversation(ANN, "conv_1")).session_id
         run = itertools.count()
 
         def die(*_: object) -> None:
             if next(run) == most:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        engine = store._database._write
+        engine = store.database._write
         event.listen(engine, "before_cursor_execute", die)
         event.listen(engine, "commit", die)
-        await store.next_session(ANN, session_step(first, "sess_2", "turn_2", summary="They met."))
+        await store.sessions.next_session(ANN, session_step(first, "sess_2", "turn_2", summary="They met."))
 
 
 def dies(path: Path, most: int) -> bool:

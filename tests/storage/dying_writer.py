@@ -19,10 +19,10 @@ from storage.examples import ANN, conversation, entry, minutes, new_turn
 async def write(path: str) -> None:
     """Store a turn and packets, then hang in the middle of another transaction."""
     store = await open_store(path)
-    await store.create_conversation(ANN, conversation())
-    await store.begin_turn(ANN, new_turn(), minutes(0))
-    await store.append_journal([entry(1, 2)])
-    await store.append_journal([entry(3)])
+    await store.conversations.create_conversation(ANN, conversation())
+    await store.turns.begin_turn(ANN, new_turn(), minutes(0))
+    await store.turns.append_journal([entry(1, 2)])
+    await store.turns.append_journal([entry(3)])
 
     def hang(connection: Connection) -> None:
         connection.exec_driver_sql("DELETE FROM journal")
@@ -30,7 +30,7 @@ async def write(path: str) -> None:
         sys.stdout.flush()
         time.sleep(60)
 
-    await store._database.write(hang)
+    await store.database.write(hang)
 
 
 if __name__ == "__main__":

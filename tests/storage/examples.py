@@ -39,7 +39,7 @@ from lamella.core.records import (
 )
 from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep, SessionSummary
 from lamella.core.tokens import Usage
-from lamella.storage import SqlStore
+from lamella.storage import Store
 from lamella.storage.mapping.library import conversation_row, file_row, file_text_row, session_row
 from lamella.storage.mapping.turns import run_row, step_row, turn_row, user_message_row
 from lamella.storage.tables import attachments, conversations, file_texts, files, messages, runs, sessions, turns
@@ -230,10 +230,10 @@ def entry(*numbers: int, turn_id: str = "turn_1", owner: Caller = ANN) -> Journa
     return JournalEntry(owner.user_id, turn_id, numbers[0], numbers[-1], data)
 
 
-async def finished_turn(store: SqlStore, turn: NewTurn, steps: Sequence[Step] = (), caller: Caller = ANN) -> None:
+async def finished_turn(store: Store, turn: NewTurn, steps: Sequence[Step] = (), caller: Caller = ANN) -> None:
     """A turn from beginning to end."""
-    await store.begin_turn(caller, turn, minutes(0))
-    await store.finish_turn(caller, turn_end(turn.id, steps))
+    await store.turns.begin_turn(caller, turn, minutes(0))
+    await store.turns.finish_turn(caller, turn_end(turn.id, steps))
 
 
 def long_conversation(count: int) -> Iterator[tuple[Table, list[dict[str, Any]]]]:

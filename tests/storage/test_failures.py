@@ -11,7 +11,7 @@ from sqlalchemy import event
 from lamella.core.errors import StoreFailed
 from lamella.core.ids import CountingIds
 from lamella.core.records import ConversationChange, PageQuery
-from lamella.storage import SqlStore, open_store
+from lamella.storage import Store, open_store
 from lamella.storage.database import Database
 from lamella.storage.sqlite import sqlite_engine, sqlite_url
 
@@ -38,7 +38,7 @@ def database(migrated: Path, tmp_path: Path) -> SqliteBacking:
     return SqliteBacking.copied(migrated, tmp_path)
 
 
-def _limited(path: Path, *settings: str) -> SqlStore:
+def _limited(path: Path, *settings: str) -> Store:
     """A store whose writer has these settings."""
     read, write = (sqlite_engine(sqlite_url(path), writes=writes) for writes in (False, True))
 
@@ -49,27 +49,27 @@ def _limited(path: Path, *settings: str) -> SqlStore:
             cursor.execute(setting)
         cursor.close()
 
-    return SqlStore(Database(read, write), CountingIds())
+    return Store(Database(read, write), CountingIds())
 
 
 async def _path_of_first(path: Path) -> None:
     async with await open_store(path) as store:
-        await store.path(ANN, "conv_1")
+        await store.turns.path(ANN, "conv_1")
 
 
 async def test_no_word_of_the_database_or_of_a_library_is_told(database: SqliteBacking) -> None:
     async with await open_store(database.path) as store:
-        await store.create_conversation(ANN, conversation())
+        await store.conversations.create_conversation(ANN, conversation())
         with pytest.raises(StoreFailed) as twice:
-            await store.create_conversation(ANN, conversation())
-        await store.add_file(ANN, file(), "text")
+            await store.conversations.create_conversation(ANN, conversation())
+        await store.files.add_file(ANN, file(), "text")
     other = sqlite3.connect(database.path)
     other.execute("UPDATE file_texts SET data = x'ff'")
     other.commit()
     other.close()
     async with await open_store(database.path) as store:
         with pytest.raises(StoreFailed) as unread:
-            await store.file_text(ANN, file().id)
+            await store.files.file_text(ANN, file().id)
     assert (twice.value.message, unread.value.message) == (
         "What was to be stored contradicts what is stored.",
         f"A stored row is damaged: the text of {file().id}.",
@@ -79,13 +79,13 @@ async def test_no_word_of_the_database_or_of_a_library_is_told(database: SqliteB
 
 async def test_a_full_disk(database: SqliteBacking) -> None:
     async with _limited(database.path, "PRAGMA max_page_count = 60") as store:
-        await store.create_conversation(ANN, conversation())
+        await store.conversations.create_conversation(ANN, conversation())
         before = database.dump()
         with pytest.raises(StoreFailed, match="disk is full") as caught:
-            await store.add_file(ANN, file(), "x" * 1_000_000)
+            await store.files.add_file(ANN, file(), "x" * 1_000_000)
         assert caught.value.hint
         assert database.dump() == before
-        await store.create_conversation(ANN, conversation("conv_2"))
+        await store.conversations.create_conversation(ANN, conversation("conv_2"))
 
 
 async def test_a_database_that_another_program_holds(database: SqliteBacking) -> None:
@@ -93,10 +93,10 @@ async def test_a_database_that_another_program_holds(database: SqliteBacking) ->
     async with _limited(database.path, "PRAGMA busy_timeout = 20") as store:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreFailed, match="locked by another program"):
-            await store.create_conversation(ANN, conversation())
-        assert (await store.conversations(ANN, PageQuery())).data == ()
+            await store.conversations.create_conversation(ANN, conversation())
+        assert (await store.conversations.conversations(ANN, PageQuery())).data == ()
         other.execute("ROLLBACK")
-        await store.create_conversation(ANN, conversation())
+        await store.conversations.create_conversation(ANN, conversation())
     other.close()
 
 
@@ -130,39 +130,49 @@ async def test_damage_in_the_middle_of_the_file(database: SqliteBacking) -> None
 @pytest.mark.parametrize(
     ("statement", "verb"),
     [
-        ("UPDATE messages SET parts = '[{]'", "path"),
-        ("""UPDATE messages SET parts = '[{"type":"video"}]'""", "path"),
-        ("UPDATE messages SET results = '7' WHERE seq = 1", "path"),
-        ("UPDATE messages SET stop_reason = 'odd' WHERE seq = 1", "path"),
-        ("""UPDATE messages SET parts = '[{"type":"tool_result","call_id":"","name":"","content":""}]'""", "path"),
-        ("UPDATE runs SET status = 'odd'", "path"),
-        ("DELETE FROM messages", "path"),
-        ("DELETE FROM messages", "turn"),
-        ("UPDATE file_texts SET data = x'ff'", "path"),
-        ("UPDATE conversations SET tools = 'null'", "conversation"),
-        ("UPDATE requests SET segments = '[1]'", "request"),
-        ("UPDATE requests SET head = '[]'", "request"),
-        ("UPDATE requests SET base = NULL, shared = 1", "request"),
-        ("UPDATE decisions SET kind = 'odd'", "decisions"),
-        ("UPDATE sessions SET opened_by = 'odd'", "sessions"),
-        ("UPDATE sessions SET usage = '[]'", "sessions"),
-        ("UPDATE conversations SET session_id = 'odd'", "beginning"),
-        ("UPDATE queued_messages SET payload = '[]'", "queued"),
+        ("UPDATE messages SET parts = '[{]'", "turns.path"),
+        ("""UPDATE messages SET parts = '[{"type":"video"}]'""", "turns.path"),
+        ("UPDATE messages SET results = '7' WHERE seq = 1", "turns.path"),
+        ("UPDATE messages SET stop_reason = 'odd' WHERE seq = 1", "turns.path"),
+        (
+            """UPDATE messages SET parts = '[{"type":"tool_result","call_id":"","name":"","content":""}]'""",
+            "turns.path",
+        ),
+        ("UPDATE runs SET status = 'odd'", "turns.path"),
+        ("DELETE FROM messages", "turns.path"),
+        ("DELETE FROM messages", "turns.turn"),
+        ("UPDATE file_texts SET data = x'ff'", "turns.path"),
+        ("UPDATE conversations SET tools = 'null'", "conversations.conversation"),
+        ("UPDATE requests SET segments = '[1]'", "requests.request"),
+        ("UPDATE requests SET head = '[]'", "requests.request"),
+        ("UPDATE requests SET base = NULL, shared = 1", "requests.request"),
+        ("UPDATE decisions SET kind = 'odd'", "conversations.decisions"),
+        ("UPDATE sessions SET opened_by = 'odd'", "sessions.sessions"),
+        ("UPDATE sessions SET usage = '[]'", "sessions.sessions"),
+        ("UPDATE conversations SET session_id = 'odd'", "beginnings.beginning"),
+        ("UPDATE queued_messages SET payload = '[]'", "queue.queued"),
     ],
 )
 async def test_a_damaged_row_is_named_and_never_skipped(database: SqliteBacking, statement: str, verb: str) -> None:
     async with await database.open() as store:
-        await store.create_conversation(ANN, conversation())
-        await store.add_file(ANN, file(), "text")
-        await store.begin_turn(ANN, new_turn(files=("file_1",)), minutes(0))
-        await store.record_request(ANN, new_request(record()))
-        await store.finish_turn(ANN, turn_end(steps=[step()]))
-        await store.queue_message(ANN, queued_message())
-        await store.change_conversation(ANN, "conv_1", ConversationChange(decisions=[admission()]), minutes(2))
+        await store.conversations.create_conversation(ANN, conversation())
+        await store.files.add_file(ANN, file(), "text")
+        await store.turns.begin_turn(ANN, new_turn(files=("file_1",)), minutes(0))
+        await store.requests.record_request(ANN, new_request(record()))
+        await store.turns.finish_turn(ANN, turn_end(steps=[step()]))
+        await store.queue.queue_message(ANN, queued_message())
+        await store.conversations.change_conversation(
+            ANN, "conv_1", ConversationChange(decisions=[admission()]), minutes(2)
+        )
         with sqlite3.connect(database.path) as other:
             other.execute(statement)
         other.close()
-        arguments = {"turn": ("turn_1",), "request": ("req_1",), "beginning": ("conv_1", "m-1")}
+        arguments = {
+            "turns.turn": ("turn_1",),
+            "requests.request": ("req_1",),
+            "beginnings.beginning": ("conv_1", "m-1"),
+        }
+        subject, name = verb.split(".")
         with pytest.raises(StoreFailed, match="damaged") as caught:
-            await getattr(store, verb)(ANN, *arguments.get(verb, ("conv_1",)))
+            await getattr(getattr(store, subject), name)(ANN, *arguments.get(verb, ("conv_1",)))
         assert caught.value.hint

@@ -28,8 +28,8 @@ from lamella.knowledge.passages import passages_of
 from lamella.search.lexical import LexicalEmbedder
 from lamella.search.terms import query_terms
 from lamella.search.vectors import packed
-from lamella.storage import SqlStore
-from lamella.storage.knowledge.store import SqlKnowledge
+from lamella.storage import Store
+from lamella.storage.knowledge.store import KnowledgeStore
 
 from .conftest import Backing
 from .examples import ANN, BOB, NOON
@@ -45,8 +45,8 @@ FACTS = DocumentText("text/markdown", 12, None)
 
 
 @pytest.fixture
-def knowledge(store: SqlStore) -> SqlKnowledge:
-    return SqlKnowledge(store.database, CountingIds())
+def knowledge(store: Store) -> KnowledgeStore:
+    return KnowledgeStore(store.database, CountingIds())
 
 
 def document(id: str, shelf: Shelf = SHELF, name: str = "", digest: str = "") -> Document:
@@ -67,7 +67,7 @@ def sections(*texts: str) -> str:
 
 
 async def publish(
-    knowledge: SqlKnowledge, id: str, text: str, *, shelf: Shelf = SHELF, version: int = 1, vectors: bool = True
+    knowledge: KnowledgeStore, id: str, text: str, *, shelf: Shelf = SHELF, version: int = 1, vectors: bool = True
 ) -> None:
     caller = Caller(shelf.owner)
     if version == 1:
@@ -77,7 +77,7 @@ async def publish(
 
 
 async def find(
-    knowledge: SqlKnowledge,
+    knowledge: KnowledgeStore,
     query: str,
     *shelves: Shelf,
     documents: frozenset[str] | None = None,
@@ -94,7 +94,7 @@ def ids(hits: tuple[KnowledgeHit, ...]) -> list[str]:
     return [hit.document.id for hit in hits]
 
 
-async def test_a_passage_is_found_as_it_stands_in_the_text(knowledge: SqlKnowledge) -> None:
+async def test_a_passage_is_found_as_it_stands_in_the_text(knowledge: KnowledgeStore) -> None:
     text = sections("The quagga was a zebra.", "A zeppelin is filled with hydrogen.", "Nothing of note.")
     await publish(knowledge, "doc_1", text)
     [hit, *_] = await find(knowledge, "zeppelin hydrogen")
@@ -107,7 +107,7 @@ async def test_a_passage_is_found_as_it_stands_in_the_text(knowledge: SqlKnowled
 
 
 @pytest.mark.parametrize(("words", "meaning"), [(True, False), (False, True), (True, True)])
-async def test_each_leg_finds_by_itself(knowledge: SqlKnowledge, words: bool, meaning: bool) -> None:
+async def test_each_leg_finds_by_itself(knowledge: KnowledgeStore, words: bool, meaning: bool) -> None:
     await publish(knowledge, "doc_1", "The quagga was a zebra of the south.")
     await publish(knowledge, "doc_2", "A zeppelin is filled with hydrogen.")
     found = await find(knowledge, "a zeppelin filled with hydrogen", words=words, meaning=meaning)
@@ -116,7 +116,7 @@ async def test_each_leg_finds_by_itself(knowledge: SqlKnowledge, words: bool, me
     assert (found[0].similarity > 0) == meaning
 
 
-async def test_what_is_not_published_is_not_found(knowledge: SqlKnowledge) -> None:
+async def test_what_is_not_published_is_not_found(knowledge: KnowledgeStore) -> None:
     await knowledge.add_document(document("doc_1"), job("doc_1"))
     assert await knowledge.stage(ANN, "doc_1", 1, 0, made("A zeppelin."), MODEL)
     assert await find(knowledge, "zeppelin") == ()
@@ -125,7 +125,7 @@ async def test_what_is_not_published_is_not_found(knowledge: SqlKnowledge) -> No
     assert ids(await find(knowledge, "zeppelin")) == ["doc_1"]
 
 
-async def test_only_what_stands_on_the_shelves_is_found(knowledge: SqlKnowledge) -> None:
+async def test_only_what_stands_on_the_shelves_is_found(knowledge: KnowledgeStore) -> None:
     await publish(knowledge, "doc_1", "A zeppelin here.")
     await publish(knowledge, "doc_2", "A zeppelin there.", shelf=OTHER)
     await publish(knowledge, "doc_3", "A zeppelin of hers.", shelf=HERS)
@@ -136,7 +136,7 @@ async def test_only_what_stands_on_the_shelves_is_found(knowledge: SqlKnowledge)
     assert await find(knowledge, "zeppelin", Shelf(BOB.user_id, "kb_1")) == ()
 
 
-async def test_another_shelf_does_not_change_what_is_found(knowledge: SqlKnowledge) -> None:
+async def test_another_shelf_does_not_change_what_is_found(knowledge: KnowledgeStore) -> None:
     await publish(knowledge, "doc_1", "A zeppelin and a quagga.")
     await publish(knowledge, "doc_2", "A quagga, only a quagga.")
     before = [(hit.document.id, hit.score, hit.words) for hit in await find(knowledge, "zeppelin quagga")]
@@ -145,7 +145,7 @@ async def test_another_shelf_does_not_change_what_is_found(knowledge: SqlKnowled
     assert [(hit.document.id, hit.score, hit.words) for hit in await find(knowledge, "zeppelin quagga")] == before
 
 
-async def test_a_new_version_replaces_the_one_before_at_once(knowledge: SqlKnowledge) -> None:
+async def test_a_new_version_replaces_the_one_before_at_once(knowledge: KnowledgeStore) -> None:
     same = "The same words stay as they are. " * 20
     await publish(knowledge, "doc_1", f"# A\n\n{same}\n\n# B\n\nA zeppelin. {'more ' * 90}")
     new = replace(document("doc_1"), digest="other", size=10, upload="doc_1w")
@@ -166,7 +166,7 @@ async def test_a_new_version_replaces_the_one_before_at_once(knowledge: SqlKnowl
     assert "quagga" in (await find(knowledge, "quagga"))[0].passage.text
 
 
-async def test_late_work_on_a_version_is_lost(knowledge: SqlKnowledge) -> None:
+async def test_late_work_on_a_version_is_lost(knowledge: KnowledgeStore) -> None:
     await publish(knowledge, "doc_1", "A zeppelin.")
     await knowledge.replace_document(ANN, replace(document("doc_1"), digest="other"), job("doc_1"))
     assert not await knowledge.stage(ANN, "doc_1", 1, 1, made("late"), MODEL)
@@ -179,14 +179,14 @@ async def test_late_work_on_a_version_is_lost(knowledge: SqlKnowledge) -> None:
     assert not await knowledge.embed_passages(ANN, "doc_1", MODEL, {1: LEXICAL.vectors(["late"])[0]})
 
 
-async def test_a_removal_leaves_nothing(knowledge: SqlKnowledge, store: SqlStore, backing: Backing) -> None:
+async def test_a_removal_leaves_nothing(knowledge: KnowledgeStore, store: Store, backing: Backing) -> None:
     await publish(knowledge, "doc_1", sections("A zeppelin.", "A quagga.", "An auk."))
     assert set(ids(await find(knowledge, "zeppelin"))) == {"doc_1"}
     await knowledge.remove_document(ANN, "doc_1")
     assert await find(knowledge, "zeppelin") == ()
     assert (await knowledge.documents_on_shelf(SHELF, PageQuery())).data == ()
     assert await knowledge.removed_documents() == ((ANN, "doc_1"),)
-    assert await store.job(ANN, CLEAR, "doc_1") is not None
+    assert await store.jobs.job(ANN, CLEAR, "doc_1") is not None
     with pytest.raises(NotFound):
         await knowledge.document_on_shelf(ANN, "doc_1")
     assert [await knowledge.clear_out(ANN, "doc_1", 2) for _ in range(3)] == [2, 1, 0]
@@ -196,7 +196,7 @@ async def test_a_removal_leaves_nothing(knowledge: SqlKnowledge, store: SqlStore
     assert knowledge.kept_bytes == 0
 
 
-async def test_foreign_documents_do_not_exist(knowledge: SqlKnowledge) -> None:
+async def test_foreign_documents_do_not_exist(knowledge: KnowledgeStore) -> None:
     await publish(knowledge, "doc_1", "A zeppelin.")
     for verb in (
         knowledge.document_on_shelf(BOB, "doc_1"),
@@ -211,14 +211,14 @@ async def test_foreign_documents_do_not_exist(knowledge: SqlKnowledge) -> None:
     assert ids(await find(knowledge, "zeppelin")) == ["doc_1"]
 
 
-async def test_the_same_bytes_under_the_same_name_are_one_document(knowledge: SqlKnowledge) -> None:
+async def test_the_same_bytes_under_the_same_name_are_one_document(knowledge: KnowledgeStore) -> None:
     first = await knowledge.add_document(document("doc_1", name="a.md", digest="x"), job("doc_1"))
     assert (await knowledge.add_document(document("doc_2", name="a.md", digest="x"), job("doc_2"))).id == first.id
     assert (await knowledge.add_document(document("doc_3", name="b.md", digest="x"), job("doc_3"))).id == "doc_3"
     assert (await knowledge.add_document(document("doc_4", OTHER, "a.md", "x"), job("doc_4"))).id == "doc_4"
 
 
-async def test_vectors_of_another_dimension_are_refused(knowledge: SqlKnowledge) -> None:
+async def test_vectors_of_another_dimension_are_refused(knowledge: KnowledgeStore) -> None:
     await publish(knowledge, "doc_1", "A zeppelin.")
     await publish(knowledge, "doc_2", "A quagga.", vectors=False)
     [waiting] = await knowledge.unembedded_passages(ANN, "doc_2", MODEL, 9)
@@ -227,7 +227,7 @@ async def test_vectors_of_another_dimension_are_refused(knowledge: SqlKnowledge)
     assert ids(await find(knowledge, "quagga")) == ["doc_2"]
 
 
-async def test_another_embedder_has_to_make_all_vectors_anew(knowledge: SqlKnowledge) -> None:
+async def test_another_embedder_has_to_make_all_vectors_anew(knowledge: KnowledgeStore) -> None:
     await publish(knowledge, "doc_1", "A zeppelin.")
     await knowledge.finish_document(ANN, "doc_1", 1, MODEL, NOON)
     assert await knowledge.unready_documents(MODEL) == ()
@@ -239,7 +239,7 @@ async def test_another_embedder_has_to_make_all_vectors_anew(knowledge: SqlKnowl
     assert ids(await find(knowledge, "zeppelin", meaning=False)) == ["doc_1"]
 
 
-async def test_totals_count_what_stands_on_a_shelf(knowledge: SqlKnowledge) -> None:
+async def test_totals_count_what_stands_on_a_shelf(knowledge: KnowledgeStore) -> None:
     await publish(knowledge, "doc_1", "A zeppelin.")
     await knowledge.finish_document(ANN, "doc_1", 1, MODEL, NOON)
     await knowledge.add_document(document("doc_2"), job("doc_2"))
@@ -256,7 +256,7 @@ WORDS = st.sampled_from(["zeppelin", "quagga", "auk", "heron", "lamp"])
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.lists(WORDS, min_size=1, max_size=4)), max_size=8))
 async def test_what_is_kept_in_memory_changes_nothing(
-    knowledge: SqlKnowledge, store: SqlStore, story: list[tuple[str, list[str]]]
+    knowledge: KnowledgeStore, store: Store, story: list[tuple[str, list[str]]]
 ) -> None:
     """Documents come, change and go; each time a fresh index finds the same."""
     shelf = Shelf(ANN.user_id, f"kb_{next(NUMBERS)}")
@@ -272,13 +272,13 @@ async def test_what_is_kept_in_memory_changes_nothing(
             if version:
                 await knowledge.replace_document(ANN, document(id, shelf), job(id))
             await publish(knowledge, id, " ".join(words), shelf=shelf, version=version + 1)
-        fresh = SqlKnowledge(store.database, CountingIds())
+        fresh = KnowledgeStore(store.database, CountingIds())
         seen = [await find(one, "zeppelin auk lamp", shelf) for one in (knowledge, fresh)]
         assert seen[0] == seen[1]
 
 
 async def test_documents_that_go_while_they_are_searched_are_found_before_and_not_after(
-    knowledge: SqlKnowledge,
+    knowledge: KnowledgeStore,
 ) -> None:
     ids = [f"doc_{number}" for number in range(8)]
     for id in ids:

@@ -156,9 +156,9 @@ async def test_what_the_baseline_stored_is_there_after_the_upgrade(tmp_path: Pat
     )
     before = _rows(path)
     async with await open_store(path) as store:
-        found = await store.conversation(ann, "conv_1")
+        found = await store.conversations.conversation(ann, "conv_1")
         assert (found.title, found.session_id) == ("Before", "sess_1")
-        assert (await store.document(ann, "doc_1")).text == "text"
+        assert (await store.documents.document(ann, "doc_1")).text == "text"
     after = _rows(path)
     assert after.pop("alembic_version") == [(HEAD,)]
     before.pop("alembic_version")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lamella.core.records import BeginCondition, Pinned, PinnedProject, Place
-from lamella.storage import SqlStore
+from lamella.storage import Store
 
 from .conftest import Backing
 from .examples import ANN, SEARCH, agent, conversation, minutes, new_request, new_turn, record, turn_end
@@ -20,20 +20,20 @@ WHOLE = Pinned(
 )
 
 
-async def _turns(store: SqlStore, *around: Pinned | None) -> None:
-    await store.create_conversation(ANN, conversation())
+async def _turns(store: Store, *around: Pinned | None) -> None:
+    await store.conversations.create_conversation(ANN, conversation())
     head = Place()
     for number, pinned in enumerate(around, 1):
         id = f"turn_{number}"
-        await store.begin_turn(ANN, new_turn(id), minutes(number), (), BeginCondition(head, head, pinned=pinned))
-        await store.finish_turn(ANN, turn_end(id))
+        await store.turns.begin_turn(ANN, new_turn(id), minutes(number), (), BeginCondition(head, head, pinned=pinned))
+        await store.turns.finish_turn(ANN, turn_end(id))
         head = Place(id, f"run_{id}")
 
 
-async def test_what_stood_around_turns_is_kept_where_it_changes(store: SqlStore) -> None:
+async def test_what_stood_around_turns_is_kept_where_it_changes(store: Store) -> None:
     edited = replace(WHOLE, agent=replace(agent(), prompt="Edit less.", revision=2))
     await _turns(store, PLAIN, PLAIN, WHOLE, edited, edited, PLAIN, None)
-    assert await store.pinned(ANN, "conv_1") == (
+    assert await store.turns.pinned(ANN, "conv_1") == (
         (minutes(1), PLAIN),
         (minutes(3), WHOLE),
         (minutes(4), edited),
@@ -41,16 +41,16 @@ async def test_what_stood_around_turns_is_kept_where_it_changes(store: SqlStore)
     )
 
 
-async def test_a_request_beside_the_turns_keeps_what_stood_around_it(store: SqlStore) -> None:
+async def test_a_request_beside_the_turns_keeps_what_stood_around_it(store: Store) -> None:
     await _turns(store, PLAIN)
     for number, pinned in enumerate((PLAIN, WHOLE, WHOLE, None), 2):
         asked = replace(record(f"req_{number}"), purpose="summary", run_id=None, at=minutes(number))
-        await store.record_request(ANN, replace(new_request(asked), pinned=pinned))
-    assert await store.pinned(ANN, "conv_1") == ((minutes(1), PLAIN), (minutes(3), WHOLE))
+        await store.requests.record_request(ANN, replace(new_request(asked), pinned=pinned))
+    assert await store.turns.pinned(ANN, "conv_1") == ((minutes(1), PLAIN), (minutes(3), WHOLE))
 
 
-async def test_it_goes_with_its_conversation(store: SqlStore, backing: Backing) -> None:
+async def test_it_goes_with_its_conversation(store: Store, backing: Backing) -> None:
     await _turns(store, PLAIN, WHOLE)
     assert len(backing.dump()["pinned"]) == 2
-    await store.delete_conversation(ANN, "conv_1")
+    await store.conversations.delete_conversation(ANN, "conv_1")
     assert "pinned" not in backing.dump()

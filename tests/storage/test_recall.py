@@ -23,10 +23,10 @@ from lamella.core.recall import Found, Passage, RecallQuery, Source, Space, Spea
 from lamella.core.records import Caller
 from lamella.search.lexical import LexicalEmbedder
 from lamella.search.terms import query_terms, terms_of
-from lamella.storage import SqlStore, open_store
+from lamella.storage import Store, open_store
 from lamella.storage.database import Database
 from lamella.storage.recall.sources import add_passages
-from lamella.storage.recall.store import SqlRecallIndex
+from lamella.storage.recall.store import RecallIndex
 from lamella.storage.sqlite import sqlite_engine, sqlite_url
 from measures import loop_pauses
 
@@ -51,8 +51,8 @@ SPACE = LEXICAL.space
 
 
 @pytest.fixture
-def index(store: SqlStore) -> SqlRecallIndex:
-    return SqlRecallIndex(store.database)
+def index(store: Store) -> RecallIndex:
+    return RecallIndex(store.database)
 
 
 def passage(id: str, text: str, *, call_id: str = "", speaker: Speaker = Speaker.USER, vector: bool = True) -> Passage:
@@ -69,8 +69,8 @@ def answer(id: str, text: str, result: str | None = None) -> Step:
 
 
 async def say(
-    store: SqlStore,
-    index: SqlRecallIndex,
+    store: Store,
+    index: RecallIndex,
     number: int,
     text: str,
     reply: str = "Noted.",
@@ -83,9 +83,9 @@ async def say(
     """A whole turn, stored and indexed."""
     name = f"{of}_{number}"
     turn = replace(new_turn(f"turn_{name}", of, text), user_message_id=f"msg_{name}")
-    await store.begin_turn(owner, turn, minutes(number))
+    await store.turns.begin_turn(owner, turn, minutes(number))
     step = answer(f"step_{name}", reply, result)
-    await store.finish_turn(owner, turn_end(turn.id, [step], requests=()))
+    await store.turns.finish_turn(owner, turn_end(turn.id, [step], requests=()))
     passages = [
         passage(f"msg_{name}", text, vector=vectors),
         passage(step.id, reply, speaker=Speaker.ASSISTANT, vector=vectors),
@@ -95,7 +95,7 @@ async def say(
     assert await index.index_turn(owner, turn.id, [p for p in passages if p.terms], SPACE.model)
 
 
-async def find(index: SqlRecallIndex, query: str, *, owner: Caller = ANN, meaning: bool = True, **more: Any) -> Found:
+async def find(index: RecallIndex, query: str, *, owner: Caller = ANN, meaning: bool = True, **more: Any) -> Found:
     [vector] = LEXICAL.vectors([query])
     return await index.search(owner, RecallQuery(query_terms(query), SPACE, vector if meaning else None, **more))
 
@@ -104,8 +104,8 @@ def ids(found: Found) -> list[str]:
     return [hit.source.reference for hit in found.hits]
 
 
-async def test_words_are_found_in_messages_answers_and_results(store: SqlStore, index: SqlRecallIndex) -> None:
-    await store.create_conversation(ANN, conversation())
+async def test_words_are_found_in_messages_answers_and_results(store: Store, index: RecallIndex) -> None:
+    await store.conversations.create_conversation(ANN, conversation())
     await say(store, index, 1, "The ferry leaves from pier nine.", "A ferry, then.", result="Timetable of the harbour")
     await say(store, index, 2, "And what about lunch?", "There is soup.")
     assert ids(await find(index, "Which pier?"))[0] == "msg_conv_1_1"
@@ -116,8 +116,8 @@ async def test_words_are_found_in_messages_answers_and_results(store: SqlStore, 
     assert (await find(index, "zebra")).hits == ()
 
 
-async def test_a_slip_of_the_pen_is_found_by_its_spelling(store: SqlStore, index: SqlRecallIndex) -> None:
-    await store.create_conversation(ANN, conversation())
+async def test_a_slip_of_the_pen_is_found_by_its_spelling(store: Store, index: RecallIndex) -> None:
+    await store.conversations.create_conversation(ANN, conversation())
     await say(store, index, 1, "Photosynthesis", "Indeed.")
     await say(store, index, 2, "Something else entirely", "Yes.")
     assert ids(await find(index, "Photosyntesis"))[0] == "msg_conv_1_1"
@@ -137,16 +137,16 @@ async def test_a_slip_of_the_pen_is_found_by_its_spelling(store: SqlStore, index
         ("We cheer 🎉 at noon", "🎉"),
     ],
 )
-async def test_every_script_is_found(store: SqlStore, index: SqlRecallIndex, text: str, query: str) -> None:
-    await store.create_conversation(ANN, conversation())
+async def test_every_script_is_found(store: Store, index: RecallIndex, text: str, query: str) -> None:
+    await store.conversations.create_conversation(ANN, conversation())
     await say(store, index, 1, "Nothing of the kind", "Zero.")
     await say(store, index, 2, text, "Zero.")
     assert ids(await find(index, query, meaning=False))[0] == "msg_conv_1_2"
 
 
-async def test_nobody_finds_what_is_somebody_elses(store: SqlStore, index: SqlRecallIndex, backing: Backing) -> None:
-    await store.create_conversation(ANN, conversation())
-    await store.create_conversation(BOB, conversation("conv_2"))
+async def test_nobody_finds_what_is_somebody_elses(store: Store, index: RecallIndex, backing: Backing) -> None:
+    await store.conversations.create_conversation(ANN, conversation())
+    await store.conversations.create_conversation(BOB, conversation("conv_2"))
     await say(store, index, 1, "The secret word is xylophone")
     await say(store, index, 1, "Bob knows nothing", owner=BOB, of="conv_2")
     assert ids(await find(index, "xylophone")) != []
@@ -166,20 +166,20 @@ async def test_nobody_finds_what_is_somebody_elses(store: SqlStore, index: SqlRe
     assert backing.dump() == before
 
 
-async def test_another_owners_texts_change_nobodys_scores(store: SqlStore, index: SqlRecallIndex) -> None:
-    await store.create_conversation(ANN, conversation())
+async def test_another_owners_texts_change_nobodys_scores(store: Store, index: RecallIndex) -> None:
+    await store.conversations.create_conversation(ANN, conversation())
     await say(store, index, 1, "The ferry and the harbour")
     await say(store, index, 2, "The ferry alone")
     before = [(hit.source.id, hit.score) for hit in (await find(index, "ferry harbour")).hits]
-    await store.create_conversation(BOB, conversation("conv_2"))
+    await store.conversations.create_conversation(BOB, conversation("conv_2"))
     for number in range(5):
         await say(store, index, number, "harbour harbour harbour", owner=BOB, of="conv_2")
     assert [(hit.source.id, hit.score) for hit in (await find(index, "ferry harbour")).hits] == before
 
 
-async def test_one_conversation_or_all_of_them(store: SqlStore, index: SqlRecallIndex) -> None:
+async def test_one_conversation_or_all_of_them(store: Store, index: RecallIndex) -> None:
     for of in ("conv_1", "conv_2"):
-        await store.create_conversation(ANN, conversation(of))
+        await store.conversations.create_conversation(ANN, conversation(of))
         await say(store, index, 1, f"A lighthouse in {of}", of=of)
     everywhere = await find(index, "lighthouse", meaning=False)
     assert {hit.source.conversation_id for hit in everywhere.hits} == {"conv_1", "conv_2"}
@@ -187,14 +187,14 @@ async def test_one_conversation_or_all_of_them(store: SqlStore, index: SqlRecall
     assert {hit.source.conversation_id for hit in here.hits} == {"conv_2"}
 
 
-async def test_a_deleted_conversation_leaves_no_word(store: SqlStore, index: SqlRecallIndex, backing: Backing) -> None:
+async def test_a_deleted_conversation_leaves_no_word(store: Store, index: RecallIndex, backing: Backing) -> None:
     for of in ("conv_1", "conv_2"):
-        await store.create_conversation(ANN, conversation(of))
+        await store.conversations.create_conversation(ANN, conversation(of))
         await say(store, index, 1, f"A lighthouse in {of}", of=of)
     assert len((await find(index, "lighthouse")).hits) > 0
-    await store.delete_conversation(ANN, "conv_1")
+    await store.conversations.delete_conversation(ANN, "conv_1")
     assert {hit.source.conversation_id for hit in (await find(index, "lighthouse")).hits} == {"conv_2"}
-    await store.delete_conversation(ANN, "conv_2")
+    await store.conversations.delete_conversation(ANN, "conv_2")
     assert await find(index, "lighthouse") == Found()
     assert set(backing.dump()) == {"recall_versions"}
     assert isinstance(backing, SqliteBacking)
@@ -204,32 +204,32 @@ async def test_a_deleted_conversation_leaves_no_word(store: SqlStore, index: Sql
     connection.close()
 
 
-async def test_what_is_added_later_is_found_and_what_is_known_stays(store: SqlStore, index: SqlRecallIndex) -> None:
-    await store.create_conversation(ANN, conversation())
+async def test_what_is_added_later_is_found_and_what_is_known_stays(store: Store, index: RecallIndex) -> None:
+    await store.conversations.create_conversation(ANN, conversation())
     for number in range(4):
         await say(store, index, number, f"Number {number} and the lighthouse")
         assert {f"msg_conv_1_{n}" for n in range(number + 1)} <= set(ids(await find(index, "lighthouse", limit=20)))
 
 
-async def test_a_turn_is_indexed_once_and_waits_until_it_has_ended(store: SqlStore, index: SqlRecallIndex) -> None:
-    await store.create_conversation(ANN, conversation())
-    await store.begin_turn(ANN, new_turn(), minutes(1))
+async def test_a_turn_is_indexed_once_and_waits_until_it_has_ended(store: Store, index: RecallIndex) -> None:
+    await store.conversations.create_conversation(ANN, conversation())
+    await store.turns.begin_turn(ANN, new_turn(), minutes(1))
     assert await index.unindexed(ANN, "conv_1", 9) == ()
     assert not await index.index_turn(ANN, "turn_1", [passage("msg_turn_1", "Hello")], SPACE.model)
-    await store.finish_turn(ANN, turn_end())
+    await store.turns.finish_turn(ANN, turn_end())
     assert await index.unindexed(ANN, "conv_1", 9) == (("turn_1", "conv_1"),)
     assert await index.waiting(SPACE.model) == ((ANN, "conv_1"),)
-    text = (await store.turn(ANN, "turn_1")).text
-    message = (await store.turn(ANN, "turn_1")).user_message_id
+    text = (await store.turns.turn(ANN, "turn_1")).text
+    message = (await store.turns.turn(ANN, "turn_1")).user_message_id
     assert await index.index_turn(ANN, "turn_1", [passage(message, text)], SPACE.model)
     assert not await index.index_turn(ANN, "turn_1", [passage(message, text)], SPACE.model)
     assert await index.waiting(SPACE.model) == ()
 
 
 async def test_vectors_of_another_model_are_made_and_the_old_ones_not_compared(
-    store: SqlStore, index: SqlRecallIndex
+    store: Store, index: RecallIndex
 ) -> None:
-    await store.create_conversation(ANN, conversation())
+    await store.conversations.create_conversation(ANN, conversation())
     await say(store, index, 1, "Photosynthesis", "Indeed.")
     other = Space("other-8", 1.0, 0.1)
     assert await index.waiting("other-8") == ((ANN, "conv_1"),)
@@ -242,14 +242,12 @@ async def test_vectors_of_another_model_are_made_and_the_old_ones_not_compared(
     assert ids(await index.search(ANN, asked))[0] == "msg_conv_1_1"
 
 
-async def test_sessions_are_ranked_by_their_messages_and_their_summaries(
-    store: SqlStore, index: SqlRecallIndex
-) -> None:
-    await store.create_conversation(ANN, conversation())
-    [first] = await store.sessions(ANN, "conv_1")
+async def test_sessions_are_ranked_by_their_messages_and_their_summaries(store: Store, index: RecallIndex) -> None:
+    await store.conversations.create_conversation(ANN, conversation())
+    [first] = await store.sessions.sessions(ANN, "conv_1")
     await say(store, index, 1, "Rembrandt painted the night watch")
     step = session_step(first.id, "sess_b", "turn_conv_1_1")
-    await store.next_session(ANN, replace(step, summary=session_summary("Of painters, of a windmill.")))
+    await store.sessions.next_session(ANN, replace(step, summary=session_summary("Of painters, of a windmill.")))
     await say(store, index, 2, "Now to cooking")
     [summary] = await index.unembedded_summaries(ANN, "conv_1", SPACE.model)
     assert (summary.id, summary.content, summary.session) == (first.id, "Of painters, of a windmill.", 1)
@@ -272,8 +270,8 @@ async def test_sessions_are_ranked_by_their_messages_and_their_summaries(
     assert cooking.sessions[0].session_id == "sess_b"
 
 
-async def test_a_search_of_much_keeps_nobody_waiting(store: SqlStore, index: SqlRecallIndex) -> None:
-    await store.create_conversation(ANN, conversation())
+async def test_a_search_of_much_keeps_nobody_waiting(store: Store, index: RecallIndex) -> None:
+    await store.conversations.create_conversation(ANN, conversation())
     await say(store, index, 1, "Ships and harbours.", "Tides.")
     one = passage("msg_conv_1_1", "ships and tides")
     many = [replace(one, start=at, end=at + 9) for at in range(1_000, 7_000)]
@@ -286,10 +284,10 @@ async def test_a_search_of_much_keeps_nobody_waiting(store: SqlStore, index: Sql
         assert max(pauses) < 0.03
 
 
-async def test_a_search_everywhere_sorts_nothing_and_holds_no_connection(store: SqlStore, backing: Backing) -> None:
+async def test_a_search_everywhere_sorts_nothing_and_holds_no_connection(store: Store, backing: Backing) -> None:
     """Pages are read in the order of an index, each in a transaction of its own."""
-    await store.create_conversation(ANN, conversation())
-    await say(store, SqlRecallIndex(store.database), 1, "ships and harbours")
+    await store.conversations.create_conversation(ANN, conversation())
+    await say(store, RecallIndex(store.database), 1, "ships and harbours")
     one = passage("msg_conv_1_1", "ships and tides")
     many = [replace(one, start=at, end=at + 9) for at in range(1_000, 4_500)]
     await store.database.write(lambda connection: add_passages(connection, ANN, "conv_1", many, SPACE.model))
@@ -300,7 +298,7 @@ async def test_a_search_everywhere_sorts_nothing_and_holds_no_connection(store: 
     database = Database(reader, sqlite_engine(url, writes=True))
     for of in (None, "conv_1"):
         seen.clear()
-        index = SqlRecallIndex(database)
+        index = RecallIndex(database)
         query = RecallQuery(query_terms("ships"), SPACE, LEXICAL.vectors(["ships"])[0], of)
         assert (await index.search(ANN, query)).hits
         pages = [at for at, sql in enumerate(seen) if "FROM recall_entries" in sql and "LIMIT" in sql]
@@ -313,8 +311,8 @@ async def test_a_search_everywhere_sorts_nothing_and_holds_no_connection(store: 
     await database.close()
 
 
-async def test_vectors_that_come_later_are_compared(store: SqlStore, index: SqlRecallIndex) -> None:
-    await store.create_conversation(ANN, conversation())
+async def test_vectors_that_come_later_are_compared(store: Store, index: RecallIndex) -> None:
+    await store.conversations.create_conversation(ANN, conversation())
     await say(store, index, 1, "Gardens", "Indeed.")
     await say(store, index, 2, "Photosynthesis", "Yes.", vectors=False)
     await say(store, index, 3, "Something else", "Well.")
@@ -325,25 +323,25 @@ async def test_vectors_that_come_later_are_compared(store: SqlStore, index: SqlR
     assert ids(await find(index, "Photosyntesis"))[0] == "msg_conv_1_2"
 
 
-async def test_a_summary_that_is_taken_back_is_not_found(store: SqlStore, index: SqlRecallIndex) -> None:
-    await store.create_conversation(ANN, conversation())
+async def test_a_summary_that_is_taken_back_is_not_found(store: Store, index: RecallIndex) -> None:
+    await store.conversations.create_conversation(ANN, conversation())
     await say(store, index, 1, "Let us talk.", "Gladly.")
-    [first] = await store.sessions(ANN, "conv_1")
+    [first] = await store.sessions.sessions(ANN, "conv_1")
     step = session_step(first.id, "sess_2", "turn_conv_1_1")
-    await store.next_session(ANN, replace(step, summary=session_summary("The zeppelin is called Quagga.")))
+    await store.sessions.next_session(ANN, replace(step, summary=session_summary("The zeppelin is called Quagga.")))
     [summary] = await index.unembedded_summaries(ANN, "conv_1", SPACE.model)
     [vector] = LEXICAL.vectors([summary.content])
     passages = [passage(first.id, summary.content, speaker=Speaker.SUMMARY)]
     assert await index.index_summary(ANN, summary, vector, passages, SPACE.model)
     assert [one.session_id for one in (await find(index, "zeppelin quagga")).sessions] == [first.id]
     back = session_return("sess_2", first.id, "turn_conv_1_1")
-    await store.return_to_session(ANN, replace(back, forgets_summary=True))
+    await store.sessions.return_to_session(ANN, replace(back, forgets_summary=True))
     assert await find(index, "zeppelin quagga") == Found((), ())
     assert await index.unembedded_summaries(ANN, "conv_1", SPACE.model) == ()
 
 
-async def test_something_is_read_by_message_by_call_and_by_both(store: SqlStore, index: SqlRecallIndex) -> None:
-    await store.create_conversation(ANN, conversation())
+async def test_something_is_read_by_message_by_call_and_by_both(store: Store, index: RecallIndex) -> None:
+    await store.conversations.create_conversation(ANN, conversation())
     await say(store, index, 1, "First", result="one")
     await say(store, index, 2, "Second", result="two")
 
@@ -365,8 +363,8 @@ words = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_siz
 
 async def _said_and_sought(path: Path, texts: Sequence[str], chosen: int) -> None:
     async with await open_store(path, CountingIds()) as store:
-        index = SqlRecallIndex(store.database)
-        await store.create_conversation(ANN, conversation())
+        index = RecallIndex(store.database)
+        await store.conversations.create_conversation(ANN, conversation())
         for number, text in enumerate(texts):
             await say(store, index, number, text)
         terms = query_terms(texts[chosen])
@@ -390,7 +388,7 @@ def test_what_was_said_is_found_by_its_own_words_whatever_they_are(
 @pytest.mark.parametrize(
     "query", ['" OR 1', "a*", "NEAR(x y)", "terms:x", "^", "(((", "'; DROP TABLE x; --", "\x00", "-"]
 )
-async def test_no_query_is_an_error(store: SqlStore, index: SqlRecallIndex, query: str) -> None:
-    await store.create_conversation(ANN, conversation())
+async def test_no_query_is_an_error(store: Store, index: RecallIndex, query: str) -> None:
+    await store.conversations.create_conversation(ANN, conversation())
     await say(store, index, 1, "a x y terms OR NEAR")
     await find(index, query)

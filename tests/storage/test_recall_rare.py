@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lamella.storage import SqlStore
-from lamella.storage.recall.store import SqlRecallIndex
+from lamella.storage import Store
+from lamella.storage.recall.store import RecallIndex
 
 from .examples import ANN, conversation
 from .test_recall import find, ids, say
@@ -16,10 +16,10 @@ FILLED = "There was much to write of that day: fog, gulls, a parcel from the mai
 
 
 @pytest.fixture
-async def diary(store: SqlStore) -> SqlRecallIndex:
+async def diary(store: Store) -> RecallIndex:
     """Forty entries that are alike, each with its own number, and one long one that names somebody."""
-    index = SqlRecallIndex(store.database)
-    await store.create_conversation(ANN, conversation())
+    index = RecallIndex(store.database)
+    await store.conversations.create_conversation(ANN, conversation())
     for number in range(40):
         said = f"Keeper, lamp LH-{1000 + number}: " + ("oil in the harbour." if number % 3 == 0 else "the wind turned.")
         reply = "The keeper of the lamp at the harbour wrote of oil." if number % 3 == 0 else "Noted."
@@ -39,10 +39,10 @@ async def diary(store: SqlStore) -> SqlRecallIndex:
         ("LH-1005", "msg_conv_1_5"),
     ],
 )
-async def test_a_rare_name_decides(diary: SqlRecallIndex, query: str, first: str, *, meaning: bool) -> None:
+async def test_a_rare_name_decides(diary: RecallIndex, query: str, first: str, *, meaning: bool) -> None:
     assert ids(await find(diary, query, meaning=meaning))[0] == first
 
 
-async def test_what_many_hold_decides_nothing(diary: SqlRecallIndex) -> None:
+async def test_what_many_hold_decides_nothing(diary: RecallIndex) -> None:
     found = ids(await find(diary, "oil in the harbour"))
     assert "msg_conv_1_17" not in found[:10]

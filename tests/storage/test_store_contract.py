@@ -13,7 +13,6 @@ import pytest
 
 from lamella.core.agents import Agent
 from lamella.core.errors import NotFound, StoreFailed
-from lamella.core.ports import Jobs, Store
 from lamella.core.records import (
     Caller,
     ConversationChange,
@@ -23,7 +22,7 @@ from lamella.core.records import (
     RequestEnd,
     UnfinishedTurn,
 )
-from lamella.storage import SqlStore
+from lamella.storage import Store
 
 from .conftest import Backing, SqliteBacking
 from .examples import (
@@ -55,7 +54,7 @@ from .examples import (
 
 pytestmark = pytest.mark.anyio
 
-Call = Callable[[SqlStore, Caller], Awaitable[object]]
+Call = Callable[[Store, Caller], Awaitable[object]]
 FILE = "file_1"
 SESSION = "sess_000002"
 DOCUMENT = "doc_000004"
@@ -66,79 +65,85 @@ def mine(agent: Agent) -> Agent:
 
 
 BY_ID: dict[str, Call] = {
-    "conversation": lambda store, caller: store.conversation(caller, "conv_1"),
-    "change_conversation": lambda store, caller: store.change_conversation(
+    "conversation": lambda store, caller: store.conversations.conversation(caller, "conv_1"),
+    "change_conversation": lambda store, caller: store.conversations.change_conversation(
         caller, "conv_1", ConversationChange(title="Mine now"), NOON
     ),
-    "title_conversation": lambda store, caller: store.title_conversation(caller, "conv_1", "Mine now"),
-    "delete_conversation": lambda store, caller: store.delete_conversation(caller, "conv_1"),
-    "session": lambda store, caller: store.session(caller, SESSION),
-    "sessions": lambda store, caller: store.sessions(caller, "conv_1"),
-    "session_page": lambda store, caller: store.session_page(caller, "conv_1", PageQuery(after=SESSION)),
-    "next_session": lambda store, caller: store.next_session(caller, session_step(SESSION, "sess_2")),
-    "return_to_session": lambda store, caller: store.return_to_session(
+    "title_conversation": lambda store, caller: store.conversations.title_conversation(caller, "conv_1", "Mine now"),
+    "delete_conversation": lambda store, caller: store.conversations.delete_conversation(caller, "conv_1"),
+    "session": lambda store, caller: store.sessions.session(caller, SESSION),
+    "sessions": lambda store, caller: store.sessions.sessions(caller, "conv_1"),
+    "session_page": lambda store, caller: store.sessions.session_page(caller, "conv_1", PageQuery(after=SESSION)),
+    "next_session": lambda store, caller: store.sessions.next_session(caller, session_step(SESSION, "sess_2")),
+    "return_to_session": lambda store, caller: store.sessions.return_to_session(
         caller, session_return(SESSION, SESSION, "turn_1")
     ),
-    "summarise_session": lambda store, caller: store.summarise_session(
+    "summarise_session": lambda store, caller: store.sessions.summarise_session(
         caller, session(SESSION), session_summary("Facts.")
     ),
-    "spend": lambda store, caller: store.spend(caller, SESSION, "embedding", USAGE),
-    "agent": lambda store, caller: store.agent(caller, "agent_1"),
-    "change_agent": lambda store, caller: store.change_agent(caller, "agent_1", mine, NOON),
-    "delete_agent": lambda store, caller: store.delete_agent(caller, "agent_1"),
-    "add_project": lambda store, caller: store.add_project(caller, "proj_2", ProjectContent("P", "", (FILE,)), NOON),
-    "project": lambda store, caller: store.project(caller, "proj_1"),
-    "change_project": lambda store, caller: store.change_project(
+    "spend": lambda store, caller: store.sessions.spend(caller, SESSION, "embedding", USAGE),
+    "agent": lambda store, caller: store.library.agent(caller, "agent_1"),
+    "change_agent": lambda store, caller: store.library.change_agent(caller, "agent_1", mine, NOON),
+    "delete_agent": lambda store, caller: store.library.delete_agent(caller, "agent_1"),
+    "add_project": lambda store, caller: store.library.add_project(
+        caller, "proj_2", ProjectContent("P", "", (FILE,)), NOON
+    ),
+    "project": lambda store, caller: store.library.project(caller, "proj_1"),
+    "change_project": lambda store, caller: store.library.change_project(
         caller, "proj_1", lambda project: replace(project, name="Mine now"), NOON
     ),
-    "delete_project": lambda store, caller: store.delete_project(caller, "proj_1"),
-    "system_prompt": lambda store, caller: store.system_prompt(caller, 1),
-    "surroundings": lambda store, caller: store.surroundings(caller, "conv_1", "agent_1"),
-    "attachments": lambda store, caller: store.attachments(caller, "conv_1", (FILE,)),
-    "attached": lambda store, caller: store.attached(caller, "conv_1", "file_1"),
-    "delete_file": lambda store, caller: store.delete_file(caller, "file_2"),
-    "keep_document": lambda store, caller: store.keep_document(caller, "conv_1", found_document("Other."), 2, NOON),
-    "document": lambda store, caller: store.document(caller, DOCUMENT),
-    "file": lambda store, caller: store.file(caller, "file_1"),
-    "file_text": lambda store, caller: store.file_text(caller, "file_1"),
-    "beginning": lambda store, caller: store.beginning(caller, "conv_1", "m-1"),
-    "beginnings": lambda store, caller: store.beginnings(caller, "conv_1", ["m-1"]),
-    "begin_turn": lambda store, caller: store.begin_turn(caller, new_turn("turn_2"), NOON),
-    "queue_message": lambda store, caller: store.queue_message(caller, queued_message("queued_2")),
-    "queued_message": lambda store, caller: store.queued_message(caller, "queued_1"),
-    "queued": lambda store, caller: store.queued(caller, "conv_1"),
-    "change_queued": lambda store, caller: store.change_queued(caller, "queued_1", text="Mine now"),
-    "cancel_queued": lambda store, caller: store.cancel_queued(caller, "queued_1"),
-    "add_notice": lambda store, caller: store.add_notice(caller, notice("notice_2")),
-    "notice": lambda store, caller: store.notice(caller, "notice_1"),
-    "notices": lambda store, caller: store.notices(caller, "conv_1", PageQuery()),
-    "totals": lambda store, caller: store.totals(caller, "conv_1"),
-    "path": lambda store, caller: store.path(caller, "conv_1"),
-    "found_documents": lambda store, caller: store.found_documents(caller, "conv_1"),
-    "pinned": lambda store, caller: store.pinned(caller, "conv_1"),
-    "place_of": lambda store, caller: store.place_of(caller, "conv_1", "msg_turn_1"),
-    "turn_of_run": lambda store, caller: store.turn_of_run(caller, "run_turn_1"),
-    "latest": lambda store, caller: store.latest(caller, "conv_1", Place("turn_1", "run_turn_1")),
-    "go_to": lambda store, caller: store.go_to(
+    "delete_project": lambda store, caller: store.library.delete_project(caller, "proj_1"),
+    "system_prompt": lambda store, caller: store.library.system_prompt(caller, 1),
+    "surroundings": lambda store, caller: store.beginnings.surroundings(caller, "conv_1", "agent_1"),
+    "attachments": lambda store, caller: store.files.attachments(caller, "conv_1", (FILE,)),
+    "attached": lambda store, caller: store.turns.attached(caller, "conv_1", "file_1"),
+    "delete_file": lambda store, caller: store.files.delete_file(caller, "file_2"),
+    "keep_document": lambda store, caller: store.documents.keep_document(
+        caller, "conv_1", found_document("Other."), 2, NOON
+    ),
+    "document": lambda store, caller: store.documents.document(caller, DOCUMENT),
+    "file": lambda store, caller: store.files.file(caller, "file_1"),
+    "file_text": lambda store, caller: store.files.file_text(caller, "file_1"),
+    "beginning": lambda store, caller: store.beginnings.beginning(caller, "conv_1", "m-1"),
+    "beginnings": lambda store, caller: store.beginnings.beginnings(caller, "conv_1", ["m-1"]),
+    "begin_turn": lambda store, caller: store.turns.begin_turn(caller, new_turn("turn_2"), NOON),
+    "queue_message": lambda store, caller: store.queue.queue_message(caller, queued_message("queued_2")),
+    "queued_message": lambda store, caller: store.queue.queued_message(caller, "queued_1"),
+    "queued": lambda store, caller: store.queue.queued(caller, "conv_1"),
+    "change_queued": lambda store, caller: store.queue.change_queued(caller, "queued_1", text="Mine now"),
+    "cancel_queued": lambda store, caller: store.queue.cancel_queued(caller, "queued_1"),
+    "add_notice": lambda store, caller: store.notices.add_notice(caller, notice("notice_2")),
+    "notice": lambda store, caller: store.notices.notice(caller, "notice_1"),
+    "notices": lambda store, caller: store.notices.notices(caller, "conv_1", PageQuery()),
+    "totals": lambda store, caller: store.notices.totals(caller, "conv_1"),
+    "path": lambda store, caller: store.turns.path(caller, "conv_1"),
+    "found_documents": lambda store, caller: store.documents.found_documents(caller, "conv_1"),
+    "pinned": lambda store, caller: store.turns.pinned(caller, "conv_1"),
+    "place_of": lambda store, caller: store.branches.place_of(caller, "conv_1", "msg_turn_1"),
+    "turn_of_run": lambda store, caller: store.branches.turn_of_run(caller, "run_turn_1"),
+    "latest": lambda store, caller: store.branches.latest(caller, "conv_1", Place("turn_1", "run_turn_1")),
+    "go_to": lambda store, caller: store.branches.go_to(
         caller, "conv_1", Place("turn_1"), Place("turn_1", "run_turn_1"), NOON, [admission()]
     ),
-    "turns_on_path": lambda store, caller: store.turns_on_path(caller, "conv_1", PageQuery()),
-    "tree": lambda store, caller: store.tree(caller, "conv_1", PageQuery()),
-    "turn": lambda store, caller: store.turn(caller, "turn_1"),
-    "turns": lambda store, caller: store.turns(caller, "conv_1", PageQuery()),
-    "finish_turn": lambda store, caller: store.finish_turn(
+    "turns_on_path": lambda store, caller: store.branches.turns_on_path(caller, "conv_1", PageQuery()),
+    "tree": lambda store, caller: store.branches.tree(caller, "conv_1", PageQuery()),
+    "turn": lambda store, caller: store.turns.turn(caller, "turn_1"),
+    "turns": lambda store, caller: store.turns.turns(caller, "conv_1", PageQuery()),
+    "finish_turn": lambda store, caller: store.turns.finish_turn(
         caller, turn_end(steps=[step()], requests=[RequestEnd("req_1", USAGE, 1.0)])
     ),
-    "record_request": lambda store, caller: store.record_request(caller, new_request(record("req_2"), "req_1", 2)),
-    "end_request": lambda store, caller: store.end_request(caller, RequestEnd("req_1", USAGE, 1.0)),
-    "request": lambda store, caller: store.request(caller, "req_1"),
-    "requests": lambda store, caller: store.requests(caller, "turn_1"),
-    "last_bill": lambda store, caller: store.last_bill(caller, "conv_1", "m-1"),
-    "blocks": lambda store, caller: store.blocks(caller, "req_1"),
-    "decisions": lambda store, caller: store.decisions(caller, "conv_1"),
-    "decision_page": lambda store, caller: store.decision_page(caller, "conv_1", PageQuery()),
-    "append_journal": lambda store, caller: store.append_journal([entry(1, owner=caller)]),
-    "journal": lambda store, caller: store.journal(caller, "turn_1", 0),
+    "record_request": lambda store, caller: store.requests.record_request(
+        caller, new_request(record("req_2"), "req_1", 2)
+    ),
+    "end_request": lambda store, caller: store.requests.end_request(caller, RequestEnd("req_1", USAGE, 1.0)),
+    "request": lambda store, caller: store.requests.request(caller, "req_1"),
+    "requests": lambda store, caller: store.requests.requests(caller, "turn_1"),
+    "last_bill": lambda store, caller: store.requests.last_bill(caller, "conv_1", "m-1"),
+    "blocks": lambda store, caller: store.requests.blocks(caller, "req_1"),
+    "decisions": lambda store, caller: store.conversations.decisions(caller, "conv_1"),
+    "decision_page": lambda store, caller: store.conversations.decision_page(caller, "conv_1", PageQuery()),
+    "append_journal": lambda store, caller: store.turns.append_journal([entry(1, owner=caller)]),
+    "journal": lambda store, caller: store.turns.journal(caller, "turn_1", 0),
 }
 
 WITHOUT_ID = {
@@ -168,45 +173,47 @@ WITHOUT_ID = {
     "finish",
     "fail",
     "file_ids",
+    "newest_ids",
+    "release",
 }
 
 
-def test_every_verb_of_the_port_is_looked_at() -> None:
-    ports = [*inspect.getmembers(Store, inspect.isfunction), *inspect.getmembers(Jobs, inspect.isfunction)]
-    verbs = {name for name, _ in ports if not name.startswith("_")}
-    assert verbs == BY_ID.keys() | WITHOUT_ID
+async def test_every_verb_is_looked_at(store: Store) -> None:
+    of_callers = [rows for name, rows in vars(store).items() if name not in ("database", "ids", "directory", "access")]
+    verbs = {name for rows in of_callers for name, _ in inspect.getmembers(type(rows), inspect.isfunction)}
+    assert {name for name in verbs if not name.startswith("_")} == BY_ID.keys() | WITHOUT_ID
 
 
-async def _fill(store: SqlStore) -> None:
-    await store.add_file(ANN, file(), "text")
-    await store.add_file(ANN, file("file_2"), "text")
-    await store.add_agent(ANN, agent(), NOON)
-    await store.add_project(ANN, "proj_1", ProjectContent("Plan", "", (FILE,)), NOON)
-    await store.add_system_prompt(ANN, "Be brief.", "", NOON)
-    await store.create_conversation(ANN, replace(conversation(), agent_id="agent_1", project_id="proj_1"))
-    await store.begin_turn(ANN, new_turn(files=("file_1",)), minutes(0))
-    await store.record_request(ANN, new_request(record()))
-    await store.queue_message(ANN, queued_message())
-    await store.add_notice(ANN, notice())
-    await store.enqueue(ANN, new_job(), NOON)
-    await store.keep_document(ANN, "conv_1", found_document(), 2, NOON)
+async def _fill(store: Store) -> None:
+    await store.files.add_file(ANN, file(), "text")
+    await store.files.add_file(ANN, file("file_2"), "text")
+    await store.library.add_agent(ANN, agent(), NOON)
+    await store.library.add_project(ANN, "proj_1", ProjectContent("Plan", "", (FILE,)), NOON)
+    await store.library.add_system_prompt(ANN, "Be brief.", "", NOON)
+    await store.conversations.create_conversation(ANN, replace(conversation(), agent_id="agent_1", project_id="proj_1"))
+    await store.turns.begin_turn(ANN, new_turn(files=("file_1",)), minutes(0))
+    await store.requests.record_request(ANN, new_request(record()))
+    await store.queue.queue_message(ANN, queued_message())
+    await store.notices.add_notice(ANN, notice())
+    await store.jobs.enqueue(ANN, new_job(), NOON)
+    await store.documents.keep_document(ANN, "conv_1", found_document(), 2, NOON)
 
 
 @pytest.mark.parametrize("verb", BY_ID)
-async def test_what_is_somebody_elses_is_not_found(store: SqlStore, backing: Backing, verb: str) -> None:
+async def test_what_is_somebody_elses_is_not_found(store: Store, backing: Backing, verb: str) -> None:
     await _fill(store)
     before = backing.dump()
     with pytest.raises(NotFound) as foreign:
         await BY_ID[verb](store, BOB)
     assert backing.dump() == before
     if verb in {"begin_turn", "delete_conversation", "return_to_session"}:
-        await store.finish_turn(ANN, turn_end())
+        await store.turns.finish_turn(ANN, turn_end())
     await BY_ID[verb](store, ANN)
     assert foreign.value.code == "not_found"
 
 
 @pytest.mark.parametrize("verb", sorted(BY_ID.keys() - {"append_journal"}))
-async def test_a_foreign_id_and_a_missing_one_are_answered_alike(store: SqlStore, verb: str) -> None:
+async def test_a_foreign_id_and_a_missing_one_are_answered_alike(store: Store, verb: str) -> None:
     with pytest.raises(NotFound) as missing:
         await BY_ID[verb](store, BOB)
     await _fill(store)
@@ -215,15 +222,15 @@ async def test_a_foreign_id_and_a_missing_one_are_answered_alike(store: SqlStore
     assert foreign.value.as_dict() == missing.value.as_dict()
 
 
-async def test_lists_hold_only_what_is_the_callers(store: SqlStore) -> None:
+async def test_lists_hold_only_what_is_the_callers(store: Store) -> None:
     await _fill(store)
-    assert (await store.conversations(BOB, PageQuery())).data == ()
-    assert (await store.files(BOB, PageQuery())).data == ()
-    assert (await store.agents(BOB, PageQuery())).data == ()
-    assert (await store.projects(BOB, PageQuery())).data == ()
-    assert (await store.system_prompts(BOB, PageQuery())).data == ()
-    assert await store.newest_system_prompt(BOB) is None
-    assert await store.job(BOB, "compact", "conv_1") is None
+    assert (await store.conversations.conversations(BOB, PageQuery())).data == ()
+    assert (await store.files.files(BOB, PageQuery())).data == ()
+    assert (await store.library.agents(BOB, PageQuery())).data == ()
+    assert (await store.library.projects(BOB, PageQuery())).data == ()
+    assert (await store.library.system_prompts(BOB, PageQuery())).data == ()
+    assert await store.library.newest_system_prompt(BOB) is None
+    assert await store.jobs.job(BOB, "compact", "conv_1") is None
 
 
 async def test_a_closed_store_says_so(backing: Backing) -> None:
@@ -232,17 +239,17 @@ async def test_a_closed_store_says_so(backing: Backing) -> None:
     await store.close()
     await store.close()
     with pytest.raises(StoreFailed, match="closed"):
-        await store.conversation(ANN, "conv_1")
+        await store.conversations.conversation(ANN, "conv_1")
     with pytest.raises(StoreFailed, match="closed"):
-        await store.create_conversation(ANN, conversation("conv_2"))
+        await store.conversations.create_conversation(ANN, conversation("conv_2"))
 
 
 async def test_everything_is_there_after_opening_again(backing: Backing) -> None:
     async with await backing.open() as store:
         await _fill(store)
-        before = await store.path(ANN, "conv_1"), await store.request(ANN, "req_1")
+        before = await store.turns.path(ANN, "conv_1"), await store.requests.request(ANN, "req_1")
     async with await backing.open() as store:
-        assert (await store.path(ANN, "conv_1"), await store.request(ANN, "req_1")) == before
+        assert (await store.turns.path(ANN, "conv_1"), await store.requests.request(ANN, "req_1")) == before
 
 
 async def test_a_killed_process_leaves_its_turn_and_journal(migrated: Path, tmp_path: Path) -> None:
@@ -254,8 +261,8 @@ async def test_a_killed_process_leaves_its_turn_and_journal(migrated: Path, tmp_
     child.kill()
     await child.communicate()
     async with await backing.open() as store:
-        assert await store.unfinished_turns() == (UnfinishedTurn(ANN, "turn_1", "conv_1", ("run_turn_1",)),)
-        assert await store.journal(ANN, "turn_1", 0) == tuple((n, packet(n)) for n in (1, 2, 3))
-        assert [turn.user.text for turn in await store.path(ANN, "conv_1")] == ["Hello?"]
-        await store.finish_turn(ANN, turn_end())
-        assert await store.unfinished_turns() == ()
+        assert await store.turns.unfinished_turns() == (UnfinishedTurn(ANN, "turn_1", "conv_1", ("run_turn_1",)),)
+        assert await store.turns.journal(ANN, "turn_1", 0) == tuple((n, packet(n)) for n in (1, 2, 3))
+        assert [turn.user.text for turn in await store.turns.path(ANN, "conv_1")] == ["Hello?"]
+        await store.turns.finish_turn(ANN, turn_end())
+        assert await store.turns.unfinished_turns() == ()

@@ -59,7 +59,7 @@ async def test_a_request_whose_estimate_is_too_low_is_fitted_by_the_count(tmp_pa
         assert results(model.requests[-1]) == {"c1": "words"}
         assert len(model.counted) == asked + 1
         assert provider(model.requests[-1]) <= BUDGET
-        decided = [stored.decision for stored in await app.store.decisions(LOCAL_OWNER, conversation)]
+        decided = [stored.decision for stored in await app.store.conversations.decisions(LOCAL_OWNER, conversation)]
         [learnt] = [decision for decision in decided if decision.kind is DecisionKind.CALIBRATION]
         assert learnt.numbers["counted"] == provider(model.counted[-1]) > BUDGET
         assert learnt.numbers["before"] < float(learnt.outcome)
@@ -102,7 +102,7 @@ async def test_a_count_above_the_budget_compacts_first(tmp_path: Path) -> None:
         await client.send(conversation, "two " * 3_600)
         packets = await client.send(conversation, "three " * 1_400)
         assert packets[-1]["status"] == "finished"
-        sessions = await app.store.sessions(LOCAL_OWNER, conversation)
+        sessions = await app.store.sessions.sessions(LOCAL_OWNER, conversation)
         assert len(sessions) == 2
         assert provider(model.counted[-1]) > BUDGET >= provider(model.requests[-1])
 

@@ -178,7 +178,7 @@ async def test_the_packets_of_a_turn(tmp_path: Path, steps: list[list[Happening]
         seen = await client.send(await client.conversation(), "Go")
         assert told(seen) == packets
         assert len(model.requests) == len(steps)
-        turn = await app.store.turn(LOCAL_OWNER, str(seen[0]["turn_id"]))
+        turn = await app.store.turns.turn(LOCAL_OWNER, str(seen[0]["turn_id"]))
         assert all(step.parts for step in turn.steps)
         assert turn.run.answer == "".join(p["text"] for p in seen if p["type"] == "text.delta").strip()
         [run] = (await client.get(f"/turns/{turn.id}"))["runs"]
@@ -221,7 +221,7 @@ async def test_a_call_that_was_cut_off_does_not_run_and_the_model_goes_on(tmp_pa
     """Even one whose name alone came: without arguments it would be whole."""
     async with talking(tmp_path, cut_call("c1", arguments), saying("I see.")) as (app, client, model, look):
         packets = await client.send(await client.conversation(), "Go")
-        turn = await app.store.turn(LOCAL_OWNER, str(packets[0]["turn_id"]))
+        turn = await app.store.turns.turn(LOCAL_OWNER, str(packets[0]["turn_id"]))
     result = {
         "type": "tool.result",
         "call_id": "c1",
@@ -272,7 +272,7 @@ async def test_calls_that_never_fit_end_the_turn(tmp_path: Path) -> None:
             "scripted reached its limit of 900 tokens of output in the middle of a call of look, twice.",
             f"Ask for it in smaller pieces, {LONGER}",
         )
-        turn = await app.store.turn(LOCAL_OWNER, str(packets[0]["turn_id"]))
+        turn = await app.store.turns.turn(LOCAL_OWNER, str(packets[0]["turn_id"]))
         assert turn.steps[0].text == "Let me look."
         assert (len(model.requests), len(turn.steps)) == (2, 2)
         model.then()
@@ -314,7 +314,7 @@ async def test_what_the_model_is_shown_of_an_answer_that_is_not_whole(tmp_path: 
         conversation = await client.conversation()
         packets = await client.send(conversation, "Go")
         await client.send(conversation, "Go on.")
-        turn = await app.store.turn(LOCAL_OWNER, str(packets[0]["turn_id"]))
+        turn = await app.store.turns.turn(LOCAL_OWNER, str(packets[0]["turn_id"]))
     assert turn.run.answer == "Half a sent"
     sent = [block.value for block in model.requests[1].blocks if block.level == "messages"]
     assert "reached the limit of its length" in str(sent[2]["text"])
@@ -327,8 +327,8 @@ async def test_recovery_builds_the_same_steps(tmp_path: Path) -> None:
     async with talking(tmp_path, nothing, cut_call("c1"), saying("Here.")) as (app, client, _, _):
         packets = await client.send(await client.conversation(), "Go")
         turn_id = str(packets[0]["turn_id"])
-        turn = await app.store.turn(LOCAL_OWNER, turn_id)
-        stored = [decode_packet(data) for _, data in await app.store.journal(LOCAL_OWNER, turn_id, 0)]
+        turn = await app.store.turns.turn(LOCAL_OWNER, turn_id)
+        stored = [decode_packet(data) for _, data in await app.store.turns.journal(LOCAL_OWNER, turn_id, 0)]
     built = rebuild(stored, ApproximateCounter())
     assert [step.parts for step in built.steps] == [step.parts for step in turn.steps]
     assert [end.usage.input for end in built.ends] == [100, 100, 100]

@@ -69,7 +69,7 @@ def degraded(packets: list[Object]) -> list[str]:
 
 
 async def kinds_of_decisions(app: App, conversation: str) -> list[DecisionKind]:
-    stored = await app.store.decisions(LOCAL_OWNER, conversation)
+    stored = await app.store.conversations.decisions(LOCAL_OWNER, conversation)
     return [s.decision.kind for s in stored if s.decision.kind is not DecisionKind.SETTING]
 
 
@@ -82,7 +82,7 @@ async def test_a_refused_window_is_made_smaller_and_sent_once_more(tmp_path: Pat
         refused, _, taken = model.requests[2:]
         assert results(refused)["c1"].startswith("word0 word1")
         assert results(taken) == {"c1": "words"}
-        first, second = await app.store.requests(LOCAL_OWNER, packets[0]["turn_id"])
+        first, second = await app.store.requests.requests(LOCAL_OWNER, packets[0]["turn_id"])
         assert first.error is not None
         assert first.error["code"] == "context_length_exceeded"
         assert (first.step, second.step, second.error) == (0, 0, None)
@@ -90,7 +90,9 @@ async def test_a_refused_window_is_made_smaller_and_sent_once_more(tmp_path: Pat
         assert "it is made smaller and sent again (until " in degraded(packets)[0]
         assert "the results of 1 earlier calls are left out" in degraded(packets)[1]
         assert await kinds_of_decisions(app, conversation) == [DecisionKind.PRUNE]
-        assert "Again." in [step.text for step in (await app.store.turn(LOCAL_OWNER, packets[0]["turn_id"])).steps]
+        assert "Again." in [
+            step.text for step in (await app.store.turns.turn(LOCAL_OWNER, packets[0]["turn_id"])).steps
+        ]
 
 
 async def test_who_refuses_to_be_asked_of_the_cache_is_asked_without_that(tmp_path: Path) -> None:
@@ -107,7 +109,7 @@ async def test_who_refuses_to_be_asked_of_the_cache_is_asked_without_that(tmp_pa
             None,
         ]
         assert ["refused to be asked" in why for why in degraded(packets)] == [True]
-        refused, taken = await app.store.requests(LOCAL_OWNER, packets[0]["turn_id"])
+        refused, taken = await app.store.requests.requests(LOCAL_OWNER, packets[0]["turn_id"])
         assert (refused.error is None, taken.error) == (False, None)
 
 
@@ -149,7 +151,7 @@ async def test_results_that_exceed_the_window_are_cut_to_head_and_tail_for_good(
             assert end.endswith(last)
         assert packets[-1]["status"] == "finished"
         assert sum("is left out" in why for why in degraded(packets)) == 2
-        stored = (await app.store.turn(LOCAL_OWNER, packets[0]["turn_id"])).steps[0].results
+        stored = (await app.store.turns.turn(LOCAL_OWNER, packets[0]["turn_id"])).steps[0].results
         assert stored[2].content.endswith("word11999")
         assert len(stored[2].content) > 90_000
         again = await client.send(conversation, "Really?")
@@ -175,12 +177,12 @@ async def test_a_digest_stands_in_place_of_an_old_result(tmp_path: Path, layout:
     model = ScriptedModel([calling(words("c1", 500)), saying("Done."), saying("Words up to 500."), saying("More.")])
     async with talking(tmp_path, model, Words("digest"), layout=layout) as (app, client, conversation):
         packets = await client.send(conversation, "Go")
-        requests = await app.store.requests(LOCAL_OWNER, packets[0]["turn_id"])
+        requests = await app.store.requests.requests(LOCAL_OWNER, packets[0]["turn_id"])
         assert [request.purpose for request in requests] == ["chat", "chat", "digest"]
         assert packets[-1]["usage"]["input"] == 300
         await client.send(conversation, "And?")
         assert results(model.requests[3])["c1"].startswith(shown)
-        (stored,) = (await app.store.turn(LOCAL_OWNER, packets[0]["turn_id"])).steps[0].results
+        (stored,) = (await app.store.turns.turn(LOCAL_OWNER, packets[0]["turn_id"])).steps[0].results
         assert (stored.digest, stored.content[:5]) == ("Words up to 500.", "word0")
 
 
@@ -246,11 +248,11 @@ async def test_a_refusal_is_followed_by_one_compaction_and_one_retry(tmp_path: P
         packets = await client.send(conversation, "hi")
         assert packets[-1]["status"] == "finished"
         assert len(model.requests) == 8
-        assert len(await app.store.sessions(LOCAL_OWNER, conversation)) == 2
+        assert len(await app.store.sessions.sessions(LOCAL_OWNER, conversation)) == 2
         last = b"".join(block.data for block in model.requests[-1].blocks)
         assert all(f"They counted words, as part {n} says.".encode() in last for n in (1, 2, 3))
         assert b"Question 0?" not in last
-        stored = await app.store.provider_limit("scripted", "scripted", app.clock.now())
+        stored = await app.store.requests.provider_limit("scripted", "scripted", app.clock.now())
         assert stored is not None
         assert stored.tokens == 2_000
         model.then(saying("More."))
@@ -270,11 +272,11 @@ async def test_a_limit_is_shared_by_conversations_and_ends(tmp_path: Path) -> No
         await client.send(conversation, LONG)
         model.then([refusing(None, 1_400)], [ProviderRefusedRequest("no summary")], saying("Two."))
         assert (await client.send(conversation, LONG))[-1]["status"] == "finished"
-        assert await app.store.provider_limit("scripted", "scripted", app.clock.now()) is not None
+        assert await app.store.requests.provider_limit("scripted", "scripted", app.clock.now()) is not None
         other = await client.conversation()
         model.then(saying("Three.", usage=Usage(input=1_500, output=1)))
         assert (await client.send(other, LONG))[-1]["status"] == "finished"
-        assert await app.store.provider_limit("scripted", "scripted", app.clock.now()) is None
+        assert await app.store.requests.provider_limit("scripted", "scripted", app.clock.now()) is None
 
 
 async def test_what_left_for_a_limit_comes_back_when_the_limit_is_gone(tmp_path: Path) -> None:
@@ -290,7 +292,7 @@ async def test_what_left_for_a_limit_comes_back_when_the_limit_is_gone(tmp_path:
         packets = await client.send(conversation, "hi")
         assert packets[-1]["status"] == "finished"
         assert b"Question 0?" not in b"".join(block.data for block in model.requests[-1].blocks)
-        await app.store.keep_provider_limit(ProviderLimit("scripted", "scripted", 900, app.clock.now()))
+        await app.store.requests.keep_provider_limit(ProviderLimit("scripted", "scripted", 900, app.clock.now()))
         model.then(saying("All of it."))
         await client.send(conversation, "And now?")
         assert b"Question 0?" in b"".join(block.data for block in model.requests[-1].blocks)
@@ -321,7 +323,7 @@ async def test_queries_that_a_call_shows_are_counted(tmp_path: Path) -> None:
     async with talking(tmp_path, model, Words()) as (app, client, conversation):
         packets = await client.send(conversation, "Go")
         last = [packet["request_id"] for packet in packets if packet["type"] == "request.started"][-1]
-        record = await app.store.request(LOCAL_OWNER, last)
+        record = await app.store.requests.request(LOCAL_OWNER, last)
         (called,) = [segment for segment in record.segments if segment.letters == "TC TR"]
         assert called.tokens > 250
 
@@ -341,7 +343,7 @@ async def test_a_turn_of_forty_large_steps_gives_way_step_by_step(tmp_path: Path
             assert stubs == sorted(stubs, reverse=True)
             assert number == 0 or shown[-1].endswith("word899")
             assert roles[0] == "user"
-        stored = await app.store.requests(LOCAL_OWNER, next(p["turn_id"] for p in packets if p["turn_id"]))
+        stored = await app.store.requests.requests(LOCAL_OWNER, next(p["turn_id"] for p in packets if p["turn_id"]))
         assert all(record.estimate * 1.05 <= record.budget for record in stored)
         assert (await client.send(conversation, "And?"))[-1]["status"] == "finished"
 

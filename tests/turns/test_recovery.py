@@ -61,19 +61,19 @@ async def played(folder: Path) -> tuple[list[Object], tuple[Step, ...]]:
     async with served(read_settings(data=folder), models=ScriptedModels(model), tools=(Look(),)) as (app, client):
         conversation = await client.conversation()
         packets = await client.send(conversation, "Go")
-        return packets, (await app.store.turn(LOCAL_OWNER, packets[0]["turn_id"])).steps
+        return packets, (await app.store.turns.turn(LOCAL_OWNER, packets[0]["turn_id"])).steps
 
 
 async def journal_of(folder: Path) -> list[AnyPacket]:
     packets, _ = await played(folder)
     async with await open_store(folder / "lamella.db") as store:
-        return [decode_packet(data) for _, data in await store.journal(LOCAL_OWNER, packets[0]["turn_id"], 0)]
+        return [decode_packet(data) for _, data in await store.turns.journal(LOCAL_OWNER, packets[0]["turn_id"], 0)]
 
 
 async def test_a_whole_journal_gives_the_steps_that_were_saved(tmp_path: Path) -> None:
     packets, steps = await played(tmp_path)
     async with await open_store(tmp_path / "lamella.db") as store:
-        stored = [decode_packet(data) for _, data in await store.journal(LOCAL_OWNER, packets[0]["turn_id"], 0)]
+        stored = [decode_packet(data) for _, data in await store.turns.journal(LOCAL_OWNER, packets[0]["turn_id"], 0)]
     rebuilt = rebuild(stored, COUNTER).steps
     assert [(set(a.parts), a.results) for a in rebuilt] == [(set(b.parts), b.results) for b in steps]
     assert [step.tokens for step in rebuilt] == [step.tokens for step in steps]
@@ -127,7 +127,7 @@ async def test_writes_keep_the_life_that_they_were_billed_for(tmp_path: Path) ->
     model = ScriptedModel([saying("Hi.", usage=told)])
     async with served(read_settings(data=tmp_path), models=ScriptedModels(model)) as (app, client):
         packets = await client.send(await client.conversation(), "Go")
-        rows = await app.store.journal(LOCAL_OWNER, str(packets[0]["turn_id"]), 0)
+        rows = await app.store.turns.journal(LOCAL_OWNER, str(packets[0]["turn_id"]), 0)
     container = rebuild([decode_packet(data) for _, data in rows], COUNTER)
     assert [end.usage for end in container.ends] == [told]
 
@@ -142,7 +142,7 @@ async def test_a_run_that_failed_before_the_process_died_keeps_its_own_bill(tmp_
     model = ScriptedModel([calling(ToolCall("c1", "look", "{}")), broken_off])
     async with served(read_settings(data=tmp_path), models=ScriptedModels(model), tools=(Look(),)) as (app, client):
         packets = await client.send(await client.conversation(), "Go")
-        rows = await app.store.journal(LOCAL_OWNER, str(packets[0]["turn_id"]), 0)
+        rows = await app.store.turns.journal(LOCAL_OWNER, str(packets[0]["turn_id"]), 0)
     container = rebuild([decode_packet(data) for _, data in rows], COUNTER, PRICES)
     assert [end.usage for end in container.ends] == [Usage(input=100, output=10), told]
     assert [end.cost for end in container.ends] == pytest.approx([FACTS.cost(end.usage) for end in container.ends])
@@ -191,8 +191,8 @@ async def test_what_was_recovered_stays_as_it_is(tmp_path: Path) -> None:
     await broken(tmp_path, "DELETE FROM journal WHERE first > 1")
     async with await open_store(tmp_path / "lamella.db") as store:
         assert await recover(store, SystemClock(), COUNTER, facts) == 1
-        once = await store.journal(LOCAL_OWNER, packets[0]["turn_id"], 0)
-        turn = await store.turn(LOCAL_OWNER, packets[0]["turn_id"])
+        once = await store.turns.journal(LOCAL_OWNER, packets[0]["turn_id"], 0)
+        turn = await store.turns.turn(LOCAL_OWNER, packets[0]["turn_id"])
         assert await recover(store, SystemClock(), COUNTER, facts) == 0
-        assert await store.journal(LOCAL_OWNER, packets[0]["turn_id"], 0) == once
-        assert await store.turn(LOCAL_OWNER, packets[0]["turn_id"]) == turn
+        assert await store.turns.journal(LOCAL_OWNER, packets[0]["turn_id"], 0) == once
+        assert await store.turns.turn(LOCAL_OWNER, packets[0]["turn_id"]) == turn

@@ -50,17 +50,17 @@ async def test_an_agent_that_goes_while_a_turn_begins(tmp_path: Path, named: str
         core = build_core(
             replace(services, surroundings=Vanishing()),
             ScriptedModels(ScriptedModel([saying("Hi.")])),
-            jobs=store,
+            jobs=store.jobs,
         )
         await core.chat.start()
-        await store.add_agent(ANN, EDITOR, NOON)
-        await store.create_conversation(ANN, replace(PINNED, agent_id="agent_1"))
+        await store.library.add_agent(ANN, EDITOR, NOON)
+        await store.conversations.create_conversation(ANN, replace(PINNED, agent_id="agent_1"))
         message = Message("Hello", choices=Choices(agent_id=named))
         if begins:
             turn_id = await core.chat.sender.begin(ANN, "conv_1", message)
             async for _ in core.chat.stream(ANN, turn_id):
                 pass
-            assert (await store.turn(ANN, turn_id)).steps[0].text == "Hi."
+            assert (await store.turns.turn(ANN, turn_id)).steps[0].text == "Hi."
         else:
             with pytest.raises(NotFound):
                 await core.chat.sender.begin(ANN, "conv_1", message)

@@ -15,11 +15,11 @@ from hashlib import sha256
 import structlog
 
 from lamella.core.access import EVERY_SCOPE, LOCAL_USER, Group, Identity, Key, Role, Scope, User
-from lamella.core.access_ports import Directory
 from lamella.core.clock import Clock
 from lamella.core.errors import AuthenticationFailed, InvalidRequest, PermissionDenied, StoreFailed
 from lamella.core.ids import Ids
 from lamella.core.records import Caller
+from lamella.storage.directory import DirectoryRows
 
 MARK = "lam_"
 """What every key of a server begins with, so that scanners of source code can find one that leaked."""
@@ -110,7 +110,7 @@ class Invited:
 class Accounts:
     """Keys over a directory. What it raises never holds a key."""
 
-    def __init__(self, directory: Directory, clock: Clock, ids: Ids) -> None:
+    def __init__(self, directory: DirectoryRows, clock: Clock, ids: Ids) -> None:
         self.directory = directory
         self._clock = clock
         self._ids = ids

@@ -37,14 +37,13 @@ from lamella.context.layout import Layout
 from lamella.context.layouts import LAYOUTS, by_name
 from lamella.context.system_prompt import STATIC_SECTIONS, static_text
 from lamella.core.access import LOCAL_USER, Identity
-from lamella.core.access_ports import Access
 from lamella.core.caching import CacheEntries
 from lamella.core.clock import Clock, SystemClock
 from lamella.core.errors import ConfigurationError, InvalidRequest, LamellaError, StoreFailed
 from lamella.core.ids import Ids, RandomIds
 from lamella.core.models import ModelFacts
 from lamella.core.packets import AnyPacket, decode_packet
-from lamella.core.ports import FileStore, Store
+from lamella.core.ports import FileStore
 from lamella.core.records import Caller, TurnRecord
 from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
 from lamella.knowledge.intake import Intake
@@ -53,10 +52,11 @@ from lamella.sessions.recall.recall import Recall
 from lamella.sessions.recall.tools import ReadMessage, SearchConversation
 from lamella.sessions.sessions import Sessions
 from lamella.settings import Settings, environment, old_variables, unknown_variables
+from lamella.storage.bases import AccessRows
 from lamella.storage.cached import SqlCacheEntries
 from lamella.storage.folder import FolderFileStore, FolderLock
-from lamella.storage.recall.store import SqlRecallIndex
-from lamella.storage.store import SqlStore, open_store
+from lamella.storage.recall.store import RecallIndex
+from lamella.storage.store import Store, open_store
 from lamella.tooling.tool import Registry, Tool
 from lamella.tools.addresses import AddressPolicy, allowances
 from lamella.tools.knowledge_base_search import KnowledgeBaseSearch, SearchLimits
@@ -74,16 +74,16 @@ SEARCH_SECONDS = 30.0
 """How long a search of knowledge bases may take, beside what a second model says of those with restricted access."""
 
 
-def shipped_tools(store: SqlStore, recall: Recall, knowledge: Knowledge, settings: Settings) -> tuple[Tool, ...]:
+def shipped_tools(store: Store, recall: Recall, knowledge: Knowledge, settings: Settings) -> tuple[Tool, ...]:
     """The tools of a server: files, knowledge bases, and what was said before."""
     calls = settings.knowledge_calls_per_turn, settings.knowledge_calls_per_conversation
     limits = SearchLimits(*calls, settings.knowledge_result_tokens)
     searching = KnowledgeBaseSearch(knowledge.reader, limits, SEARCH_SECONDS + settings.restricted_timeout)
     if settings.recall == "off":
-        return (ReadFile(store), searching)
+        return (ReadFile(store.turns), searching)
     everywhere = settings.recall == "user"
     found = SearchConversation(recall, everywhere=everywhere), ReadMessage(recall, everywhere=everywhere)
-    return (ReadFile(store), searching, *found)
+    return (ReadFile(store.turns), searching, *found)
 
 
 def web_tools(settings: Settings) -> tuple[Tool, ...]:
@@ -144,7 +144,7 @@ async def forget_expired_keys(store: Store, clock: Clock, every: float = KEYS_FO
     """Look now and then every so often, until cancelled; what can't be removed is removed with the next look."""
     while True:
         try:
-            await store.forget_expired_keys(clock.now())
+            await store.keys.forget_expired_keys(clock.now())
         except StoreFailed as error:
             log.warning("expired Idempotency-Keys are not removed", error=error.message)
         await asyncio.sleep(every)
@@ -185,7 +185,7 @@ class App:
     knowledge: Knowledge
     conversations: Conversations
     accounts: Accounts
-    access: Access
+    access: AccessRows
     bases: Bases
     clock: Clock
     ids: Ids
@@ -233,19 +233,19 @@ class App:
         turn_id = await self.begin(request, identity, key=key)
         async for _ in self.packets(turn_id, identity):
             pass
-        return await self.store.turn(identity.caller, turn_id)
+        return await self.store.turns.turn(identity.caller, turn_id)
 
     async def maps(self, turn_id: str, identity: Identity = LOCAL_IDENTITY) -> tuple[RequestMap, ...]:
         """The maps of the requests of a turn, in order. Raises `NotFound`."""
         caller, found = identity.caller, []
-        for record in await self.store.requests(caller, turn_id):
-            segments = map_request(record, await self.store.blocks(caller, record.id))
+        for record in await self.store.requests.requests(caller, turn_id):
+            segments = map_request(record, await self.store.requests.blocks(caller, record.id))
             found.append(RequestMap(record, segments, await self.sessions.why(caller, record.id)))
         return tuple(found)
 
     async def delete_file(self, caller: Caller, file_id: str) -> None:
         """Remove a file and its bytes; raises `FileInUse` while a message or a project holds it."""
-        await self.store.delete_file(caller, file_id)
+        await self.store.files.delete_file(caller, file_id)
         await self.uploads.remove(file_id)
         self.knowledge.ingestion.wake()
 
@@ -284,16 +284,16 @@ async def open_app(
         clock = clock or SystemClock()
         own = RandomIds(clock)
         store = await stack.enter_async_context(await open_store(database_path(settings.data), ids or own))
-        own.follow(*await store.newest_ids())
+        own.follow(*await store.turns.newest_ids())
         ids = ids or own
-        await store.release(clock.now())  # the folder is locked: who held these jobs has ended
+        await store.jobs.release(clock.now())  # the folder is locked: who held these jobs has ended
         table = ModelTable.read(settings.models)
         models = models or Providers(settings, table)
         stack.push_async_callback(models.close)
         _check_settings(models, settings)
         parts = core_settings(settings, tables, headers, demonstration=models.is_demonstration)
         embedder = embedder_of(settings)
-        recall = Recall(store, SqlRecallIndex(store.database), embedder, store, clock)
+        recall = Recall(store, RecallIndex(store.database), embedder, store.jobs, clock)
         uploads = FolderFileStore(settings.data / "files")
         restricted = restricted_of(settings, models, table)
         if restricted is not None:
@@ -310,7 +310,7 @@ async def open_app(
         ledger = await stack.enter_async_context(kept_ledger(SqlCacheEntries(store.database), clock))
         services = build_services(store, registry, clock, ids, ledger)
         contexts = DynamicContexts(store, blocks, KbMetaPrompts(knowledge.store, knowledge.access, knowledge.metadata))
-        core = build_core(services, models, parts, jobs=store, second=second, recall=recall, contexts=contexts)
+        core = build_core(services, models, parts, jobs=store.jobs, second=second, recall=recall, contexts=contexts)
         once = Once(store, clock)
         library = Library(
             store=store,
@@ -325,7 +325,7 @@ async def open_app(
             ids=ids,
             files_held=knowledge.ingestion.wake,
         )
-        await uploads.sweep(await store.file_ids())
+        await uploads.sweep(await store.files.file_ids())
         extractor = ProcessExtractor(ExtractionLimits(max_bytes=settings.max_upload_bytes))
         await stack.enter_async_context(mcp.open())
         await core.chat.start()
@@ -347,9 +347,9 @@ async def open_app(
             library=library,
             knowledge=knowledge,
             conversations=Conversations(store, library, settings.marker_policy, once, clock, ids),
-            accounts=Accounts(store, clock, ids),
-            access=store,
-            bases=Bases(store, once, clock, ids, knowledge.ingestion.wake),
+            accounts=Accounts(store.directory, clock, ids),
+            access=store.access,
+            bases=Bases(store.access, once, clock, ids, knowledge.ingestion.wake),
             clock=clock,
             ids=ids,
         )
@@ -367,7 +367,7 @@ def _locked_folder(data: Path) -> FolderLock:
 
 
 @asynccontextmanager
-async def _background(knowledge: Knowledge, models: Models, store: SqlStore, clock: Clock) -> AsyncIterator[None]:
+async def _background(knowledge: Knowledge, models: Models, store: Store, clock: Clock) -> AsyncIterator[None]:
     """What goes on beside the turns of this process, until the block ends."""
     knowledge.start()
     tasks = [asyncio.create_task(work) for work in (_warm(models), forget_expired_keys(store, clock))]

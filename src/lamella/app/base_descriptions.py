@@ -20,12 +20,10 @@ from lamella.app.providers import Models
 from lamella.app.second import Second
 from lamella.background import Again, Worker
 from lamella.core.access import GrantLevel
-from lamella.core.access_ports import Access
 from lamella.core.clock import Clock
 from lamella.core.errors import NotFound, PermissionDenied
 from lamella.core.json import digest, encode_text
 from lamella.core.knowledge import Document, Shelf
-from lamella.core.knowledge_port import KnowledgeStore
 from lamella.core.messages import StopReason
 from lamella.core.models import OFF
 from lamella.core.ports import Jobs, OpenModel
@@ -34,6 +32,8 @@ from lamella.core.records import Caller, Job, NewJob, PageQuery
 from lamella.core.tokens import Usage
 from lamella.sessions.askers import heard
 from lamella.sessions.material import framed
+from lamella.storage.bases import AccessRows
+from lamella.storage.knowledge.store import KnowledgeStore
 
 log = structlog.get_logger()
 
@@ -116,7 +116,7 @@ class BaseDescriptions:
 
     def __init__(
         self,
-        access: Access,
+        access: AccessRows,
         store: KnowledgeStore,
         jobs: Jobs,
         opened: OpenDescriber,

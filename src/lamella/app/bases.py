@@ -8,17 +8,17 @@ from dataclasses import replace
 from lamella.app.accounts import filled
 from lamella.app.once import Asked, Once
 from lamella.core.access import BaseContent, DescribedBy, Grant, GrantLevel, KnowledgeBase, Subject
-from lamella.core.access_ports import Access
 from lamella.core.clock import Clock
 from lamella.core.ids import Ids
 from lamella.core.records import Caller
+from lamella.storage.bases import AccessRows
 
 
 class Bases:
     """Bases over the store, checked. `removed` is told when one is gone, and documents of it are to be cleared away."""
 
     def __init__(
-        self, access: Access, once: Once, clock: Clock, ids: Ids, removed: Callable[[], None] = lambda: None
+        self, access: AccessRows, once: Once, clock: Clock, ids: Ids, removed: Callable[[], None] = lambda: None
     ) -> None:
         self._access = access
         self._once = once

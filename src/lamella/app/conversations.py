@@ -15,9 +15,9 @@ from lamella.core.clock import Clock
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.ids import Ids
 from lamella.core.models import effort_named
-from lamella.core.ports import Store
 from lamella.core.prompt import Kind
 from lamella.core.records import LEAVE, Caller, Conversation, ConversationChange, Leave
+from lamella.storage import Store
 from lamella.turns.effective_settings import layout_named, taken
 
 
@@ -74,21 +74,21 @@ class Conversations:
 
         async def make(id: str) -> Conversation:
             conversation = replace(new, id=id)
-            await self.store.create_conversation(caller, conversation)
+            await self.store.conversations.create_conversation(caller, conversation)
             return conversation
 
         return await self.once.create(
             caller,
             Asked(key, "conversations", asked),
             new.id,
-            lambda id: self.store.conversation(caller, id),
+            lambda id: self.store.conversations.conversation(caller, id),
             make,
         )
 
     async def _new(self, caller: Caller, asked: NewConversation) -> Conversation:
         agent = await self._agent(caller, asked.agent_id)
         if asked.project_id is not None:
-            await self.store.project(caller, asked.project_id)
+            await self.store.library.project(caller, asked.project_id)
         models = self.library.models
         model = asked.model or (agent.model if agent is not None else None) or models.default
         models.facts(model)
@@ -120,7 +120,7 @@ class Conversations:
 
         An agent that names a layout brings it along, unless a layout is asked for too. Raises as `create` does.
         """
-        before = await self.store.conversation(caller, conversation_id)
+        before = await self.store.conversations.conversation(caller, conversation_id)
         if asked.model is not None and asked.model != before.model:
             self.library.models.facts(asked.model)
         agent_id = asked.agent_id if isinstance(asked.agent_id, str) and asked.agent_id != before.agent_id else None
@@ -140,7 +140,7 @@ class Conversations:
             thinking_effort=_effort(asked.thinking_effort),
         )
         decided = tuple(self._decisions(caller, before, change))
-        return await self.store.change_conversation(
+        return await self.store.conversations.change_conversation(
             caller, conversation_id, replace(change, decisions=decided), self.clock.now()
         )
 
@@ -149,13 +149,13 @@ class Conversations:
 
         Raises `NotFound` and `TurnInProgress`.
         """
-        before = await self.store.conversation(caller, conversation_id)
+        before = await self.store.conversations.conversation(caller, conversation_id)
         specs = self.library.registry.specs()
         decisions = taken(before.tools, specs, caller.user_id, "the list of tools was refreshed")
         if not decisions:
             return before
         change = ConversationChange(tools=specs, decisions=decisions)
-        return await self.store.change_conversation(caller, conversation_id, change, self.clock.now())
+        return await self.store.conversations.change_conversation(caller, conversation_id, change, self.clock.now())
 
     def _policy(self, before: Conversation, asked: Asking, layout: str | None) -> str | None:
         """The marker policy asked for; one that is its layout's own goes with it when the layout changes."""
@@ -167,7 +167,7 @@ class Conversations:
         return layout_named(layout, self.layouts).markers
 
     async def _agent(self, caller: Caller, agent_id: str | None) -> Agent | None:
-        return (await self.store.agent(caller, agent_id)).agent if agent_id is not None else None
+        return (await self.store.library.agent(caller, agent_id)).agent if agent_id is not None else None
 
     def _decisions(self, caller: Caller, before: Conversation, change: ConversationChange) -> Iterator[Decision]:
         """What changes of the window; agent, project and effort are decided when a turn begins with them."""

@@ -13,11 +13,12 @@ from lamella.context.layouts import LAYOUTS
 from lamella.core.clock import Clock
 from lamella.core.counting import ApproximateCounter
 from lamella.core.ids import Ids
-from lamella.core.ports import Jobs, ModelSource, Store, StreamBus
+from lamella.core.ports import Jobs, ModelSource, StreamBus
 from lamella.sessions.recall.recall import Recall
 from lamella.sessions.sessions import Sessions
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import SecondSource
+from lamella.storage import Store
 from lamella.tooling.tool import Registry
 from lamella.turns.journal import Journal, MemoryBus
 from lamella.turns.loader import EngineSettings

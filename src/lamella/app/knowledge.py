@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 
 from lamella.app.base_descriptions import BaseDescriptions, OpenDescriber
 from lamella.core.access import GrantLevel, KnowledgeBase
-from lamella.core.access_ports import Access, RestrictedUse
+from lamella.core.access_ports import RestrictedUse
 from lamella.core.clock import Clock
 from lamella.core.errors import InvalidRequest, NotFound, PermissionDenied, ToolFailed
 from lamella.core.ids import Ids
 from lamella.core.knowledge import Document, KnowledgeFound, Searcher, Shelf, ShelfTotals, StoredPassage
-from lamella.core.knowledge_port import KnowledgeStore
 from lamella.core.ports import Embedder, FileStore
 from lamella.core.records import Caller, Page, PageQuery
 from lamella.knowledge.bound_bases import bound_bases
@@ -31,8 +30,9 @@ from lamella.knowledge.restricted.searching import Asked, RestrictedBase, Restri
 from lamella.knowledge.restricted.summary import SafeSummary
 from lamella.knowledge.searching import KnowledgeSearch, Searched
 from lamella.settings import Settings
-from lamella.storage.knowledge.store import SqlKnowledge
-from lamella.storage.store import SqlStore
+from lamella.storage.bases import AccessRows
+from lamella.storage.knowledge.store import KnowledgeStore
+from lamella.storage.store import Store
 from lamella.tooling.tool import ToolScope
 from lamella.tools.knowledge_base_search import SearchReach
 
@@ -46,7 +46,7 @@ NO_ACCESS = "you have no access to it"
 class StoredReader:
     """A `KnowledgeReader` over the stores."""
 
-    access: Access
+    access: AccessRows
     store: KnowledgeStore
     searching: KnowledgeSearch
     restricted: RestrictedSearch
@@ -165,7 +165,7 @@ READING_SECONDS = 300.0
 class Knowledge:
     """The documents of all knowledge bases, and the files of projects."""
 
-    access: Access
+    access: AccessRows
     store: KnowledgeStore
     ingestion: Ingestion
     deposits: Deposits
@@ -311,7 +311,7 @@ def shelf_of(base: KnowledgeBase) -> Shelf:
 
 def knowledge_of(
     settings: Settings,
-    store: SqlStore,
+    store: Store,
     uploads: FileStore,
     embedder: Embedder,
     second: SecondModel | None,
@@ -322,13 +322,15 @@ def knowledge_of(
     """The documents of a server; without a `second` model nothing is told of restricted bases, and without a
     `describing` one nobody writes what a base is about.
     """
-    documents = SqlKnowledge(store.database, ids)
+    documents = KnowledgeStore(store.database, ids)
     limits = ExtractionLimits(max_bytes=settings.max_upload_bytes, seconds=READING_SECONDS)
     extractor = ProcessExtractor(limits, children=1)
-    making = Making(DocumentReader(store, uploads, extractor), embedder)
-    descriptions = BaseDescriptions(store, documents, store, describing, clock) if describing is not None else None
+    making = Making(DocumentReader(store.files, uploads, extractor), embedder)
+    descriptions = (
+        BaseDescriptions(store.access, documents, store.jobs, describing, clock) if describing is not None else None
+    )
     changed = descriptions.changed if descriptions is not None else None
-    ingestion = Ingestion(documents, making, uploads, store, clock, changed)
+    ingestion = Ingestion(documents, making, uploads, store.jobs, clock, changed)
     deposits = Deposits(documents, uploads, ingestion.wake, clock, ids, settings.max_upload_bytes)
     searching = KnowledgeSearch(documents, embedder)
     answers = SafeAnswers(
@@ -340,6 +342,6 @@ def knowledge_of(
             logs_requests=settings.log_llm_requests,
         ),
     )
-    restricted = RestrictedSearch(store, documents, searching, answers, store, clock)
+    restricted = RestrictedSearch(store.access, documents, searching, answers, store.access, clock)
     metadata = SafeMetadataSource(documents, searching)
-    return Knowledge(store, documents, ingestion, deposits, searching, restricted, metadata, descriptions)
+    return Knowledge(store.access, documents, ingestion, deposits, searching, restricted, metadata, descriptions)

@@ -29,10 +29,10 @@ from lamella.core.errors import ContextLengthExceeded, InvalidRequest, NotFound
 from lamella.core.ids import Ids
 from lamella.core.messages import Attachment, Image, Turn, UserMessage
 from lamella.core.models import ModelFacts, effort_named
-from lamella.core.ports import Store
 from lamella.core.prompt import Sampling, ToolSpec
 from lamella.core.records import Caller, File, Page, PageQuery, ProjectContent, StoredAgent, StoredProject, SystemPrompt
 from lamella.core.tokens import TokenCounter
+from lamella.storage import Store
 from lamella.tooling.tool import Registry
 from lamella.turns.effective_settings import layout_named
 from lamella.turns.loader import EngineSettings
@@ -147,17 +147,21 @@ class Library:
         _checked(Agent("", **given))
 
         async def make(id: str) -> StoredAgent:
-            return await self.store.add_agent(caller, Agent(id, **given), self.clock.now())
+            return await self.store.library.add_agent(caller, Agent(id, **given), self.clock.now())
 
         return await self.once.create(
-            caller, Asked(key, "agents", given), self.ids.new("agent"), lambda id: self.store.agent(caller, id), make
+            caller,
+            Asked(key, "agents", given),
+            self.ids.new("agent"),
+            lambda id: self.store.library.agent(caller, id),
+            make,
         )
 
     async def change_agent(self, caller: Caller, agent_id: str, given: Given) -> StoredAgent:
         """The agent with these fields; raises `InvalidRequest` as `create_agent` does."""
-        before = (await self.store.agent(caller, agent_id)).agent
+        before = (await self.store.library.agent(caller, agent_id)).agent
         await self._check_agent(given, given.get("model", before.model))
-        return await self.store.change_agent(
+        return await self.store.library.change_agent(
             caller, agent_id, lambda now: _checked(replace(now, **given)), self.clock.now()
         )
 
@@ -211,13 +215,13 @@ class Library:
         _check_project(content)
 
         async def make(id: str) -> StoredProject:
-            return await self.store.add_project(caller, id, content, self.clock.now())
+            return await self.store.library.add_project(caller, id, content, self.clock.now())
 
         made = await self.once.create(
             caller,
             Asked(key, "projects", content),
             self.ids.new("proj"),
-            lambda id: self.store.project(caller, id),
+            lambda id: self.store.library.project(caller, id),
             make,
         )
         self.files_held()
@@ -233,7 +237,7 @@ class Library:
             _check_project(after)
             return after
 
-        changed = await self.store.change_project(caller, project_id, checked, self.clock.now())
+        changed = await self.store.library.change_project(caller, project_id, checked, self.clock.now())
         self.files_held()
         return changed
 
@@ -246,7 +250,7 @@ class Library:
         """
         facts = self.models.facts(model)
         table = layout_named(layout or DEFAULT, self.layouts)
-        project = await self.store.project(caller, project_id)
+        project = await self.store.library.project(caller, project_id)
         system = (await self.current_prompt(caller)).text
         window = Window(facts, self.settings.budget(facts), table, system, tuple(self.registry.specs()))
         return project, await asyncio.to_thread(placed, project, window)
@@ -278,19 +282,19 @@ class Library:
 
     async def current_prompt(self, caller: Caller) -> SystemPrompt:
         """The newest version: what new conversations begin with."""
-        return await self.store.newest_system_prompt(caller) or self.shipped_prompt
+        return await self.store.library.newest_system_prompt(caller) or self.shipped_prompt
 
     async def prompt(self, caller: Caller, version: int) -> SystemPrompt:
         """One version; raises `NotFound`."""
-        return self.shipped_prompt if version == 0 else await self.store.system_prompt(caller, version)
+        return self.shipped_prompt if version == 0 else await self.store.library.system_prompt(caller, version)
 
     async def prompts(self, caller: Caller, query: PageQuery) -> Page[SystemPrompt]:
         """The versions; the one that ships is the oldest."""
         if query.order == "asc" and query.after is None:
-            rest = await self.store.system_prompts(caller, replace(query, after="0"))
+            rest = await self.store.library.system_prompts(caller, replace(query, after="0"))
             kept = rest.data[: query.limit - 1]
             return Page((self.shipped_prompt, *kept), rest.has_more or len(kept) < len(rest.data))
-        found = await self.store.system_prompts(caller, query)
+        found = await self.store.library.system_prompts(caller, query)
         if query.order == "asc" or found.has_more or query.after == "0":
             return found
         if len(found.data) == query.limit:
@@ -303,13 +307,13 @@ class Library:
         await self._check_fits(text, "text", None)
 
         async def find(version: str) -> SystemPrompt:
-            found = await self.store.system_prompt(caller, int(version))
+            found = await self.store.library.system_prompt(caller, int(version))
             if (found.text, found.note) != (text, note):  # a process ended between the key and its version
                 raise NotFound(f"Version {version} has another text.")
             return found
 
         async def make(version: str) -> SystemPrompt:
-            return await self.store.add_system_prompt(caller, text, note, self.clock.now())
+            return await self.store.library.add_system_prompt(caller, text, note, self.clock.now())
 
         following = (await self.current_prompt(caller)).version + 1
         asked = Asked(key, "system-prompts", [text, note])

@@ -10,8 +10,8 @@ from typing import TypeVar
 from lamella.core.clock import Clock
 from lamella.core.errors import LamellaError, NotFound
 from lamella.core.json import digest, encode
-from lamella.core.ports import Store
 from lamella.core.records import Caller
+from lamella.storage import Store
 
 MadeT = TypeVar("MadeT")
 
@@ -50,7 +50,7 @@ class Once:
             return await make(id)
         async with self._lock:
             fingerprint = digest(encode(asked.body))
-            bound = await self._store.claim_key(caller, asked.key, asked.route, fingerprint, id, self._clock.now())
+            bound = await self._store.keys.claim_key(caller, asked.key, asked.route, fingerprint, id, self._clock.now())
             try:
                 return await find(bound)
             except NotFound:
@@ -58,5 +58,5 @@ class Once:
             try:
                 return await make(bound)
             except LamellaError:
-                await self._store.release_key(caller, asked.key)
+                await self._store.keys.release_key(caller, asked.key)
                 raise

@@ -87,7 +87,7 @@ class Chat:
         self._journal.start()
         self._sessions.start()
         for owner, conversation_id in {
-            (o, m.conversation_id): None for o, m in await self._services.store.all_queued()
+            (o, m.conversation_id): None for o, m in await self._services.store.queue.all_queued()
         }:
             self.queue.woken(owner, conversation_id)
 
@@ -130,7 +130,7 @@ class Chat:
         """
         if self._turns.stop(caller, turn_id):
             return TurnStatus.RUNNING
-        status = (await self._services.store.turn(caller, turn_id)).status
+        status = (await self._services.store.turns.turn(caller, turn_id)).status
         if status is TurnStatus.RUNNING:
             self._turns.stop_elsewhere(turn_id)
         return status
@@ -139,7 +139,7 @@ class Chat:
         """Ask one model's answer to stop while the others go on; one that has ended stays as it is. Gives its turn."""
         turn_id = self._engine.turn_of(run_id)
         if turn_id is None or not self._turns.stop(caller, turn_id, run_id):
-            turn_id = await self._services.store.turn_of_run(caller, run_id)
+            turn_id = await self._services.store.branches.turn_of_run(caller, run_id)
             self._turns.stop_elsewhere(turn_id, run_id)
         return turn_id
 
@@ -149,7 +149,7 @@ class Chat:
         With `latest`, from the newest turn that came after it. Raises `NotFound`, `TurnInProgress`, and
         `InvalidRequest` for an answer that failed beside others.
         """
-        turn = await self._services.store.turn(caller, turn_id)
+        turn = await self._services.store.turns.turn(caller, turn_id)
         statuses = [run.status for run in turn.runs]
         for index, run in enumerate(turn.runs):
             if run.id == run_id and not can_go_on(statuses, index):
@@ -158,11 +158,13 @@ class Chat:
                     hint="Choose another answer of this turn, or ask it again with `regenerate`.",
                     param="run_id",
                 )
-        place = await self._services.store.place_of(caller, turn.conversation_id, run_id or turn.user_message_id)
+        place = await self._services.store.branches.place_of(
+            caller, turn.conversation_id, run_id or turn.user_message_id
+        )
         if place.turn_id != turn_id:
             raise NotFound(f"There is no run {run_id} in turn {turn_id}.", param="run_id")
         if latest:
-            place = await self._services.store.latest(caller, turn.conversation_id, place)
+            place = await self._services.store.branches.latest(caller, turn.conversation_id, place)
         async with self._mailboxes.of(turn.conversation_id).rows:
             conversation = await self._engine.go_to(caller, turn.conversation_id, place)
         return conversation
@@ -206,13 +208,13 @@ class Chat:
 
     async def approve(self, caller: Caller, turn_id: str, call_id: str, verdict: Verdict) -> None:
         """Let a call that waits for the user run, or not. Raises `NotFound`, and `InvalidRequest` when none waits."""
-        await self._services.store.turn(caller, turn_id)
+        await self._services.store.turns.turn(caller, turn_id)
         self._services.approvals.decide(turn_id, call_id, verdict)
 
     async def delete(self, caller: Caller, conversation_id: str) -> None:
         """Remove a conversation, with what waits in it. Raises `TurnInProgress` while it answers."""
-        waiting = await self._services.store.queued(caller, conversation_id)
-        await self._services.store.delete_conversation(caller, conversation_id)
+        waiting = await self._services.store.queue.queued(caller, conversation_id)
+        await self._services.store.conversations.delete_conversation(caller, conversation_id)
         self._engine.loader.forget(conversation_id)
         self._keeper.tell(*(row.id for row in waiting))
         self._mailboxes.of(conversation_id).news.set()
@@ -226,10 +228,10 @@ class Chat:
         """As `stream`, but raises at once what keeps the turn from being read."""
         if self._journal.owner(turn_id) == caller.user_id and self._bus.is_live(turn_id):
             return self._bus.follow(turn_id, after)
-        turn = await self._services.store.turn(caller, turn_id)
+        turn = await self._services.store.turns.turn(caller, turn_id)
         if self._bus.is_live(turn_id):
             return self._bus.follow(turn_id, after)
-        stored = await self._services.store.journal(caller, turn_id, 0)
+        stored = await self._services.store.turns.journal(caller, turn_id, 0)
         waiting = [packet for packet in stored if packet[0] > after]
         if turn.finished_at is not None and not (stored and ends(stored[-1][1])):
             waiting.append(missing_end(turn, max(after, stored[-1][0] if stored else 0) + 1))

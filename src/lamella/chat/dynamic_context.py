@@ -25,8 +25,8 @@ from lamella.chat.message import Message
 from lamella.core.access import Identity
 from lamella.core.agents import DynamicBlock
 from lamella.core.errors import ConfigurationError, DynamicContextFailed, LamellaError
-from lamella.core.ports import Store
 from lamella.core.records import LEAVE, Caller, Conversation
+from lamella.storage import Store
 
 log = structlog.get_logger()
 
@@ -185,7 +185,7 @@ class DynamicContexts:
         `kb_meta_prompt` replaces the block about knowledge bases; "" leaves it out. Raises `NotFound` for a
         conversation that is not the sender's, and what a provider raises.
         """
-        conversation = await self.store.conversation(identity.caller, conversation_id)
+        conversation = await self.store.conversations.conversation(identity.caller, conversation_id)
         bases = await self._bases(identity.caller, conversation, message)
         told = [*bases, *message.blocks]
         if kb_meta_prompt is not None:

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lamella.core.access import GrantLevel, KnowledgeBase
-from lamella.core.access_ports import Access
 from lamella.core.agents import DynamicBlock, KnowledgePrompt, strictest
 from lamella.core.errors import NotFound
-from lamella.core.knowledge_port import KnowledgeStore
 from lamella.core.records import Caller
 from lamella.knowledge.bound_bases import BoundBase, bound_bases
 from lamella.knowledge.restricted.metadata import SafeMetadataSource
+from lamella.storage.bases import AccessRows
+from lamella.storage.knowledge.store import KnowledgeStore
 
 HEADING = "Knowledge bases that can be searched here:"
 MOST_OF_A_NAME, MOST_OF_A_HINT, MOST_OF_A_SUMMARY, MOST_OF_A_KEYWORD, MOST_TOPICS = 200, 300, 600, 60, 12
@@ -83,7 +83,7 @@ class KbMetaPrompts:
     """Builds the block for a message, by what its caller may see at that moment."""
 
     store: KnowledgeStore
-    access: Access
+    access: AccessRows
     metadata: SafeMetadataSource
 
     async def must_see(self, caller: Caller, base_ids: Sequence[str]) -> None:

@@ -145,7 +145,7 @@ class Keeper:
         return False
 
     async def _first(self, place: Place) -> Group | None:
-        found = groups(await self._store.queued(place.owner, place.conversation_id))
+        found = groups(await self._store.queue.queued(place.owner, place.conversation_id))
         return found[0] if found else None
 
     async def _pause(self, news: asyncio.Event, seconds: float) -> None:
@@ -218,12 +218,12 @@ class Keeper:
     async def _agent(self, caller: Caller, group: Group, sent: Words) -> str | Leave | None:
         """The agent of the time when the message was sent; one that was deleted since is nobody's choice."""
         if not sent.agent_chosen:
-            conversation = await self._store.conversation(caller, group.rows[0].conversation_id)
+            conversation = await self._store.conversations.conversation(caller, group.rows[0].conversation_id)
             if conversation.agent_id == sent.agent_id:
                 return LEAVE
             if sent.agent_id is not None:
                 try:
-                    await self._store.agent(caller, sent.agent_id)
+                    await self._store.library.agent(caller, sent.agent_id)
                 except NotFound:
                     return LEAVE
         return sent.agent_id
@@ -231,11 +231,11 @@ class Keeper:
     async def _fail(self, place: Place, group: Group, error: LamellaError) -> None:
         """Take what can't be done out of the queue, and tell why in the conversation."""
         caller = Caller(group.rows[0].sender)
-        conversation = await self._store.conversation(caller, place.conversation_id)
+        conversation = await self._store.conversations.conversation(caller, place.conversation_id)
         for row in group.rows:
             notice = _refusal(row, group.sent, error, conversation.head, self._services.clock.now())
             with suppress(NotWaiting):
-                await self._store.add_notice(caller, notice, (row.id,), QueueStatus.FAILED)
+                await self._store.notices.add_notice(caller, notice, (row.id,), QueueStatus.FAILED)
 
 
 def _refusal(

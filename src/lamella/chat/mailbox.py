@@ -28,8 +28,8 @@ from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
 from lamella.core.errors import TurnInProgress
-from lamella.core.ports import Store
 from lamella.core.records import Caller
+from lamella.storage import Store
 
 
 @dataclass(eq=False, slots=True)
@@ -132,7 +132,7 @@ class Mailboxes:
 
     async def running(self, caller: Caller, conversation_id: str) -> str | None:
         """The turn that runs."""
-        return (await self._store.conversation(caller, conversation_id)).running_turn
+        return (await self._store.conversations.conversation(caller, conversation_id)).running_turn
 
 
 def in_progress(turn_id: str | None) -> TurnInProgress:

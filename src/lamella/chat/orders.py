@@ -79,16 +79,16 @@ class Orders:
         """Run or queue a command, unless its key came with the same command before."""
         store, caller = self._services.store, sent.caller
         same, now = digest(encode([sent.conversation_id, sent.typed])), self._services.clock.now()
-        known = await store.claim_key(caller, key, "commands", same, sent.notice_id, now)
+        known = await store.keys.claim_key(caller, key, "commands", same, sent.notice_id, now)
         with suppress(NotFound):
-            return await store.notice(caller, known)
+            return await store.notices.notice(caller, known)
         with suppress(NotFound):
-            return await self._queue.placed(caller, await store.queued_message(caller, queued_id_of(known)))
+            return await self._queue.placed(caller, await store.queue.queued_message(caller, queued_id_of(known)))
         try:
             return await self._place(_Ordered(caller, sent.conversation_id, sent.typed, known, sent.queue))
         except LamellaError:
             # It stored nothing: its key can be used again.
-            await store.release_key(caller, key)
+            await store.keys.release_key(caller, key)
             raise
 
     async def _place(self, sent: _Ordered) -> Notice | Queued:

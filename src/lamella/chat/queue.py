@@ -22,8 +22,9 @@ from lamella.chat.waiting import Order, Words, groups, payload_of, sent_of
 from lamella.commands.parse import Typed
 from lamella.commands.registry import Commands
 from lamella.core.errors import InvalidRequest, NotFound, NotWaiting
-from lamella.core.ports import Batch, Store
+from lamella.core.ports import Batch
 from lamella.core.records import Caller, QueuedMessage, QueueStatus
+from lamella.storage import Store
 from lamella.turns.services import Services
 
 
@@ -42,20 +43,20 @@ class Queue:
 
     async def add(self, caller: Caller, row: QueuedMessage) -> Queued:
         """Store what is to wait. Raises `QueueFull`."""
-        stored = await self._store.queue_message(caller, row, self._limit)
+        stored = await self._store.queue.queue_message(caller, row, self._limit)
         placed = await self.placed(caller, stored)
         self.woken(caller, row.conversation_id)
         return placed
 
     async def listed(self, caller: Caller, conversation_id: str) -> tuple[Queued, ...]:
         """The queue, in order. What begins stands in it until its turn is stored: it is never nowhere."""
-        rows = await self._store.queued(caller, conversation_id)
+        rows = await self._store.queue.queued(caller, conversation_id)
         taking = self._box_of(conversation_id).taking
         return tuple(Queued(row, place, begins=row.id in taking) for place, row in enumerate(rows, start=1))
 
     async def behind(self, caller: Caller, conversation_id: str) -> tuple[QueuedMessage, ...]:
         """What waits behind what begins at this moment, in order; not what was stopped before it began."""
-        rows = await self._store.queued(caller, conversation_id)
+        rows = await self._store.queue.queued(caller, conversation_id)
         taking = self._box_of(conversation_id).taking
         return tuple(
             row
@@ -67,14 +68,14 @@ class Queue:
 
     async def find(self, caller: Caller, conversation_id: str, message_id: str) -> Queued:
         """One message, whether or not it waits."""
-        row = await self._store.queued_message(caller, message_id)
+        row = await self._store.queue.queued_message(caller, message_id)
         if row.conversation_id != conversation_id:
             raise NotFound(f"There is no queued message {message_id} in this conversation.", param="message_id")
         return await self.placed(caller, row)
 
     async def placed(self, caller: Caller, row: QueuedMessage) -> Queued:
         """A row with its place in the queue."""
-        rows = await self._store.queued(caller, row.conversation_id)
+        rows = await self._store.queue.queued(caller, row.conversation_id)
         place = next((place for place, one in enumerate(rows, start=1) if one.id == row.id), 0)
         alone = bool(place) and row.id in groups(rows)[0].ids
         box = self._box_of(row.conversation_id)
@@ -91,7 +92,7 @@ class Queue:
         box = self._box_of(conversation_id)
         async with box.rows:
             _must_wait(box, message_id)
-            await self._store.change_queued(caller, message_id, text=read.text)
+            await self._store.queue.change_queued(caller, message_id, text=read.text)
         return await self.find(caller, conversation_id, message_id)
 
     async def cancel(self, caller: Caller, conversation_id: str, message_id: str) -> QueuedMessage:
@@ -100,7 +101,7 @@ class Queue:
         box = self._box_of(conversation_id)
         async with box.rows:
             _must_wait(box, message_id)
-            row = await self._store.cancel_queued(caller, message_id)
+            row = await self._store.queue.cancel_queued(caller, message_id)
         self._keeper.tell(message_id)
         box.news.set()
         return row
@@ -117,11 +118,11 @@ class Queue:
         """Answer what waits as soon as the conversation is free, without waiting for more."""
         box, now = self._box_of(conversation_id), self._clock.now()
         async with box.rows:
-            for row in (await self._store.queued(caller, conversation_id))[-1:]:
+            for row in (await self._store.queue.queued(caller, conversation_id))[-1:]:
                 sent = sent_of(row)
                 if isinstance(sent, Words) and sent.due > now and row.id not in box.taking:
                     payload = payload_of(msgspec.structs.replace(sent, due=now))
-                    await self._store.change_queued(caller, row.id, payload=payload)
+                    await self._store.queue.change_queued(caller, row.id, payload=payload)
         box.news.set()
 
     async def stop_first(self, caller: Caller, conversation_id: str) -> bool:
@@ -133,7 +134,7 @@ class Queue:
         async with box.rows:
             if box.stop_beginning() is not None:
                 return True  # Its turn began while this waited for the rows.
-            first = next(iter(groups(await self._store.queued(caller, conversation_id))), None)
+            first = next(iter(groups(await self._store.queue.queued(caller, conversation_id))), None)
             if first is None or not isinstance(first.sent, Words):
                 return False
             await self.stop(first.rows)
@@ -146,7 +147,7 @@ class Queue:
             sent = sent_of(row)
             if isinstance(sent, Words):
                 payload = payload_of(msgspec.structs.replace(sent, due=now, stopped=True))
-                await self._store.change_queued(Caller(row.sender), row.id, payload=payload)
+                await self._store.queue.change_queued(Caller(row.sender), row.id, payload=payload)
             self.woken(Caller(row.sender), row.conversation_id)
 
     async def packets(
@@ -161,21 +162,21 @@ class Queue:
             case QueueStatus.CANCELLED:
                 yield cancelled_answer()
             case QueueStatus.FAILED:
-                yield failed_answer(await self._store.notice(caller, queued.row.notice_id))
+                yield failed_answer(await self._store.notices.notice(caller, queued.row.notice_id))
             case QueueStatus.BEGUN if row is not None and row.turn_id is not None:
                 async for batch in follow(caller, row.turn_id):
                     yield batch
             case _:
-                yield command_answer(await self._store.notice(caller, queued.row.notice_id))
+                yield command_answer(await self._store.notices.notice(caller, queued.row.notice_id))
 
     async def _out(self, caller: Caller, row: QueuedMessage) -> QueuedMessage | None:
         """The row when it waits no more, or the process ends; None when its conversation was deleted."""
         left = self._keeper.leaving(row.id)
         with suppress(NotFound):
-            row = await self._store.queued_message(caller, row.id)
+            row = await self._store.queue.queued_message(caller, row.id)
             if row.status is QueueStatus.QUEUED:
                 await left.wait()
-                row = await self._store.queued_message(caller, row.id)
+                row = await self._store.queue.queued_message(caller, row.id)
             return row
         return None
 

@@ -135,7 +135,7 @@ class Sender:
         read = self.read(message)
         if isinstance(read, Typed):
             raise InvalidRequest(f"/{read.name} is a command: no request would be made.", param="text")
-        conversation = await self._services.store.conversation(identity.caller, conversation_id)
+        conversation = await self._services.store.conversations.conversation(identity.caller, conversation_id)
         return await self._engine.preview(identity.caller, await self._new_turn(identity.caller, conversation, read))
 
     def read(self, message: Message) -> Message | Typed:
@@ -185,7 +185,7 @@ class Sender:
         caller, message = sent.caller, sent.message
         with box.expecting(sent.arrival):
             async with box.rows:
-                conversation = await self._services.store.conversation(caller, conversation_id)
+                conversation = await self._services.store.conversations.conversation(caller, conversation_id)
                 new = await self._new_turn(caller, conversation, message)
                 if message.key is not None:
                     new = replace(new, id=await self._claim(caller, new, message))
@@ -204,9 +204,9 @@ class Sender:
     async def _known(self, caller: Caller, turn_id: str) -> str | Queued | None:
         """What became of the message that this turn's id was given to; None: it was never stored."""
         with suppress(NotFound):
-            return (await self._services.store.turn(caller, turn_id)).id
+            return (await self._services.store.turns.turn(caller, turn_id)).id
         with suppress(NotFound):
-            row = await self._services.store.queued_message(caller, queued_id_of(turn_id))
+            row = await self._services.store.queue.queued_message(caller, queued_id_of(turn_id))
             return row.turn_id or await self._queue.placed(caller, row)
         return None
 
@@ -275,14 +275,14 @@ class Sender:
     async def _release(self, caller: Caller, key: str | None) -> None:
         """The request stored nothing: its key can be used again."""
         if key is not None:
-            await self._services.store.release_key(caller, key)
+            await self._services.store.keys.release_key(caller, key)
 
     async def again(self, caller: Caller, conversation_id: str, turn_id: str, message: Message) -> Message:
         """The message that asks what a turn asked once more, beside it: its text and files, and all else of `message`.
 
         Raises `NotFound`, and `InvalidRequest` where `message` brings words, files or a place of its own.
         """
-        turn = await self._services.store.turn(caller, turn_id)
+        turn = await self._services.store.turns.turn(caller, turn_id)
         if turn.conversation_id != conversation_id:
             raise NotFound(f"There is no turn {turn_id} in this conversation.", param="regenerate")
         if message.text or message.file_ids or message.parent_message_id is not LEAVE:
@@ -298,7 +298,7 @@ class Sender:
         """Bind the message's key to the new turn's id, or give the id that the same message had before."""
         same = [new.conversation_id, replace(message, key=None, blocks=())]
         store, now = self._services.store, self._services.clock.now()
-        return await store.claim_key(caller, str(message.key), "turns", digest(encode(same)), new.id, now)
+        return await store.keys.claim_key(caller, str(message.key), "turns", digest(encode(same)), new.id, now)
 
     async def _new_turn(self, caller: Caller, conversation: Conversation, message: Message) -> NewTurn:
         text = checked(message)
@@ -307,7 +307,7 @@ class Sender:
         if named is None:
             parent = Place()
         elif named is not LEAVE:
-            parent = await self._services.store.place_of(caller, conversation.id, named)
+            parent = await self._services.store.branches.place_of(caller, conversation.id, named)
         return NewTurn(
             id=self._services.ids.new("turn"),
             conversation_id=conversation.id,

@@ -52,7 +52,7 @@ class New:
         """See `Command`."""
         before = asked.conversation.session_id
         opened = await self._reach.sessions.begin_anew(asked.caller, asked.conversation.id, why=self.usage)
-        sessions = await self._reach.store.sessions(asked.caller, asked.conversation.id)
+        sessions = await self._reach.store.sessions.sessions(asked.caller, asked.conversation.id)
         number = next(session.number for session in sessions if session.id == before)
         text = f"Session {opened.number} begins, with an empty window. To go back: /resume {number}"
         return Answer(text, {"session_id": opened.id, "number": opened.number, "before": before})

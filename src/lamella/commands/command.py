@@ -8,9 +8,9 @@ from typing import Protocol
 
 from lamella.core.clock import Clock
 from lamella.core.json import JsonObject
-from lamella.core.ports import Store
 from lamella.core.records import Caller, Conversation, QueuedMessage
 from lamella.sessions.sessions import Sessions
+from lamella.storage import Store
 
 
 @dataclass(frozen=True, slots=True)

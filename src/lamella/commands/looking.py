@@ -32,7 +32,7 @@ class Status:
     async def run(self, asked: Asked) -> Answer:
         """See `Command`."""
         now = await self._reach.sessions.standing(asked.caller, asked.conversation.id)
-        totals = await self._reach.store.totals(asked.caller, asked.conversation.id)
+        totals = await self._reach.store.notices.totals(asked.caller, asked.conversation.id)
         compacting = await self._reach.sessions.compacts(asked.caller, asked.conversation.id)
         ahead = await self._reach.sessions.outlook(asked.caller, asked.conversation.id)
         lines = [
@@ -47,7 +47,7 @@ class Status:
         ]
         if now.caution is not None:
             lines.append(now.caution)
-        waiting = len(await self._reach.store.queued(asked.caller, asked.conversation.id))
+        waiting = len(await self._reach.store.queue.queued(asked.caller, asked.conversation.id))
         if compacting:
             lines.append("A compaction runs.")
         if waiting:

@@ -59,7 +59,7 @@ class Commands:
         what the command raises; then nothing is stored.
         """
         command = self._commands[typed.name]
-        conversation = await self._store.conversation(caller, conversation_id)
+        conversation = await self._store.conversations.conversation(caller, conversation_id)
         if conversation.running_turn is not None and not command.at_once:
             raise TurnInProgress(
                 f"/{command.name} changes what the answer that runs stands on.",
@@ -67,7 +67,7 @@ class Commands:
             )
         answer = await command.run(Asked(caller, conversation, typed.argument))
         # A resumed session has another newest turn than the one before.
-        head = (await self._store.conversation(caller, conversation_id)).head
+        head = (await self._store.conversations.conversation(caller, conversation_id)).head
         notice = Notice(
             id=notice_id,
             conversation_id=conversation_id,
@@ -79,5 +79,5 @@ class Commands:
             argument=typed.argument,
             data=answer.data,
         )
-        await self._store.add_notice(caller, notice, queued_ids)
+        await self._store.notices.add_notice(caller, notice, queued_ids)
         return notice

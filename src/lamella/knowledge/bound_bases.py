@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lamella.core.errors import NotFound
-from lamella.core.knowledge_port import KnowledgeStore
 from lamella.core.records import Caller
+from lamella.storage.knowledge.store import KnowledgeStore
 
 
 @dataclass(frozen=True, slots=True)

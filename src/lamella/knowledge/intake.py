@@ -12,9 +12,10 @@ from lamella.core.errors import InvalidRequest, NotFound, PayloadTooLarge, Store
 from lamella.core.ids import Ids
 from lamella.core.json import digest
 from lamella.core.messages import Image
-from lamella.core.ports import FileStore, Store
+from lamella.core.ports import FileStore
 from lamella.core.records import Caller, File
 from lamella.knowledge.extraction import Extractor, Picture
+from lamella.storage import Store
 
 MAX_NAME = 255
 
@@ -71,7 +72,7 @@ class Intake:
         try:
             return await self._receive(caller, file_id, name, pieces, key)
         except _Repeated as known:
-            return await self._store.file(caller, known.file_id)
+            return await self._store.files.file(caller, known.file_id)
         finally:
             self._reading.discard(file_id)
 
@@ -86,7 +87,7 @@ class Intake:
                 extraction = await self._extractor.extract(path, clean_name(name))
             except BaseException:
                 if key is not None:
-                    await asyncio.shield(self._store.release_key(caller, key))
+                    await asyncio.shield(self._store.keys.release_key(caller, key))
                 raise
         ready, picture = extraction.status == "ready", extraction.picture
         file = File(
@@ -104,22 +105,22 @@ class Intake:
             height=picture.height if picture else None,
         )
         text = extraction.text if ready and picture is None else None
-        await self._store.add_file(caller, file, text, _image(file_id, picture) if picture else None)
+        await self._store.files.add_file(caller, file, text, _image(file_id, picture) if picture else None)
         return file
 
     async def _claim(self, caller: Caller, key: str, fingerprint: str, file_id: str) -> None:
         """Bind the key to this upload; raises `_Repeated` when it is bound to a file that is stored."""
         now = self._clock.now()
-        bound = await self._store.claim_key(caller, key, "files", fingerprint, file_id, now)
+        bound = await self._store.keys.claim_key(caller, key, "files", fingerprint, file_id, now)
         if bound == file_id:
             return
         if bound in self._reading:
             raise InvalidRequest("The same file is still being read.", hint="Wait for its answer.", param="file")
         try:
-            await self._store.file(caller, bound)
+            await self._store.files.file(caller, bound)
         except NotFound:  # a process ended between the key and the file
-            await self._store.release_key(caller, key)
-            await self._store.claim_key(caller, key, "files", fingerprint, file_id, now)
+            await self._store.keys.release_key(caller, key)
+            await self._store.keys.claim_key(caller, key, "files", fingerprint, file_id, now)
             return
         raise _Repeated(bound)
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from lamella.core.errors import InvalidRequest, ProviderError
 from lamella.core.knowledge import KnowledgeFound, KnowledgeHit, KnowledgeQuery, Shelf
-from lamella.core.knowledge_port import KnowledgeStore
 from lamella.core.ports import Embedder
 from lamella.search.terms import query_terms
+from lamella.storage.knowledge.store import KnowledgeStore
 
 LONGEST_QUERY = 2_000
 """Characters."""

@@ -112,12 +112,12 @@ class LiveWindow:
         identity = _identity(services, self._opening, asked.turns[-1], asked.number)
         stored = await asyncio.to_thread(new_request, prepared, identity, self._opening.setting.policy, None)
         pinned = pinned_of(self._opening.found.conversation, self._opening.setting.around)
-        await services.store.record_request(caller, replace(stored, pinned=pinned))
+        await services.store.requests.record_request(caller, replace(stored, pinned=pinned))
         note_written(prepared.plan, services.ledger, prepared.facts)
         headers = run.headers("summary", asked.number)
         answer = await heard(services.clock, run.model, prepared.request, headers)
         note_billed(prepared.plan, answer.usage, services.ledger, prepared.facts)
-        await services.store.end_request(caller, answer.end(identity.id, run.model.facts.cost(answer.usage)))
+        await services.store.requests.end_request(caller, answer.end(identity.id, run.model.facts.cost(answer.usage)))
         return answer
 
 
@@ -185,10 +185,10 @@ class Reader:
         identity = _identity(services, self._opening, last, number)
         layout = self._opening.setting.layout
         request, stored = side_request(self._model, prompt, identity, layout, self._budget, self._calibration)
-        await services.store.record_request(caller, stored)
+        await services.store.requests.record_request(caller, stored)
         headers = self._opening.run.headers("summary", number)
         answer = await heard(services.clock, self._model, request, headers)
-        await services.store.end_request(caller, answer.end(identity.id, facts.cost(answer.usage)))
+        await services.store.requests.end_request(caller, answer.end(identity.id, facts.cost(answer.usage)))
         return answer
 
 

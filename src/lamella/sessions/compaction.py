@@ -196,10 +196,10 @@ class Compactor:
         summary = await self._summariser.summary_of(caller, source)
         if isinstance(summary, NotCompacted):
             return summary
-        known = await self._services.store.sessions(caller, asked.conversation_id)
+        known = await self._services.store.sessions.sessions(caller, asked.conversation_id)
         step, compacted = await aside(len(plan.kept), self._step, plan, summary, asked, known)
         try:
-            opened = await self._services.store.next_session(caller, step, asked.job)
+            opened = await self._services.store.sessions.next_session(caller, step, asked.job)
         except (SessionMoved, LeaseLost, NotFound, StoreFailed) as error:
             await self._spent_in_vain(caller, step.expected, summary)
             if isinstance(error, SessionMoved):
@@ -210,7 +210,7 @@ class Compactor:
     async def _spent_in_vain(self, caller: Caller, session_id: str, summary: SessionSummary) -> None:
         """Record what a summary cost that was not committed, where there is still something to record it on."""
         try:
-            await self._services.store.spend(caller, session_id, "summary", summary.usage)
+            await self._services.store.sessions.spend(caller, session_id, "summary", summary.usage)
         except LamellaError as error:
             log.error("the tokens of a summary are not recorded", session=session_id, error=error.message)
 

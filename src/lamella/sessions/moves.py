@@ -50,7 +50,7 @@ class EndedSessions:
     async def summarise(self, job: Job) -> Again | None:
         """Do a job of `summarise_job`."""
         try:
-            closed = await self._services.store.session(job.caller, job.subject)
+            closed = await self._services.store.sessions.session(job.caller, job.subject)
         except NotFound:
             return None
         if closed.closed_at is None or closed.is_summarised:
@@ -61,11 +61,11 @@ class EndedSessions:
         if isinstance(made, NotCompacted):
             log.warning("no summary of an ended session", session=closed.id, why=made.why)
             return Again(made.why, retry=made.again, code=made.code)
-        if await self._services.store.summarise_session(job.caller, closed, made):
+        if await self._services.store.sessions.summarise_session(job.caller, closed, made):
             log.info("summarised", session=closed.id, tokens=made.tokens)
             return None
-        await self._services.store.spend(job.caller, closed.id, "summary", made.usage)
-        now = await self._services.store.session(job.caller, closed.id)
+        await self._services.store.sessions.spend(job.caller, closed.id, "summary", made.usage)
+        now = await self._services.store.sessions.session(job.caller, closed.id)
         # Resumed, and ended again before this was done: what it holds now is not what was summarised.
         ended_again = now.closed_at is not None and not now.is_summarised
         return Again("the session was resumed and ended again meanwhile") if ended_again else None
@@ -90,7 +90,7 @@ async def resumed_size(
     The last bill of that turn, answer included; a local estimate where none of its requests was billed.
     """
     loaded = await loader.at_end_of(caller, target)
-    requests = await services.store.requests(caller, last) if last is not None else ()
+    requests = await services.store.requests.requests(caller, last) if last is not None else ()
     billed = [r.usage for r in requests if r.purpose == "chat" and r.usage is not None and not r.usage.input_estimated]
     billed = [usage for usage in billed if usage.input]
     if billed:
@@ -120,13 +120,13 @@ class Moves:
         The session that ends gets its summary in the background.
         """
         while True:
-            conversation = await self._services.store.conversation(caller, conversation_id)
+            conversation = await self._services.store.conversations.conversation(caller, conversation_id)
             boundary = conversation.head or ""
             session = self._next(conversation.session_id, conversation_id, SessionCause.NEW, conversation.head)
             decision = Decision(DecisionKind.SESSION, session.id, boundary, caller.user_id, why)
             step = self._step(caller, conversation, session, decision)
             try:
-                opened = await self._services.store.next_session(caller, step)
+                opened = await self._services.store.sessions.next_session(caller, step)
             except SessionMoved:
                 continue  # a compaction was quicker: the command wins all the same
             self._worker.wake()
@@ -142,7 +142,7 @@ class Moves:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.patience):
                 await self._worker.ended(job, self._settings.look)
-        return await self._services.store.session(caller, target.id)
+        return await self._services.store.sessions.session(caller, target.id)
 
     async def resume(self, caller: Caller, conversation_id: str, session_id: str, *, why: str) -> Session:
         """`/resume ID`: go on from an earlier session, in full. What came after stays, as another branch.
@@ -161,8 +161,8 @@ class Moves:
 
     async def _resume(self, caller: Caller, conversation_id: str, session_id: str, why: str) -> Session:
         """Go back once; gives the session that goes on."""
-        conversation = await self._services.store.conversation(caller, conversation_id)
-        target = await self._services.store.session(caller, session_id)
+        conversation = await self._services.store.conversations.conversation(caller, conversation_id)
+        target = await self._services.store.sessions.session(caller, session_id)
         if target.conversation_id != conversation_id:
             raise NotFound(f"This conversation has no session {session_id}.", param="session_id")
         if target.id == conversation.session_id:
@@ -172,9 +172,9 @@ class Moves:
         numbers = {"size": float(size)}
         if size > self._settings.resume.in_tokens(budget):
             target = await self._summarised(caller, target, why)
-            conversation = await self._services.store.conversation(caller, conversation_id)
+            conversation = await self._services.store.conversations.conversation(caller, conversation_id)
             if target.is_summarised:
-                known = await self._services.store.sessions(caller, conversation_id)
+                known = await self._services.store.sessions.sessions(caller, conversation_id)
                 carries = carried_on(target, known, chain_room(self._settings.compaction.in_tokens(budget)))
                 return await self._resume_by_summary(caller, conversation, target, carries, numbers, why)
             numbers[OVER] = 1
@@ -189,7 +189,7 @@ class Moves:
             decisions=(decision,),
             then=SUMMARISE,
         )
-        return await self._services.store.return_to_session(caller, back)
+        return await self._services.store.sessions.return_to_session(caller, back)
 
     async def _resume_by_summary(
         self,
@@ -205,7 +205,9 @@ class Moves:
         boundary = conversation.head or ""
         decision = Decision(DecisionKind.SESSION, session.id, boundary, caller.user_id, why, numbers)
         session = replace(session, inherits=True, carries=carries)
-        return await self._services.store.next_session(caller, self._step(caller, conversation, session, decision))
+        return await self._services.store.sessions.next_session(
+            caller, self._step(caller, conversation, session, decision)
+        )
 
     def _step(self, caller: Caller, conversation: Conversation, session: Session, decision: Decision) -> SessionStep:
         """The step to a session that begins with another window anyway: it takes the tools that there are now."""
@@ -226,14 +228,14 @@ class Moves:
 
         None where it ended with nothing in a conversation that had said nothing.
         """
-        sessions = await self._services.store.sessions(caller, target.conversation_id)
+        sessions = await self._services.store.sessions.sessions(caller, target.conversation_id)
         children = [s for s in sessions if s.parent_id == target.id or s.number == target.number + 1]
         if target.ends_with is not None:
             return target.ends_with
         last, ended = (children[0].begins_after if children else None), target.closed_at
         if not children or children[0].opened_by is not SessionCause.COMPACTION or ended is None:
             return last
-        path = await self._services.store.path(caller, target.conversation_id)
+        path = await self._services.store.turns.path(caller, target.conversation_id)
         if last not in {turn.id for turn in path}:
             return last
         return next((turn.id for turn in reversed(path) if turn.user.sent_at <= ended), last)
@@ -246,9 +248,9 @@ class Moves:
         `SessionMoved`, and `InvalidRequest` where the conversation's newest session did not begin with a compaction.
         """
         store = self._services.store
-        named = await store.session(caller, session_id)
-        conversation = await store.conversation(caller, named.conversation_id)
-        current = await store.session(caller, conversation.session_id)
+        named = await store.sessions.session(caller, session_id)
+        conversation = await store.conversations.conversation(caller, named.conversation_id)
+        current = await store.sessions.session(caller, conversation.session_id)
         parent = current.parent_id
         if current.opened_by is not SessionCause.COMPACTION or parent is None or named.id not in (current.id, parent):
             raise InvalidRequest(
@@ -256,7 +258,7 @@ class Moves:
                 hint="Only the newest compaction can be undone; /resume goes back to an earlier session.",
                 param="session_id",
             )
-        target, why = await store.session(caller, parent), "the compaction was undone"
+        target, why = await store.sessions.session(caller, parent), "the compaction was undone"
         boundary = target.begins_after or ""
         decision = Decision(DecisionKind.SESSION, target.id, boundary, caller.user_id, why, {UNDONE: 1})
         back = SessionReturn(
@@ -269,7 +271,7 @@ class Moves:
             decisions=(decision,),
             forgets_summary=True,
         )
-        return await store.return_to_session(caller, back)
+        return await store.sessions.return_to_session(caller, back)
 
     def _next(self, parent: str, conversation_id: str, cause: SessionCause, begins_after: str | None) -> Session:
         return Session(

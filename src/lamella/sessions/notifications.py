@@ -99,7 +99,7 @@ class Notifications:
         if not (self._on or asked_for):
             return
         try:
-            ended = await self._services.store.session(caller, str(done.session.parent_id))
+            ended = await self._services.store.sessions.session(caller, str(done.session.parent_id))
             text = compacted_line(done.before, done.after.total, ended.number)
             if await self._breaks_down(caller, conversation_id):
                 lines = [compacted_text(done.before, done.after, done.budget), check_text(done.check)]
@@ -112,7 +112,7 @@ class Notifications:
 
     async def _breaks_down(self, caller: Caller, conversation_id: str) -> bool:
         """Whether the conversation's layout tells as its seed does."""
-        conversation = await self._services.store.conversation(caller, conversation_id)
+        conversation = await self._services.store.conversations.conversation(caller, conversation_id)
         return layout_named(conversation.layout, self._loader.layouts).tells
 
     async def not_compacted(self, caller: Caller, conversation_id: str, done: NotCompacted, *, asked_for: bool) -> None:
@@ -130,17 +130,17 @@ class Notifications:
 
     async def _was_told(self, caller: Caller, conversation_id: str, done: NotCompacted) -> bool:
         """Whether a notification since the last compaction gives the same reason."""
-        page = await self._services.store.notices(caller, conversation_id, PageQuery(limit=100))
+        page = await self._services.store.notices.notices(caller, conversation_id, PageQuery(limit=100))
         since = takewhile(lambda notice: notice.kind is not NoticeKind.COMPACTED, page.data)
         told = [notice.data for notice in since if notice.kind is NoticeKind.NOT_COMPACTED]
         reasons = [data.get("code") if done.code else data.get("why") for data in told]
         return (done.code or done.why) in reasons
 
     async def _store(self, caller: Caller, conversation_id: str, kind: NoticeKind, text: str, data: JsonObject) -> None:
-        conversation = await self._services.store.conversation(caller, conversation_id)
+        conversation = await self._services.store.conversations.conversation(caller, conversation_id)
         id, now = self._services.ids.new("note"), self._services.clock.now()
         notice = Notice(id, conversation_id, conversation.head, kind, now, text, data=data)
-        await self._services.store.add_notice(caller, notice)
+        await self._services.store.notices.add_notice(caller, notice)
 
 
 def parts_data(parts: Breakdown) -> JsonObject:

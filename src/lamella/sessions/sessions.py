@@ -130,11 +130,11 @@ class Sessions:
         await self._follow(finished.caller, finished.conversation.id)
         await self._title(finished)
         caller, conversation_id = finished.caller, finished.conversation.id
-        now = await self._services.store.conversation(caller, conversation_id)
+        now = await self._services.store.conversations.conversation(caller, conversation_id)
         if now.session_id != finished.conversation.session_id or not self.settings.by_itself:
             return None
         facts = await self._loader.facts(finished.model)
-        bill = await self._services.store.last_bill(caller, conversation_id, finished.model)
+        bill = await self._services.store.requests.last_bill(caller, conversation_id, finished.model)
         due = await aside(len(finished.turns), self._due, finished, facts, bill)
         if due.pruning is not None:
             await self._record(caller, conversation_id, due.pruning.decision)
@@ -178,13 +178,15 @@ class Sessions:
         """Do the summary of a session that has ended, then let it be found."""
         again = await self._ended.summarise(job)
         with suppress(NotFound):
-            session = await self._services.store.session(job.caller, job.subject)
+            session = await self._services.store.sessions.session(job.caller, job.subject)
             await self._follow(job.caller, session.conversation_id)
         return again
 
     async def _record(self, caller: Caller, conversation_id: str, decision: Decision) -> None:
         change = ConversationChange(decisions=(decision,))
-        await self._services.store.change_conversation(caller, conversation_id, change, self._services.clock.now())
+        await self._services.store.conversations.change_conversation(
+            caller, conversation_id, change, self._services.clock.now()
+        )
 
     def compact(
         self, caller: Caller, conversation_id: str, *, who: str, why: str, focus: str = ""
@@ -222,7 +224,9 @@ class Sessions:
 
     async def counted(self, caller: Caller, conversation_id: str, bill: LastBill | None) -> int | None:
         """The tokens of the window if `bill`, the last one, is not of it any more; None if the bill tells them."""
-        if bill is not None and is_of_window(bill, await self._services.store.decisions(caller, conversation_id)):
+        if bill is not None and is_of_window(
+            bill, await self._services.store.conversations.decisions(caller, conversation_id)
+        ):
             return None
         # What was decided on another branch only is nothing to this window.
         now = await self.standing(caller, conversation_id)
@@ -287,15 +291,17 @@ class Sessions:
     async def view(self, caller: Caller, conversation_id: str) -> SessionView:
         """Where the conversation is."""
         figures = await self.figures(caller, conversation_id)
-        sessions = await self._services.store.sessions(caller, conversation_id)
+        sessions = await self._services.store.sessions.sessions(caller, conversation_id)
         current = next(session for session in sessions if session.id == figures.current_id)
         return SessionView(current, sessions, await self.compacts(caller, conversation_id), figures)
 
     async def figures(self, caller: Caller, conversation_id: str) -> SessionFigures:
         """What is said of the sessions of a conversation beside their rows."""
-        conversation = await self._services.store.conversation(caller, conversation_id)
-        totals = await self._services.store.totals(caller, conversation_id)
-        decided = [stored.decision for stored in await self._services.store.decisions(caller, conversation_id)]
+        conversation = await self._services.store.conversations.conversation(caller, conversation_id)
+        totals = await self._services.store.notices.totals(caller, conversation_id)
+        decided = [
+            stored.decision for stored in await self._services.store.conversations.decisions(caller, conversation_id)
+        ]
         numbers = {d.subject: d.numbers for d in decided if d.kind is DecisionKind.SESSION and d.numbers}
         return SessionFigures(conversation.session_id, totals.messages, totals.tokens, totals.questions, numbers)
 

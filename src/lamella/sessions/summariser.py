@@ -216,7 +216,7 @@ class Summariser:
         except (CallerError, ConfigurationError, ProviderError) as error:
             made = _failed(error)
         if isinstance(made, NotCompacted):
-            await self._services.store.spend(caller, source.loaded.found.session.id, "summary", making.usage)
+            await self._services.store.sessions.spend(caller, source.loaded.found.session.id, "summary", making.usage)
             return made
         size = count_tokens(made.text)
         room = min(

@@ -107,8 +107,8 @@ class Titles:
         """Do a job of `wanted`."""
         store = self._services.store
         try:
-            conversation = await store.conversation(job.caller, job.subject)
-            turn = await store.turn(job.caller, str(job.payload.get("turn")))
+            conversation = await store.conversations.conversation(job.caller, job.subject)
+            turn = await store.turns.turn(job.caller, str(job.payload.get("turn")))
         except NotFound:
             return None
         if conversation.titled_by != "words":
@@ -127,7 +127,7 @@ class Titles:
         if isinstance(title, NoTitle):
             log.warning("no title", conversation_id=conversation.id, why=title.why)
             return None
-        await store.title_conversation(job.caller, conversation.id, title)
+        await store.conversations.title_conversation(job.caller, conversation.id, title)
         return None
 
     async def _model(self, loaded: TurnContext) -> OpenModel:
@@ -154,8 +154,8 @@ class Titles:
         )
         layout = loaded.setting.layout
         request, stored = side_request(model, prompt, identity, layout, facts.window - output, facts.token_factor)
-        await services.store.record_request(caller, stored)
+        await services.store.requests.record_request(caller, stored)
         answer = await heard(services.clock, model, request, loaded.run.headers(TITLE, 0), SECONDS, "title")
-        await services.store.end_request(caller, answer.end(identity.id, facts.cost(answer.usage)))
-        await services.store.spend(caller, loaded.setting.conversation.session_id, TITLE, answer.usage)
+        await services.store.requests.end_request(caller, answer.end(identity.id, facts.cost(answer.usage)))
+        await services.store.sessions.spend(caller, loaded.setting.conversation.session_id, TITLE, answer.usage)
         return answer

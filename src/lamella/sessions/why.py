@@ -9,8 +9,8 @@ from lamella.cache.difference import difference
 from lamella.cache.why import Evidence, Why, why
 from lamella.core.decisions import DecisionKind
 from lamella.core.errors import InvalidRequest, NotFound
-from lamella.core.ports import Store
 from lamella.core.records import Caller, PageQuery, Place, RequestRecord, StoredDecision
+from lamella.storage import Store
 from lamella.turns.loader import TurnLoader
 
 CHAT = "chat"
@@ -24,9 +24,9 @@ async def why_request(store: Store, loader: TurnLoader, caller: Caller, request_
 
 
 async def _evidence(store: Store, loader: TurnLoader, caller: Caller, request_id: str) -> Evidence:
-    request = await store.request(caller, request_id)
+    request = await store.requests.request(caller, request_id)
     before = await _before(store, caller, request)
-    decisions = await store.decisions(caller, request.conversation_id)
+    decisions = await store.conversations.decisions(caller, request.conversation_id)
     left = await _left(store, caller, request, decisions)
     facts = None
     with suppress(InvalidRequest):  # its model may not be served any more: then the sentence has no price of the loss
@@ -35,7 +35,7 @@ async def _evidence(store: Store, loader: TurnLoader, caller: Caller, request_id
     for other in (before, left):
         if other is not None and difference(other, request, {}) is not None:
             for one in (other, request):
-                data |= {block.digest: block.data for block in await store.blocks(caller, one.id)}
+                data |= {block.digest: block.data for block in await store.requests.blocks(caller, one.id)}
     return Evidence(request, before, decisions, facts, data, left)
 
 
@@ -50,8 +50,8 @@ async def _left(
     if not moved or request.step:
         return None
     query = PageQuery(limit=LOOKED_BACK, after=request.turn_id)
-    for turn in (await store.turns(caller, request.conversation_id, query)).data:
-        found = [one for one in await store.requests(caller, turn.id) if one.purpose == CHAT]
+    for turn in (await store.turns.turns(caller, request.conversation_id, query)).data:
+        found = [one for one in await store.requests.requests(caller, turn.id) if one.purpose == CHAT]
         found = [one for one in found if one.usage is not None and one.usage.input]
         if found:
             return found[-1]
@@ -60,7 +60,7 @@ async def _left(
 
 async def newest_request(store: Store, caller: Caller, conversation_id: str) -> RequestRecord | None:
     """The newest request of the conversation's path, billed or not; None when it has made none."""
-    conversation = await store.conversation(caller, conversation_id)
+    conversation = await store.conversations.conversation(caller, conversation_id)
     return await _last(store, caller, conversation.place)
 
 
@@ -68,13 +68,13 @@ async def _before(store: Store, caller: Caller, request: RequestRecord) -> Reque
     """The request of the chat before this one, on its path."""
     of_turn = [
         one
-        for one in await store.requests(caller, request.turn_id)
+        for one in await store.requests.requests(caller, request.turn_id)
         if one.purpose == CHAT and one.run_id == request.run_id
     ]
     earlier = [one for one in of_turn if one.at < request.at and one.id != request.id and one.usage is not None]
     if earlier:
         return earlier[-1]
-    turn = await store.turn(caller, request.turn_id)
+    turn = await store.turns.turn(caller, request.turn_id)
     return await _last(store, caller, turn.parent, billed=True) or await _sibling(store, caller, request, turn.parent)
 
 
@@ -83,12 +83,12 @@ async def _sibling(store: Store, caller: Caller, request: RequestRecord, parent:
     no request before it on its path, and yet its window was sent before. The same model's, if it was asked."""
     around = PageQuery(LOOKED_BACK, request.turn_id), PageQuery(LOOKED_BACK, order="asc")
     for query in around:
-        known = (await store.turns(caller, request.conversation_id, query)).data
+        known = (await store.turns.turns(caller, request.conversation_id, query)).data
         earlier = sorted((turn for turn in known if turn.id < request.turn_id), key=lambda turn: turn.id, reverse=True)
         for turn in earlier:
             if turn.parent != parent:
                 continue
-            found = [one for one in await store.requests(caller, turn.id) if one.purpose == CHAT]
+            found = [one for one in await store.requests.requests(caller, turn.id) if one.purpose == CHAT]
             found = [one for one in found if one.usage is not None and one.usage.input]
             found.sort(key=lambda one: (one.model != request.model, one.step))
             if found:
@@ -101,13 +101,13 @@ async def _last(store: Store, caller: Caller, place: Place, *, billed: bool = Fa
     for _ in range(LOOKED_BACK):
         if place.turn_id is None:
             return None
-        found = [one for one in await store.requests(caller, place.turn_id) if one.purpose == CHAT]
+        found = [one for one in await store.requests.requests(caller, place.turn_id) if one.purpose == CHAT]
         found = [one for one in found if place.run_id in (None, one.run_id)]
         found = [one for one in found if not billed or (one.usage is not None and one.usage.input)]
         if found:
             return found[-1]
         try:
-            place = (await store.turn(caller, place.turn_id)).parent
+            place = (await store.turns.turn(caller, place.turn_id)).parent
         except NotFound:
             return None
     return None

@@ -27,7 +27,7 @@ from lamella.core.json import decode, encode_text
 from lamella.core.knowledge import Shelf
 from lamella.core.records import Caller, Page, PageQuery
 from lamella.storage.columns import NAMES, json_of, json_text, moment_text, word_of
-from lamella.storage.database import Verbs, page, reads, writes
+from lamella.storage.database import Rows, page, reads, writes
 from lamella.storage.failures import damaged
 from lamella.storage.grants import Granting, change_of, find_grants, name_of, standings, write_grant
 from lamella.storage.keys import forget_keys
@@ -95,12 +95,12 @@ def _in_sight(caller: Caller) -> ColumnElement[bool]:
     return or_(bases.c.owner == caller.user_id, bases.c.visible, granted)
 
 
-class KnowledgeBaseVerbs(Verbs):
-    """The verbs of `Access`."""
+class AccessRows(Rows):
+    """Knowledge bases, the grants on them, and the uses of restricted ones."""
 
     @reads
     def level(self, connection: Connection, caller: Caller, base_id: str) -> GrantLevel:
-        """How much of a base the caller may read, as it stands now; `none` for an unknown base."""
+        """How much of a base the caller may read, by `level_of` and as it stands now; `none` for an unknown base."""
         return level_of(standings(connection, caller, [base_id])[base_id])
 
     @writes
@@ -161,7 +161,10 @@ class KnowledgeBaseVerbs(Verbs):
         made_from: str,
         at: datetime,
     ) -> bool:
-        """Store what a model says that a base is about, where no person has said it."""
+        """Store what a model says that a base is about; False, and nothing stored, where a person has said it.
+
+        `made_from` is a fingerprint of the documents, as `described_from` gives it back.
+        """
         values = {
             "summary": summary,
             "topics": json_text(tuple(topics)),
@@ -175,7 +178,10 @@ class KnowledgeBaseVerbs(Verbs):
 
     @reads
     def described_from(self, connection: Connection, caller: Caller, base_id: str) -> str | None:
-        """What a model's words about a base were made from; None where a person has said them."""
+        """The fingerprint of the documents that a model's words about a base were made from, "" for none.
+
+        None where the words are a person's.
+        """
         query = select(bases.c.described_by, bases.c.described_from).where(bases.c.id == base_id)
         own_base(connection, caller, base_id)
         by, made_from = connection.execute(query).one()
@@ -214,7 +220,10 @@ class KnowledgeBaseVerbs(Verbs):
         level: GrantLevel | None,
         at: datetime,
     ) -> Grant | None:
-        """Grant a level, or take a grant away with None; a difference is a change that is kept."""
+        """Grant a level, or take a grant away with None; a difference is a change that is kept.
+
+        Raises `InvalidRequest` for the owner, `NotFound` for an unknown user or group.
+        """
         own_base(connection, caller, base_id)
         if subject.id == caller.user_id:
             raise InvalidRequest(
@@ -236,13 +245,9 @@ class KnowledgeBaseVerbs(Verbs):
         rows, has_more = page(connection, of_base, grant_changes.c.id, query)
         return Page(tuple(map(change_of, rows)), has_more)
 
-
-class RestrictedUseVerbs(Verbs):
-    """The verbs of `RestrictedUses`."""
-
     @writes
     def record_restricted_use(self, connection: Connection, use: RestrictedUse) -> RestrictedUse:
-        """Keep one, with the name that its user has."""
+        """Keep one, with the name that its user has; raises `NotFound` for a base that is gone."""
         of_base = select(knowledge_bases.c.owner).where(knowledge_bases.c.id == use.base_id)
         owner = connection.execute(of_base).scalar()
         if owner is None:
@@ -258,7 +263,7 @@ class RestrictedUseVerbs(Verbs):
     def restricted_uses(
         self, connection: Connection, caller: Caller, base_id: str, query: PageQuery
     ) -> Page[RestrictedUse]:
-        """Those of a base of the caller's."""
+        """Those of a base of the caller's; raises `NotFound` and `PermissionDenied`."""
         of_base = select(restricted_uses).where(restricted_uses.c.knowledge_base_id == base_id)
         own_base(connection, caller, base_id)
         rows, has_more = page(connection, of_base, restricted_uses.c.id, query)

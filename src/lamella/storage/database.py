@@ -102,21 +102,12 @@ class Transactions:
         self._database = database
 
 
-class Verbs(Transactions):
-    """What the subjects of the store share: the database, and where new ids come from."""
+class Rows(Transactions):
+    """What the objects of the store share: the database, and where new ids come from."""
 
     def __init__(self, database: Database, ids: Ids) -> None:
         super().__init__(database)
         self._ids = ids
-
-    @property
-    def database(self) -> Database:
-        """The database, for what else lies in it."""
-        return self._database
-
-    async def close(self) -> None:
-        """Close the database; every verb fails from now on."""
-        await self._database.close()
 
 
 def reads(

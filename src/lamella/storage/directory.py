@@ -14,7 +14,7 @@ from lamella.core.errors import InvalidRequest, NotFound, PermissionDenied
 from lamella.core.ids import Ids
 from lamella.core.records import Page, PageQuery
 from lamella.storage.columns import NAMES, json_of, json_text, moment_text, word_of
-from lamella.storage.database import Verbs, insert_missing, page, reads, writes
+from lamella.storage.database import Rows, insert_missing, page, reads, writes
 from lamella.storage.grants import forget_group
 from lamella.storage.tables import (
     api_keys,
@@ -65,8 +65,8 @@ def _check_admins(connection: Connection) -> None:
         )
 
 
-class UserVerbs(Verbs):
-    """The verbs of `Directory` about users."""
+class DirectoryRows(Rows):
+    """Users, groups and API keys, and the audit."""
 
     @reads
     def set_up_at(self, connection: Connection) -> datetime | None:
@@ -76,7 +76,10 @@ class UserVerbs(Verbs):
 
     @writes
     def set_up(self, connection: Connection, name: str, key: Key, at: datetime) -> User:
-        """Turn accounts on: the local user is the first admin, with this name and key."""
+        """Turn accounts on: the local user is the first admin, with this name and key.
+
+        Raises `PermissionDenied` when that was done before; then nothing is stored.
+        """
         mine = {"owner": LOCAL_USER, "name": ACCOUNTS, "at": moment_text(at)}
         done = select(set_ups.c.at).where(set_ups.c.name == ACCOUNTS)
         if connection.execute(done).first() is not None:
@@ -129,41 +132,6 @@ class UserVerbs(Verbs):
             connection.execute(update(users).where(users.c.id == user_id).values(**values))
             _check_admins(connection)
         return find_user(connection, user_id)
-
-
-def _members(connection: Connection, group_ids: Sequence[str]) -> Mapping[str, Sequence[User]]:
-    query = (
-        select(group_members.c.group_id, *users.c)
-        .join(users, users.c.id == group_members.c.owner)
-        .where(group_members.c.group_id.in_(group_ids))
-        .order_by(group_members.c.group_id, users.c.id)
-    )
-    found: defaultdict[str, list[User]] = defaultdict(list)
-    for row in connection.execute(query).mappings():
-        found[row["group_id"]].append(user_of(row))
-    return found
-
-
-def _group_of(row: RowMapping, members: Sequence[User]) -> Group:
-    return Group(row["id"], row["name"], datetime.fromisoformat(row["created_at"]), tuple(members))
-
-
-def find_group(connection: Connection, group_id: str) -> Group:
-    """One group with its members."""
-    row = connection.execute(select(groups).where(groups.c.id == group_id)).mappings().first()
-    if row is None:
-        raise NotFound(f"There is no group {group_id}.", param="group_id")
-    return _group_of(row, _members(connection, [group_id]).get(group_id, ()))
-
-
-def _check_group_free(connection: Connection, name: str, group_id: str) -> None:
-    query = select(groups.c.id).where(groups.c.folded == name.casefold(), groups.c.id != group_id)
-    if connection.execute(query).first() is not None:
-        raise InvalidRequest(f"There is a group “{name}” already.", hint="Choose another name.", param="name")
-
-
-class GroupVerbs(Verbs):
-    """The verbs of `Directory` about groups."""
 
     @writes
     def add_group(self, connection: Connection, group: Group) -> Group:
@@ -230,6 +198,87 @@ class GroupVerbs(Verbs):
         write_member_change(connection, self._ids, group, user, by, at, is_in=False)
         return find_group(connection, group_id)
 
+    @writes
+    def add_key(self, connection: Connection, key: Key) -> Key:
+        """Store a new key of a user."""
+        known = select(users.c.id).where(users.c.id == key.user_id)
+        if connection.execute(known).first() is None:
+            raise NotFound(f"There is no user {key.user_id}.", param="user_id")
+        connection.execute(insert(api_keys), key_row(key))
+        return _find(connection, key.user_id, key.id)
+
+    @reads
+    def key(self, connection: Connection, user_id: str, key_id: str) -> Key:
+        """One key of a user."""
+        return _find(connection, user_id, key_id)
+
+    @reads
+    def keys(self, connection: Connection, user_id: str, query: PageQuery) -> Page[Key]:
+        """The keys of a user, revoked ones included; not those that pages logged in by."""
+        mine = select(api_keys).where(api_keys.c.owner == user_id, api_keys.c.parent_id.is_(None))
+        rows, has_more = page(connection, mine, api_keys.c.id, query)
+        return Page(tuple(map(key_of, rows)), has_more)
+
+    @reads
+    def keys_by_prefix(self, connection: Connection, prefix: str) -> Sequence[tuple[Key, Key | None, User]]:
+        """The keys with this prefix, each with its parent and its user."""
+        query = select(api_keys).where(api_keys.c.prefix == prefix)
+        keys = [key_of(row) for row in connection.execute(query).mappings()]
+        return [(key, _parent(connection, key), _user(connection, key)) for key in keys]
+
+    @writes
+    def revoke_key(self, connection: Connection, user_id: str, key_id: str, at: datetime) -> Key:
+        """End a key, and the logins by it; one that has ended stays as it is."""
+        its = or_(api_keys.c.id == key_id, api_keys.c.parent_id == key_id)
+        _find(connection, user_id, key_id)
+        ended = update(api_keys).where(its, api_keys.c.owner == user_id, api_keys.c.revoked_at.is_(None))
+        connection.execute(ended.values(revoked_at=moment_text(at)))
+        return _find(connection, user_id, key_id)
+
+    @writes
+    def use_key(self, connection: Connection, key_id: str, at: datetime) -> None:
+        """Note when it was last used."""
+        used = update(api_keys).where(api_keys.c.id == key_id)
+        connection.execute(used.values(last_used_at=moment_text(at)))
+
+    @reads
+    def audit(self, connection: Connection, kind: AuditKind, query: PageQuery) -> Page[AuditEntry]:
+        """What happened of this kind."""
+        rows, key = _LISTS[kind]
+        found, has_more = page(connection, rows, key, query)
+        return Page(tuple(map(_entry_of, found)), has_more)
+
+
+def _members(connection: Connection, group_ids: Sequence[str]) -> Mapping[str, Sequence[User]]:
+    query = (
+        select(group_members.c.group_id, *users.c)
+        .join(users, users.c.id == group_members.c.owner)
+        .where(group_members.c.group_id.in_(group_ids))
+        .order_by(group_members.c.group_id, users.c.id)
+    )
+    found: defaultdict[str, list[User]] = defaultdict(list)
+    for row in connection.execute(query).mappings():
+        found[row["group_id"]].append(user_of(row))
+    return found
+
+
+def _group_of(row: RowMapping, members: Sequence[User]) -> Group:
+    return Group(row["id"], row["name"], datetime.fromisoformat(row["created_at"]), tuple(members))
+
+
+def find_group(connection: Connection, group_id: str) -> Group:
+    """One group with its members."""
+    row = connection.execute(select(groups).where(groups.c.id == group_id)).mappings().first()
+    if row is None:
+        raise NotFound(f"There is no group {group_id}.", param="group_id")
+    return _group_of(row, _members(connection, [group_id]).get(group_id, ()))
+
+
+def _check_group_free(connection: Connection, name: str, group_id: str) -> None:
+    query = select(groups.c.id).where(groups.c.folded == name.casefold(), groups.c.id != group_id)
+    if connection.execute(query).first() is not None:
+        raise InvalidRequest(f"There is a group “{name}” already.", hint="Choose another name.", param="name")
+
 
 def key_row(key: Key) -> dict[str, Any]:
     """The row of a new key."""
@@ -276,53 +325,6 @@ def _find(connection: Connection, user_id: str, key_id: str) -> Key:
     if row is None:
         raise NotFound(f"There is no key {key_id}.", param="key_id")
     return key_of(row)
-
-
-class ApiKeyVerbs(Verbs):
-    """The verbs of `Directory` about keys."""
-
-    @writes
-    def add_key(self, connection: Connection, key: Key) -> Key:
-        """Store a new key of a user."""
-        known = select(users.c.id).where(users.c.id == key.user_id)
-        if connection.execute(known).first() is None:
-            raise NotFound(f"There is no user {key.user_id}.", param="user_id")
-        connection.execute(insert(api_keys), key_row(key))
-        return _find(connection, key.user_id, key.id)
-
-    @reads
-    def key(self, connection: Connection, user_id: str, key_id: str) -> Key:
-        """One key of a user."""
-        return _find(connection, user_id, key_id)
-
-    @reads
-    def keys(self, connection: Connection, user_id: str, query: PageQuery) -> Page[Key]:
-        """The keys of a user, revoked ones included; not those that pages logged in by."""
-        mine = select(api_keys).where(api_keys.c.owner == user_id, api_keys.c.parent_id.is_(None))
-        rows, has_more = page(connection, mine, api_keys.c.id, query)
-        return Page(tuple(map(key_of, rows)), has_more)
-
-    @reads
-    def keys_by_prefix(self, connection: Connection, prefix: str) -> Sequence[tuple[Key, Key | None, User]]:
-        """The keys with this prefix, each with its parent and its user."""
-        query = select(api_keys).where(api_keys.c.prefix == prefix)
-        keys = [key_of(row) for row in connection.execute(query).mappings()]
-        return [(key, _parent(connection, key), _user(connection, key)) for key in keys]
-
-    @writes
-    def revoke_key(self, connection: Connection, user_id: str, key_id: str, at: datetime) -> Key:
-        """End a key, and the logins by it; one that has ended stays as it is."""
-        its = or_(api_keys.c.id == key_id, api_keys.c.parent_id == key_id)
-        _find(connection, user_id, key_id)
-        ended = update(api_keys).where(its, api_keys.c.owner == user_id, api_keys.c.revoked_at.is_(None))
-        connection.execute(ended.values(revoked_at=moment_text(at)))
-        return _find(connection, user_id, key_id)
-
-    @writes
-    def use_key(self, connection: Connection, key_id: str, at: datetime) -> None:
-        """Note when it was last used."""
-        used = update(api_keys).where(api_keys.c.id == key_id)
-        connection.execute(used.values(last_used_at=moment_text(at)))
 
 
 def _parent(connection: Connection, key: Key) -> Key | None:
@@ -407,17 +409,6 @@ def write_member_change(
         "after": MEMBER if is_in else None,
     }
     connection.execute(insert(member_changes), row)
-
-
-class AuditVerbs(Verbs):
-    """The verb of `Directory` about what happened."""
-
-    @reads
-    def audit(self, connection: Connection, kind: AuditKind, query: PageQuery) -> Page[AuditEntry]:
-        """What happened of this kind."""
-        rows, key = _LISTS[kind]
-        found, has_more = page(connection, rows, key, query)
-        return Page(tuple(map(_entry_of, found)), has_more)
 
 
 def _entry_of(row: RowMapping) -> AuditEntry:

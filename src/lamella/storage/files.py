@@ -14,7 +14,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from lamella.core.errors import FileInUse, NotFound
 from lamella.core.messages import Attachment, Image
 from lamella.core.records import Caller, File, Page, PageQuery
-from lamella.storage.database import Verbs, page, reads, writes
+from lamella.storage.database import Rows, page, reads, writes
 from lamella.storage.keys import forget_keys
 from lamella.storage.knowledge.documents import forget_documents, uploaded_documents
 from lamella.storage.mapping.library import (
@@ -213,8 +213,8 @@ def _holders(connection: Connection, caller: Caller, file_id: str) -> list[str]:
     return [*found, *(f"project “{name}” ({id})" for id, name in connection.execute(of_projects))]
 
 
-class FileVerbs(Verbs):
-    """The verbs of `Store` about files."""
+class FileRows(Rows):
+    """Uploaded files."""
 
     @writes
     def add_file(
@@ -231,7 +231,7 @@ class FileVerbs(Verbs):
 
     @writes
     def delete_file(self, connection: Connection, caller: Caller, file_id: str) -> None:
-        """Remove a file that nothing holds."""
+        """Remove a file; raises `FileInUse` while a message or a project holds it."""
         file = find_file(connection, caller, file_id)
         holders = _holders(connection, caller, file_id)
         if holders:
@@ -253,7 +253,10 @@ class FileVerbs(Verbs):
         file_ids: Sequence[str],
         project: Sequence[Attachment] = (),
     ) -> tuple[Attachment, ...]:
-        """Files as they would be attached to a message of a conversation with the files of a project."""
+        """Files as they would be attached to a message of a conversation; nothing is stored.
+
+        Each has the one number that it has there. `project` are the files of its project, whose numbers come first.
+        """
         wanted = find_files(connection, caller, file_ids)
         held = [file.file_id for file in project]
         numbers = numbers_of(connection, caller, conversation_id, [*held, *file_ids])

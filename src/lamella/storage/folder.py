@@ -99,7 +99,9 @@ class FolderFileStore:
             raise StoreFailed(f"The folder of uploads {folder} cannot be made: {error.strerror}.") from error
 
     def path(self, file_id: str) -> Path:
-        """Where the file lies; raises `InvalidRequest` for what is not a file's id."""
+        """The turns from the first to the head, canonical, the running one included, each with the answer that is
+        followed.
+        """
         if not _ID.fullmatch(file_id):
             raise InvalidRequest("This is not the id of a file.", param="file_id")
         return self._folder / file_id

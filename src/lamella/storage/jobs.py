@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, or_,
 from lamella.core.errors import LeaseLost
 from lamella.core.records import Caller, Job, JobStatus, NewJob
 from lamella.storage.columns import moment_text
-from lamella.storage.database import Verbs, insert_missing, reads, writes
+from lamella.storage.database import Rows, insert_missing, reads, writes
 from lamella.storage.mapping.library import error_text, job_of, job_row
 from lamella.storage.tables import jobs
 
@@ -60,8 +60,8 @@ def forget_jobs(connection: Connection, caller: Caller, subjects: ColumnElement[
     connection.execute(delete(jobs).where(jobs.c.owner == caller.user_id, subjects))
 
 
-class JobVerbs(Verbs):
-    """The verbs of the port `Jobs`."""
+class JobRows(Rows):
+    """Background work under leases: the port `Jobs`."""
 
     @writes
     def enqueue(self, connection: Connection, caller: Caller, job: NewJob, at: datetime) -> Job:

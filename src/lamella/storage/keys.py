@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, delete, func, literal, or_, se
 from lamella.core.errors import IdempotencyMismatch
 from lamella.core.records import Caller
 from lamella.storage.columns import moment_text
-from lamella.storage.database import Verbs, insert_missing, writes
+from lamella.storage.database import Rows, insert_missing, writes
 from lamella.storage.tables import idempotency_keys as keys
 from lamella.storage.tables import notices, queued_messages, turns
 
@@ -42,8 +42,8 @@ def _expired(now: datetime) -> ColumnElement[bool]:
     return keys.c.at < moment_text(now - KEYS_LAST)
 
 
-class KeyVerbs(Verbs):
-    """The verbs of `Store` about idempotency keys."""
+class KeyRows(Rows):
+    """Idempotency keys."""
 
     @writes
     def claim_key(
@@ -56,7 +56,10 @@ class KeyVerbs(Verbs):
         result_id: str,
         at: datetime,
     ) -> str:
-        """Bind an Idempotency-Key to `result_id`, or give the id it is bound to; what is expired is not bound."""
+        """Bind an Idempotency-Key to `result_id`, or give the id it was bound to before; what is expired is not bound.
+
+        Raises `IdempotencyMismatch` when the key came with another route or fingerprint.
+        """
         row = {
             "owner": caller.user_id,
             "key": key,

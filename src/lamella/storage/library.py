@@ -13,7 +13,7 @@ from lamella.core.agents import Agent
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.records import Caller, File, Page, PageQuery, ProjectContent, StoredAgent, StoredProject, SystemPrompt
 from lamella.storage.columns import moment_text
-from lamella.storage.database import Verbs, page, reads, writes
+from lamella.storage.database import Rows, page, reads, writes
 from lamella.storage.files import find_files
 from lamella.storage.keys import forget_keys
 from lamella.storage.knowledge.documents import index_files
@@ -30,8 +30,8 @@ def find_agent(connection: Connection, caller: Caller, agent_id: str) -> StoredA
     return agent_of(row)
 
 
-class AgentVerbs(Verbs):
-    """The verbs of `Store` about agents."""
+class LibraryRows(Rows):
+    """Agents, projects, and the versions of the system prompt."""
 
     @writes
     def add_agent(self, connection: Connection, caller: Caller, agent: Agent, at: datetime) -> StoredAgent:
@@ -57,7 +57,7 @@ class AgentVerbs(Verbs):
     def change_agent(
         self, connection: Connection, caller: Caller, agent_id: str, edit: Callable[[Agent], Agent], at: datetime
     ) -> StoredAgent:
-        """Store what `edit` makes of it; a difference is a new revision."""
+        """Store what `edit` makes of it, in one transaction; a difference is a new revision."""
         before = find_agent(connection, caller, agent_id).agent
         after = edit(before)
         if after != before:
@@ -75,22 +75,6 @@ class AgentVerbs(Verbs):
         find_agent(connection, caller, agent_id)
         forget_keys(connection, caller, agent_id)
         connection.execute(delete(agents).where(agents.c.id == agent_id, agents.c.owner == caller.user_id))
-
-
-LARGEST = 2**31 - 1
-
-
-def version_of(text: str, param: str) -> int:
-    """The version that a client wrote; raises `InvalidRequest` for what is none."""
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST))):
-        raise InvalidRequest(
-            f"“{text[:40]}” is no version of a system prompt.", hint="Versions are numbers, from 0.", param=param
-        )
-    return min(int(text), LARGEST)
-
-
-class SystemPromptVerbs(Verbs):
-    """The verbs of `Store` about system prompts."""
 
     @writes
     def add_system_prompt(
@@ -112,7 +96,7 @@ class SystemPromptVerbs(Verbs):
 
     @reads
     def system_prompt(self, connection: Connection, caller: Caller, version: int) -> SystemPrompt:
-        """One stored version."""
+        """One stored version; the one that ships, 0, is not stored."""
         query = select(system_prompts).where(
             system_prompts.c.owner == caller.user_id, system_prompts.c.version == version
         )
@@ -141,6 +125,89 @@ class SystemPromptVerbs(Verbs):
         limited = rows.order_by(version.asc() if rising else version.desc()).limit(query.limit + 1)
         found = connection.execute(limited).mappings().all()
         return Page(tuple(map(system_prompt_of, found[: query.limit])), len(found) > query.limit)
+
+    @writes
+    def add_project(
+        self, connection: Connection, caller: Caller, project_id: str, content: ProjectContent, at: datetime
+    ) -> StoredProject:
+        """Store a new project of the caller; raises `InvalidRequest` for a file that has no text to give."""
+        row = {
+            "id": project_id,
+            "owner": caller.user_id,
+            "name": content.name,
+            "instructions": content.instructions,
+            "revision": 1,
+            "created_at": moment_text(at),
+            "updated_at": moment_text(at),
+        }
+        connection.execute(insert(projects), row)
+        held = _hold(connection, caller, project_id, content.file_ids)
+        index_files(connection, self._ids, caller.user_id, held, at)
+        return find_project(connection, caller, project_id)
+
+    @reads
+    def project(self, connection: Connection, caller: Caller, project_id: str) -> StoredProject:
+        """One project."""
+        return find_project(connection, caller, project_id)
+
+    @reads
+    def projects(self, connection: Connection, caller: Caller, query: PageQuery) -> Page[StoredProject]:
+        """The caller's projects."""
+        mine = select(projects).where(projects.c.owner == caller.user_id)
+        rows, has_more = page(connection, mine, projects.c.id, query)
+        held = _files(connection, caller, [row["id"] for row in rows])
+        return Page(tuple(project_of(row, held.get(row["id"], ())) for row in rows), has_more)
+
+    @writes
+    def change_project(
+        self,
+        connection: Connection,
+        caller: Caller,
+        project_id: str,
+        edit: Callable[[ProjectContent], ProjectContent],
+        at: datetime,
+    ) -> StoredProject:
+        """Store what `edit` makes of it, in one transaction; a difference is a new revision.
+
+        Raises `InvalidRequest` for a file that has no text to give.
+        """
+        project = find_project(connection, caller, project_id)
+        before = project.content
+        after = edit(before)
+        if after != before:
+            connection.execute(
+                update(projects)
+                .where(projects.c.id == project_id, projects.c.owner == caller.user_id)
+                .values(
+                    name=after.name,
+                    instructions=after.instructions,
+                    revision=project.revision + 1,
+                    updated_at=moment_text(at),
+                )
+            )
+            if after.file_ids != before.file_ids:
+                held = _hold(connection, caller, project_id, after.file_ids)
+                index_files(connection, self._ids, caller.user_id, held, at)
+        return find_project(connection, caller, project_id)
+
+    @writes
+    def delete_project(self, connection: Connection, caller: Caller, project_id: str) -> None:
+        """Remove it; its files stay, and its conversations go on without it."""
+        find_project(connection, caller, project_id)
+        forget_keys(connection, caller, project_id)
+        connection.execute(delete(projects).where(projects.c.id == project_id, projects.c.owner == caller.user_id))
+
+
+LARGEST = 2**31 - 1
+
+
+def version_of(text: str, param: str) -> int:
+    """The version that a client wrote; raises `InvalidRequest` for what is none."""
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST))):
+        raise InvalidRequest(
+            f"“{text[:40]}” is no version of a system prompt.", hint="Versions are numbers, from 0.", param=param
+        )
+    return min(int(text), LARGEST)
 
 
 def _files(connection: Connection, caller: Caller, project_ids: Sequence[str]) -> Mapping[str, Sequence[File]]:
@@ -190,75 +257,3 @@ def _hold(connection: Connection, caller: Caller, project_id: str, file_ids: Seq
     if rows:
         connection.execute(insert(project_files), rows)
     return held
-
-
-class ProjectVerbs(Verbs):
-    """The verbs of `Store` about projects."""
-
-    @writes
-    def add_project(
-        self, connection: Connection, caller: Caller, project_id: str, content: ProjectContent, at: datetime
-    ) -> StoredProject:
-        """Store a new project of the caller."""
-        row = {
-            "id": project_id,
-            "owner": caller.user_id,
-            "name": content.name,
-            "instructions": content.instructions,
-            "revision": 1,
-            "created_at": moment_text(at),
-            "updated_at": moment_text(at),
-        }
-        connection.execute(insert(projects), row)
-        held = _hold(connection, caller, project_id, content.file_ids)
-        index_files(connection, self._ids, caller.user_id, held, at)
-        return find_project(connection, caller, project_id)
-
-    @reads
-    def project(self, connection: Connection, caller: Caller, project_id: str) -> StoredProject:
-        """One project."""
-        return find_project(connection, caller, project_id)
-
-    @reads
-    def projects(self, connection: Connection, caller: Caller, query: PageQuery) -> Page[StoredProject]:
-        """The caller's projects."""
-        mine = select(projects).where(projects.c.owner == caller.user_id)
-        rows, has_more = page(connection, mine, projects.c.id, query)
-        held = _files(connection, caller, [row["id"] for row in rows])
-        return Page(tuple(project_of(row, held.get(row["id"], ())) for row in rows), has_more)
-
-    @writes
-    def change_project(
-        self,
-        connection: Connection,
-        caller: Caller,
-        project_id: str,
-        edit: Callable[[ProjectContent], ProjectContent],
-        at: datetime,
-    ) -> StoredProject:
-        """Store what `edit` makes of it; a difference is a new revision."""
-        project = find_project(connection, caller, project_id)
-        before = project.content
-        after = edit(before)
-        if after != before:
-            connection.execute(
-                update(projects)
-                .where(projects.c.id == project_id, projects.c.owner == caller.user_id)
-                .values(
-                    name=after.name,
-                    instructions=after.instructions,
-                    revision=project.revision + 1,
-                    updated_at=moment_text(at),
-                )
-            )
-            if after.file_ids != before.file_ids:
-                held = _hold(connection, caller, project_id, after.file_ids)
-                index_files(connection, self._ids, caller.user_id, held, at)
-        return find_project(connection, caller, project_id)
-
-    @writes
-    def delete_project(self, connection: Connection, caller: Caller, project_id: str) -> None:
-        """Remove it; its files stay, and its conversations go on without it."""
-        find_project(connection, caller, project_id)
-        forget_keys(connection, caller, project_id)
-        connection.execute(delete(projects).where(projects.c.id == project_id, projects.c.owner == caller.user_id))

@@ -1,60 +1,63 @@
-"""`SqlStore`: every verb of the ports `Store`, `Jobs`, `Directory`, `Access` and `RestrictedUses` over one database."""
+"""`Store`: the rows of one database, an object per subject."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from types import TracebackType
 
-from lamella.core.access_ports import Access, Directory, RestrictedUses
 from lamella.core.clock import SystemClock
 from lamella.core.ids import Ids, RandomIds
-from lamella.core.ports import Jobs, Store
-from lamella.storage.bases import KnowledgeBaseVerbs, RestrictedUseVerbs
-from lamella.storage.conversations.beginnings import BeginningVerbs, SurroundingsVerbs
-from lamella.storage.conversations.branches import BranchVerbs
-from lamella.storage.conversations.conversations import ConversationVerbs
-from lamella.storage.conversations.documents import DocumentVerbs
-from lamella.storage.conversations.queue import NoticeVerbs, QueueVerbs
-from lamella.storage.conversations.requests import RequestVerbs
-from lamella.storage.conversations.sessions import SessionVerbs
-from lamella.storage.conversations.turns import JournalVerbs, TurnVerbs
-from lamella.storage.directory import ApiKeyVerbs, AuditVerbs, GroupVerbs, UserVerbs
-from lamella.storage.files import FileVerbs
-from lamella.storage.jobs import JobVerbs
-from lamella.storage.keys import KeyVerbs
-from lamella.storage.library import AgentVerbs, ProjectVerbs, SystemPromptVerbs
+from lamella.storage.bases import AccessRows
+from lamella.storage.conversations.beginnings import BeginningRows
+from lamella.storage.conversations.branches import BranchRows
+from lamella.storage.conversations.conversations import ConversationRows
+from lamella.storage.conversations.documents import FoundDocumentRows
+from lamella.storage.conversations.queue import NoticeRows, QueueRows
+from lamella.storage.conversations.requests import RequestRows
+from lamella.storage.conversations.sessions import SessionRows
+from lamella.storage.conversations.turns import TurnRows
+from lamella.storage.database import Database
+from lamella.storage.directory import DirectoryRows
+from lamella.storage.files import FileRows
+from lamella.storage.jobs import JobRows
+from lamella.storage.keys import KeyRows
+from lamella.storage.library import LibraryRows
 from lamella.storage.migrate import migrate
 from lamella.storage.sqlite import sqlite_database, sqlite_url
 
 
-class SqlStore(
-    ConversationVerbs,
-    SessionVerbs,
-    AgentVerbs,
-    ProjectVerbs,
-    SystemPromptVerbs,
-    SurroundingsVerbs,
-    FileVerbs,
-    DocumentVerbs,
-    TurnVerbs,
-    BranchVerbs,
-    QueueVerbs,
-    NoticeVerbs,
-    RequestVerbs,
-    BeginningVerbs,
-    JournalVerbs,
-    KeyVerbs,
-    JobVerbs,
-    UserVerbs,
-    ApiKeyVerbs,
-    GroupVerbs,
-    KnowledgeBaseVerbs,
-    RestrictedUseVerbs,
-    AuditVerbs,
-):
-    """The store; `ids` names what it makes itself. Closing it, or leaving its block, closes the database."""
+class Store:
+    """The rows of a database by subject: `await store.turns.turn(caller, id)`. `ids` names what it makes itself.
 
-    async def __aenter__(self) -> SqlStore:
+    Every verb is one transaction and waits for nothing but the database. It raises `NotFound` for ids that don't exist
+    or are somebody else's, `StoreFailed` when the database fails. Closing it, or leaving its block, closes the
+    database.
+    """
+
+    def __init__(self, database: Database, ids: Ids) -> None:
+        self.database = database
+        self.ids = ids
+        self.conversations = ConversationRows(database, ids)
+        self.sessions = SessionRows(database, ids)
+        self.branches = BranchRows(database, ids)
+        self.beginnings = BeginningRows(database, ids)
+        self.turns = TurnRows(database, ids)
+        self.requests = RequestRows(database, ids)
+        self.queue = QueueRows(database, ids)
+        self.notices = NoticeRows(database, ids)
+        self.documents = FoundDocumentRows(database, ids)
+        self.files = FileRows(database, ids)
+        self.library = LibraryRows(database, ids)
+        self.directory = DirectoryRows(database, ids)
+        self.access = AccessRows(database, ids)
+        self.jobs = JobRows(database, ids)
+        self.keys = KeyRows(database, ids)
+
+    async def close(self) -> None:
+        """Close the database; every verb fails from now on."""
+        await self.database.close()
+
+    async def __aenter__(self) -> Store:
         return self
 
     async def __aexit__(
@@ -63,15 +66,11 @@ class SqlStore(
         await self.close()
 
 
-async def open_store(url_or_path: str | Path, ids: Ids | None = None) -> SqlStore:
+async def open_store(url_or_path: str | Path, ids: Ids | None = None) -> Store:
     """The store of a database file, brought up to date; `async with await open_store(…) as store` closes it again.
 
     Raises `ConfigurationError` for a database that this version cannot use, `StoreFailed` when it cannot be opened.
     """
     url = sqlite_url(url_or_path)
     await migrate(url)
-    return SqlStore(sqlite_database(url), ids or RandomIds(SystemClock()))
-
-
-_: tuple[type[Store], type[Jobs], type[Directory], type[Access]] = (SqlStore, SqlStore, SqlStore, SqlStore)
-__: type[RestrictedUses] = SqlStore
+    return Store(sqlite_database(url), ids or RandomIds(SystemClock()))

@@ -101,7 +101,7 @@ async def preview(
         raise TurnInProgress("This conversation is still answering.", hint="Look again when its turn has ended.")
     files: tuple[Attachment, ...] = ()
     if new.file_ids:
-        files = await services.store.attachments(caller, new.conversation_id, new.file_ids, setting.around.files)
+        files = await services.store.files.attachments(caller, new.conversation_id, new.file_ids, setting.around.files)
     context = first_context(loaded, Turn(new.id, new.message(files)), services.registry, reminders)
     made = await drafted(context, setting.layout, run.model, run.account, loaded.line)
     now = services.clock.now()

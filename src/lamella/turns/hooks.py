@@ -128,17 +128,17 @@ class TurnHooks(RunHooks):
 
     async def request(self, new: NewRequest) -> None:
         """See `RunHooks.request`."""
-        await self._services.store.record_request(self._turn.caller, new)
+        await self._services.store.requests.record_request(self._turn.caller, new)
 
     async def decided(self, decisions: Sequence[Decision]) -> None:
         """See `RunHooks.decided`."""
         turn, change = self._turn, ConversationChange(decisions=tuple(decisions))
         now = self._services.clock.now()
-        await self._services.store.change_conversation(turn.caller, turn.conversation_id, change, now)
+        await self._services.store.conversations.change_conversation(turn.caller, turn.conversation_id, change, now)
 
     async def limit_learned(self, limit: ProviderLimit) -> None:
         """See `RunHooks.limit_learned`."""
-        await self._services.store.keep_provider_limit(limit)
+        await self._services.store.requests.keep_provider_limit(limit)
 
     async def compact(self, model: str) -> CompactedHistory | None:
         """See `RunHooks.compact`."""
@@ -155,11 +155,11 @@ class TurnHooks(RunHooks):
     async def keep_document(self, found: FoundDocument, tokens: int) -> Attachment:
         """See `RunHooks.keep_document`."""
         turn, now = self._turn, self._services.clock.now()
-        return await self._services.store.keep_document(turn.caller, turn.conversation_id, found, tokens, now)
+        return await self._services.store.documents.keep_document(turn.caller, turn.conversation_id, found, tokens, now)
 
     async def document_text(self, document_id: str) -> str:
         """See `RunHooks.document_text`."""
-        return (await self._services.store.document(self._turn.caller, document_id)).text or ""
+        return (await self._services.store.documents.document(self._turn.caller, document_id)).text or ""
 
     async def stopped(self, run_id: str) -> None:
         """See `RunHooks.stopped`."""

@@ -15,8 +15,9 @@ import structlog
 from lamella.core.clock import Clock
 from lamella.core.errors import StoreFailed
 from lamella.core.packets import Packet, encode_packet
-from lamella.core.ports import Batch, Stop, Store, StreamBus
+from lamella.core.ports import Batch, Stop, StreamBus
 from lamella.core.records import JournalEntry
+from lamella.storage import Store
 
 log = structlog.get_logger()
 
@@ -108,7 +109,7 @@ class Journal:
                 JournalEntry(turn.owner, turn.turn_id, first, first + count - 1, b"\n".join(turn.lines[:count]))
                 for turn, count, first in taken
             ]
-            await self._store.append_journal(entries)
+            await self._store.turns.append_journal(entries)
             for turn, count, first in taken:
                 del turn.lines[:count]
                 turn.first = first + count

@@ -220,7 +220,7 @@ class TurnLoader:
         models = [await self._models.open(run.model) for run in query.runs]
         names = [opened.model.facts.name for opened in models]
         _check_apart(names)
-        beginnings = await self._services.store.beginnings(caller, conversation_id, names, query.place)
+        beginnings = await self._services.store.beginnings.beginnings(caller, conversation_id, names, query.place)
         first = beginnings[0]
         chosen, around = await self._around(caller, first.conversation, choices, keep=keep)
         setting = setting_of(chosen, choices, around, self.layouts, self._settings.thinking_effort)
@@ -257,7 +257,7 @@ class TurnLoader:
         """The most tokens that a model takes, as its refusals taught. One that is believed for longer than any was
         taught before the clock was set back: nobody knows how old it is."""
         now = self._services.clock.now()
-        limit = await self._services.store.provider_limit(opened.account, opened.model.facts.name, now)
+        limit = await self._services.store.requests.provider_limit(opened.account, opened.model.facts.name, now)
         return limit.tokens if limit is not None and limit.until - now <= BELIEVED else None
 
     def _back_again(self, facts: ModelFacts, found: ConversationSnapshot, limit: int | None) -> tuple[Decision, ...]:
@@ -279,7 +279,9 @@ class TurnLoader:
         facts, conversation = opened.model.facts, loaded.found.conversation.id
         if facts.name == loaded.run.model.facts.name:
             return None
-        [found] = await self._services.store.beginnings(caller, conversation, [facts.name], loaded.found.place)
+        [found] = await self._services.store.beginnings.beginnings(
+            caller, conversation, [facts.name], loaded.found.place
+        )
         run = self._run_input(NewRun(loaded.run.id, name), opened, found, loaded.setting.effort, loaded.begun, "")
         run = replace(run, limit=await self._limit(opened))
         line = self._lines.get((conversation, opened.account, facts.name))
@@ -287,7 +289,7 @@ class TurnLoader:
 
     async def reopened(self, turn: TurnInput, model: str) -> CompactedHistory:
         """What stands before a turn that runs, after its conversation was compacted."""
-        found = await self._services.store.beginning(turn.caller, turn.conversation_id, model)
+        found = await self._services.store.beginnings.beginning(turn.caller, turn.conversation_id, model)
         history = tuple(one for one in found.path if one.id != turn.turn.id)
         decisions = tuple(stored.decision for stored in found.decisions)
         return CompactedHistory(history, found.summaries, decisions, found.sent_before)
@@ -298,14 +300,14 @@ class TurnLoader:
 
     async def current(self, caller: Caller, conversation_id: str) -> TurnContext:
         """Where a conversation stands by itself: its own model, agent and layout, and no new message."""
-        conversation = await self._services.store.conversation(caller, conversation_id)
+        conversation = await self._services.store.conversations.conversation(caller, conversation_id)
         return await self.load(caller, conversation_id, conversation.model, Choices(), "", keep=False)
 
     async def at_end_of(self, caller: Caller, session: Session) -> TurnContext:
         """Where the conversation stood at the end of a closed session, with what surrounds it now."""
         loaded = await self.current(caller, session.conversation_id)
         name = loaded.run.model.facts.name
-        found = await self._services.store.beginning(caller, session.conversation_id, name, session.id)
+        found = await self._services.store.beginnings.beginning(caller, session.conversation_id, name, session.id)
         setting = replace(loaded.setting, layout=layout_of(found, loaded.setting.layout))
         return replace(loaded, found=found, setting=setting)
 
@@ -315,7 +317,7 @@ class TurnLoader:
         """The layout in the session's form of dynamic context; the whole path is read where the form is open."""
         past = found.path
         if found.session.number > 1 and form_is_open(found, setting.layout, told):
-            past = await self._services.store.path(caller, found.conversation.id)
+            past = await self._services.store.turns.path(caller, found.conversation.id)
         terms = Terms(model, setting.policy, self._settings.dynamic_form)
         return chosen_form(found, setting.layout, told, past, terms)
 
@@ -338,8 +340,8 @@ class TurnLoader:
         store = self._services.store
         gone = set()
         for subject, present, look in (
-            ("agent", around.agent, store.agent),
-            ("project", around.project, store.project),
+            ("agent", around.agent, store.library.agent),
+            ("project", around.project, store.library.project),
         ):
             before = lost_id(known, subject) if present is None else None
             if before is not None:

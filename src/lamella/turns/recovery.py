@@ -36,9 +36,9 @@ from lamella.core.packets import (
     decode_packet,
     encode_packet,
 )
-from lamella.core.ports import Store
 from lamella.core.records import JournalEntry, RequestEnd, RunEnd, TurnEnd, UnfinishedTurn
 from lamella.core.tokens import TokenCounter, Usage
+from lamella.storage import Store
 
 log = structlog.get_logger()
 
@@ -181,7 +181,7 @@ async def recover(store: Store, clock: Clock, counter: TokenCounter, facts: Find
 
     `facts` finds what is known of a model; raises a `LamellaError` where it is no longer there.
     """
-    unfinished = await store.unfinished_turns()
+    unfinished = await store.turns.unfinished_turns()
     for turn in unfinished:
         await _recover_turn(turn, store, clock, counter, facts)
         log.info("a turn that was cut off has been recovered", turn_id=turn.turn_id)
@@ -194,14 +194,14 @@ async def _recover_turn(
     packets, last = await _journal(turn, store)
     prices = await _prices(packets, facts)
     now = clock.now()
-    before = bases_of_window(await store.path(turn.caller, turn.conversation_id))
+    before = bases_of_window(await store.turns.path(turn.caller, turn.conversation_id))
     runs = [
         _run_end(run_id, rebuild(_of_run(packets, index), counter, prices, before), _of_run(packets, index), now)
         for index, run_id in enumerate(turn.run_ids)
     ]
     end = TurnEnd(turn.turn_id, TurnStatus.INTERRUPTED, runs, now)
-    await store.finish_turn(turn.caller, end)
-    await store.append_journal([_last_packets(turn, end, last)])
+    await store.turns.finish_turn(turn.caller, end)
+    await store.turns.append_journal([_last_packets(turn, end, last)])
 
 
 def _of_run(packets: Sequence[AnyPacket], index: int) -> list[AnyPacket]:
@@ -242,7 +242,7 @@ async def _journal(turn: UnfinishedTurn, store: Store) -> tuple[list[AnyPacket],
     packets: list[AnyPacket] = []
     rows: Sequence[tuple[int, bytes]] = ()
     try:
-        rows = await store.journal(turn.caller, turn.turn_id, 0)
+        rows = await store.turns.journal(turn.caller, turn.turn_id, 0)
         for _, data in rows:
             packets.append(decode_packet(data))
     except (StoreFailed, msgspec.DecodeError) as error:

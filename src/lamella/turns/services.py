@@ -11,8 +11,8 @@ from typing import Protocol
 
 from lamella.agent.inputs import AgentServices
 from lamella.core.errors import InvalidRequest
-from lamella.core.ports import Store
 from lamella.core.records import AgentAndProject, Caller, Conversation
+from lamella.storage import Store
 from lamella.tooling.tool import Verdict
 
 
@@ -73,4 +73,4 @@ class StoredAgentAndProject:
         """See `AgentAndProjectSource.of`. A turn that has neither agent nor project costs no query."""
         if keep and conversation.agent_id is None and conversation.project_id is None:
             return AgentAndProject()
-        return await self._store.surroundings(caller, conversation.id, conversation.agent_id, keep=keep)
+        return await self._store.beginnings.surroundings(caller, conversation.id, conversation.agent_id, keep=keep)

@@ -125,7 +125,7 @@ class TurnEngine:
         """
         query = replace(TurnQuery.of(new), dynamic=None)
         contexts = await self.loader.load_all(caller, query, keep=False)
-        await self._services.store.attachments(caller, new.conversation_id, new.file_ids)
+        await self._services.store.files.attachments(caller, new.conversation_id, new.file_ids)
         return contexts[0].setting
 
     async def begin(
@@ -180,7 +180,7 @@ class TurnEngine:
         self._journal.open(caller.user_id, new.id)
         self.stops.open(new.id)
         try:
-            return await self._services.store.begin_turn(caller, new, now, queued_ids, condition)
+            return await self._services.store.turns.begin_turn(caller, new, now, queued_ids, condition)
         except BaseException:
             self._journal.abandon(new.id)
             self.stops.close(new.id)
@@ -220,7 +220,7 @@ class TurnEngine:
     async def _pictures(self, caller: Caller, new: NewTurn) -> tuple[Attachment, ...]:
         if not new.file_ids:
             return ()
-        files = await self._services.store.attachments(caller, new.conversation_id, new.file_ids)
+        files = await self._services.store.files.attachments(caller, new.conversation_id, new.file_ids)
         return tuple(file for file in files if file.image is not None)
 
     async def preview(self, caller: Caller, new: NewTurn) -> Preview:
@@ -247,7 +247,7 @@ class TurnEngine:
         That of the turn that runs may act from now on. Raises as `Store.go_to` does.
         """
         store, now = self._services.store, self._services.clock.now()
-        found = await store.beginning(caller, conversation_id, "", place=place)
+        found = await store.beginnings.beginning(caller, conversation_id, "", place=place)
         before = found.conversation
         if before.place == place:
             return before
@@ -256,7 +256,7 @@ class TurnEngine:
         decision = Decision(DecisionKind.PREFERRED, place.turn_id or "", place.run_id or "", caller.user_id, why)
         change = session_change(found, caller, self._services.ids, now)
         decided = (decision, *(change.decisions if change is not None else ()))
-        gone = await store.go_to(caller, conversation_id, before.place, place, now, decided, change)
+        gone = await store.branches.go_to(caller, conversation_id, before.place, place, now, decided, change)
         if place.turn_id in self._hooks and place.run_id is not None:
             self._hooks[place.turn_id].prefer(place.run_id)
         return gone
@@ -319,7 +319,7 @@ class TurnEngine:
         for attempt in count():
             try:
                 await self._journal.flush()
-                await self._services.store.finish_turn(turn.caller, end)
+                await self._services.store.turns.finish_turn(turn.caller, end)
                 return
             except StoreFailed as error:
                 if attempt == SAVE_ATTEMPTS:

@@ -20,10 +20,10 @@ from lamella.core.decisions import DecisionKind
 from lamella.core.errors import InvalidRequest
 from lamella.core.knowledge import WITHHELD_SUMMARY
 from lamella.core.models import ModelFacts
-from lamella.core.ports import Store
 from lamella.core.records import Caller, RequestRecord
 from lamella.llm.model_table import row_of
 from lamella.settings import Settings
+from lamella.storage import Store
 from lamella.tooling.tool import Registry
 from lamella.turns.effective_settings import GRANT, WITHHELD
 from lamella_lab.export.gathered import Gathered, gathered

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from lamella.core.messages import Attachment
-from lamella.core.ports import Store
 from lamella.core.records import (
     Caller,
     Conversation,
@@ -20,6 +19,7 @@ from lamella.core.records import (
     TurnRecord,
 )
 from lamella.core.sessions import Session, SessionCause
+from lamella.storage import Store
 
 PAGE = 100
 
@@ -93,18 +93,18 @@ class Gathered:
 
 async def gathered(store: Store, caller: Caller, conversation_id: str) -> Gathered:
     """What is stored of the caller's conversation. Raises `NotFound`."""
-    conversation = await store.conversation(caller, conversation_id)
+    conversation = await store.conversations.conversation(caller, conversation_id)
     turns = await _turns(store, caller, conversation)
     return Gathered(
         conversation=conversation,
         turns=turns,
-        requests={turn.id: await store.requests(caller, turn.id) for turn in turns},
-        decisions=await store.decisions(caller, conversation_id),
-        sessions=await store.sessions(caller, conversation_id),
+        requests={turn.id: await store.requests.requests(caller, turn.id) for turn in turns},
+        decisions=await store.conversations.decisions(caller, conversation_id),
+        sessions=await store.sessions.sessions(caller, conversation_id),
         commands=await _commands(store, caller, conversation_id),
-        found=await store.found_documents(caller, conversation_id),
-        pinned=await store.pinned(caller, conversation_id),
-        waiting=len(await store.queued(caller, conversation_id)),
+        found=await store.documents.found_documents(caller, conversation_id),
+        pinned=await store.turns.pinned(caller, conversation_id),
+        waiting=len(await store.queue.queued(caller, conversation_id)),
     )
 
 
@@ -112,7 +112,7 @@ async def _turns(store: Store, caller: Caller, conversation: Conversation) -> tu
     found: list[TurnRecord] = []
     after: str | None = None
     while True:
-        page = await store.turns(caller, conversation.id, PageQuery(PAGE, after, "asc"))
+        page = await store.turns.turns(caller, conversation.id, PageQuery(PAGE, after, "asc"))
         found += page.data
         if not page.has_more:
             break
@@ -125,7 +125,7 @@ async def _commands(store: Store, caller: Caller, conversation_id: str) -> tuple
     found: list[Notice] = []
     after: str | None = None
     while True:
-        page = await store.notices(caller, conversation_id, PageQuery(PAGE, after, "asc"))
+        page = await store.notices.notices(caller, conversation_id, PageQuery(PAGE, after, "asc"))
         found += page.data
         if not page.has_more:
             break

@@ -11,9 +11,9 @@ from lamella.app.request_map import sizes_of, stored_body
 from lamella.core.counting import aside
 from lamella.core.decisions import DecisionKind
 from lamella.core.json import digest, encode
-from lamella.core.ports import Store
 from lamella.core.records import Caller, RequestRecord, StoredBlock, StoredMarker
 from lamella.core.tokens import Usage
+from lamella.storage import Store
 from lamella_lab.export.gathered import Gathered
 from lamella_lab.trace.parts import TraceAnswer, TraceError, TraceMarker, TraceSent, TraceUsage
 
@@ -35,7 +35,7 @@ async def requests_sent(store: Store, caller: Caller, gathered: Gathered, apart:
     found = {}
     for records in gathered.requests.values():
         for record in records:
-            blocks = await store.blocks(caller, record.id) if record.id not in apart else ()
+            blocks = await store.requests.blocks(caller, record.id) if record.id not in apart else ()
             made = await aside(len(blocks), _sent, record, blocks, described=record.id not in apart)
             if apart:  # what is left out in its place is counted otherwise in a replay, that knows nothing of it
                 made.sizes = ""

@@ -12,9 +12,9 @@ from lamella.core.errors import NotFound
 from lamella.core.json import decode_object, encode_text
 from lamella.core.knowledge import WITHHELD_DOCUMENT
 from lamella.core.messages import Attachment
-from lamella.core.ports import Store
 from lamella.core.prompt import ToolSpec
 from lamella.core.records import Caller, PinnedProject
+from lamella.storage import Store
 from lamella.tooling.tool import Registry
 from lamella_lab.export.blanks import Blanks
 from lamella_lab.trace.format import TraceAgent, TraceProject
@@ -76,7 +76,7 @@ async def project_of(
     files = []
     for file_id in project.file_ids:
         try:
-            [attached] = await store.attachments(caller, conversation_id, [file_id])
+            [attached] = await store.files.attachments(caller, conversation_id, [file_id])
         except NotFound:
             missing.add(f"a file of the project {missing.named(project.name)} ({file_id}), which was deleted")
             continue

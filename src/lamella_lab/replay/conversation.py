@@ -30,7 +30,7 @@ from lamella.core.records import (
 )
 from lamella.sessions.compaction import ENGINE
 from lamella.settings import Settings
-from lamella.storage import SqlStore
+from lamella.storage import Store
 from lamella.storage.folder import FolderFileStore
 from lamella.tooling.tool import Registry
 from lamella.turns.effective_settings import layout_named
@@ -82,10 +82,10 @@ LONGEST_WAIT = 30.0
 class ReplayedConversation:
     """One conversation of one user. `names` are its turns by the ids that the trace gives them."""
 
-    def __init__(self, trace: Trace, store: SqlStore, uploads: FolderFileStore, models: ReplayModels) -> None:
+    def __init__(self, trace: Trace, store: Store, uploads: FolderFileStore, models: ReplayModels) -> None:
         self.store = store
         self.stage = models.stage
-        self.jobs = StagedJobs(store, self.stage)
+        self.jobs = StagedJobs(store.jobs, self.stage)
         self.names: dict[str, str] = {}
         self._trace = trace
         self._models = models
@@ -126,7 +126,7 @@ class ReplayedConversation:
             project_id=await library.project(head.project) if head.project else None,
         )
         await self.start()
-        await self.store.create_conversation(OWNER, conversation)
+        await self.store.conversations.create_conversation(OWNER, conversation)
         for base in head.knowledge_bases:
             await self.grant(base.id, base.grant)
 
@@ -200,11 +200,11 @@ class ReplayedConversation:
     async def _parent(self, turn: TraceTurn) -> str | Leave | None:
         """The message or run that a turn follows."""
         if turn.edit_of is not None:
-            return (await self.store.turn(OWNER, self.names[turn.edit_of])).parent.run_id
+            return (await self.store.turns.turn(OWNER, self.names[turn.edit_of])).parent.run_id
         if not isinstance(turn.parent, str):
             return LEAVE if turn.parent is msgspec.UNSET else None
         name, run = place_named(turn.parent)
-        followed = await self.store.turn(OWNER, self.names[name])
+        followed = await self.store.turns.turn(OWNER, self.names[name])
         return followed.user_message_id if run is None else followed.runs[run].id
 
     async def answered(self, turn_id: str) -> list[AnyPacket]:
@@ -234,7 +234,7 @@ class ReplayedConversation:
             self._ending.set()
             return
         turn_id = await self._running  # its first request may be made before its id is given
-        record = await self.store.turn(OWNER, turn_id)
+        record = await self.store.turns.turn(OWNER, turn_id)
         await self.core.chat.stop_run(OWNER, record.runs[stop.run].id)
 
     async def ended(self, turn: TraceTurn, turn_id: str) -> None:
@@ -242,7 +242,9 @@ class ReplayedConversation:
         for found in turn.found:
             size, now = len(found.text.encode()), self.stage.clock.now()
             document = FoundDocument(found.title, found.media_type, found.text, size, found.url)
-            await self.store.keep_document(OWNER, CONVERSATION, document, self._services.counter.count(found.text), now)
+            await self.store.documents.keep_document(
+                OWNER, CONVERSATION, document, self._services.counter.count(found.text), now
+            )
         if turn.prefer is not None:
             await self._prefer(turn_id, turn.prefer)
 
@@ -260,28 +262,28 @@ class ReplayedConversation:
         await self._prefer(self.names[name], run, latest=latest)
 
     async def _prefer(self, turn_id: str, run: int | None, *, latest: bool = False) -> None:
-        record = await self.store.turn(OWNER, turn_id)
+        record = await self.store.turns.turn(OWNER, turn_id)
         run_id = record.runs[run].id if run is not None else None
         await self.core.chat.prefer(OWNER, turn_id, run_id, latest=latest)
 
     async def compact(self, request: int) -> None:
         """Compact as the engine did by itself, unless this summary has been asked for by now, or is about to be: one
         that is held back keeps others waiting."""
-        due = await self.store.next_due(SUMMARIES)
+        due = await self.store.jobs.next_due(SUMMARIES)
         waits = due is not None and due <= self.stage.clock.now()
         if len(self.stage.beside["summary"]) + waits <= request:
             self.core.sessions.compact(OWNER, CONVERSATION, who=ENGINE, why="as it was")
 
     async def prune(self, name: str, run: int, step: int, numbers: dict[str, float]) -> None:
         """Prune as the engine did by itself, up to a step."""
-        steps = (await self.store.turn(OWNER, self.names[name])).runs[run].steps
+        steps = (await self.store.turns.turn(OWNER, self.names[name])).runs[run].steps
         if step < len(steps):
             made = Decision(DecisionKind.PRUNE, CONVERSATION, steps[step].id, ENGINE, "as it was", numbers)
             await self.change(ConversationChange(decisions=(made,)))
 
     async def change(self, change: ConversationChange) -> None:
         """Change the conversation's row."""
-        await self.store.change_conversation(OWNER, CONVERSATION, change, self.stage.clock.now())
+        await self.store.conversations.change_conversation(OWNER, CONVERSATION, change, self.stage.clock.now())
 
     async def use_agent(self, agent: TraceAgent | None) -> None:
         """From now on: this agent."""

@@ -14,7 +14,7 @@ from lamella.core.errors import ConfigurationError, InvalidRequest
 from lamella.core.json import Json, encode
 from lamella.core.models import ModelFacts
 from lamella.core.ports import ChatModel
-from lamella.storage.store import SqlStore, open_store
+from lamella.storage.store import Store, open_store
 from lamella_lab.replay.report import PromptRead
 from lamella_lab.replay.stage import Script
 from lamella_lab.trace.format import Trace
@@ -41,7 +41,7 @@ class ReplayGround:
         self._adapters: dict[tuple[ModelFacts, str], ChatModel] = {}
 
     @asynccontextmanager
-    async def store(self, folder: Path) -> AsyncIterator[SqlStore]:
+    async def store(self, folder: Path) -> AsyncIterator[Store]:
         """A new store in this folder. The first is kept to be copied: making one costs more than a short replay."""
         path = folder / "lamella.db"
         if self._empty is None:

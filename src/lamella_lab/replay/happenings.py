@@ -8,8 +8,9 @@ from datetime import datetime
 
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.json import Json
-from lamella.core.ports import Jobs, Store
+from lamella.core.ports import Jobs
 from lamella.core.records import Caller, JobStatus, Notice, NoticeKind, PageQuery, StoredDecision
+from lamella.storage import Store
 
 TOLD = {DecisionKind.SESSION: "session", DecisionKind.PRUNE: "prune"}
 
@@ -54,14 +55,14 @@ class Happenings:
 
     async def look(self, after: int, decided: Sequence[StoredDecision]) -> None:
         """Note what is new behind request `after`; `decided` are the new decisions."""
-        numbers = {s.id: s.number for s in await self._store.sessions(self._caller, self._conversation)}
+        numbers = {s.id: s.number for s in await self._store.sessions.sessions(self._caller, self._conversation)}
         fresh = [
             Happening(stored.at, after, TOLD[d.kind], d.why, d.numbers, _text(d, numbers))
             for stored in decided
             if (d := stored.decision).kind in TOLD
         ]
         query = PageQuery(limit=MOST, order="desc")
-        page = await self._store.notices(self._caller, self._conversation, query)
+        page = await self._store.notices.notices(self._caller, self._conversation, query)
         notices = [notice for notice in page.data if notice.id not in self._notices]
         self._notices |= {notice.id for notice in notices}
         fresh += [_of_notice(notice, after) for notice in notices[::-1]]

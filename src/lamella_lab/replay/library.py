@@ -18,7 +18,7 @@ from lamella.core.ports import FileStore
 from lamella.core.records import Caller, File, ProjectContent
 from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
 from lamella.knowledge.intake import Intake
-from lamella.storage import SqlStore
+from lamella.storage import Store
 from lamella_lab.trace.content import FileContent, content_of
 from lamella_lab.trace.format import TraceAgent, TraceProject
 from lamella_lab.trace.parts import TraceFile
@@ -49,7 +49,7 @@ class TraceIds(CountingIds):
 class TraceLibrary:
     """What a replay has stored so far, by name. An agent or project of a known name is edited."""
 
-    def __init__(self, store: SqlStore, uploads: FileStore, clock: Clock, ids: Ids) -> None:
+    def __init__(self, store: Store, uploads: FileStore, clock: Clock, ids: Ids) -> None:
         self._store = store
         self._clock = clock
         self._ids = ids
@@ -67,9 +67,9 @@ class TraceLibrary:
         now, known = self._clock.now(), self._agents.get(agent.name)
         if known is None:
             id = self._agents[agent.name] = self._ids.new("agent")
-            await self._store.add_agent(OWNER, _agent(id, agent), now)
+            await self._store.library.add_agent(OWNER, _agent(id, agent), now)
             return id
-        await self._store.change_agent(
+        await self._store.library.change_agent(
             OWNER, known, lambda before: replace(_agent(known, agent), revision=before.revision), now
         )
         return known
@@ -86,9 +86,9 @@ class TraceLibrary:
         now, known = self._clock.now(), self._projects.get(project.name)
         if known is None:
             known = self._projects[project.name] = self._ids.new("proj")
-            await self._store.add_project(OWNER, known, content, now)
+            await self._store.library.add_project(OWNER, known, content, now)
         else:
-            await self._store.change_project(OWNER, known, lambda _: content, now)
+            await self._store.library.change_project(OWNER, known, lambda _: content, now)
         return known
 
     async def grant(self, base: str, level: str) -> None:
@@ -96,11 +96,11 @@ class TraceLibrary:
         now = self._clock.now()
         if not self._bases:
             for caller in (OWNER, KEEPER):
-                await self._store.add_user(User(caller.user_id, caller.user_id, Role.MEMBER, now))
+                await self._store.directory.add_user(User(caller.user_id, caller.user_id, Role.MEMBER, now))
         if base not in self._bases:
             self._bases.add(base)
-            await self._store.add_base(KEEPER, base, BaseContent(base), now)
-        await self._store.set_grant(KEEPER, base, Subject("user", OWNER.user_id), GrantLevel(level), now)
+            await self._store.access.add_base(KEEPER, base, BaseContent(base), now)
+        await self._store.access.set_grant(KEEPER, base, Subject("user", OWNER.user_id), GrantLevel(level), now)
 
     async def file(self, file: TraceFile) -> str:
         """Store a file and give its id. A picture is read as an upload is, in a process of its own."""
@@ -122,7 +122,7 @@ class TraceLibrary:
             tokens=ApproximateCounter().count(text),
             created_at=self._clock.now(),
         )
-        await self._store.add_file(OWNER, row, text)
+        await self._store.files.add_file(OWNER, row, text)
         return row.id
 
     async def _stored(self, file: TraceFile, id: str, content: FileContent) -> str:
@@ -147,7 +147,7 @@ class TraceLibrary:
         if content.data is not None:
             size = (file.width or 1, file.height or 1)
             image = Image(id, content.media_type, *size, digest(content.data), content.data)
-        await self._store.add_file(OWNER, row, content.text, image)
+        await self._store.files.add_file(OWNER, row, content.text, image)
         return id
 
 

@@ -22,7 +22,7 @@ from lamella.core.records import PageQuery, RequestRecord, StoredSegment
 from lamella.core.tokens import Usage
 from lamella.llm.model_table import ModelTable
 from lamella.storage.folder import FolderFileStore
-from lamella.storage.store import SqlStore
+from lamella.storage.store import Store
 from lamella_lab.replay.background import KINDS
 from lamella_lab.replay.conversation import CONVERSATION, ReplayedConversation
 from lamella_lab.replay.ground import ReplayGround
@@ -187,13 +187,13 @@ async def replay(
 class _Replay:
     """One replay: its entries in order, and what was found so far."""
 
-    def __init__(self, trace: Trace, conversation: ReplayedConversation, models: ReplayModels, store: SqlStore) -> None:
+    def __init__(self, trace: Trace, conversation: ReplayedConversation, models: ReplayModels, store: Store) -> None:
         self._trace = trace
         self._conversation = conversation
         self._store = store
         self._models = models
         self._stage = conversation.stage
-        self._happenings = Happenings(store, store, OWNER, CONVERSATION)
+        self._happenings = Happenings(store, store.jobs, OWNER, CONVERSATION)
         self._found: list[Replayed] = []
         self._beside: dict[str, list[str]] = {purpose: [] for purpose in BESIDE}
         """The ids of the requests beside the turns, by purpose and in the order in which they were sent."""
@@ -225,7 +225,7 @@ class _Replay:
 
     async def _report(self) -> ReplayReport:
         # What was held back has its bill only now.
-        stored = [replace(r, record=await self._store.request(OWNER, r.record.id)) for r in self._found]
+        stored = [replace(r, record=await self._store.requests.request(OWNER, r.record.id)) for r in self._found]
         reads = await self._models.reads()
         found = [replace(r, read=reads.get(r.record.provider_request_id or "")) for r in stored]
         steps = [step for turn in self._trace.turns for step in turn.all_steps]
@@ -247,12 +247,12 @@ class _Replay:
     async def _work_until(self, at: datetime) -> None:
         """Do what is due before this moment, each when it is due."""
         while not self._stage.held:
-            due = await self._store.next_due(KINDS)
+            due = await self._store.jobs.next_due(KINDS)
             if due is None or due > at:
                 return
             self._stage.clock.set(due)
             await self._work()
-            if await self._store.next_due(KINDS) == due:
+            if await self._store.jobs.next_due(KINDS) == due:
                 return
 
     async def _work(self) -> None:
@@ -262,7 +262,7 @@ class _Replay:
         jobs.open = False
         for purpose in BESIDE:
             await self._note_beside(purpose, len(self._stage.beside[purpose]))
-        known = await self._store.decisions(OWNER, CONVERSATION)
+        known = await self._store.conversations.decisions(OWNER, CONVERSATION)
         fresh, self._decided = known[self._decided :], len(known)
         await self._happenings.look(len(self._found), fresh)
         self._fresh += [stored.decision for stored in fresh]
@@ -272,8 +272,8 @@ class _Replay:
         noted = self._beside[purpose]
         if until <= len(noted):
             return
-        page = await self._store.turns(OWNER, CONVERSATION, PageQuery(limit=LONGEST, order="asc"))
-        records = [r for turn in page.data for r in await self._store.requests(OWNER, turn.id)]
+        page = await self._store.turns.turns(OWNER, CONVERSATION, PageQuery(limit=LONGEST, order="asc"))
+        records = [r for turn in page.data for r in await self._store.requests.requests(OWNER, turn.id)]
         fresh = [r for r in records if r.purpose == purpose and r.id not in noted]
         for record in sorted(fresh, key=lambda r: r.id)[: until - len(noted)]:
             index = len(noted)
@@ -290,9 +290,9 @@ class _Replay:
         packets = await conversation.answered(turn_id)
         for purpose in BESIDE:
             await self._note_beside(purpose, before[purpose])
-        runs = {run.id: run.index for run in (await self._store.turn(OWNER, turn_id)).runs}
+        runs = {run.id: run.index for run in (await self._store.turns.turn(OWNER, turn_id)).runs}
         first = len(self._found)
-        for record in await self._store.requests(OWNER, turn_id):
+        for record in await self._store.requests.requests(OWNER, turn_id):
             if record.purpose not in BESIDE:
                 run = runs.get(record.run_id or "", 0)
                 self._add(record, Script(stage.turn_number, run, record.purpose, record.step), stage.turn_number)

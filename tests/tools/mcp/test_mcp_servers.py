@@ -170,7 +170,7 @@ async def test_the_user_is_asked_where_the_file_says_so(tmp_path: Path) -> None:
 
 async def test_the_file_says_what_becomes_of_old_results(tmp_path: Path) -> None:
     async with with_servers(tmp_path, ScriptedModel(), toy=toy(when_old={"add": "summarize"})) as (app, client):
-        conversation = await app.store.conversation(LOCAL_OWNER, await client.conversation())
+        conversation = await app.store.conversations.conversation(LOCAL_OWNER, await client.conversation())
         said = {tool.name: tool.when_old for tool in conversation.tools if tool.name.startswith("toy__")}
         assert {name for name, when in said.items() if when != "prune"} == {"toy__add"}
         assert said["toy__add"] == "summarize"
@@ -188,7 +188,7 @@ async def test_a_changed_list_is_announced_and_taken_only_when_it_is_asked_for(t
         await until(lambda: any(spec.name == "toy__added" for spec in app.registry.specs()))
         model.then(calling(call("new", "toy__added")), saying("No."))
         await client.send(conversation, "Again")
-        decisions = [stored.decision for stored in await app.store.decisions(LOCAL_OWNER, conversation)]
+        decisions = [stored.decision for stored in await app.store.conversations.decisions(LOCAL_OWNER, conversation)]
         [news] = told(decisions, "offered tools")
         assert (news.outcome, news.first_changed) == ("added toy__added", None)
         assert (await client.get(f"/conversations/{conversation}/tools"))["news"] == "added toy__added"
@@ -198,7 +198,7 @@ async def test_a_changed_list_is_announced_and_taken_only_when_it_is_asked_for(t
         await client.post(f"/conversations/{conversation}/tools/refresh")
         model.then(calling(call("now", "toy__added")), saying("Yes."))
         assert results(await client.send(conversation, "Use it now"))["now"] == (False, "I am new.")
-        decisions = [stored.decision for stored in await app.store.decisions(LOCAL_OWNER, conversation)]
+        decisions = [stored.decision for stored in await app.store.conversations.decisions(LOCAL_OWNER, conversation)]
         [refreshed] = told(decisions, "tools")
         assert refreshed.first_changed == "tools"
         assert "added toy__added" in refreshed.why

@@ -16,7 +16,6 @@ import structlog
 
 from lamella.core.access import KnowledgeBase
 from lamella.core.knowledge import Shelf
-from lamella.core.knowledge_port import KnowledgeStore
 from lamella.core.records import PageQuery
 from lamella.guard.guard import Guard, ProtectedText
 from lamella.guard.identifiers import dates, identifiers
@@ -24,6 +23,7 @@ from lamella.guard.letters import fold, sentences
 from lamella.guard.numerals import figures
 from lamella.knowledge.restricted.material import Chunk, chunks_of, version_of
 from lamella.knowledge.searching import KnowledgeSearch, Searched
+from lamella.storage.knowledge.store import KnowledgeStore
 
 log = structlog.get_logger()
 

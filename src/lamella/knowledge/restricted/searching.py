@@ -9,15 +9,16 @@ from dataclasses import dataclass
 import structlog
 
 from lamella.core.access import GrantLevel
-from lamella.core.access_ports import Access, RestrictedUse, RestrictedUses
+from lamella.core.access_ports import RestrictedUse
 from lamella.core.clock import Clock
 from lamella.core.knowledge import Document, Shelf, ShelfTotals, StoredPassage
-from lamella.core.knowledge_port import KnowledgeStore
 from lamella.core.records import Caller, PageQuery
 from lamella.knowledge.restricted.material import Chunk, chunks_of
 from lamella.knowledge.restricted.safe_answers import Answered, Patience, Question, SafeAnswers
 from lamella.knowledge.restricted.summary import Reason, SafeSummary
 from lamella.knowledge.searching import KnowledgeSearch, Searched
+from lamella.storage.bases import AccessRows
+from lamella.storage.knowledge.store import KnowledgeStore
 
 log = structlog.get_logger()
 
@@ -55,11 +56,11 @@ class Asked:
 class RestrictedSearch:
     """Searches for callers whose level is `restricted`; for others it is an owner's look at what those would get."""
 
-    access: Access
+    access: AccessRows
     store: KnowledgeStore
     searching: KnowledgeSearch
     answers: SafeAnswers
-    uses: RestrictedUses
+    uses: AccessRows
     clock: Clock
 
     async def answers_of(self, asked: Asked, bases: Sequence[RestrictedBase]) -> tuple[Answered, ...]:

@@ -270,13 +270,13 @@ async def create_conversation(
 @router.get("/conversations")
 async def conversations(page: ThePage, app: TheApp, caller: TheCaller) -> ListObject[ConversationObject]:
     """The caller's conversations, newest first."""
-    return listed(await app.store.conversations(caller, page), conversation_object)
+    return listed(await app.store.conversations.conversations(caller, page), conversation_object)
 
 
 @router.get("/conversations/{conversation_id}")
 async def conversation(conversation_id: str, app: TheApp, caller: TheCaller) -> ConversationObject:
     """One conversation."""
-    return conversation_object(await app.store.conversation(caller, conversation_id))
+    return conversation_object(await app.store.conversations.conversation(caller, conversation_id))
 
 
 @router.patch("/conversations/{conversation_id}")
@@ -329,15 +329,15 @@ async def context(conversation_id: str, app: TheApp, caller: TheCaller) -> Gauge
     says when what is cached ends, and what is due next if nobody says anything.
     `notice` is the id of the newest command or notification.
     """
-    conversation = await app.store.conversation(caller, conversation_id)
+    conversation = await app.store.conversations.conversation(caller, conversation_id)
     facts = app.models.facts(conversation.model)
-    last = await app.store.last_bill(caller, conversation_id, facts.name)
+    last = await app.store.requests.last_bill(caller, conversation_id, facts.name)
     counted = await app.sessions.counted(caller, conversation_id, last) if conversation.head is not None else None
     usage = last.usage if last and counted is None else None
     settling = conversation.running_turn is None and app.chat.is_settling(conversation_id)
     compacting = settling or await app.sessions.compacts(caller, conversation_id)
     # Read after `compacting`: what a compaction tells is there when it runs no more.
-    told = await app.store.notices(caller, conversation_id, PageQuery(limit=1))
+    told = await app.store.notices.notices(caller, conversation_id, PageQuery(limit=1))
     ahead = await app.sessions.outlook(caller, conversation_id)
     return GaugeObject.of(
         None,
@@ -357,4 +357,4 @@ async def context(conversation_id: str, app: TheApp, caller: TheCaller) -> Gauge
 @router.get("/conversations/{conversation_id}/decisions")
 async def decisions(conversation_id: str, page: ThePage, app: TheApp, caller: TheCaller) -> ListObject[DecisionObject]:
     """What was decided for a conversation and why: why its window is as it is."""
-    return listed(await app.store.decision_page(caller, conversation_id, page), decision_object)
+    return listed(await app.store.conversations.decision_page(caller, conversation_id, page), decision_object)

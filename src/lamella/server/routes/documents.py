@@ -275,21 +275,21 @@ async def bases_of_conversation(conversation_id: str, app: TheApp, caller: TheCa
 @router.put("/conversations/{conversation_id}/knowledge-bases")
 async def bind_conversation(conversation_id: str, body: BoundBody, app: TheApp, caller: TheCaller) -> BoundBasesObject:
     """Let a conversation search these bases, from its next search on."""
-    await app.store.conversation(caller, conversation_id)
+    await app.store.conversations.conversation(caller, conversation_id)
     return _bound(await app.knowledge.bind(caller, conversation_id, body.knowledge_base_ids))
 
 
 @router.get("/agents/{agent_id}/knowledge-bases")
 async def bases_of_agent(agent_id: str, app: TheApp, caller: TheCaller) -> BoundBasesObject:
     """The bases that conversations with this agent search."""
-    await app.store.agent(caller, agent_id)
+    await app.store.library.agent(caller, agent_id)
     return _bound(await app.knowledge.store.bound_bases(caller, agent_id))
 
 
 @router.put("/agents/{agent_id}/knowledge-bases")
 async def bind_agent(agent_id: str, body: BoundBody, app: TheApp, caller: TheCaller) -> BoundBasesObject:
     """Let conversations with this agent search these bases."""
-    await app.store.agent(caller, agent_id)
+    await app.store.library.agent(caller, agent_id)
     return _bound(await app.knowledge.bind(caller, agent_id, body.knowledge_base_ids))
 
 

@@ -105,13 +105,13 @@ async def upload(request: Request, app: TheApp, caller: TheCaller, key: Idempote
 @router.get("/files")
 async def files(page: ThePage, app: TheApp, caller: TheCaller) -> ListObject[UploadedFileObject]:
     """The caller's files."""
-    return listed(await app.store.files(caller, page), lambda file: file_object(file, app))
+    return listed(await app.store.files.files(caller, page), lambda file: file_object(file, app))
 
 
 @router.get("/files/{file_id}")
 async def file(file_id: str, app: TheApp, caller: TheCaller) -> UploadedFileObject:
     """One file."""
-    return file_object(await app.store.file(caller, file_id), app)
+    return file_object(await app.store.files.file(caller, file_id), app)
 
 
 @router.delete("/files/{file_id}", status_code=204)
@@ -124,7 +124,7 @@ async def delete_file(file_id: str, app: TheApp, caller: TheCaller) -> Response:
 @router.get("/files/{file_id}/content", responses={200: {"application/octet-stream": bytes}})
 async def file_content(file_id: str, app: TheApp, caller: TheCaller) -> Response:
     """The bytes that were uploaded: pictures to be shown, whatever else to be saved."""
-    found = await app.store.file(caller, file_id)
+    found = await app.store.files.file(caller, file_id)
     path = app.uploads.path(found.id)
     if not path.is_file():
         raise StoreFailed(f"The bytes of “{found.name}” are missing.", hint="Restore the folder of uploads.")
@@ -148,8 +148,8 @@ def _disposition(file: File, *, shown: bool) -> str:
 @router.get("/files/{file_id}/text")
 async def file_text(file_id: str, app: TheApp, caller: TheCaller) -> FileTextObject:
     """The text that was read from a file; a form feed stands between pages."""
-    found = await app.store.file(caller, file_id)
-    text = await app.store.file_text(caller, file_id)
+    found = await app.store.files.file(caller, file_id)
+    text = await app.store.files.file_text(caller, file_id)
     return FileTextObject.of(found, text=text or "")
 
 

@@ -235,13 +235,13 @@ async def create_agent(body: NewAgent, app: TheApp, caller: TheCaller, key: Idem
 @router.get("/agents")
 async def agents(page: ThePage, app: TheApp, caller: TheCaller) -> ListObject[AgentObject]:
     """The caller's agents, newest first."""
-    return listed(await app.store.agents(caller, page), agent_object)
+    return listed(await app.store.library.agents(caller, page), agent_object)
 
 
 @router.get("/agents/{agent_id}")
 async def agent(agent_id: str, app: TheApp, caller: TheCaller) -> AgentObject:
     """One agent."""
-    return agent_object(await app.store.agent(caller, agent_id))
+    return agent_object(await app.store.library.agent(caller, agent_id))
 
 
 @router.patch("/agents/{agent_id}")
@@ -253,7 +253,7 @@ async def patch_agent(agent_id: str, body: AgentPatch, app: TheApp, caller: TheC
 @router.delete("/agents/{agent_id}", status_code=204)
 async def delete_agent(agent_id: str, app: TheApp, caller: TheCaller) -> Response:
     """Remove an agent; its conversations go on without it."""
-    await app.store.delete_agent(caller, agent_id)
+    await app.store.library.delete_agent(caller, agent_id)
     return Response(status_code=204)
 
 
@@ -267,7 +267,7 @@ async def create_project(body: NewProject, app: TheApp, caller: TheCaller, key: 
 @router.get("/projects")
 async def projects(page: ThePage, app: TheApp, caller: TheCaller) -> ListObject[ProjectObject]:
     """The caller's projects, newest first."""
-    return listed(await app.store.projects(caller, page), project_object)
+    return listed(await app.store.library.projects(caller, page), project_object)
 
 
 @router.get("/projects/{project_id}")
@@ -276,7 +276,7 @@ async def project(
 ) -> ProjectObject:
     """One project; with a `model`, each file says whether it is `in_context` or `searched` there, and why."""
     if model is None:
-        return project_object(await app.store.project(caller, project_id))
+        return project_object(await app.store.library.project(caller, project_id))
     found = project_object(*await app.library.places(caller, project_id, model, layout))
     found.model = model
     return found
@@ -291,7 +291,7 @@ async def patch_project(project_id: str, body: ProjectPatch, app: TheApp, caller
 @router.delete("/projects/{project_id}", status_code=204)
 async def delete_project(project_id: str, app: TheApp, caller: TheCaller) -> Response:
     """Remove a project; its files stay, and its conversations go on without it."""
-    await app.store.delete_project(caller, project_id)
+    await app.store.library.delete_project(caller, project_id)
     return Response(status_code=204)
 
 

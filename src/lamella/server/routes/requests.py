@@ -250,14 +250,14 @@ def diff_object(request_id: str, why: Why) -> RequestDiffObject:
 @router.get("/turns/{turn_id}/requests")
 async def requests(turn_id: str, app: TheApp, caller: TheCaller) -> ListObject[ModelRequestObject]:
     """The requests of a turn, in order."""
-    return whole_list([request_object(record) for record in await app.store.requests(caller, turn_id)])
+    return whole_list([request_object(record) for record in await app.store.requests.requests(caller, turn_id)])
 
 
 @router.get("/requests/{request_id}/map")
 async def request_map(request_id: str, app: TheApp, caller: TheCaller) -> RequestMapObject:
     """What stood in the window of a request, in order, and what of it was read from the cache."""
-    record = await app.store.request(caller, request_id)
-    segments = map_request(record, await app.store.blocks(caller, request_id))
+    record = await app.store.requests.request(caller, request_id)
+    segments = map_request(record, await app.store.requests.blocks(caller, request_id))
     return map_object(record, segments, why=(await app.sessions.why(caller, request_id)).text)
 
 
@@ -284,6 +284,6 @@ async def preview(body: PreviewBody, app: TheApp, identity: TheIdentity) -> Requ
 @router.get("/requests/{request_id}/raw", responses={200: {JSON: AnyObject}})
 async def request_raw(request_id: str, app: TheApp, caller: TheCaller) -> Response:
     """The request's body, as it was sent."""
-    record = await app.store.request(caller, request_id)
-    blocks = await app.store.blocks(caller, request_id)
+    record = await app.store.requests.request(caller, request_id)
+    blocks = await app.store.requests.blocks(caller, request_id)
     return Response(encode(stored_body(record, blocks)), media_type=JSON)

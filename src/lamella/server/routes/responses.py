@@ -140,7 +140,7 @@ async def create_response(
     """
     asked = asked_of(from_openai(body))
     turn_id = await app.begin(await _placed(app, identity, asked), identity, key=key)
-    turn = await app.store.turn(identity.caller, turn_id)
+    turn = await app.store.turns.turn(identity.caller, turn_id)
     writer = ResponseWriter(turn, asked.request.metadata)
     packets = app.packets(turn_id, identity)
     if asked.streams:
@@ -159,7 +159,7 @@ async def _placed(app: App, identity: Identity, asked: ResponseRequest) -> Execu
     """The request behind the response that it names; raises `NotFound`."""
     if asked.after is None:
         return asked.request
-    turn = await app.store.turn(identity.caller, asked.after)
+    turn = await app.store.turns.turn(identity.caller, asked.after)
     return replace(asked.request, conversation_id=turn.conversation_id, parent_message_id=turn.run.id)
 
 

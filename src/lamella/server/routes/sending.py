@@ -279,7 +279,7 @@ async def in_json(app: App, caller: Caller, done: str | Queued | Notice, packets
 
 
 async def _turn(app: App, caller: Caller, turn_id: str) -> Response:
-    turn = await app.store.turn(caller, turn_id)
+    turn = await app.store.turns.turn(caller, turn_id)
     if turn.error is None:
         return _answer(turn_object(turn))
     return _failed(dict(turn.error), turn=turn_object(turn))
@@ -292,7 +292,7 @@ async def _left(app: App, caller: Caller, queued: Queued) -> Response:
         return await _turn(app, caller, found.row.turn_id)
     if found.row.status in (QueueStatus.QUEUED, QueueStatus.CANCELLED):
         return _answer(queued_object(found), 202 if found.place else 200)
-    notice = await app.store.notice(caller, found.row.notice_id)
+    notice = await app.store.notices.notice(caller, found.row.notice_id)
     if found.row.status is QueueStatus.BEGUN:
         return _answer(notice_object(notice))
     error = notice.data["error"]

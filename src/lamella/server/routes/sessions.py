@@ -209,7 +209,8 @@ async def search(
     found = await app.recall.search(caller, q, conversation_id, limit)
     terms = query_terms(q)
     sessions = [
-        session_hit_object(hit, await app.store.session(caller, hit.session_id), terms) for hit in found.sessions
+        session_hit_object(hit, await app.store.sessions.session(caller, hit.session_id), terms)
+        for hit in found.sessions
     ]
     return SearchObject(
         query=q,
@@ -242,7 +243,7 @@ async def command(
 @router.get("/conversations/{conversation_id}/commands")
 async def commands(conversation_id: str, page: ThePage, app: TheApp, caller: TheCaller) -> ListObject[NoticeObject]:
     """The commands of a conversation with their answers, and its notifications."""
-    return listed(await app.store.notices(caller, conversation_id, page), notice_object)
+    return listed(await app.store.notices.notices(caller, conversation_id, page), notice_object)
 
 
 @router.get("/commands")
@@ -254,7 +255,7 @@ async def known(app: TheApp) -> ListObject[CommandKindObject]:
 @router.get("/conversations/{conversation_id}/sessions")
 async def sessions(conversation_id: str, page: ThePage, app: TheApp, caller: TheCaller) -> ListObject[SessionObject]:
     """The sessions of a conversation."""
-    found = await app.store.session_page(caller, conversation_id, page)
+    found = await app.store.sessions.session_page(caller, conversation_id, page)
     figures = await app.sessions.figures(caller, conversation_id)
     return listed(found, lambda session: session_object(session, figures))
 
@@ -262,7 +263,7 @@ async def sessions(conversation_id: str, page: ThePage, app: TheApp, caller: The
 @router.get("/sessions/{session_id}")
 async def session(session_id: str, app: TheApp, caller: TheCaller) -> SessionObject:
     """One session."""
-    found = await app.store.session(caller, session_id)
+    found = await app.store.sessions.session(caller, session_id)
     return session_object(found, await app.sessions.figures(caller, found.conversation_id))
 
 
@@ -290,14 +291,14 @@ async def new(conversation_id: str, app: TheApp, caller: TheCaller, key: Idempot
 @router.post("/sessions/{session_id}/undo", responses=COMMANDED)
 async def undo(session_id: str, app: TheApp, caller: TheCaller, key: IdempotencyKey = None) -> Response:
     """`/undo ID`."""
-    found = await app.store.session(caller, session_id)
+    found = await app.store.sessions.session(caller, session_id)
     return await _run(app, caller, found.conversation_id, Typed("undo", found.id), key)
 
 
 @router.post("/sessions/{session_id}/resume", responses=COMMANDED)
 async def resume(session_id: str, app: TheApp, caller: TheCaller, key: IdempotencyKey = None) -> Response:
     """`/resume ID`."""
-    found = await app.store.session(caller, session_id)
+    found = await app.store.sessions.session(caller, session_id)
     return await _run(app, caller, found.conversation_id, Typed("resume", found.id), key)
 
 

@@ -133,7 +133,7 @@ async def mcp_servers(app: TheApp, identity: TheIdentity) -> ListObject[McpServe
 @router.get("/conversations/{conversation_id}/tools")
 async def conversation_tools(conversation_id: str, app: TheApp, caller: TheCaller) -> PinnedToolsObject:
     """The tools that a conversation has; `news` says what of them a refresh would change."""
-    pinned = (await app.store.conversation(caller, conversation_id)).tools
+    pinned = (await app.store.conversations.conversation(caller, conversation_id)).tools
     news = difference(pinned, app.registry.specs())
     return PinnedToolsObject.of(whole_list([tool_object(spec) for spec in pinned], "name"), news=news)
 
@@ -154,4 +154,4 @@ async def approve(turn_id: str, call_id: str, body: ApprovalBody, app: TheApp, c
 @router.get("/documents/{document_id}")
 async def document(document_id: str, app: TheApp, caller: TheCaller) -> FoundDocumentObject:
     """A document that a tool brought into a conversation, with its text."""
-    return found_document_object(await app.store.document(caller, document_id))
+    return found_document_object(await app.store.documents.document(caller, document_id))

@@ -183,21 +183,21 @@ def branch_object(branch: Branch) -> BranchObject:
 @router.get("/conversations/{conversation_id}/turns")
 async def turns(conversation_id: str, page: ThePage, app: TheApp, caller: TheCaller) -> ListObject[PathTurnObject]:
     """The turns of a conversation's current path, the newest first: by place in the path, not by id."""
-    return listed(await app.store.turns_on_path(caller, conversation_id, page), path_turn_object)
+    return listed(await app.store.branches.turns_on_path(caller, conversation_id, page), path_turn_object)
 
 
 @router.get("/conversations/{conversation_id}/tree")
 async def tree(conversation_id: str, page: ThePage, app: TheApp, caller: TheCaller) -> TreeObject:
     """Every turn of a conversation in short, in whatever branch, and where the conversation stands."""
-    conversation = await app.store.conversation(caller, conversation_id)
-    found = listed(await app.store.tree(caller, conversation_id, page), branch_object)
+    conversation = await app.store.conversations.conversation(caller, conversation_id)
+    found = listed(await app.store.branches.tree(caller, conversation_id, page), branch_object)
     return TreeObject.of(found, head=conversation.head, head_run_id=conversation.head_run_id)
 
 
 @router.get("/turns/{turn_id}")
 async def turn(turn_id: str, app: TheApp, caller: TheCaller) -> TurnObject:
     """One turn."""
-    return turn_object(await app.store.turn(caller, turn_id))
+    return turn_object(await app.store.turns.turn(caller, turn_id))
 
 
 @router.get("/turns/{turn_id}/events", responses={200: {EVENT_STREAM: AnyPacket}})

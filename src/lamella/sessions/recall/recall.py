@@ -17,12 +17,14 @@ import structlog
 from lamella.background import Again, Worker
 from lamella.core.clock import Clock
 from lamella.core.errors import InvalidRequest, LamellaError, NotFound, ProviderError
-from lamella.core.ports import Embedder, Jobs, RecallIndex, Store
+from lamella.core.ports import Embedder, Jobs
 from lamella.core.recall import Embedded, Found, Passage, RecallQuery, Source
 from lamella.core.records import Caller, Job, NewJob
 from lamella.core.tokens import Usage
 from lamella.search.terms import query_terms
 from lamella.sessions.recall.indexing import summary_passages, turn_passages
+from lamella.storage import Store
+from lamella.storage.recall.store import RecallIndex
 
 log = structlog.get_logger()
 
@@ -107,7 +109,7 @@ class Recall:
         if not words:
             raise InvalidRequest("The query is empty.", hint="Say what to look for.", param="q")
         if conversation_id is not None:
-            await self._store.conversation(caller, conversation_id)
+            await self._store.conversations.conversation(caller, conversation_id)
         await self._catch_up(caller, conversation_id)
         vector, without = await self._vector(caller, words, conversation_id)
         asked = RecallQuery(query_terms(words), self._embedder.space, vector, conversation_id, limit)
@@ -129,7 +131,7 @@ class Recall:
         except TimeoutError:
             return None, f"The embeddings gave no answer within {EMBEDDING_SECONDS:g} s."
         if conversation_id is not None:
-            conversation = await self._store.conversation(caller, conversation_id)
+            conversation = await self._store.conversations.conversation(caller, conversation_id)
             await self._spend(caller, conversation.session_id, made.usage)
         return made.vectors[0], ""
 
@@ -164,7 +166,7 @@ class Recall:
 
     async def _index_turn(self, caller: Caller, turn_id: str) -> None:
         with suppress(NotFound):
-            turn = await self._store.turn(caller, turn_id)
+            turn = await self._store.turns.turn(caller, turn_id)
             passages, _ = await self._with_vectors(turn_passages(turn), remote=False)
             await self._index.index_turn(caller, turn_id, passages, self._embedder.space.model)
 
@@ -200,7 +202,7 @@ class Recall:
     async def _spend(self, caller: Caller, session_id: str, usage: Usage) -> None:
         if usage != Usage():
             with suppress(NotFound):
-                await self._store.spend(caller, session_id, "embedding", usage)
+                await self._store.sessions.spend(caller, session_id, "embedding", usage)
 
 
 def _shared(usage: Usage, sizes: dict[str, int]) -> dict[str, Usage]:

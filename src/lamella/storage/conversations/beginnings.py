@@ -26,7 +26,7 @@ from lamella.storage.conversations.documents import find_documents
 from lamella.storage.conversations.paths import find_path, find_sent
 from lamella.storage.conversations.requests import find_last_bill
 from lamella.storage.conversations.sessions import count_session_changes, find_ancestry, find_sessions, followed_run
-from lamella.storage.database import Verbs, reads, writes
+from lamella.storage.database import Rows, reads, writes
 from lamella.storage.failures import damaged
 from lamella.storage.files import Numbers, find_contents, numbers_of, store_numbers
 from lamella.storage.library import find_agent, find_project
@@ -88,8 +88,8 @@ def _summaries(sessions: Sequence[Session], session: Session) -> tuple[Summary, 
     return (*found, session.as_summary)
 
 
-class BeginningVerbs(Verbs):
-    """The verbs of `Store` that begin a turn's reading."""
+class BeginningRows(Rows):
+    """What a turn begins from, and the agent and project that surround it."""
 
     @reads
     def beginning(
@@ -101,7 +101,10 @@ class BeginningVerbs(Verbs):
         session_id: str | None = None,
         place: Place | None = None,
     ) -> ConversationSnapshot:
-        """What a turn of `model` begins from, or began from at the end of a closed session."""
+        """What a turn of `model` begins from at `place`: conversation, window, decisions, last bill, of one moment.
+
+        With the id of a closed session, the window is the one that it had when it was closed.
+        """
         conversation = find_conversation(connection, caller, conversation_id)
         if session_id is None:
             [found] = _beginnings(connection, caller, conversation, [model], place or conversation.place)
@@ -139,6 +142,50 @@ class BeginningVerbs(Verbs):
         """As `beginning`, for each of the models and at `place`, None for where the conversation stands."""
         conversation = find_conversation(connection, caller, conversation_id)
         return _beginnings(connection, caller, conversation, models, place or conversation.place)
+
+    async def surroundings(
+        self, caller: Caller, conversation_id: str, agent_id: str | None, *, keep: bool = True
+    ) -> AgentAndProject:
+        """The agent `agent_id`, and the conversation's project with its numbered documents.
+
+        A file of the project that has no number in this conversation gets one that was never used in it. Without
+        `keep` the numbers are those it would get, and nothing is stored.
+        """
+        found, is_new = await self._surroundings(caller, conversation_id, agent_id)
+        # Another turn can't begin meanwhile, but another process may have: number them again, where only one can.
+        return await self._number(caller, conversation_id, agent_id) if keep and is_new else found
+
+    @reads
+    def _surroundings(
+        self, connection: Connection, caller: Caller, conversation_id: str, agent_id: str | None
+    ) -> tuple[AgentAndProject, bool]:
+        """The surroundings, and whether files of the project have no number yet."""
+        conversation = find_conversation(connection, caller, conversation_id)
+        found, numbers = self._find(connection, caller, conversation, agent_id)
+        return found, numbers is not None and bool(numbers.changed)
+
+    @writes
+    def _number(
+        self, connection: Connection, caller: Caller, conversation_id: str, agent_id: str | None
+    ) -> AgentAndProject:
+        conversation = find_conversation(connection, caller, conversation_id, lock=True)
+        found, new = self._find(connection, caller, conversation, agent_id)
+        if new is not None:
+            store_numbers(connection, caller, conversation_id, new)
+        return found
+
+    def _find(
+        self, connection: Connection, caller: Caller, conversation: Conversation, agent_id: str | None
+    ) -> tuple[AgentAndProject, Numbers | None]:
+        """The surroundings, with the numbers of the project's files, those among them that are given for the first
+        time; None where there is no project.
+        """
+        agent = find_agent(connection, caller, agent_id).agent if agent_id is not None else None
+        if conversation.project_id is None:
+            return AgentAndProject(agent), None
+        stored = find_project(connection, caller, conversation.project_id)
+        numbers = numbers_of(connection, caller, conversation.id, [file.id for file in stored.files])
+        return AgentAndProject(agent, _numbered(connection, caller, stored, numbers)), numbers
 
 
 def _beginnings(
@@ -178,47 +225,3 @@ def _numbered(connection: Connection, caller: Caller, project: StoredProject, nu
     contents = find_contents(connection, caller, project.files)
     documents = tuple(attachment_of(file, *numbers.project(file.id), contents) for file in project.files)
     return Project(project.id, project.name, project.instructions, documents, project.revision)
-
-
-class SurroundingsVerbs(Verbs):
-    """The verb of `Store` about what surrounds a conversation."""
-
-    async def surroundings(
-        self, caller: Caller, conversation_id: str, agent_id: str | None, *, keep: bool = True
-    ) -> AgentAndProject:
-        """The agent `agent_id`, and the conversation's project with its numbered documents."""
-        found, is_new = await self._surroundings(caller, conversation_id, agent_id)
-        # Another turn can't begin meanwhile, but another process may have: number them again, where only one can.
-        return await self._number(caller, conversation_id, agent_id) if keep and is_new else found
-
-    @reads
-    def _surroundings(
-        self, connection: Connection, caller: Caller, conversation_id: str, agent_id: str | None
-    ) -> tuple[AgentAndProject, bool]:
-        """The surroundings, and whether files of the project have no number yet."""
-        conversation = find_conversation(connection, caller, conversation_id)
-        found, numbers = self._find(connection, caller, conversation, agent_id)
-        return found, numbers is not None and bool(numbers.changed)
-
-    @writes
-    def _number(
-        self, connection: Connection, caller: Caller, conversation_id: str, agent_id: str | None
-    ) -> AgentAndProject:
-        conversation = find_conversation(connection, caller, conversation_id, lock=True)
-        found, new = self._find(connection, caller, conversation, agent_id)
-        if new is not None:
-            store_numbers(connection, caller, conversation_id, new)
-        return found
-
-    def _find(
-        self, connection: Connection, caller: Caller, conversation: Conversation, agent_id: str | None
-    ) -> tuple[AgentAndProject, Numbers | None]:
-        """The surroundings, with the numbers of the project's files, those among them that are given for the first
-        time; None where there is no project.
-        """
-        agent = find_agent(connection, caller, agent_id).agent if agent_id is not None else None
-        if conversation.project_id is None:
-            return AgentAndProject(agent), None
-        stored = find_project(connection, caller, conversation.project_id)
-        numbers = numbers_of(connection, caller, conversation.id, [file.id for file in stored.files])
-        return AgentAndProject(agent, _numbered(connection, caller, stored, numbers)), numbers

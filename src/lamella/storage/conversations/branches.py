@@ -29,7 +29,7 @@ from lamella.storage.conversations.decided import Moment, decide
 from lamella.storage.conversations.paths import find_records, line_of
 from lamella.storage.conversations.sessions import followed_run, move_to_session
 from lamella.storage.conversations.turns import check_head
-from lamella.storage.database import Verbs, page, reads, writes
+from lamella.storage.database import Rows, page, reads, writes
 from lamella.storage.mapping.turns import beginning_of
 from lamella.storage.tables import conversations, messages, runs, turns
 
@@ -96,12 +96,12 @@ def _latest(connection: Connection, caller: Caller, conversation: Conversation, 
     return Place(turn_id, followed_run(connection, caller, conversation, turn_id))
 
 
-class BranchVerbs(Verbs):
-    """The verbs of `Store` about the tree of a conversation."""
+class BranchRows(Rows):
+    """The tree of a conversation: its current path, and where it goes on from."""
 
     @reads
     def place_of(self, connection: Connection, caller: Caller, conversation_id: str, message_id: str) -> Place:
-        """The place behind a message: an answer's run, a user message's followed run."""
+        """The place behind a message or a run; behind a user message that of the run that is followed."""
         conversation = find_conversation(connection, caller, conversation_id)
         of_message = select(messages.c.turn_id, messages.c.run_id).where(messages.c.id == message_id)
         of_run = select(runs.c.turn_id, runs.c.id).where(runs.c.id == message_id)
@@ -149,7 +149,11 @@ class BranchVerbs(Verbs):
         decided: Sequence[Decision],
         session: SessionStep | SessionReturn | None = None,
     ) -> Conversation:
-        """Let a conversation go on from another place; what followed stays as a branch."""
+        """Let a conversation go on from another place, in `session` if it is not in that one; what followed stays.
+
+        Raises `HeadMoved` when it does not stand at `expected`, `SessionMoved`, `TurnInProgress` while another turn
+        than that of `place` runs, `NotFound` for a run that is not the turn's; then nothing is stored.
+        """
         conversation = find_conversation(connection, caller, conversation_id, lock=True)
         if conversation.running_turn not in (None, place.turn_id):
             raise turn_in_progress(str(conversation.running_turn))

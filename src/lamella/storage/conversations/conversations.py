@@ -21,7 +21,7 @@ from lamella.core.records import (
 from lamella.core.sessions import Session, SessionCause
 from lamella.storage.columns import json_text, moment_text
 from lamella.storage.conversations.decided import Moment, decide, find_decision_page, find_decisions
-from lamella.storage.database import Verbs, page, reads, writes
+from lamella.storage.database import Rows, page, reads, writes
 from lamella.storage.jobs import forget_jobs
 from lamella.storage.keys import forget_conversation_keys
 from lamella.storage.library import find_agent, find_project
@@ -81,12 +81,12 @@ def _changed(change: ConversationChange) -> dict[str, Any]:
     return values
 
 
-class ConversationVerbs(Verbs):
-    """The verbs of `Store` about conversations and decisions."""
+class ConversationRows(Rows):
+    """Conversations and their decisions."""
 
     @writes
     def create_conversation(self, connection: Connection, caller: Caller, conversation: Conversation) -> None:
-        """Store a new conversation of the caller, in its first session."""
+        """Store a new conversation of the caller, in a first session that the store names."""
         first = Session(self._ids.new("sess"), conversation.id, 1, conversation.created_at, SessionCause.CREATED)
         row = conversation_row(caller.user_id, replace(conversation, session_id=first.id))
         _check_mine(connection, caller, conversation.agent_id, conversation.project_id)

@@ -81,7 +81,9 @@ class Tree:
     first: str
 
     def path(self, place: Place) -> tuple[Place, ...]:
-        """The places that lead to `place`, the first turn's first."""
+        """The turns from the first to the head, canonical, the running one included, each with the answer that is
+        followed.
+        """
         found: list[Place] = []
         while place.turn_id is not None:
             found.append(place)

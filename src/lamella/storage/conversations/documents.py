@@ -15,7 +15,7 @@ from lamella.core.messages import Attachment
 from lamella.core.records import Caller, FoundDocument
 from lamella.storage.columns import NAMES, json_of, json_text, moment_text
 from lamella.storage.conversations.conversations import find_conversation
-from lamella.storage.database import Verbs, reads, writes
+from lamella.storage.database import Rows, reads, writes
 from lamella.storage.failures import damaged, unicode_only
 from lamella.storage.grants import closed_bases
 from lamella.storage.mapping.library import Row
@@ -82,8 +82,8 @@ def _withheld(document: Attachment) -> Attachment:
     return replace(document, title="Withheld", text=text, url=None)
 
 
-class DocumentVerbs(Verbs):
-    """The verbs of `Store` about documents that tools found."""
+class FoundDocumentRows(Rows):
+    """Documents that tools found."""
 
     @writes
     def keep_document(
@@ -95,7 +95,10 @@ class DocumentVerbs(Verbs):
         tokens: int,
         at: datetime,
     ) -> Attachment:
-        """Store what a tool brought into a conversation, or give it as it was kept before."""
+        """Store what a tool brought into a conversation, under a number that was never used in it; give it as kept.
+
+        The same text from the same place again is the same document.
+        """
         row = _row(caller.user_id, conversation_id, found)
         same = (
             select(*_HEAD)

@@ -18,7 +18,7 @@ from lamella.core.json import JsonObject
 from lamella.core.records import Caller, Notice, NoticeKind, Page, PageQuery, QueuedMessage, QueueStatus, Totals
 from lamella.storage.columns import HEAD, json_of, json_text, moment_text, word_of
 from lamella.storage.conversations.conversations import find_conversation
-from lamella.storage.database import Verbs, page, reads, writes
+from lamella.storage.database import Rows, page, reads, writes
 from lamella.storage.mapping.library import Row, queued_of, queued_row
 from lamella.storage.mapping.turns import beginning_of
 from lamella.storage.tables import messages, notices, requests, sessions
@@ -81,14 +81,17 @@ def take_queued(
             raise NotFound(f"There is no queued message {message_id} in this conversation.", param="message_id")
 
 
-class QueueVerbs(Verbs):
-    """The verbs of `Store` about messages that wait."""
+class QueueRows(Rows):
+    """Messages that wait for their turn."""
 
     @writes
     def queue_message(
         self, connection: Connection, caller: Caller, message: QueuedMessage, limit: int | None = None
     ) -> QueuedMessage:
-        """Store a message behind those that wait already; gives it with its place."""
+        """Store a message behind those of its conversation that wait already; gives it with its place.
+
+        Raises `QueueFull` when `limit` of them wait.
+        """
         here = (queue.c.conversation_id == message.conversation_id, queue.c.owner == caller.user_id)
         waiting = select(func.count()).where(*here, _QUEUED)
         last = select(func.max(queue.c.seq)).where(*here)
@@ -126,7 +129,7 @@ class QueueVerbs(Verbs):
         text: str | None = None,
         payload: JsonObject | None = None,
     ) -> QueuedMessage:
-        """Give a waiting message another text or payload."""
+        """Give a waiting message another text or payload; raises `NotWaiting` when it waits no more."""
         values = {} if text is None else {"text": text}
         if payload is not None:
             values["payload"] = json_text(payload)
@@ -134,7 +137,7 @@ class QueueVerbs(Verbs):
 
     @writes
     def cancel_queued(self, connection: Connection, caller: Caller, message_id: str) -> QueuedMessage:
-        """Take a waiting message out of the queue."""
+        """Take a waiting message out of the queue; raises `NotWaiting` when it waits no more."""
         return _change(connection, caller, message_id, status=QueueStatus.CANCELLED.value)
 
     @reads
@@ -175,8 +178,8 @@ def _of(row: RowMapping) -> Notice:
     )
 
 
-class NoticeVerbs(Verbs):
-    """The verbs of `Store` about notices and totals."""
+class NoticeRows(Rows):
+    """Commands with their answers, and notifications."""
 
     @writes
     def add_notice(
@@ -187,7 +190,11 @@ class NoticeVerbs(Verbs):
         queued_ids: Sequence[str] = (),
         status: QueueStatus = QueueStatus.BEGUN,
     ) -> None:
-        """Store what a conversation shows beside its messages, and take what it tells of out of the queue."""
+        """Store what a conversation shows beside its messages.
+
+        The waiting rows `queued_ids` are what it tells of, and have this `status` from now on; raises `NotWaiting` when
+        one waits no more, and then stores nothing.
+        """
         find_conversation(connection, caller, notice.conversation_id)
         take_queued(connection, caller, notice.conversation_id, queued_ids, None, status)
         connection.execute(insert(notices), _row(caller.user_id, notice))
@@ -211,7 +218,7 @@ class NoticeVerbs(Verbs):
 
     @reads
     def totals(self, connection: Connection, caller: Caller, conversation_id: str) -> Totals:
-        """What the conversation cost, and what each of its sessions holds."""
+        """What the conversation cost, and how many messages each of its sessions has."""
         cost = select(func.coalesce(func.sum(requests.c.cost), 0.0)).where(
             requests.c.conversation_id == conversation_id, requests.c.owner == caller.user_id
         )

@@ -30,7 +30,7 @@ from lamella.storage.columns import PINNED, json_of, json_text, moment_text
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.conversations.decided import Moment, decide
 from lamella.storage.conversations.paths import find_turn, line_of
-from lamella.storage.database import Verbs, insert_missing, reads, writes
+from lamella.storage.database import Rows, insert_missing, reads, writes
 from lamella.storage.failures import damaged
 from lamella.storage.mapping.library import USAGE_COLUMNS, usage_of
 from lamella.storage.mapping.turns import block_of, block_row, request_end_row, request_of, request_row, segments_of
@@ -184,8 +184,8 @@ def _is_followed(connection: Connection, caller: Caller, place: Place, request: 
     return connection.execute(query).first() is not None
 
 
-class RequestVerbs(Verbs):
-    """The verbs of `Store` about requests."""
+class RequestRows(Rows):
+    """Requests to models."""
 
     @writes
     def record_request(self, connection: Connection, caller: Caller, request: NewRequest) -> None:
@@ -206,7 +206,7 @@ class RequestVerbs(Verbs):
 
     @writes
     def end_request(self, connection: Connection, caller: Caller, end: RequestEnd) -> None:
-        """Store what became of a request that was sent beside a turn."""
+        """Store what became of a request that was sent beside a turn, whose end does not wait for it."""
         mine = (requests.c.id == end.request_id, requests.c.owner == caller.user_id)
         result = connection.execute(update(requests).where(*mine).values(**request_end_row(end)))
         if result.rowcount == 0:
@@ -227,13 +227,13 @@ class RequestVerbs(Verbs):
 
     @reads
     def last_bill(self, connection: Connection, caller: Caller, conversation_id: str, model: str) -> LastBill | None:
-        """What the newest billed request to a model was billed on the path, digests and the like left out."""
+        """What the newest billed request to a model was billed on the path that the conversation stands at."""
         conversation = find_conversation(connection, caller, conversation_id)
         return find_last_bill(connection, caller, conversation, conversation.place, model)
 
     @reads
     def provider_limit(self, connection: Connection, account: str, model: str, now: datetime) -> ProviderLimit | None:
-        """The limit that a model's refusals taught, while it is believed."""
+        """The limit that a model's refusals taught, while it is believed; shared by all that use the account."""
         limits = provider_limits.c
         query = select(provider_limits).where(limits.account == account, limits.model == model)
         row = connection.execute(query.where(limits.until > moment_text(now))).mappings().first()
@@ -241,7 +241,7 @@ class RequestVerbs(Verbs):
 
     @writes
     def keep_provider_limit(self, connection: Connection, limit: ProviderLimit) -> None:
-        """Store a limit in place of the one before."""
+        """Store a limit in place of the one before; one that is believed until the past is as good as none."""
         mine = (provider_limits.c.account == limit.account, provider_limits.c.model == limit.model)
         values = {"account": limit.account, "model": limit.model, "tokens": limit.tokens}
         connection.execute(delete(provider_limits).where(*mine))

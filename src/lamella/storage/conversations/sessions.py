@@ -19,7 +19,7 @@ from lamella.storage.columns import json_text, moment_text
 from lamella.storage.conversations.conversations import find_conversation, turn_in_progress
 from lamella.storage.conversations.decided import Moment, decide
 from lamella.storage.conversations.paths import line_of
-from lamella.storage.database import Verbs, reads, writes
+from lamella.storage.database import Rows, reads, writes
 from lamella.storage.grants import sessions_held_back
 from lamella.storage.jobs import check_lease, enqueue_job
 from lamella.storage.mapping.library import session_of, session_row
@@ -261,8 +261,8 @@ def _check_turn(connection: Connection, caller: Caller, conversation_id: str, tu
         raise NotFound(f"There is no turn {turn_id} in this conversation.", param="head")
 
 
-class SessionVerbs(Verbs):
-    """The verbs of `Store` about sessions."""
+class SessionRows(Rows):
+    """The sessions of conversations."""
 
     @reads
     def session(self, connection: Connection, caller: Caller, session_id: str) -> Session:
@@ -294,7 +294,14 @@ class SessionVerbs(Verbs):
     def next_session(
         self, connection: Connection, caller: Caller, step: SessionStep, job: Job | None = None
     ) -> Session:
-        """Close the current session and open the next one, or raise `SessionMoved` or `LeaseLost`."""
+        """Close the current session and open the next, whose number the store counts; gives it as stored.
+
+        The messages of the turns behind `begins_after` on the path, the running one's included, are the new session's.
+        A summary that the closed one had before it was opened again gives way to a new one. Raises `SessionMoved` when
+        the conversation is no longer in the expected session, or left it meanwhile, `NotFound` for a foreign parent or
+        a `begins_after` off the path, `LeaseLost` when it is the work of a `job` that another worker has by now; then
+        nothing is stored.
+        """
         conversation = find_conversation(connection, caller, step.session.conversation_id, lock=True)
         check_current(conversation, step.expected)
         if step.changes is not None:
@@ -312,7 +319,11 @@ class SessionVerbs(Verbs):
 
     @writes
     def return_to_session(self, connection: Connection, caller: Caller, back: SessionReturn) -> Session:
-        """Close the current session and open an earlier one again, or raise `SessionMoved` or `TurnInProgress`."""
+        """Close the current session and open an earlier one again, from another head; gives it as it is now.
+
+        The messages of the turns that are in its window are its own again. Raises `SessionMoved`, `TurnInProgress`, or
+        `NotFound` for a head that does not follow what the session begins after; then nothing is stored.
+        """
         found = find_session(connection, caller, back.session_id)
         conversation = find_conversation(connection, caller, found.conversation_id, lock=True)
         check_current(conversation, back.expected)
@@ -330,7 +341,10 @@ class SessionVerbs(Verbs):
     def summarise_session(
         self, connection: Connection, caller: Caller, closed: Session, summary: SessionSummary
     ) -> bool:
-        """Give a closed session its summary, and add what that cost; False when it is not closed so, or has it."""
+        """Give a session that is closed as `closed` is its summary, and add what that cost.
+
+        False when it is open, was closed at another moment, or has a summary of all of it; then nothing is stored.
+        """
         session = find_session(connection, caller, closed.id, lock=True)
         if session.closed_at is None or session.closed_at != closed.closed_at or session.is_summarised:
             return False

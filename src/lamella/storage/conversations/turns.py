@@ -40,7 +40,7 @@ from lamella.storage.conversations.paths import find_path, find_records, find_tu
 from lamella.storage.conversations.queue import take_queued
 from lamella.storage.conversations.requests import PinnedTo, find_pinned, pin
 from lamella.storage.conversations.sessions import move_to_session, spend
-from lamella.storage.database import Verbs, insert_missing, page, reads, writes
+from lamella.storage.database import Rows, insert_missing, page, reads, writes
 from lamella.storage.failures import damaged
 from lamella.storage.files import find_files, numbered, numbers_of, store_numbers
 from lamella.storage.mapping.turns import (
@@ -166,8 +166,8 @@ def check_head(conversation: Conversation, expected: Place) -> None:
         )
 
 
-class TurnVerbs(Verbs):
-    """The verbs of `Store` about turns."""
+class TurnRows(Rows):
+    """Turns with their messages, and the packets of the running ones."""
 
     @writes
     def begin_turn(
@@ -179,7 +179,14 @@ class TurnVerbs(Verbs):
         queued_ids: Sequence[str] = (),
         footing: BeginCondition | None = None,
     ) -> Turn:
-        """Store the user message behind its place and mark the turn as running."""
+        """Store the user message and mark the turn as running; without a `footing` it follows where the conversation
+        stands.
+
+        Gives each file a document number that the conversation has never used. The waiting messages `queued_ids` went
+        into this turn. Raises `TurnInProgress` when a turn is running, `HeadMoved` when the conversation does not stand
+        where the footing says, `SessionMoved` when it is in another session, `NotFound` for a foreign conversation,
+        file or waiting message, `NotWaiting` for one that waits no more; then nothing is stored.
+        """
         message, owner = user_message_row(caller.user_id, turn), caller.user_id
         conversation = find_conversation(connection, caller, turn.conversation_id, lock=True)
         if conversation.running_turn is not None:
@@ -231,13 +238,17 @@ class TurnVerbs(Verbs):
     def pinned(
         self, connection: Connection, caller: Caller, conversation_id: str
     ) -> tuple[tuple[datetime, Pinned], ...]:
-        """What stood around a conversation from which moment on, the oldest first."""
+        """What stood around the turns of a conversation and the requests for its summaries from which moment on, the
+        oldest first. What was before this was kept is not in it.
+        """
         find_conversation(connection, caller, conversation_id)
         return find_pinned(connection, caller, conversation_id)
 
     @reads
     def path(self, connection: Connection, caller: Caller, conversation_id: str) -> tuple[Turn, ...]:
-        """The turns from the first to the head, canonical, the running one included."""
+        """The turns from the first to the head, canonical, the running one included, each with the answer that is
+        followed.
+        """
         conversation = find_conversation(connection, caller, conversation_id)
         return find_path(connection, caller, conversation_id, conversation.place)
 
@@ -250,7 +261,7 @@ class TurnVerbs(Verbs):
 
     @reads
     def attached(self, connection: Connection, caller: Caller, conversation_id: str, file_id: str) -> Attachment:
-        """A file of any message of a conversation, under the number it had last."""
+        """A file of any message of a conversation, wherever its window begins; raises `NotFound`."""
         query = (
             select(attachments.c.document, attachments.c.use)
             .join(messages, messages.c.id == attachments.c.message_id)
@@ -269,7 +280,7 @@ class TurnVerbs(Verbs):
 
     @reads
     def turns(self, connection: Connection, caller: Caller, conversation_id: str, query: PageQuery) -> Page[TurnRecord]:
-        """The turns of a conversation."""
+        """The turns of a conversation, of every branch, by id."""
         mine = select(turns).where(turns.c.conversation_id == conversation_id, turns.c.owner == caller.user_id)
         find_conversation(connection, caller, conversation_id)
         rows, has_more = page(connection, mine, turns.c.id, query)
@@ -343,25 +354,6 @@ class TurnVerbs(Verbs):
             found[turn_id] = replace(turn, run_ids=(*turn.run_ids, run_id))
         return tuple(found.values())
 
-
-class _Numbered(msgspec.Struct):
-    """What the journal needs to know of a packet."""
-
-    n: int
-
-
-_numbers = msgspec.json.Decoder(_Numbered)
-
-
-def _owners(connection: Connection, entries: Sequence[JournalEntry]) -> dict[str, str]:
-    wanted = sorted({entry.turn_id for entry in entries})
-    rows = connection.execute(select(turns.c.id, turns.c.owner).where(turns.c.id.in_(wanted)))
-    return {row.id: row.owner for row in rows}
-
-
-class JournalVerbs(Verbs):
-    """The verbs of `Store` about the journal."""
-
     @writes
     def append_journal(self, connection: Connection, entries: Sequence[JournalEntry]) -> None:
         """Store packets of any number of turns in one transaction.
@@ -406,3 +398,18 @@ class JournalVerbs(Verbs):
         except msgspec.DecodeError as error:
             raise damaged(f"the journal of turn {turn_id}", error) from error
         return tuple((n, line) for n, line in packets if n > after)
+
+
+class _Numbered(msgspec.Struct):
+    """What the journal needs to know of a packet."""
+
+    n: int
+
+
+_numbers = msgspec.json.Decoder(_Numbered)
+
+
+def _owners(connection: Connection, entries: Sequence[JournalEntry]) -> dict[str, str]:
+    wanted = sorted({entry.turn_id for entry in entries})
+    rows = connection.execute(select(turns.c.id, turns.c.owner).where(turns.c.id.in_(wanted)))
+    return {row.id: row.owner for row in rows}

@@ -9,7 +9,7 @@ from sqlalchemy import Column, Connection, Select, Table, delete, insert, select
 from lamella.core.knowledge import Searcher
 from lamella.core.records import Caller
 from lamella.storage.conversations.conversations import find_conversation
-from lamella.storage.database import Verbs, insert_missing, reads, writes
+from lamella.storage.database import Rows, insert_missing, reads, writes
 from lamella.storage.library import find_agent
 from lamella.storage.tables import agents, conversations, knowledge_bindings, knowledge_calls
 
@@ -22,12 +22,14 @@ def _find_subject(connection: Connection, caller: Caller, subject_id: str) -> No
         find_conversation(connection, caller, subject_id)
 
 
-class BindingRows(Verbs):
+class BindingRows(Rows):
     """The verbs of `KnowledgeStore` about who searches what."""
 
     @writes
     def bind_bases(self, connection: Connection, caller: Caller, subject_id: str, base_ids: Sequence[str]) -> None:
-        """Let a conversation or an agent search these bases, in place of those before."""
+        """Let a conversation or an agent search these bases, in place of those before; whether it may is decided each
+        time.
+        """
         of = knowledge_bindings.c
         rows = [
             {"subject_id": subject_id, "knowledge_base_id": base_id, "owner": caller.user_id, "position": position}

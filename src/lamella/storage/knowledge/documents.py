@@ -26,7 +26,7 @@ from lamella.core.ids import Ids
 from lamella.core.knowledge import CLEAR, INGEST, Document, DocumentState, Shelf, ShelfTotals
 from lamella.core.records import Caller, File, NewJob, Page, PageQuery
 from lamella.storage.columns import moment_text, word_of
-from lamella.storage.database import Verbs, insert_missing, page, reads, writes
+from lamella.storage.database import Rows, insert_missing, page, reads, writes
 from lamella.storage.failures import unicode_only
 from lamella.storage.jobs import enqueue_job, forget_jobs
 from lamella.storage.tables import (
@@ -175,12 +175,15 @@ def uploaded_documents(connection: Connection) -> list[str]:
     return list(connection.execute(query).scalars())
 
 
-class DocumentRows(Verbs):
+class DocumentRows(Rows):
     """The verbs of `KnowledgeStore` about documents."""
 
     @writes
     def add_document(self, connection: Connection, document: Document, job: NewJob) -> Document:
-        """Store a new document and its job, or give the one of the same name and bytes."""
+        """Store a new document, and the job that makes it ready.
+
+        The same bytes under the same name on the same shelf are the document that is there: it is given as it is.
+        """
         caller, id = Caller(document.shelf.owner), self._ids.new("job")
         shelf = _made_shelf(connection, document.shelf)
         same = _ROWS.where(
@@ -199,13 +202,16 @@ class DocumentRows(Verbs):
 
     @writes
     def replace_document(self, connection: Connection, caller: Caller, new: Document, job: NewJob) -> Document:
-        """A new version; what is found stays until it is indexed."""
+        """A new version of the document of this id; what is found of it stays until the new one is indexed.
+
+        Name, size, digest, upload and moment are those of `new`.
+        """
         values = {"name": new.name, "size": new.size, "digest": new.digest, "upload": new.upload}
         return self._new_version(connection, caller, new.id, job, values)
 
     @writes
     def renew_document(self, connection: Connection, caller: Caller, document_id: str, job: NewJob) -> Document:
-        """A new version from the bytes that it has."""
+        """A new version of the document from the bytes that it has; what is found stays until it is indexed."""
         return self._new_version(connection, caller, document_id, job, {})
 
     def _new_version(
@@ -241,7 +247,7 @@ class DocumentRows(Verbs):
     def shelf_totals(
         self, connection: Connection, shelf: Shelf, documents: frozenset[str] | None = None
     ) -> ShelfTotals:
-        """What stands on a shelf, by state."""
+        """What stands on a shelf, or these of its documents."""
         of = knowledge_documents.c
         found = of.found.is_not(None)
         query = (
@@ -266,20 +272,20 @@ class DocumentRows(Verbs):
 
     @writes
     def remove_document(self, connection: Connection, caller: Caller, document_id: str) -> None:
-        """Let it be found no more; a job removes what is left."""
+        """Let a document be found no more; a job removes what is left of it."""
         find_document(connection, caller, document_id)
         forget_documents(connection, self._ids, caller, knowledge_documents.c.id == document_id)
 
     @reads
     def removed_upload(self, connection: Connection, caller: Caller, document_id: str) -> str:
-        """What the bytes of a removed document are called, or ""."""
+        """What the bytes of a removed document are called; "" for one that has none, or that is there."""
         of = knowledge_documents.c
         gone = (of.id == document_id, of.owner == caller.user_id, of.removed.is_(True))
         return str(connection.execute(select(of.upload).where(*gone)).scalar_one_or_none() or "")
 
     @reads
     def removed_documents(self, connection: Connection) -> tuple[tuple[Caller, str], ...]:
-        """Documents that were removed and of which something is left."""
+        """Documents of every owner that were removed and of which something is left."""
         query = select(knowledge_documents.c.owner, knowledge_documents.c.id).where(
             knowledge_documents.c.removed.is_(True)
         )
@@ -287,7 +293,7 @@ class DocumentRows(Verbs):
 
     @reads
     def unready_documents(self, connection: Connection, model: str) -> tuple[tuple[Caller, str], ...]:
-        """Documents that are to be made ready, or have no vectors of this model."""
+        """Documents of every owner that are to be made ready, or have no vectors of this model."""
         of = knowledge_documents.c
         other = and_(of.state == DocumentState.READY.value, func.coalesce(of.model, "") != model)
         query = select(of.owner, of.id).where(_THERE, or_(of.state.in_(_UNREADY), other)).order_by(of.id)
@@ -295,7 +301,7 @@ class DocumentRows(Verbs):
 
     @writes
     def index_held_files(self, connection: Connection, at: datetime) -> int:
-        """Let every file that a project holds be indexed; gives how many are new."""
+        """Let every file that a project holds be indexed, with a job for each that is not; gives how many are new."""
         new = (
             select(files.c.owner, files.c.id, files.c.name, files.c.size, files.c.media_type)
             .join(project_files, project_files.c.file_id == files.c.id)
@@ -330,7 +336,7 @@ class DocumentRows(Verbs):
     def finish_document(
         self, connection: Connection, caller: Caller, document_id: str, version: int, model: str, at: datetime
     ) -> bool:
-        """All vectors are there."""
+        """All vectors are there: the document is ready."""
         values = {
             "state": DocumentState.READY.value,
             "code": None,

@@ -28,7 +28,7 @@ from lamella.core.json import digest
 from lamella.core.knowledge import DocumentState, DocumentText, NewPassage, StoredPassage
 from lamella.core.records import Caller
 from lamella.storage.columns import NAMES, json_of, json_text, moment_text
-from lamella.storage.database import Verbs, reads, writes
+from lamella.storage.database import Rows, reads, writes
 from lamella.storage.knowledge.documents import remove_row, this_document
 from lamella.storage.tables import knowledge_documents, knowledge_passages, knowledge_vectors
 
@@ -85,12 +85,12 @@ def _vector_row(owner: str, entry: int, model: str, data: bytes) -> dict[str, An
     return {"entry_id": entry, "owner": owner, "model": model, "dimension": len(data) // 2, "data": data}
 
 
-class PassageRows(Verbs):
+class PassageRows(Rows):
     """The verbs of `KnowledgeStore` about passages."""
 
     @reads
     def staged(self, connection: Connection, caller: Caller, document_id: str, version: int) -> tuple[int, int]:
-        """How many passages of a version are stored, and at which character the last one ends."""
+        """How many passages of a version are stored already, and at which character the last one ends."""
         query = select(func.count(), func.max(knowledge_passages.c.end)).where(
             knowledge_passages.c.document_id == document_id,
             knowledge_passages.c.owner == caller.user_id,
@@ -119,7 +119,10 @@ class PassageRows(Verbs):
         passages: Sequence[NewPassage],
         model: str,
     ) -> bool:
-        """Store passages that nobody finds yet."""
+        """Store passages of a version from position `first` on; nobody finds them yet.
+
+        A passage that stands in the version that is found, word for word, has its vector.
+        """
         rows = [
             {
                 "owner": caller.user_id,
@@ -164,7 +167,7 @@ class PassageRows(Verbs):
     def publish(
         self, connection: Connection, caller: Caller, document_id: str, version: int, facts: DocumentText, at: datetime
     ) -> bool:
-        """Let this version be found in place of the one before."""
+        """Let this version be found in place of the one before, from one moment to the next."""
         mine = and_(knowledge_passages.c.document_id == document_id, knowledge_passages.c.version == version)
         count = select(func.count()).where(mine).scalar_subquery()
         of_version = (
@@ -191,7 +194,10 @@ class PassageRows(Verbs):
 
     @writes
     def clear_out(self, connection: Connection, caller: Caller, document_id: str, limit: int) -> int:
-        """Remove passages that nobody finds any more, and the row of a removed document with the last of them."""
+        """Remove passages that nobody finds any more, at most so many; gives how many.
+
+        Of a removed document the row goes with the last of them.
+        """
         of = knowledge_documents.c
         row = select(of.found, of.version, of.removed).where(of.id == document_id, of.owner == caller.user_id)
         known = connection.execute(row).first()
@@ -226,7 +232,9 @@ class PassageRows(Verbs):
     def embed_passages(
         self, connection: Connection, caller: Caller, document_id: str, model: str, vectors: Mapping[int, bytes]
     ) -> bool:
-        """Give passages their vectors; raises `InvalidRequest` for another dimension than the model's vectors have."""
+        """Give passages their vectors in place of earlier ones; raises `InvalidRequest` for another dimension than
+        that of the vectors of this model that are stored already.
+        """
         dimension = len(next(iter(vectors.values()))) // 2
         other = select(knowledge_vectors.c.dimension).where(
             knowledge_vectors.c.owner == caller.user_id,
@@ -258,7 +266,9 @@ class PassageRows(Verbs):
     def begin_embedding(
         self, connection: Connection, caller: Caller, document_id: str, version: int, model: str
     ) -> int | None:
-        """Count what has vectors of this model, and give how many have none; None for a version that is no more."""
+        """Count what is found and has vectors of this model; gives how many have none, None for a version that is no
+        more.
+        """
         has = (
             select(func.count())
             .select_from(knowledge_passages)
@@ -282,7 +292,7 @@ class PassageRows(Verbs):
     def passages_of(
         self, connection: Connection, caller: Caller, document_id: str, first: int = 0, limit: int | None = None
     ) -> tuple[StoredPassage, ...]:
-        """The passages of a document that are found."""
+        """The passages of a document that are found, from position `first` on."""
         query = (
             found_passages(caller, document_id)
             .where(knowledge_passages.c.position >= first)

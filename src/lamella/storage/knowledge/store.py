@@ -1,4 +1,4 @@
-"""`SqlKnowledge`: the port `KnowledgeStore` on SQLite. Search: postings from FTS5, vectors exactly, ranked by
+"""`KnowledgeStore`: the port `KnowledgeStore` on SQLite. Search: postings from FTS5, vectors exactly, ranked by
 `search.ranking`, so that only what is searched counts.
 """
 
@@ -15,7 +15,6 @@ from sqlalchemy import ColumnElement, Connection, and_, null, select, text
 
 from lamella.core.ids import Ids
 from lamella.core.knowledge import Document, KnowledgeHit, KnowledgeQuery, Shelf, StoredPassage
-from lamella.core.knowledge_port import KnowledgeStore
 from lamella.search.ranking import Corpus, Floats, Ints, Ranking, first_of, rank
 from lamella.search.vectors import unpacked
 from lamella.storage.database import Database, reads
@@ -29,7 +28,7 @@ _POSTINGS = text("SELECT group_concat(doc) FROM knowledge_postings WHERE term = 
 """The entries that hold a term, as often as they do, in one text: read apart from the event loop."""
 
 
-class SqlKnowledge(DocumentRows, PassageRows, BindingRows):
+class KnowledgeStore(DocumentRows, PassageRows, BindingRows):
     """Documents and their index in a database file."""
 
     def __init__(self, database: Database, ids: Ids, most_bytes: int = MOST_BYTES) -> None:
@@ -243,6 +242,3 @@ class _Selected:
 
     def of_all(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
         return values if self.mask is None else values[self.mask]
-
-
-_: type[KnowledgeStore] = SqlKnowledge

@@ -26,7 +26,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import NullType
 
-from lamella.core.ports import RecallIndex
 from lamella.core.recall import (
     Found,
     Hit,
@@ -75,7 +74,7 @@ _TURNS = turns.outerjoin(recall_turns, recall_turns.c.turn_id == turns.c.id)
 _VECTORS = recall_entries.outerjoin(recall_vectors, recall_vectors.c.entry_id == recall_entries.c.id)
 
 
-class SqlRecallIndex(Transactions):
+class RecallIndex(Transactions):
     """The port `RecallIndex` on a database file."""
 
     def __init__(self, database: Database, most_bytes: int = MOST_BYTES) -> None:
@@ -84,7 +83,7 @@ class SqlRecallIndex(Transactions):
 
     @reads
     def waiting(self, connection: Connection, model: str) -> tuple[tuple[Caller, str], ...]:
-        """The conversations of which something is not indexed, or not for this model."""
+        """The conversations of every owner of which something has no passages, or no vectors of `model`."""
         queries = (
             select(turns.c.owner, turns.c.conversation_id).select_from(_TURNS).where(_ENDED),
             select(recall_entries.c.owner, recall_entries.c.conversation_id)
@@ -102,7 +101,7 @@ class SqlRecallIndex(Transactions):
     def unindexed(
         self, connection: Connection, caller: Caller, conversation_id: str | None, limit: int
     ) -> tuple[tuple[str, str], ...]:
-        """Turns that have ended and have no passages yet, oldest first."""
+        """Turns that have ended and have no passages yet, oldest first, with their conversations."""
         query = (
             select(turns.c.id, turns.c.conversation_id)
             .select_from(_TURNS)
@@ -118,7 +117,7 @@ class SqlRecallIndex(Transactions):
     def index_turn(
         self, connection: Connection, caller: Caller, turn_id: str, passages: Sequence[Passage], model: str
     ) -> bool:
-        """Store the passages of a turn, once."""
+        """Store the passages of a turn; False when that was done before, or the turn is gone."""
         query = (
             select(turns.c.conversation_id)
             .select_from(_TURNS)
@@ -152,7 +151,7 @@ class SqlRecallIndex(Transactions):
 
     @writes
     def embed(self, connection: Connection, caller: Caller, model: str, vectors: Mapping[int, bytes]) -> None:
-        """Give passages their vectors; those that are gone are passed over."""
+        """Give passages their vectors, by entry; those that are gone are passed over."""
         mine = (recall_entries.c.owner == caller.user_id, recall_entries.c.id.in_(sorted(vectors)))
         there = list(connection.execute(select(recall_entries.c.id).where(*mine)).scalars())
         connection.execute(delete(recall_vectors).where(recall_vectors.c.entry_id.in_(there)))
@@ -184,7 +183,10 @@ class SqlRecallIndex(Transactions):
         passages: Sequence[Passage],
         model: str,
     ) -> bool:
-        """Store the vector and the passages of a summary, if it is still the session's."""
+        """Store the vector of a session's summary, and its passages in the place of earlier ones.
+
+        False when the session has another summary by now, or is gone.
+        """
         this = (sessions.c.id == summary.id, sessions.c.owner == caller.user_id, sessions.c.summary == summary.content)
         old = (recall_entries.c.source_id == summary.id, recall_entries.c.owner == caller.user_id)
         result = connection.execute(update(sessions).where(*this).values(embedding=vector, embedding_model=model))
@@ -197,7 +199,7 @@ class SqlRecallIndex(Transactions):
         return True
 
     async def search(self, caller: Caller, query: RecallQuery) -> Found:
-        """What of the caller's fits the query best."""
+        """What of the caller's fits the query best; raises `NotFound` for a foreign conversation."""
         dimension = len(query.vector) // 2 if query.vector is not None else 0
         scope = await self._scope(caller, query, dimension)
         found = await self._postings([tagged(caller.user_id, term) for term in query.terms])
@@ -277,7 +279,7 @@ class SqlRecallIndex(Transactions):
 
     @reads
     def source(self, connection: Connection, caller: Caller, conversation_id: str | None, reference: str) -> Source:
-        """Something in full, by its message id, its call id or both."""
+        """Something in full, by its message id, its call id (the newest such call) or `MESSAGE/CALL`."""
         return find_source(connection, caller, conversation_id, reference)
 
 
@@ -305,6 +307,3 @@ def _rows(caller: Caller, query: RecallQuery, after: int, *, with_vectors: bool)
         made = made.outerjoin(recall_vectors, of_space)
     made = made.where(_mine(caller, query.conversation_id), recall_entries.c.id > after)
     return made.order_by(recall_entries.c.id).limit(_ROWS_AT_ONCE)
-
-
-_: type[RecallIndex] = SqlRecallIndex
