@@ -99,7 +99,7 @@ _BESIDE = (deltas.Opened, deltas.UsageReported, deltas.ThinkingDropped)
 """What may come in the middle of a text."""
 
 
-async def sieved(stream: AsyncIterator[Delta], kept: KeptBack) -> AsyncIterator[Delta]:
+async def without_kept_back(stream: AsyncIterator[Delta], kept: KeptBack) -> AsyncIterator[Delta]:
     """The same deltas, the texts of answers sieved. What waits comes before whatever ends its text."""
     block, sieve = 0, Sieve(kept)
     async with aclosing(stream) as source:  # type: ignore[type-var]  # every adapter's stream is a generator

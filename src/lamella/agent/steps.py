@@ -21,7 +21,7 @@ from lamella.agent.calibration import (
 from lamella.agent.citations import CitationWatch
 from lamella.agent.container import OpenStep, StateContainer, StepBirth, may_ask_again, nothing_of
 from lamella.agent.hooks import Emitter, RunHooks
-from lamella.agent.inference import ShownBlocks, run_step, sieved
+from lamella.agent.inference import ShownBlocks, run_step, without_kept_back
 from lamella.agent.inputs import AgentServices, RunInput, TurnInput
 from lamella.agent.reminders import ReminderView, has_found, merged
 from lamella.agent.request import PrefixLine, Prepared, RequestIdentity, drafted, new_request, next_line, prepare
@@ -396,7 +396,7 @@ class StepRunner:
     async def _infer(self, index: int, prepared: Prepared, opened: OpenStep) -> dict[int, int]:
         stream = self._run.model.stream(prepared.request, dict(self._run.headers("chat", index)))
         if self._kept_back is not None:
-            stream = sieved(stream, self._kept_back)
+            stream = without_kept_back(stream, self._kept_back)
         try:
             places = await run_step(
                 stream,
