@@ -71,6 +71,5 @@ async def test_the_page_of_the_loop(capsys: pytest.CaptureFixture[str]) -> None:
     with simulated() as provider:
         await names["main"](provider.url, provider.key)
     printed = capsys.readouterr().out.splitlines()
-    assert all(printed)
-    assert len(printed) >= 3
+    assert len([line for line in printed if line.strip()]) >= 3
     assert [request.status for request in provider.requests] == [200, 200]

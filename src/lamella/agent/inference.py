@@ -1,6 +1,6 @@
 """One inference: the adapter's deltas become packets at once, and facts in the container.
 
-`sieved` takes out what an answer must not repeat, before anybody sees or stores it.
+`without_kept_back` takes out what an answer must not repeat, before anybody sees or stores it.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ _BESIDE = (deltas.Opened, deltas.UsageReported, deltas.ThinkingDropped)
 
 
 async def without_kept_back(stream: AsyncIterator[Delta], kept: KeptBack) -> AsyncIterator[Delta]:
-    """The same deltas, the texts of answers sieved. What waits comes before whatever ends its text."""
+    """The same deltas, without that. Text that is held until more comes is given before what ends its block."""
     block, sieve = 0, Sieve(kept)
     async with aclosing(stream) as source:  # type: ignore[type-var]  # every adapter's stream is a generator
         try:
