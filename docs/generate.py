@@ -22,9 +22,30 @@ DOCS = Path(__file__).parent
 MADE = "<!-- Made by docs/generate.py from the code. -->\n\n"
 
 
+SETTINGS_INTRODUCTION = """
+Every setting is an environment variable, or a line of the file `lamella.toml` in the data folder. Sizes are in tokens
+unless they say bytes.
+
+The command line comes first, then the environment, then the file. In the file a setting is named in small letters
+without `LAMELLA_`, and the name of a table stands before its keys:
+
+```toml
+context_budget = "120k"
+anthropic_api_key = "sk-ant-…"
+
+[compaction]
+model = "claude-haiku-5-5"     # compaction_model
+threshold = "80%"
+```
+
+`LAMELLA_CONFIG` names another file. A key that is no setting keeps Lamella from starting, and the error names the
+nearest setting. `data` and `config` can't stand in the file, because they say where it is.
+"""
+
+
 def settings_page() -> str:
     """Every setting with its variable and default."""
-    lines = ["# Settings\n", "\nEvery setting is an environment variable. Sizes are in tokens unless they say bytes.\n"]
+    lines = ["# Settings\n", SETTINGS_INTRODUCTION]
     lines += ["\n| variable | default | what it is |\n|---|---|---|\n"]
     for name, field in Settings.model_fields.items():
         lines.append(f"| `{variable_of(name, field)}` | {_default(name, field)} | {field.description} |\n")

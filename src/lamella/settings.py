@@ -1,9 +1,19 @@
-"""Every setting, read from the environment here and nowhere else; `docs/reference/settings.md` lists them."""
+"""Every setting, read here and nowhere else; `docs/reference/settings.md` lists them.
+
+One object holds them all. A value is looked for in what the command line gave, then in the environment, then in the
+file `lamella.toml` of the data folder. It is the default if it is in none of them. The file:
+
+    context_budget = "120k"
+
+    [compaction]                # a table's name stands before its keys: compaction_model
+    model = "claude-haiku-5-5"
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal
@@ -26,9 +36,18 @@ from lamella.core.tokens import Threshold, tokens_written
 
 PREFIX, OLD_PREFIX = "LAMELLA_", "LIS_"
 
+FILE = "lamella.toml"
+"""The settings file of a data folder."""
+
+NOT_IN_A_FILE = frozenset({"data", "config"})
+"""Settings that say where the file is."""
+
 OLD_NAMES = {f"ANTHROPIC_{name}": f"{PREFIX}{name}" for name in ("CACHE_TTL", "CACHE_ENABLED", "THINKING_EFFORT")}
 """Variables of the system that layout `lis` follows, and what they are called here; those behind `OLD_PREFIX` keep the
 rest of their names (SPEC L15)."""
+
+
+NOTHING: Mapping[str, object] = {}
 
 
 def default_data_folder() -> Path:
@@ -47,7 +66,7 @@ Tokens = Annotated[int, BeforeValidator(lambda value: tokens_written(value) if i
 Limit = Annotated[
     Threshold,
     NoDecode,
-    BeforeValidator(lambda value: Threshold.of(value) if isinstance(value, str) else value),
+    BeforeValidator(lambda value: Threshold.of(str(value)) if isinstance(value, str | int) else value),
     WithJsonSchema({"type": "string"}),
 ]
 """A share of the budget, or tokens."""
@@ -104,6 +123,9 @@ class Settings(BaseSettings):
         500, ge=1, description="How many of them one address may hold; behind a proxy all come from the proxy's."
     )
     data: Path = Field(default_factory=default_data_folder, description="The data folder: database and uploads.")
+    config: Path | None = Field(
+        None, description="A TOML file of settings; unset: `lamella.toml` in the data folder, if there is one."
+    )
     model: str | None = Field(None, description="The model that answers; default: by the key that is set.")
     models: Path | None = Field(
         None, description="A JSON file of models whose prices, windows and cache rules go before the shipped table's."
@@ -375,15 +397,72 @@ def _nearest(name: str) -> str | None:
 
 
 def read_settings(**overrides: object) -> Settings:
-    """The settings of the environment, with what the command line gave; raises `ConfigurationError`."""
+    """The settings of the environment and of the settings file, with what the command line gave before them.
+
+    Raises `ConfigurationError` for a value that can't be used, and for a key of the file that is no setting.
+    """
     given = {name: value for name, value in overrides.items() if value is not None}
+    settings = _made(given)
+    path = settings.config or settings.data / FILE
+    if settings.config is None and not path.is_file():
+        return settings
+    set_already = {name.upper() for name, value in environment().items() if value}
+    fields = Settings.model_fields
+    written = {
+        name: value
+        for name, value in _written(path).items()
+        if name not in given and variable_of(name, fields[name]) not in set_already
+    }
+    return _made(given, written, path)
+
+
+def _made(given: Mapping[str, object], written: Mapping[str, object] = NOTHING, path: Path | None = None) -> Settings:
+    """The settings of the environment, of `given` and of what is `written` in the file at `path`."""
     try:
-        return Settings(**given)  # type: ignore[arg-type]  # pydantic checks them
+        return Settings(**{**written, **given})  # type: ignore[arg-type]  # pydantic checks them
     except ValidationError as error:
         first = error.errors()[0]
-        name = "_".join(str(part) for part in first["loc"]).upper()
-        variable = name if name.startswith(("ANTHROPIC", "OPENAI", "LAMELLA")) else f"{PREFIX}{name}"
+        field = "_".join(str(part) for part in first["loc"])
         why = first["msg"].removeprefix("Value error, ").removesuffix(".")
+        if field.lower() in written:
+            raise ConfigurationError(
+                f"“{field.lower()}” in {path} can't be used: {why}.", hint="Change it.", param=field.lower()
+            ) from None
+        name = field.upper()
+        variable = name if name.startswith(("ANTHROPIC", "OPENAI", "LAMELLA")) else f"{PREFIX}{name}"
         raise ConfigurationError(
             f"{variable} can't be used: {why}.", hint="Change or unset it.", param=variable
         ) from None
+
+
+def _written(path: Path) -> Mapping[str, object]:
+    """The settings of a file by their names; raises `ConfigurationError` for one that can't be read."""
+    try:
+        found = dict(_flat(tomllib.loads(path.read_text("utf-8"))))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigurationError(
+            f"The settings file {path} can't be read: {why}.",
+            hint="Correct it, or set LAMELLA_CONFIG.",
+            param=str(path),
+        ) from None
+    known = sorted(set(Settings.model_fields) - NOT_IN_A_FILE)
+    for name in found:
+        if name in NOT_IN_A_FILE:
+            variable = f"{PREFIX}{name.upper()}"
+            hint = f"Set {variable}, or give it on the command line."
+            raise ConfigurationError(f"“{name}” can't be set in {path}: it says where that is.", hint=hint, param=name)
+        if name not in known:
+            near = get_close_matches(name.lower(), known, n=1)
+            hint = f"Did you mean “{near[0]}”?" if near else "docs/reference/settings.md lists the settings."
+            raise ConfigurationError(f"“{name}” in {path} is no setting.", hint=hint, param=name)
+    return found
+
+
+def _flat(table: Mapping[str, object], before: str = "") -> Iterator[tuple[str, object]]:
+    """The keys of a table and of those in it: `model` in the table `compaction` is `compaction_model`."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{before}{key}_")
+        else:
+            yield f"{before}{key}", value
