@@ -1,6 +1,8 @@
-"""What follows a turn, and what a user asks of sessions: prune, compact, begin anew, resume (hop 12).
+"""What follows a turn, and what a user asks of sessions: prune, compact, begin anew, resume, undo.
 
-Nobody waits for a compaction: it runs beside the conversation, one at a time for each, and commits by compare-and-swap.
+After a turn `Sessions.after` loads the last bill, asks `cache/weighing.upkeep` what is due, and does it: a pruning is
+one decision that is stored at once, a compaction a job in the background. Nobody waits for a compaction: each
+conversation has one at most, and it commits by compare-and-swap.
 """
 
 from __future__ import annotations
@@ -122,10 +124,10 @@ class Sessions:
         self._worker.wake()
 
     async def after(self, finished: Finished) -> Pruning | None:
-        """Hop 12: prune what is old, then compact in the background where the last answer read too much (L6, L8).
+        """Prune old results, then compact in the background, if either is due after this turn; gives the pruning.
 
-        What was said is indexed in the background, and titled after the first answer. An answer beside which the
-        conversation went on to another session read a window that is gone: it says nothing of the one that stands.
+        The turn is also indexed in the background, and the conversation is titled after its first answer. If another
+        session was opened while the turn ran, its answer read a window that is gone, and nothing is decided by it.
         """
         await self._follow(finished.caller, finished.conversation.id)
         await self._title(finished)

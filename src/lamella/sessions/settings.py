@@ -21,7 +21,7 @@ class SessionSettings:
     """Sizes in tokens. `huge`: the share of the budget above which even the newest turn is summarised. `look`: after
     how many seconds whoever waits for a compaction looks whether it has ended elsewhere, again and again.
     `titles`: whether a model writes titles. `compact_when`: at the threshold alone, or before it, where it pays;
-    `floor`: below which size not, in `balanced`. None: `weighing.floor_of` says it. `by_itself`: whether anything is
+    `floor`: below which size not, in `balanced`. None: `economics.floor_of` says it. `by_itself`: whether anything is
     pruned or compacted between turns that nobody asked for; the sizes of what is asked for are the same without."""
 
     keep_recent: int = 4_000
