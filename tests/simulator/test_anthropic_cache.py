@@ -1,4 +1,4 @@
-"""Conformance of the Anthropic cache rules with the examples of the vendor's pages (PROVIDERS 1.1, 1.2, 7)."""
+"""Conformance of the Anthropic cache rules with the examples of the vendor's pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which markers are refused (PROVIDERS 1.1)."""
+"""Which markers are refused."""
 
 from __future__ import annotations
 

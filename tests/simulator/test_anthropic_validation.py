@@ -1,4 +1,4 @@
-"""Requests that the Messages API refuses (PROVIDERS 1.5, 1.7)."""
+"""Requests that the Messages API refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conformance of the OpenAI cache rules with the vendor's guide (PROVIDERS 2)."""
+"""Conformance of the OpenAI cache rules with the vendor's guide."""
 
 from __future__ import annotations
 

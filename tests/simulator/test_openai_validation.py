@@ -1,4 +1,4 @@
-"""Requests that Chat Completions refuses (PROVIDERS 2)."""
+"""Requests that Chat Completions refuses."""
 
 from __future__ import annotations
 

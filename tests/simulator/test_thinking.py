@@ -1,4 +1,4 @@
-"""Thinking that comes back: signatures, the prefix check, and thinking that is missing (PROVIDERS 1.5)."""
+"""Thinking that comes back: signatures, the prefix check, and thinking that is missing."""
 
 from __future__ import annotations
 

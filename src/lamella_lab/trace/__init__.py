@@ -1,1 +1,1 @@
-"""Traces: a conversation with everything needed to run it again without a model, as JSON (DESIGN 7)."""
+"""Traces: a conversation with everything needed to run it again without a model, as JSON."""

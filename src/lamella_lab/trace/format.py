@@ -1,4 +1,4 @@
-"""The format: what a trace consists of, as it stands in the file (DESIGN 7)."""
+"""The format: what a trace consists of, as it stands in the file."""
 
 from __future__ import annotations
 
