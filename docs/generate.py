@@ -14,7 +14,9 @@ from pydantic.fields import FieldInfo
 
 from lamella.chat.message import ExecutionRequest
 from lamella.core import packets
+from lamella.core.caching import Ttl
 from lamella.core.records import LEAVE
+from lamella.llm.model_table import ModelTable
 from lamella.settings import Settings, default_data_folder, variable_of
 from lamella_simulator.settings import Settings as SimulatorSettings
 
@@ -114,6 +116,25 @@ def simulator_options_page() -> str:
     return MADE + "".join(lines)
 
 
+def model_prices_page() -> str:
+    """Every model of the shipped table, with what the planner knows of its prices and its cache."""
+    table = ModelTable.shipped()
+    lines = ["# Model prices\n\n", "From the [model table](models.md) that ships: US dollars for a million tokens. "]
+    lines.append("Cached reads and writes are multiples of input.\n\n")
+    lines.append("| model | input | output | read | write | write, 1 h | smallest prefix | window | output, most |\n")
+    lines.append("|---|---:|---:|---:|---:|---:|---:|---:|---:|\n")
+    for name in sorted(table.names()):
+        model = table.facts(name, "anthropic" if name.startswith("claude") else "openai")
+        price = model.price
+        hour = f"{price.write_1h:g}" if Ttl.ONE_HOUR in model.lives else ""
+        if price.input:
+            lines.append(
+                f"| {name} | {price.input:g} | {price.output:g} | {price.read:g} | {price.write_5m:g} | {hour} "
+                f"| {model.min_cacheable:,} | {model.window:,} | {model.max_output:,} |\n"
+            )
+    return MADE + "".join(lines)
+
+
 def notes_of(kind: type) -> dict[str, str]:
     """The string after each field of a class, on one line; a field without one is a KeyError of the page."""
     (made,) = ast.parse(inspect.getsource(kind)).body
@@ -131,6 +152,7 @@ PAGES = {
     "reference/packets.md": packets_page,
     "reference/execution-request.md": execution_request_page,
     "reference/simulator-options.md": simulator_options_page,
+    "reference/model-prices.md": model_prices_page,
 }
 
 

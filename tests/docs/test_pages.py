@@ -45,8 +45,11 @@ def _markdown() -> list[Path]:
     return sorted(page for page in found if page.is_file() and "prompts" not in page.parts)
 
 
-@pytest.mark.parametrize("name", ["settings.md", "packets.md", "execution-request.md", "simulator-options.md"])
+@pytest.mark.parametrize(
+    "name", ["settings.md", "packets.md", "execution-request.md", "simulator-options.md", "model-prices.md"]
+)
 def test_a_generated_page_is_up_to_date(name: str) -> None:
+    assert len(GENERATE.PAGES) == 5
     made = GENERATE.PAGES[f"reference/{name}"]()
     assert (DOCS / "reference" / name).read_text("utf-8") == made, "run: python docs/generate.py"
 
