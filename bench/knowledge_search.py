@@ -1,6 +1,7 @@
 """How quickly documents are found, and what ingestion costs others.
 
-`python bench/knowledge_search.py search | ingest | tiny | quality`
+`python bench/knowledge_search.py search | ingest | tiny | quality | collection FILE …`: a collection has judgements, in
+the form that `judged_documents.py` says, and is searched by plain BM25 too.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 
+from judged_documents import collection
 from knowledge_corpus import CORPUS, QUERIES
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.app.embedding import embedder_of
@@ -28,7 +30,7 @@ from lamella.core.knowledge import Document, DocumentText, KnowledgeQuery, NewPa
 from lamella.core.records import Caller, NewJob
 from lamella.knowledge.passages import embedded_text, passages_of
 from lamella.search.lexical import LexicalEmbedder
-from lamella.search.terms import query_terms, terms_of
+from lamella.search.terms import query_words, terms_of
 from lamella.server.testing import Client, Object, served
 from lamella.settings import read_settings
 from lamella.storage.knowledge.store import KnowledgeStore
@@ -101,7 +103,7 @@ async def search(count: int, queries: int) -> None:
             for _ in range(queries):
                 text = " ".join(texts.words(6))
                 [vector] = lexical.vectors([text])
-                asked.append(KnowledgeQuery(query_terms(text), lexical.space, vector, (SHELF,)))
+                asked.append(KnowledgeQuery(query_words(text), lexical.space, vector, (SHELF,)))
             begin = time.perf_counter()
             await knowledge.search_knowledge(asked[0])
             cold = time.perf_counter() - begin
@@ -247,8 +249,8 @@ async def quality() -> None:
                 recalls, firsts = [], []
                 for query, wanted in QUERIES:
                     [vector] = (await embedder.embed([query])).vectors
-                    terms = () if leg == "vectors" else query_terms(query)
-                    asked_in = replace(space, weight=1.0, floor=0.0) if leg == "vectors" else space
+                    terms = () if leg == "vectors" else query_words(query)
+                    asked_in = replace(space, floor=0.0) if leg == "vectors" else space
                     asked = KnowledgeQuery(terms, asked_in, None if leg == "words" else vector, (SHELF,))
                     hits = await knowledge.search_knowledge(asked)
                     found = {hit.document.id for hit in hits[:10]}
@@ -261,7 +263,8 @@ async def quality() -> None:
 def main() -> None:
     """Measure what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["search", "ingest", "tiny", "quality"])
+    parser.add_argument("what", choices=["search", "ingest", "tiny", "quality", "collection"])
+    parser.add_argument("file", nargs="*", type=Path, help="collections with judgements, for `collection`")
     parser.add_argument("--passages", type=int, default=100_000)
     parser.add_argument("--queries", type=int, default=50)
     parser.add_argument("--pages", type=int, default=1_000)
@@ -275,6 +278,9 @@ def main() -> None:
             asyncio.run(ingest(asked.pages, asked.rounds))
         case "tiny":
             asyncio.run(tiny(asked.files))
+        case "collection":
+            for file in asked.file:
+                asyncio.run(collection(file))
         case _:
             asyncio.run(quality())
 

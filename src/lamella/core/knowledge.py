@@ -161,7 +161,7 @@ class ShelfTotals:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeQuery:
-    """What is looked for: `terms`, and a `vector` of `space` where there is one, on `shelves`.
+    """What is looked for: `terms` in order, as often as they were said, and a `vector` of `space`, on `shelves`.
 
     `documents` limits it to these; None is all.
     """
@@ -178,7 +178,7 @@ class KnowledgeQuery:
 class KnowledgeHit:
     """A passage that was found, of the document that it is in.
 
-    `score` is 1 for what stands first by words and by meaning; `words` is its BM25 score, `similarity` its cosine to
+    `score` is 1 for what is best by words and by meaning; `words` is its BM25 score, `similarity` its cosine to
     the query, each 0 where that had no say.
     """
 

@@ -1,31 +1,25 @@
-"""Search in documents: by words and by meaning, several phrasings at once, neighbours shown as one."""
+"""Search in documents: by words and by meaning, neighbours shown as one."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lamella.core.errors import InvalidRequest, ProviderError
 from lamella.core.knowledge import KnowledgeFound, KnowledgeHit, KnowledgeQuery, Shelf
 from lamella.core.ports import Embedder
-from lamella.search.terms import query_terms
+from lamella.search.terms import query_words
 from lamella.storage.knowledge.store import KnowledgeStore
 
 LONGEST_QUERY = 2_000
 """Characters."""
-
-MOST_QUERIES = 4
-"""Phrasings that one search runs at most: the query itself, and what it is made of."""
 
 LONGEST_RUN = 3
 """Passages that stand side by side and are shown as one, at most."""
 
 EMBEDDING_SECONDS = 10.0
 """How long a search waits for the vector of its query; then words decide alone."""
-
-_PARTS = re.compile(r"[?!;\n]+|\.(?=\s)|(?:,\s+(?:and|und|et|y)\s+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +28,6 @@ class Searched:
 
     shelves: tuple[Shelf, ...]
     documents: frozenset[str] | None = None
-
-
-def expanded(query: str) -> tuple[str, ...]:
-    """The phrasings that a query is searched by: itself, and each of several questions or sentences in it."""
-    parts = [part.strip() for part in _PARTS.split(query)]
-    telling = [part for part in parts if len(query_terms(part)) > 1]
-    if len(telling) < 2:
-        return (query,)
-    return tuple(dict.fromkeys((query, *telling)))[:MOST_QUERIES]
 
 
 class KnowledgeSearch:
@@ -67,37 +52,21 @@ class KnowledgeSearch:
             raise InvalidRequest("The query is empty.", hint="Say what to look for.", param="query")
         if not where.shelves or where.documents == frozenset():
             return KnowledgeFound(queries=(words,))
-        queries = expanded(words)
-        vectors, without = await self._vectors(queries)
+        vector, without = await self._vector(words)
         space = self._embedder.space
-        asked = [
-            KnowledgeQuery(query_terms(one), space, vector, where.shelves, where.documents, LONGEST_RUN * limit)
-            for one, vector in zip(queries, vectors, strict=True)
-        ]
-        found = [await self._store.search_knowledge(one) for one in asked]
-        hits = tuple(_neighbours(_fused(found), limit))
-        return KnowledgeFound(hits, without or ("" if hits else space.words_only), queries)
+        asked = KnowledgeQuery(query_words(words), space, vector, where.shelves, where.documents, LONGEST_RUN * limit)
+        hits = tuple(_neighbours(await self._store.search_knowledge(asked), limit))
+        return KnowledgeFound(hits, without or ("" if hits else space.words_only), (words,))
 
-    async def _vectors(self, queries: Sequence[str]) -> tuple[Sequence[bytes | None], str]:
-        """The queries' vectors, or why there are none."""
+    async def _vector(self, query: str) -> tuple[bytes | None, str]:
+        """The query's vector, or why there is none."""
         try:
             async with asyncio.timeout(EMBEDDING_SECONDS):
-                return (await self._embedder.embed(queries)).vectors, ""
+                return (await self._embedder.embed([query])).vectors[0], ""
         except ProviderError as error:
-            return [None] * len(queries), error.message
+            return None, error.message
         except TimeoutError:
-            return [None] * len(queries), f"The embeddings gave no answer within {EMBEDDING_SECONDS:g} s."
-
-
-def _fused(found: Sequence[Sequence[KnowledgeHit]]) -> list[KnowledgeHit]:
-    """What several queries found, each passage with its best score."""
-    best: dict[int, KnowledgeHit] = {}
-    for hits in found:
-        for hit in hits:
-            known = best.get(hit.passage.entry)
-            if known is None or hit.score > known.score:
-                best[hit.passage.entry] = hit
-    return sorted(best.values(), key=lambda hit: -hit.score)
+            return None, f"The embeddings gave no answer within {EMBEDDING_SECONDS:g} s."
 
 
 def _neighbours(hits: Sequence[KnowledgeHit], limit: int) -> list[KnowledgeHit]:

@@ -21,7 +21,7 @@ WORDS_ONLY = (
     "The built-in embedder compares words and their spelling, not what they mean. For searches by meaning, set "
     "LAMELLA_EMBEDDING_MODEL=minilm, or LAMELLA_EMBEDDING_BASE_URL to a server with embeddings."
 )
-SPACE = Space(model=f"lexical-1-{DIMENSION}", weight=0.1, floor=0.3, words_only=WORDS_ONLY)
+SPACE = Space(model=f"lexical-1-{DIMENSION}", weight=0.1, floor=0.3, document_weight=0.1, words_only=WORDS_ONLY)
 
 _TRIGRAM = 0.35
 """What a trigram counts beside a word: a word of six letters has six of them."""

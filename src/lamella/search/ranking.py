@@ -1,4 +1,4 @@
-"""Ranks passages by words and by meaning, and fuses the two ranks. Pure.
+"""Ranks passages of conversations by words and by meaning, and fuses the two ranks. Pure.
 
 By words: BM25 with the statistics of what is searched and of nothing else, so that nobody's texts change what somebody
 else finds. A passage also counts what its neighbours in the conversation say: an answer holds few words of its
@@ -83,13 +83,11 @@ def rank(
     similar: Floats | None,
     weight: float,
     session_weight: float = 0.0,
-    *,
-    of_sessions: bool = True,
 ) -> Ranking:
     """The ranking. `similar` are the passages' similarities to the query, 0 where it means nothing.
 
     `weight` is what the order by them counts beside the order by words, `session_weight` what a session's nearest
-    passages count beside its words. Without `of_sessions` the sessions' scores are left at 0, which saves time.
+    passages count beside its words.
     """
     count = len(corpus.lengths)
     words, covers = np.zeros(count), np.zeros(corpus.groups)
@@ -110,8 +108,6 @@ def rank(
     if len(deciding):
         scores /= 2
         scores[deciding] += 0.5
-    if not of_sessions:
-        return Ranking(scores, np.zeros(corpus.groups), covers, own)
     passages = words if words.any() or similar is None else similar
     sessions = _relative(_sum_of_best(passages, corpus)) + SESSION_WORDS * _relative(session_words)
     if similar is not None and session_weight:

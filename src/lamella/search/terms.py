@@ -29,6 +29,7 @@ _PICTURES = "\u2600-\u27bf\U0001f000-\U0001faff"
 _TERM = re.compile(
     f"(?P<dense>[{_DENSE}]+)|(?P<picture>[{_PICTURES}])|(?P<word>(?:[^\\W_{_DENSE}{_PICTURES}]|[\u0900-\u0963\u0966-\u0dff])+)"
 )
+_DENSE_TERM = re.compile(f"[{_DENSE}]")
 
 _STOP_TEXT = """
 a about after am an and any are as at be been before being but by can could did do does doing for from had has
@@ -71,11 +72,24 @@ def terms_of(text: str) -> list[str]:
     return list(_terms(text, single=True))
 
 
+def query_words(text: str) -> tuple[str, ...]:
+    """The terms of a query, in order and with repetitions. Words that are in every text are left out, unless there are
+    no others.
+    """
+    found = tuple(_terms(text, single=False))
+    return tuple(term for term in found if term not in _STOP_TERMS) or found
+
+
 def query_terms(text: str) -> tuple[str, ...]:
-    """The terms to look for, each once. Words that are in every text are left out, unless there are no others."""
-    found = tuple(dict.fromkeys(_terms(text, single=False)))
-    telling = tuple(term for term in found if term not in _STOP_TERMS)
-    return (telling or found)[:MOST_TERMS]
+    """The first `MOST_TERMS` terms of a query, each once, of those that `query_words` gives."""
+    return tuple(dict.fromkeys(query_words(text)))[:MOST_TERMS]
+
+
+def is_telling(term: str) -> bool:
+    """Whether a term is no function word, and long enough not to be one: `layer`, `x15`, `预算`; not `the` or `von`."""
+    if term in _FUNCTION_STEMS:
+        return False
+    return len(term) >= _LEAST_LETTERS or not term.isalpha() or _DENSE_TERM.match(term) is not None
 
 
 def spans_of(text: str) -> Iterator[tuple[int, int, str]]:
@@ -154,4 +168,5 @@ def stem(word: str) -> str:
 
 
 _STOP_TERMS = frozenset(stem(word) for word in STOP_WORDS)
+_FUNCTION_STEMS = frozenset(stem(_normal(word)) for word in FUNCTION_WORDS)
 _FUNCTION_TERMS = frozenset(_normal(word) for word in FUNCTION_WORDS)

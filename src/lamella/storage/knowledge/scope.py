@@ -13,6 +13,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
+from lamella.search.documents import PLACE_BITS, moved
 from lamella.search.ranking import Floats, Ints
 from lamella.search.vectors import matrix_of
 
@@ -24,6 +25,9 @@ MOST_POSTINGS = 64_000_000
 
 _OVERHEAD = 40
 """Bytes of a passage beside its vector, about."""
+
+_OVERHEAD_TERM = 200
+"""Bytes of a term beside its occurrences, about."""
 
 Revision = tuple[str, int]
 """A document and how often its passages changed."""
@@ -49,29 +53,29 @@ def part_of(rows: Sequence[tuple[int, int, bytes | None]], dimension: int) -> Pa
 
 @dataclass(slots=True)
 class Postings:
-    """For each term that was looked for: the places of the passages that hold it, and how often. Bounded."""
+    """For each term that was looked for: its occurrences (`search.documents.PLACE_BITS`). Bounded."""
 
-    kept: OrderedDict[str, tuple[Ints, Ints]] = field(default_factory=OrderedDict)
+    kept: OrderedDict[str, Ints] = field(default_factory=OrderedDict)
     size: int = 0
     lock: Lock = field(default_factory=Lock)
 
-    def find(self, term: str) -> tuple[Ints, Ints] | None:
+    def find(self, term: str) -> Ints | None:
         """What is kept of a term."""
         with self.lock:
             if term in self.kept:
                 self.kept.move_to_end(term)
             return self.kept.get(term)
 
-    def keep(self, term: str, places: Ints, times: Ints) -> None:
+    def keep(self, term: str, occurrences: Ints) -> None:
         """Keep a term's postings; those that were not used for longest make room."""
         with self.lock:
             if term in self.kept:
                 return
-            self.kept[term] = places, times
-            self.size += places.nbytes + times.nbytes + 200
+            self.kept[term] = occurrences
+            self.size += occurrences.nbytes + _OVERHEAD_TERM
             while self.size > MOST_POSTINGS and len(self.kept) > 1:
-                _, (gone, counts) = self.kept.popitem(last=False)
-                self.size -= gone.nbytes + counts.nbytes + 200
+                _, gone = self.kept.popitem(last=False)
+                self.size -= gone.nbytes + _OVERHEAD_TERM
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +105,14 @@ class Scope:
         rows = slice(self.offsets[index], self.offsets[index + 1])
         return Part(self.entries[rows], self.lengths[rows], self.vectors[rows])
 
-    def places(self, entries: Ints) -> tuple[Ints, Ints]:
-        """The places of the entries that are in this scope, each once, and how often it was named."""
-        named, times = np.unique(entries, return_counts=True)
+    def occurrences(self, stored: Ints) -> Ints:
+        """Occurrences by entry as occurrences by place in this scope, rising; those of other entries are left out."""
+        entries = stored >> PLACE_BITS
         ordered = self.entries[self.order]
-        at = np.searchsorted(ordered, named)
+        at = np.searchsorted(ordered, entries)
         here = at < len(ordered)
-        here[here] = ordered[at[here]] == named[here]
-        places = self.order[at[here]]
-        rising = np.argsort(places, kind="stable")
-        return places[rising], times[here][rising]
+        here[here] = ordered[at[here]] == entries[here]
+        return np.sort(moved(stored[here], self.order[at[here]]))
 
 
 def scope_of(number: int, documents: Sequence[Revision], parts: Mapping[Revision, Part], dimension: int) -> Scope:

@@ -1,5 +1,5 @@
-"""`KnowledgeStore`: the port `KnowledgeStore` on SQLite. Search: postings from FTS5, vectors exactly, ranked by
-`search.ranking`, so that only what is searched counts.
+"""`KnowledgeStore`: documents and their index on SQLite. Search: postings from FTS5, vectors exactly, ranked by
+`search.documents`, so that only what is searched counts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from sqlalchemy import ColumnElement, Connection, and_, null, select, text
 
 from lamella.core.ids import Ids
 from lamella.core.knowledge import Document, KnowledgeHit, KnowledgeQuery, Shelf, StoredPassage
-from lamella.search.ranking import Corpus, Floats, Ints, Ranking, first_of, rank
+from lamella.search.documents import PLACE_BITS, Ranked, moved, rank_documents
+from lamella.search.ranking import Corpus, Floats, Ints
 from lamella.search.vectors import unpacked
 from lamella.storage.database import Database, reads
 from lamella.storage.knowledge.bindings import BindingRows
@@ -24,8 +25,8 @@ from lamella.storage.knowledge.passages import PassageRows, passage_of, tagged
 from lamella.storage.knowledge.scope import MOST_BYTES, Part, Revision, Scope, ScopeCache, part_of, scope_of
 from lamella.storage.tables import knowledge_documents, knowledge_passages, knowledge_vectors
 
-_POSTINGS = text("SELECT group_concat(doc) FROM knowledge_postings WHERE term = :term")
-"""The entries that hold a term, as often as they do, in one text: read apart from the event loop."""
+_POSTINGS = text("SELECT group_concat(doc * 65536 + offset) FROM knowledge_postings WHERE term = :term")
+"""The occurrences of a term (`search.documents.PLACE_BITS`), in one text: read apart from the event loop."""
 
 
 class KnowledgeStore(DocumentRows, PassageRows, BindingRows):
@@ -48,7 +49,7 @@ class KnowledgeStore(DocumentRows, PassageRows, BindingRows):
         for scope, read in searched:
             for term, held in read.items():
                 if not isinstance(held, str):
-                    scope.postings.keep(term, *held)
+                    scope.postings.keep(term, held)
         entries = [chosen.entry for chosen in best]
         passages, documents = await self._chosen(entries)
         # What was replaced or removed since the ranking is found no more.
@@ -117,16 +118,13 @@ def _read_part(
     return [(row[0], row[1], row[2]) for row in connection.execute(query)]
 
 
-Held = tuple[Ints, Ints]
-"""The places of the passages that hold a term, and how often."""
-
-Read = dict[str, str | Held]
-"""For each term what is kept of it, or the entries that hold it as they were read, with commas between."""
+Read = dict[str, str | Ints]
+"""For each term its occurrences in the scope, or in the table as they were read, with commas between."""
 
 
 def _read_postings(connection: Connection, scope: Scope, terms: Sequence[str]) -> Read:
     read: Read = {}
-    for term in terms:
+    for term in dict.fromkeys(terms):
         known = scope.postings.find(term)
         if known is None:
             found = connection.execute(_POSTINGS, {"term": tagged(scope.number, term)})
@@ -149,25 +147,23 @@ def _best(searched: Sequence[tuple[Scope, Read]], query: KnowledgeQuery) -> list
     if not searched:
         return []
     chosen = [_Selected.of(scope, query.documents) for scope, _ in searched]
-    postings = []
-    for term in query.terms:
-        places, times, offset = [], [], 0
-        for (scope, read), selected in zip(searched, chosen, strict=True):
-            at, often = selected.places(*_held(scope, read, term))
-            places.append(at + offset)
-            times.append(often)
-            offset += selected.count
-        at, often = np.concatenate(places), np.concatenate(times)
-        if len(at):
-            postings.append((at, often))
+    firsts = np.cumsum([0, *(one.count for one in chosen)])
+    held = {
+        term: np.concatenate(
+            [
+                selected.occurrences(_held(scope, read, term)) + (first << PLACE_BITS)
+                for (scope, read), selected, first in zip(searched, chosen, firsts, strict=False)
+            ]
+        )
+        for term in dict.fromkeys(query.terms)
+    }
     similar = _similar(searched, chosen, query)
     corpus = Corpus(_numbered(chosen), np.concatenate([one.lengths for one in chosen]))
-    made = rank(corpus, postings, similar, query.space.weight, of_sessions=False)
+    made = rank_documents(corpus, query.terms, held, similar, query.space.document_weight)
     return _first(made, np.concatenate([one.entries for one in chosen]), similar, query.limit)
 
 
-def _first(made: Ranking, entries: Ints, similar: Floats | None, limit: int) -> list[_Chosen]:
-    order = first_of(made.scores, limit)
+def _first(made: Ranked, entries: Ints, similar: Floats | None, limit: int) -> list[_Chosen]:
     return [
         _Chosen(
             int(entries[at]),
@@ -175,16 +171,15 @@ def _first(made: Ranking, entries: Ints, similar: Floats | None, limit: int) -> 
             float(made.words[at]),
             float(similar[at]) if similar is not None else 0.0,
         )
-        for at in order
-        if made.scores[at] > 0
+        for at in made.first(limit)
     ]
 
 
-def _held(scope: Scope, read: Read, term: str) -> Held:
-    """The places of a term, which are kept in `read` from now on."""
+def _held(scope: Scope, read: Read, term: str) -> Ints:
+    """The occurrences of a term, which are kept in `read` from now on."""
     known = read[term]
     if isinstance(known, str):
-        known = read[term] = scope.places(np.fromstring(known, np.int64, sep=","))
+        known = read[term] = scope.occurrences(np.fromstring(known, np.int64, sep=","))
     return known
 
 
@@ -233,12 +228,13 @@ class _Selected:
     def count(self) -> int:
         return len(self.entries)
 
-    def places(self, places: Ints, times: Ints) -> tuple[Ints, Ints]:
-        """Places of the whole scope as places of what is searched."""
+    def occurrences(self, occurrences: Ints) -> Ints:
+        """Occurrences in the whole scope as those in what is searched."""
         if self.mask is None or self.new_place is None:
-            return places, times
+            return occurrences
+        places = occurrences >> PLACE_BITS
         here = self.mask[places]
-        return self.new_place[places[here]], times[here]
+        return moved(occurrences[here], self.new_place[places[here]])
 
     def of_all(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
         return values if self.mask is None else values[self.mask]
