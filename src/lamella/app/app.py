@@ -18,7 +18,7 @@ from lamella.app.accounts import LOCAL_IDENTITY, Accounts
 from lamella.app.base_descriptions import describer
 from lamella.app.bases import Bases
 from lamella.app.conversations import Conversations, NewConversation
-from lamella.app.core import build_core, build_services
+from lamella.app.core import CoreSettings, build_core, build_services
 from lamella.app.embedding import embedder_of
 from lamella.app.knowledge import Knowledge, knowledge_of
 from lamella.app.library import Library
@@ -26,7 +26,6 @@ from lamella.app.once import Once
 from lamella.app.providers import Models, Providers
 from lamella.app.request_map import RequestMap, map_request
 from lamella.app.second import restricted_of, second_of
-from lamella.app.shares import core_settings
 from lamella.cache.ledger import Ledger
 from lamella.chat import Chat, Outgoing
 from lamella.chat.dynamic_context import Blocks, DynamicContexts, registered_blocks
@@ -291,7 +290,7 @@ async def open_app(
         models = models or Providers(settings, table)
         stack.push_async_callback(models.close)
         _check_settings(models, settings)
-        parts = core_settings(settings, tables, headers, demonstration=models.is_demonstration)
+        parts = CoreSettings.of(settings, tables, headers, demonstration=models.is_demonstration)
         embedder = embedder_of(settings)
         recall = Recall(store, RecallIndex(store.database), embedder, store.jobs, clock)
         uploads = FolderFileStore(settings.data / "files")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lamella.cache.ledger import Ledger
+from lamella.cache.pruning import PruneSettings
 from lamella.chat import Chat, QueueSettings
 from lamella.chat.dynamic_context import DynamicContexts
 from lamella.context.layout import Layout
@@ -14,16 +15,22 @@ from lamella.core.clock import Clock
 from lamella.core.counting import ApproximateCounter
 from lamella.core.ids import Ids
 from lamella.core.ports import Jobs, ModelSource, StreamBus
+from lamella.core.prompt import Ttl
 from lamella.sessions.recall.recall import Recall
 from lamella.sessions.sessions import Sessions
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import SecondSource
+from lamella.settings import Settings
 from lamella.storage import Store
 from lamella.tooling.tool import Registry
 from lamella.turns.journal import Journal, MemoryBus
-from lamella.turns.loader import EngineSettings
+from lamella.turns.loader import EngineSettings, RequestHeaders
 from lamella.turns.services import Services, StoredAgentAndProject
+from lamella.turns.session_choices import FormRule
 from lamella.turns.turn import TurnEngine
+
+JOINING = 3.0
+"""Seconds in which messages that come during an answer join, where no debounce is set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,65 @@ class CoreSettings:
     sessions: SessionSettings = field(default_factory=SessionSettings)
     queue: QueueSettings = field(default_factory=QueueSettings)
     layouts: Mapping[str, Layout] = field(default_factory=lambda: LAYOUTS)
+
+    @classmethod
+    def of(
+        cls, settings: Settings, layouts: Mapping[str, Layout], headers: RequestHeaders, *, demonstration: bool
+    ) -> CoreSettings:
+        """What a deployment set, as each layer takes it."""
+        return cls(
+            _engine_settings(settings, headers),
+            _session_settings(settings, demonstration=demonstration),
+            _queue_settings(settings),
+            layouts,
+        )
+
+
+def _engine_settings(settings: Settings, headers: RequestHeaders) -> EngineSettings:
+    """The engine's part of the settings."""
+    return EngineSettings(
+        context_budget=settings.context_budget,
+        max_output=settings.max_output,
+        thinking_effort=settings.thinking_effort,
+        fallback_model=settings.fallback_model,
+        step_limit=settings.step_limit,
+        reminders=(settings.reminder,) if settings.reminder else (),
+        keeps_results=settings.tool_summarization_policy == "keep_all",
+        headers=headers,
+        cache_enabled=settings.cache_enabled,
+        cache_diagnostics=settings.cache_diagnostics,
+        cache_ttl=Ttl(settings.cache_ttl) if settings.cache_ttl is not None else None,
+        dynamic_form=FormRule(settings.dynamic_context_form),
+    )
+
+
+def _session_settings(settings: Settings, *, demonstration: bool) -> SessionSettings:
+    """The sessions' part of the settings."""
+    return SessionSettings(
+        keep_recent=settings.keep_recent_tokens,
+        compaction=settings.compaction_threshold,
+        resume=settings.resume_token_budget,
+        pruning=PruneSettings(
+            settings.tool_prune_threshold,
+            settings.tool_keep_threshold,
+            settings.tool_summarization_policy,
+            settings.tool_prune_when,
+        ),
+        notify=settings.compaction_notify,
+        compact_when=settings.compaction_when,
+        floor=settings.compaction_floor,
+        titles=settings.titles and not demonstration,
+    )
+
+
+def _queue_settings(settings: Settings) -> QueueSettings:
+    """The queue's part of the settings."""
+    chosen = settings.debounce_ms
+    return QueueSettings(
+        debounce=(chosen or 0) / 1000,
+        joining=JOINING if chosen is None else chosen / 1000,
+        limit=settings.queue_limit,
+    )
 
 
 def build_core(

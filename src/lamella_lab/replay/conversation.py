@@ -9,7 +9,6 @@ from dataclasses import replace
 import msgspec
 
 from lamella.app.core import Core, CoreSettings, build_core, build_services
-from lamella.app.shares import core_settings
 from lamella.cache.planner import policy_named
 from lamella.chat import Message, QueueSettings
 from lamella.commands.parse import Typed
@@ -135,7 +134,7 @@ class ReplayedConversation:
         await self.close()
         self.jobs.restarted()
         settings = replay_settings(self._settings, self._trace, self._models.facts(self._model))
-        parts = core_settings(settings, LAYOUTS, self.stage.headers, demonstration=False)
+        parts = CoreSettings.of(settings, LAYOUTS, self.stage.headers, demonstration=False)
         # A summary that the trace holds back comes after a later entry: a command does not wait for it.
         parts = replace(parts, sessions=replace(parts.sessions, patience=0.0))
         if self._trace.is_played:
