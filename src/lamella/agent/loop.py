@@ -19,7 +19,7 @@ from lamella.agent.container import (
 from lamella.agent.hooks import Emitter, RunHooks
 from lamella.agent.inputs import AgentServices, RunInput, TurnInput
 from lamella.agent.request import PrefixLine, tool_choice_is_free
-from lamella.agent.side import DigestRequest, digestible, digests_of
+from lamella.agent.side import DigestSource, digestible, digests_of
 from lamella.agent.steps import StepRequest, StepResult, StepRunner
 from lamella.context.choices import Known, pruned_steps
 from lamella.core.decisions import Decision
@@ -127,8 +127,8 @@ class Loop:
         whole = [step for step in self._steps if step.id not in stubs]
         wanted = digestible(whole, self._turn.tools)
         if wanted:
-            asking = DigestRequest(self._turn, self._run, self._services, self._hooks, self._container)
-            self._container.digested(await digests_of(wanted, asking))
+            source = DigestSource(self._turn, self._run, self._services, self._hooks, self._container)
+            self._container.digested(await digests_of(wanted, source))
 
     async def _step(self, index: int, *, last: bool) -> ClosedStep:
         run = self._run

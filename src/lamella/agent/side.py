@@ -109,7 +109,7 @@ class Digestible:
 
 
 @dataclass(frozen=True, slots=True)
-class DigestRequest:
+class DigestSource:
     """The run whose results are digested: by its model, billed to its turn."""
 
     turn: TurnInput
@@ -131,40 +131,40 @@ def digestible(steps: Sequence[Step], tools: Sequence[ToolSpec]) -> tuple[Digest
     )
 
 
-async def digests_of(wanted: Sequence[Digestible], asking: DigestRequest) -> Mapping[str, str]:
+async def digests_of(wanted: Sequence[Digestible], source: DigestSource) -> Mapping[str, str]:
     """The digests by call id. One that fails is left out: then the layout's own stub stands there."""
-    made = await asyncio.gather(*(_digest(one, number, asking) for number, one in enumerate(wanted)))
+    made = await asyncio.gather(*(_digest(one, number, source) for number, one in enumerate(wanted)))
     return {one.call.id: text for one, text in zip(wanted, made, strict=True) if text}
 
 
-async def _digest(one: Digestible, number: int, asking: DigestRequest) -> str:
+async def _digest(one: Digestible, number: int, source: DigestSource) -> str:
     if len(one.result.content) <= SHORT:
         return one.result.content
     try:
-        text = await _ask(one, number, asking)
+        text = await _ask(one, number, source)
     except LamellaError as error:
         log.warning("no digest of a tool result", call_id=one.call.id, error=error.message)
         return ""
     return text if len(text) <= LONGEST else ""
 
 
-async def _ask(one: Digestible, number: int, asking: DigestRequest) -> str:
-    turn, model = asking.turn, asking.run.model
+async def _ask(one: Digestible, number: int, source: DigestSource) -> str:
+    turn, model = source.turn, source.run.model
     content = f"Call of {one.call.name} with {one.call.arguments}\n\nResult:\n{one.result.content}"
-    prompt = side_prompt(model.facts.name, PROMPT, content, Sampling(min(MAX_OUTPUT, asking.run.sampling.max_output)))
+    prompt = side_prompt(model.facts.name, PROMPT, content, Sampling(min(MAX_OUTPUT, source.run.sampling.max_output)))
     identity = RequestIdentity(
-        id=asking.services.ids.new("req"),
+        id=source.services.ids.new("req"),
         conversation_id=turn.conversation_id,
         turn_id=turn.turn.id,
-        run_id=asking.run.id,
+        run_id=source.run.id,
         step=number,
         purpose="digest",
-        at=asking.services.clock.now(),
+        at=source.services.clock.now(),
     )
-    request, stored = side_request(model, prompt, identity, turn.layout, asking.run.budget, asking.run.calibration)
-    await asking.hooks.request(stored)
-    answer = await ask(model, request, asking.run.headers("digest", number))
-    asking.container.beside(answer.end(identity.id, model.facts.cost(answer.usage)))
+    request, stored = side_request(model, prompt, identity, turn.layout, source.run.budget, source.run.calibration)
+    await source.hooks.request(stored)
+    answer = await ask(model, request, source.run.headers("digest", number))
+    source.container.beside(answer.end(identity.id, model.facts.cost(answer.usage)))
     if answer.error is not None:
         raise answer.error
     return answer.text

@@ -119,36 +119,36 @@ class StepRunner:
         """Whether anything of an answer has reached a client."""
         return self._shown.any
 
-    async def ask(self, wanted: StepRequest) -> StepResult:
+    async def ask(self, step: StepRequest) -> StepResult:
         """One inference that brought a text or a call, and its bill. One that brought neither is asked again, once,
         where that helps.
 
         Raises `ContextLengthExceeded` or a `ProviderError`; then the container holds what came.
         """
-        asked = await self._fitting(wanted)
-        failure = self._nothing_of(asked)
+        result = await self._fitting(step)
+        failure = self._nothing_of(result)
         if failure is None:
-            return asked
-        if may_ask_again(failure, asked.opened):
-            self._container.refused(self._end_of(asked, failure))
-            asked = await self._fitting(replace(wanted, said_nothing=isinstance(failure, ProviderAnsweredNothing)))
-            failure = self._nothing_of(asked)
+            return result
+        if may_ask_again(failure, result.opened):
+            self._container.refused(self._end_of(result, failure))
+            result = await self._fitting(replace(step, said_nothing=isinstance(failure, ProviderAnsweredNothing)))
+            failure = self._nothing_of(result)
             if failure is None:
-                return asked
-        asked.opened.error = failure.as_dict()
+                return result
+        result.opened.error = failure.as_dict()
         raise failure
 
-    def _nothing_of(self, asked: StepResult) -> ProviderError | None:
-        return nothing_of(asked.opened, self._run.model.facts.name, self._run.sampling.max_output)
+    def _nothing_of(self, result: StepResult) -> ProviderError | None:
+        return nothing_of(result.opened, self._run.model.facts.name, self._run.sampling.max_output)
 
-    def _end_of(self, asked: StepResult, error: LamellaError) -> RequestEnd:
-        opened = asked.opened
+    def _end_of(self, result: StepResult, error: LamellaError) -> RequestEnd:
+        opened = result.opened
         return opened.end(opened.usage, self._run.model.facts.cost(opened.usage), error.as_dict())
 
-    async def _fitting(self, wanted: StepRequest) -> StepResult:
+    async def _fitting(self, step: StepRequest) -> StepResult:
         """One inference. What its provider refuses as too large is compacted, and sent once more as it fits (law 7)."""
         try:
-            return await self._accepted(wanted)
+            return await self._accepted(step)
         except ProviderContextOverflow as error:
             opened, line = self._container.opened, self.line
             if opened is None or line is None:
@@ -158,7 +158,7 @@ class StepRunner:
             await self._learn_from(error, line.assembled.report)
             await self._compact()
         try:
-            return await self._accepted(wanted)
+            return await self._accepted(step)
         except ContextLengthExceeded:
             await self._keep_learnt()
             raise refusal from None  # nothing could give way: what the provider said is the better reason
@@ -205,10 +205,10 @@ class StepRunner:
             await self._hooks.limit_learned(ProviderLimit(self._run.account, name, usage.input, now))
             self._limit = None
 
-    async def _accepted(self, wanted: StepRequest) -> StepResult:
+    async def _accepted(self, step: StepRequest) -> StepResult:
         """One inference. A provider that refuses to be asked why a cache was missed is not asked again in this turn."""
         try:
-            return await self._try(wanted)
+            return await self._try(step)
         except ProviderRefusedRequest as error:
             opened = self._container.opened
             if opened is None or self._compared_with is None or not any(name in error.message for name in ASKED_BY):
@@ -218,7 +218,7 @@ class StepRunner:
             name = self._run.model.facts.name
             why = f"{name} refused to be asked why its cache was missed; the request is sent again without that"
             self._emitter.emit(ContextDegraded(subject=name, why=f"{why} (LAMELLA_CACHE_DIAGNOSTICS=false)"))
-        return await self._try(wanted)
+        return await self._try(step)
 
     async def _keep_learnt(self) -> None:
         """Store what was decided without a request to store it with: the next turn begins with it."""
@@ -237,9 +237,9 @@ class StepRunner:
         self.decisions += (learnt,)
         self._unstored += (learnt,)
 
-    async def _try(self, wanted: StepRequest) -> StepResult:
-        reminder = merged(self._view(wanted))
-        prepared, stored = await self._prepare(wanted, reminder)
+    async def _try(self, step: StepRequest) -> StepResult:
+        reminder = merged(self._view(step))
+        prepared, stored = await self._prepare(step, reminder)
         opened = self._container.open(
             StepBirth(
                 id=self._services.ids.new("step"),
@@ -249,30 +249,30 @@ class StepRunner:
                 reminder=reminder,
                 estimate=_estimate(stored.record),
                 factor=self.calibration,
-                made_from=tuple(sorted(self._turn.made_from | bases_of_steps(wanted.steps))),
+                made_from=tuple(sorted(self._turn.made_from | bases_of_steps(step.steps))),
             )
         )
-        asked = StepResult(prepared, stored, opened, await self._infer(wanted.index, prepared, opened))
-        self._bill(asked)
+        result = StepResult(prepared, stored, opened, await self._infer(step.index, prepared, opened))
+        self._bill(result)
         await self._lift(opened.usage)
         if self._diagnoses and opened.answer_id is not None and opened.usage.input:
             self._compared_with = opened.answer_id
-        return asked
+        return result
 
-    def _view(self, wanted: StepRequest) -> ReminderView:
+    def _view(self, step: StepRequest) -> ReminderView:
         turn = self._turn
         return ReminderView(
-            wanted.steps,
+            step.steps,
             self._services.registry,
             turn.agent,
             turn.layout,
             turn.reminders,
-            wanted.last,
+            step.last,
             turn.tools,
-            wanted.said_nothing,
+            step.said_nothing,
         )
 
-    async def _near(self, wanted: StepRequest, reminder: str, prepared: Prepared) -> Prepared:
+    async def _near(self, step: StepRequest, reminder: str, prepared: Prepared) -> Prepared:
         """The request, made anew by what its provider counts if it is near the limit."""
         report, run = prepared.assembled.report, self._run
         margin = await margin_of(prepared.assembled, run.billed_local)
@@ -283,49 +283,49 @@ class StepRunner:
             if self._counted is None:
                 self._counts = False  # for the rest of the turn: an estimate is at hand
             elif self._counted.corrects(report.estimate):
-                return await self._corrected(wanted, reminder, prepared, self._counted)
+                return await self._corrected(step, reminder, prepared, self._counted)
         if self._counted is None and margin > self._margin:
             self._margin = margin
-            return await self._smaller(wanted, reminder)
+            return await self._smaller(step, reminder)
         counted = self._counted
         return with_count(prepared, counted) if counted is not None and counted.local == report.local else prepared
 
-    async def _corrected(self, wanted: StepRequest, reminder: str, prepared: Prepared, counted: Counted) -> Prepared:
+    async def _corrected(self, step: StepRequest, reminder: str, prepared: Prepared, counted: Counted) -> Prepared:
         """The request after its count said that the estimate was wrong."""
         run, name = self._run, self._run.model.facts.name
         learnt = counted.decision(name, self.calibration, run.budget)
         self._learn(learnt, counted.factor(run.budget))
         if counted.tokens > run.budget:
             self._emitter.emit(ContextDegraded(subject=name, why=f"{learnt.why}; it is made smaller"))
-            return await self._smaller(wanted, reminder)
+            return await self._smaller(step, reminder)
         return with_count(prepared, counted)
 
-    async def _smaller(self, wanted: StepRequest, reminder: str) -> Prepared:
+    async def _smaller(self, step: StepRequest, reminder: str) -> Prepared:
         try:
-            return await self._fitted(wanted, reminder)
+            return await self._fitted(step, reminder)
         except ContextLengthExceeded:
             await self._keep_learnt()
             raise
 
-    async def _fitted(self, wanted: StepRequest, reminder: str) -> Prepared:
+    async def _fitted(self, step: StepRequest, reminder: str) -> Prepared:
         """The window and its markers."""
         turn, run = self._turn, self._run
         context = ContextInput(
             model=run.model.facts,
             budget=run.budget,
-            sampling=replace(wanted.sampling, compared_with=self._compared_with),
+            sampling=replace(step.sampling, compared_with=self._compared_with),
             system=turn.system,
             tools=turn.tools,
             history=turn.history,
-            turn=replace(turn.turn, steps=wanted.steps),
+            turn=replace(turn.turn, steps=step.steps),
             reminder=reminder,
             decisions=self.decisions,
             calibration=self.calibration,
             agent=turn.agent,
             project=turn.project,
             summaries=turn.summaries,
-            searched=has_found(wanted.steps, self._services.registry),
-            last_step=wanted.last,
+            searched=has_found(step.steps, self._services.registry),
+            last_step=step.last,
             keeps_results=run.keeps_results,
             limit=self._limit,
             margin=self._margin,
@@ -338,16 +338,16 @@ class StepRunner:
         now = self._services.clock.now()
         return prepare(made, turn.policy, self._services.ledger, now, run.ttl)
 
-    async def _prepare(self, wanted: StepRequest, reminder: str) -> tuple[Prepared, NewRequest]:
+    async def _prepare(self, step: StepRequest, reminder: str) -> tuple[Prepared, NewRequest]:
         """The window, its markers, and its row, which the hooks get before anything is sent."""
         turn, run = self._turn, self._run
-        prepared = await self._near(wanted, reminder, await self._fitted(wanted, reminder))
+        prepared = await self._near(step, reminder, await self._fitted(step, reminder))
         identity = RequestIdentity(
             id=self._services.ids.new("req"),
             conversation_id=turn.conversation_id,
             turn_id=turn.turn.id,
             run_id=run.id,
-            step=wanted.index,
+            step=step.index,
             purpose="chat",
             at=prepared.facts.now,
         )
@@ -424,16 +424,16 @@ class StepRunner:
         if self.calibration / FAR <= factor <= self.calibration * FAR:
             self.calibration = factor
 
-    def _bill(self, asked: StepResult) -> None:
-        usage, dropped = asked.opened.usage, asked.opened.dropped_thinking
+    def _bill(self, result: StepResult) -> None:
+        usage, dropped = result.opened.usage, result.opened.dropped_thinking
         if dropped:
             why = f"the provider left out {dropped} block{'s' if dropped > 1 else ''} of earlier thinking"
             self._emitter.emit(ContextDegraded(subject="thinking", why=f"{why}: what stood before changed"))
-        note_billed(asked.prepared.plan, usage, self._services.ledger, asked.prepared.facts)
-        self._calibrate(asked.prepared.assembled.report, usage)
+        note_billed(result.prepared.plan, usage, self._services.ledger, result.prepared.facts)
+        self._calibrate(result.prepared.assembled.report, usage)
         self._emitter.emit(
             UsagePacket(
-                request_id=asked.stored.record.id,
+                request_id=result.stored.record.id,
                 usage=UsageBody.of(usage),
                 cost=self._run.model.facts.cost(usage),
                 budget=self._run.budget,
