@@ -10,7 +10,7 @@ from lamella.agent.calibration import MOST_OFF, Counted
 from lamella.agent.request import Draft
 from lamella.cache.ledger import Ledger
 from lamella.cache.planner import MarkerPolicy
-from lamella.context.input import MARGIN
+from lamella.context.input import MARGIN, ContextInput
 from lamella.context.layout import Layout
 from lamella.core.agents import Agent, Project, Summary
 from lamella.core.clock import Clock
@@ -166,3 +166,28 @@ class AgentServices:
     clock: Clock
     ids: Ids
     counter: TokenCounter
+
+
+def first_context(turn: TurnInput, run: RunInput, reminder: str, *, last_step: bool = False) -> ContextInput:
+    """What the first window of a run is a function of."""
+    return ContextInput(
+        model=run.model.facts,
+        budget=run.budget,
+        sampling=run.sampling,
+        system=turn.system,
+        tools=turn.tools,
+        history=turn.history,
+        turn=turn.turn,
+        reminder=reminder,
+        decisions=run.decisions,
+        calibration=run.calibration,
+        agent=turn.agent,
+        project=turn.project,
+        summaries=turn.summaries,
+        last_step=last_step,
+        keeps_results=run.keeps_results,
+        limit=run.limit,
+        margin=run.margin,
+        doubt=run.doubt,
+        sent_before=turn.sent_before,
+    )

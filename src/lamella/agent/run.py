@@ -13,9 +13,10 @@ import structlog
 
 from lamella.agent.container import StateContainer
 from lamella.agent.hooks import Emitter, Fallback, RunHooks
-from lamella.agent.inputs import AgentServices, RunInput, TurnInput
+from lamella.agent.inputs import AgentServices, RunInput, TurnInput, first_context
 from lamella.agent.loop import Loop
-from lamella.agent.request import PrefixLine
+from lamella.agent.reminders import ReminderView, merged
+from lamella.agent.request import PrefixLine, Prepared, draft, prepare
 from lamella.cache.ledger import Ledger
 from lamella.cache.planner import policy_named
 from lamella.context.layout import Layout
@@ -253,6 +254,16 @@ class AgentRun:
     def inputs(self) -> tuple[TurnInput, RunInput]:
         """What the run is given, for a hook that lets another model answer the same turn."""
         return self._turn, self._run.input
+
+    def prepared(self) -> Prepared:
+        """The first request, as it would be sent now; nothing is sent. Raises `ContextLengthExceeded`."""
+        turn, run, services = self._turn, self._run.input, self._services
+        view = ReminderView(
+            (), services.registry, turn.agent, turn.layout, turn.reminders, run.step_limit == 1, turn.tools
+        )
+        context = first_context(turn, run, merged(view), last_step=view.last_step)
+        made = draft(context, turn.layout, run.model, run.account, self._run.line)
+        return prepare(made, turn.policy, services.ledger, services.clock.now(), run.ttl)
 
     @property
     def turn(self) -> Turn:

@@ -22,12 +22,11 @@ from lamella.agent.citations import CitationWatch
 from lamella.agent.container import OpenStep, StateContainer, StepBirth, may_ask_again, nothing_of
 from lamella.agent.hooks import Emitter, RunHooks
 from lamella.agent.inference import ShownBlocks, run_step, without_kept_back
-from lamella.agent.inputs import AgentServices, RunInput, TurnInput
+from lamella.agent.inputs import AgentServices, RunInput, TurnInput, first_context
 from lamella.agent.reminders import ReminderView, has_found, merged
 from lamella.agent.request import PrefixLine, Prepared, RequestIdentity, drafted, new_request, next_line, prepare
 from lamella.cache.ledger import cache_loss
 from lamella.cache.planner import note_billed, note_written
-from lamella.context.input import ContextInput
 from lamella.core.caching import ASKED_BY
 from lamella.core.decisions import Decision
 from lamella.core.errors import (
@@ -310,27 +309,15 @@ class StepRunner:
     async def _fitted(self, step: StepRequest, reminder: str) -> Prepared:
         """The window and its markers."""
         turn, run = self._turn, self._run
-        context = ContextInput(
-            model=run.model.facts,
-            budget=run.budget,
+        context = replace(
+            first_context(turn, run, reminder, last_step=step.last),
             sampling=replace(step.sampling, compared_with=self._compared_with),
-            system=turn.system,
-            tools=turn.tools,
-            history=turn.history,
             turn=replace(turn.turn, steps=step.steps),
-            reminder=reminder,
             decisions=self.decisions,
             calibration=self.calibration,
-            agent=turn.agent,
-            project=turn.project,
-            summaries=turn.summaries,
             searched=has_found(step.steps, self._services.registry),
-            last_step=step.last,
-            keeps_results=run.keeps_results,
             limit=self._limit,
             margin=self._margin,
-            doubt=run.doubt,
-            sent_before=turn.sent_before,
         )
         made, self._draft = self._draft, None
         if made is None or made.context != context:
