@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from lamella.cli.api import Sending, open_api
+from lamella.cli.api import open_api
 from lamella.cli.own_server import own_client
 from lamella.server.testing import Client
 from lamella.settings import Settings, read_settings
@@ -57,7 +57,7 @@ async def _conversation(client: Client, base: str) -> str:
 
 async def _by_terminal(settings: Settings, conversation: str) -> None:
     async with open_api(settings) as terminal:
-        async for _ in terminal.send(conversation, Sending(QUESTION, zone=ZONE, at_once=True)):
+        async for _ in terminal.send(conversation, QUESTION, timezone=ZONE, debounce_ms=0):
             pass
 
 

@@ -4,23 +4,21 @@ Every command of the terminal speaks HTTP. If no server runs over the folder, th
 a socket (`own_server.py`), so a message is the same by either way:
 
     async with open_api(read_settings()) as api:
-        conversation = await api.conversation(None, None)
-        async for packet in api.send(conversation, Sending("What is a tide?", zone="Europe/Berlin")):
+        conversation = await api.conversation()
+        async for packet in api.send(conversation, "What is a tide?", timezone="Europe/Berlin"):
             ...
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
 
 import httpx2
 
-from lamella.core.errors import CallerError, ConfigurationError, InvalidRequest, LamellaError
-from lamella.core.packets import AnyPacket, decode_packet
+from lamella.client import Client, refusal
+from lamella.core.errors import ConfigurationError
 from lamella.settings import Settings
 
 ADDRESS_FILE = "server.url"
@@ -35,104 +33,28 @@ NOTICES = 100
 LONGEST_REASON = 2_000
 """Characters of why a call was refused."""
 
-Object = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Sending:
-    """A message as it is typed; `at_once` waits for no more of them.
-
-    `effort` is the thinking effort of this turn, in its one spelling; None leaves it to the conversation.
-    """
-
-    text: str
-    file_ids: tuple[str, ...] = ()
-    zone: str = "UTC"
-    at_once: bool = False
-    effort: str | None = None
-    models: tuple[str, ...] = ()
-
-    @property
-    def body(self) -> Object:
-        """The body of its request."""
-        body: Object = {"text": self.text, "file_ids": list(self.file_ids), "timezone": self.zone}
-        body |= {"debounce_ms": 0} if self.at_once else {}
-        body |= {"thinking_effort": self.effort} if self.effort is not None else {}
-        return body | ({"models": list(self.models)} if self.models else {})
-
-
-@dataclass(frozen=True, slots=True)
-class Uploaded:
-    """A file as the terminal needs it; `problem` says why it can't be sent or is only listed."""
-
-    id: str
-    name: str
-    ready: bool
-    problem: str | None
-
 
 async def _nothing_runs(conversation_id: str) -> None:
     """A server goes on without this process."""
 
 
-class Api:
-    """`/api/v1` over a client.
+class Api(Client):
+    """The client, with what the terminal alone asks for.
 
     `settled` waits until no compaction of a conversation runs in this process: it would end with the process.
     """
 
-    def __init__(self, client: httpx2.AsyncClient, settled: Callable[[str], Awaitable[None]] = _nothing_runs) -> None:
-        self.client = client
+    def __init__(self, http: httpx2.AsyncClient, settled: Callable[[str], Awaitable[None]] = _nothing_runs) -> None:
+        super().__init__(http)
         self.settled = settled
-
-    async def get(self, path: str, **query: Any) -> Object:
-        """The JSON of a GET; raises what the server answered."""
-        return await self.ask("GET", path, params=query)
-
-    async def post(self, path: str, body: Object) -> Object:
-        """The JSON of a POST."""
-        return await self.ask("POST", path, json=body)
-
-    async def ask(self, method: str, path: str, **options: Any) -> Object:
-        """The JSON of any request under `/api/v1`."""
-        answer = await self.client.request(method, f"/api/v1{path}", **options)
-        body: Object = answer.json() if answer.content else {}
-        if answer.is_error:
-            raise refusal(body["error"])
-        return body
-
-    async def conversation(self, id: str | None, model: str | None) -> str:
-        """The id of a known conversation, or of a new one."""
-        if id is not None:
-            found = await self.get(f"/conversations/{id}")
-        else:
-            found = await self.post("/conversations", {"model": model})
-        return str(found["id"])
 
     async def forget(self, conversation_id: str) -> None:
         """Remove a conversation."""
         await self.ask("DELETE", f"/conversations/{conversation_id}")
 
-    async def upload(self, path: Path) -> Uploaded:
-        """Take a file in."""
-        with opened(path) as file:
-            found = await self.ask("POST", "/files", files={"file": (path.name, file)})
-        return Uploaded(found["id"], found["name"], found["status"] == "ready", found["reason"])
-
-    async def send(self, conversation_id: str, sending: Sending) -> AsyncIterator[AnyPacket]:
-        """Send a message and follow its turn, or a command and hear its answer."""
-        path = f"/api/v1/conversations/{conversation_id}/turns"
-        async with self.client.stream("POST", path, json=sending.body) as answer:
-            if answer.is_error:
-                await answer.aread()
-                raise refusal(answer.json()["error"])
-            async for line in answer.aiter_lines():
-                if line.startswith("data: "):
-                    yield decode_packet(line[6:].encode())
-
     async def flush(self, conversation_id: str) -> None:
         """Wait no longer for more messages: answer those that wait."""
-        await self.post(f"/conversations/{conversation_id}/queue/flush", {})
+        await self.post(f"/conversations/{conversation_id}/queue/flush")
 
     async def notifications(self, conversation_id: str, after: str | None) -> tuple[str | None, list[str]]:
         """The texts of the notifications after the notice `after`, and the id of the newest notice."""
@@ -150,47 +72,14 @@ class Api:
         """Stop what is answered, or about to be."""
         await self.post(f"/conversations/{conversation_id}/commands", {"text": "/abort"})
 
-    async def stop(self, turn_id: str) -> None:
-        """Ask a turn to stop."""
-        await self.post(f"/turns/{turn_id}/stop", {})
-
-    async def approve(self, turn_id: str, call_id: str, *, approved: bool, reason: str) -> None:
-        """Let a call that waits run, or not; the reason is told to the model."""
-        said = {"approved": approved, "reason": reason[:LONGEST_REASON]}
-        await self.post(f"/turns/{turn_id}/calls/{call_id}/approval", said)
+    async def approve(self, turn_id: str, call_id: str, *, approved: bool, reason: str = "") -> None:
+        """See `Client.approve`; what is typed is cut to what the server takes."""
+        await super().approve(turn_id, call_id, approved=approved, reason=reason[:LONGEST_REASON])
 
     async def passage(self, file_id: str, start: int, end: int) -> str:
         """A piece of a file's text."""
         found = await self.get(f"/files/{file_id}/text")
         return str(found["text"])[start:end]
-
-
-def opened(path: Path) -> BinaryIO:
-    """A file to send; raises `InvalidRequest`."""
-    try:
-        return path.open("rb")
-    except OSError as error:
-        raise InvalidRequest(f"{path} can't be read: {error.strerror}.", param=str(path)) from None
-
-
-def _callers(kind: type[CallerError] = CallerError) -> Iterator[type[CallerError]]:
-    """Every error that is the caller's."""
-    for error in kind.__subclasses__():
-        yield error
-        yield from _callers(error)
-
-
-_KINDS: Mapping[str, type[LamellaError]] = {
-    ConfigurationError.code: ConfigurationError,
-    **{error.code: error for error in _callers()},
-}
-"""The errors whose kind decides how a command ends, by their codes."""
-
-
-def refusal(error: Object) -> LamellaError:
-    """The error that a server answered with, as the kind that it would be here."""
-    kind = _KINDS.get(str(error.get("code")), LamellaError)
-    return kind(str(error.get("message")), hint=error.get("hint"), param=error.get("param"))
 
 
 def _with_key(settings: Settings) -> dict[str, str]:

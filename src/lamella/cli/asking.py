@@ -11,8 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from lamella.cli.api import Api, Object, open_api
+from lamella.cli.api import Api, open_api
 from lamella.cli.logs import configure_logs
+from lamella.client import Object
 from lamella.core.errors import NotFound
 from lamella.core.json import encode_text
 from lamella.settings import read_settings

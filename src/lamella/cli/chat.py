@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from lamella.cli.api import Api, Sending, open_api
+from lamella.cli.api import Api, open_api
 from lamella.cli.approvals import Asking, Keyboard
 from lamella.cli.failures import report
 from lamella.cli.logs import configure_logs
@@ -121,7 +121,10 @@ class _Talk:
             if status["notice"]:
                 sys.stderr.write(f"{self._dim(status['notice'])}\n")
             file_ids = await self._upload(api, files)
-            conversation = await api.conversation(self._conversation, self._models[0] if self._models else None)
+            if self._conversation is not None:
+                conversation = str((await api.get(f"/conversations/{self._conversation}"))["id"])
+            else:
+                conversation = await api.conversation(self._models[0] if self._models else None)
             self._told, _ = await api.notifications(conversation, None)
             try:
                 if messages:
@@ -177,10 +180,10 @@ class _Talk:
         ids = []
         for path in files:
             uploaded = await api.upload(path)
-            if not uploaded.ready:
-                raise InvalidRequest(f"{uploaded.name}: {uploaded.problem}", param=str(path))
-            if uploaded.problem:
-                sys.stderr.write(self._dim(f"{uploaded.name}: {uploaded.problem}") + "\n")
+            if uploaded.status != "ready":
+                raise InvalidRequest(f"{uploaded.name}: {uploaded.reason}", param=str(path))
+            if uploaded.reason:
+                sys.stderr.write(self._dim(f"{uploaded.name}: {uploaded.reason}") + "\n")
             ids.append(uploaded.id)
         return tuple(ids)
 
@@ -243,8 +246,16 @@ class _Talk:
         self._unheard.add(sent)
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._stop_all, api, conversation)
         try:
-            sending = Sending(text, file_ids, local_zone(), taken is None, self._effort, models)
-            async for packet in api.send(conversation, sending):
+            packets = api.send(
+                conversation,
+                text,
+                file_ids=file_ids,
+                models=models,
+                timezone=local_zone(),
+                thinking_effort=self._effort,
+                debounce_ms=0 if taken is None else None,
+            )
+            async for packet in packets:
                 self._taken = True
                 self._unheard.discard(sent)
                 if taken is not None:

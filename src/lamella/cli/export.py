@@ -9,10 +9,11 @@ from typing import Annotated
 
 import typer
 
-from lamella.cli.api import Object, open_api
+from lamella.cli.api import open_api
 from lamella.cli.inspect import newest
 from lamella.cli.logs import configure_logs
 from lamella.cli.main import DataOption, KeyOption, cli
+from lamella.client import Object
 from lamella.core.errors import ConfigurationError
 from lamella.core.json import encode
 from lamella.settings import Settings, read_settings

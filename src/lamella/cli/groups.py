@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from lamella.cli.api import Api, Object
+from lamella.cli.api import Api
 from lamella.cli.asking import Asking, JsonOption, id_of, show, whole
 from lamella.cli.main import DataOption, KeyOption, cli
+from lamella.client import Object
 
 groups = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Users who are granted access together.")
 cli.add_typer(groups, name="groups")

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from lamella.cli.api import Api, Object, open_api
+from lamella.cli.api import Api, open_api
 from lamella.cli.asking import WHOLE
 from lamella.cli.logs import configure_logs
 from lamella.cli.main import DataOption, KeyOption, cli
 from lamella.cli.zones import local_zone
+from lamella.client import Object
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.json import encode_text
 from lamella.settings import Settings, read_settings

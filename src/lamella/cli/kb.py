@@ -8,10 +8,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from lamella.cli.api import Api, Object
+from lamella.cli.api import Api
 from lamella.cli.asking import Asking, BaseArgument, JsonOption, id_of, moment, show, whole
 from lamella.cli.kb_restricted import restricted
 from lamella.cli.main import DataOption, KeyOption, cli
+from lamella.client import Object
 
 kb = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Knowledge bases, their documents, and who may read them."

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from lamella.cli.api import Api, Object
+from lamella.cli.api import Api
 from lamella.cli.asking import Asking, BaseArgument, JsonOption, id_of, moment, show, whole
 from lamella.cli.main import DataOption, KeyOption
+from lamella.client import Object
 
 restricted = typer.Typer()
 

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from lamella.cli.api import Api, Object
+from lamella.cli.api import Api
 from lamella.cli.asking import Asking, JsonOption, moment, show, whole
 from lamella.cli.main import DataOption, KeyOption, cli
+from lamella.client import Object
 
 keys = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Your API keys.")
 cli.add_typer(keys, name="keys")

@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
-from lamella.cli.api import Api, Object
+from lamella.cli.api import Api
 from lamella.cli.asking import Asking, JsonOption, moment, show, whole
 from lamella.cli.inspect import newest
 from lamella.cli.main import DataOption, KeyOption, cli
+from lamella.client import Object
 from lamella.core.tokens import short
 
 sessions = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The sessions of a conversation.")

@@ -6,10 +6,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from lamella.cli.api import Api, Object, first_run_token
+from lamella.cli.api import Api, first_run_token
 from lamella.cli.asking import Asking, JsonOption, id_of, show, whole
 from lamella.cli.keys import new_key
 from lamella.cli.main import DataOption, KeyOption, cli
+from lamella.client import Object
 from lamella.settings import read_settings
 
 users = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Who may ask.")

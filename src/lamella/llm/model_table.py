@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from lamella.core.caching import Ttl
-from lamella.core.errors import ConfigurationError
+from lamella.core.errors import ConfigurationError, InvalidRequest
 from lamella.core.models import ImageRule, Markers, ModelFacts, Price, Thinking, WireProtocol
 
 SETTING = "LAMELLA_MODELS"
@@ -160,6 +160,10 @@ class ModelTable:
         """The names in the table."""
         return tuple(self._known)
 
+    def provider(self, name: str) -> str:
+        """Who serves a model of the table by default."""
+        return self._known[name].provider
+
     def facts(self, name: str, provider: str) -> ModelFacts:
         """The facts of a model as `provider` serves it."""
         exact = self._known.get(name)
@@ -169,6 +173,18 @@ class ModelTable:
         if begins:
             return replace(self._known[max(begins, key=len)], name=name)
         return replace(self._unknown[provider], name=name)
+
+
+def facts(name: str) -> ModelFacts:
+    """The facts of a model by the shipped table: its window, prices and cache rules.
+
+    A dated name has those of the name it begins with. Raises `InvalidRequest` for a name that the table does not have.
+    """
+    table = ModelTable.shipped()
+    known = [known for known in table.names() if name == known or name.startswith(f"{known}-")]
+    if not known:
+        raise InvalidRequest(f"The model table has no {name!r}.", hint="It has " + ", ".join(table.names()) + ".")
+    return table.facts(name, table.provider(max(known, key=len)))
 
 
 def _shipped() -> _Table:

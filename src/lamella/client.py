@@ -1,0 +1,221 @@
+"""A typed client of a Lamella server: it sends messages, reads their packets, and resumes a stream that broke.
+
+    async with connect("http://127.0.0.1:8377", key="lam_…") as lamella:
+        conversation = await lamella.conversation()
+        async for packet in lamella.send(conversation, "What is a tide?"):
+            if isinstance(packet, TextPacket):
+                print(packet.text, end="")
+
+A message is sent with an Idempotency-Key, so it is sent again safely when the connection breaks before its turn has an
+id. Later the packets are read on by their numbers: none is lost, none comes twice. Everything else that the API has is
+reached by `get`, `post` and `ask`, for example `await lamella.get("/sessions", limit=5)`. What the server refuses is
+raised as the error that it would be in the server, `NotFound` or `ContextLengthExceeded` for example.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, BinaryIO
+
+import httpx2
+import msgspec
+
+from lamella.core.errors import CallerError, ConfigurationError, InvalidRequest, LamellaError
+from lamella.core.packets import AnyPacket, TurnFinished, decode_packet
+
+Object = dict[str, Any]
+"""A JSON object of the API; `/docs` of a server describes each."""
+
+TIMEOUT = httpx2.Timeout(120, connect=5)
+"""Seconds without a byte; a server sends a comment every few seconds while nothing happens."""
+
+PAUSES = (0.1, 0.3, 1.0, 3.0, 5.0)
+"""Seconds before each attempt to go on with a stream that broke. A packet that comes begins them anew."""
+
+
+_Sending = Callable[[], AbstractAsyncContextManager[httpx2.Response]]
+"""Makes the request of a message; the same one each time."""
+
+
+class ServerUnreachable(LamellaError):
+    """No server answers there, or it stopped in the middle of an answer."""
+
+    code = "server_unreachable"
+
+
+class StoredFile(msgspec.Struct, frozen=True):
+    """An uploaded file. `status` is `ready`, `failed` or that it is being read; `reason` says why it has no text."""
+
+    id: str
+    name: str
+    status: str
+    reason: str | None = None
+
+
+class Client:
+    """`/api/v1` of one server, as one user. `pauses` are the seconds before each attempt to go on with a stream."""
+
+    def __init__(self, http: httpx2.AsyncClient, pauses: Sequence[float] = PAUSES) -> None:
+        self.http = http
+        self.pauses = pauses
+
+    async def ask(self, method: str, path: str, **options: Any) -> Object:
+        """The JSON of any request under `/api/v1`; `options` are those of httpx2. Raises what the server answered."""
+        with _reachable(self.http):
+            answer = await self.http.request(method, f"/api/v1{path}", **options)
+        body: Object = answer.json() if answer.content else {}
+        if answer.is_error:
+            raise refusal(body["error"])
+        return body
+
+    async def get(self, path: str, **query: Any) -> Object:
+        """The JSON of a GET."""
+        return await self.ask("GET", path, params=query)
+
+    async def post(self, path: str, body: Mapping[str, Any] | None = None) -> Object:
+        """The JSON of a POST."""
+        return await self.ask("POST", path, json=body or {})
+
+    async def conversation(self, model: str | None = None, **fields: Any) -> str:
+        """The id of a new conversation."""
+        return str((await self.post("/conversations", {"model": model, **fields}))["id"])
+
+    async def upload(self, path: Path) -> StoredFile:
+        """Upload a file and read it; its id goes into `file_ids` of a message."""
+        with opened(path) as file:
+            found = await self.ask("POST", "/files", files={"file": (path.name, file)})
+        return msgspec.convert(found, StoredFile)
+
+    async def send(
+        self,
+        conversation_id: str,
+        text: str,
+        *,
+        file_ids: Sequence[str] = (),
+        models: Sequence[str] = (),
+        timezone: str = "UTC",
+        thinking_effort: str | None = None,
+        dynamic_context: Sequence[str] = (),
+        debounce_ms: int | None = None,
+    ) -> AsyncIterator[AnyPacket]:
+        """Send a message and give the packets of its turn to the end; a command gives its answer as one packet.
+
+        `debounce_ms` is how long the server waits for more messages of a burst; None: as its settings say.
+        """
+        body: Object = {"text": text, "file_ids": list(file_ids), "timezone": timezone}
+        optional = {
+            "models": list(models),
+            "thinking_effort": thinking_effort,
+            "dynamic_context": list(dynamic_context),
+            "debounce_ms": debounce_ms,
+        }
+        body |= {name: value for name, value in optional.items() if value not in (None, [])}
+        path, headers = f"/api/v1/conversations/{conversation_id}/turns", {"idempotency-key": token_hex(16)}
+
+        def again() -> AbstractAsyncContextManager[httpx2.Response]:
+            return self.http.stream("POST", path, json=body, headers=headers)
+
+        async for packet in self._resumed(again, "", 0):
+            yield packet
+
+    async def follow(self, turn_id: str, after: int = 0) -> AsyncIterator[AnyPacket]:
+        """The packets of a turn after number `after`, to its end."""
+        async for packet in self._resumed(None, turn_id, after):
+            yield packet
+
+    async def stop(self, turn_id: str) -> None:
+        """Ask a turn to stop."""
+        await self.post(f"/turns/{turn_id}/stop")
+
+    async def approve(self, turn_id: str, call_id: str, *, approved: bool, reason: str = "") -> None:
+        """Let a tool call that waits for approval run, or not; `reason` is told to the model."""
+        await self.post(f"/turns/{turn_id}/calls/{call_id}/approval", {"approved": approved, "reason": reason})
+
+    async def _resumed(self, send: _Sending | None, turn_id: str, last: int) -> AsyncIterator[AnyPacket]:
+        """Packets of a turn over as many connections as it takes; `send` makes the request that begins it."""
+        pauses = iter(self.pauses)
+        while True:
+            stream = send() if send is not None and not turn_id else self._events(turn_id, last)
+            try:
+                async with aclosing(_packets(stream)) as packets:
+                    async for packet in packets:
+                        pauses = iter(self.pauses)
+                        turn_id, last = packet.turn_id or turn_id, packet.n or last
+                        yield packet
+                        if isinstance(packet, TurnFinished):
+                            return
+                if not turn_id:
+                    return
+                broken: Exception | None = None
+            except httpx2.TransportError as error:
+                broken = error
+            pause = next(pauses, None)
+            if pause is None:
+                raise _unreachable(self.http, broken) from broken
+            await asyncio.sleep(pause)
+
+    def _events(self, turn_id: str, after: int) -> AbstractAsyncContextManager[httpx2.Response]:
+        return self.http.stream("GET", f"/api/v1/turns/{turn_id}/events", params={"after": after})
+
+
+@asynccontextmanager
+async def connect(url: str, key: str | None = None) -> AsyncIterator[Client]:
+    """A client of the server at `url`, as the user whose API key this is; a server without accounts needs none."""
+    headers = {} if key is None else {"authorization": f"Bearer {key}"}
+    async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=TIMEOUT, trust_env=False) as http:
+        yield Client(http)
+
+
+async def _packets(stream: AbstractAsyncContextManager[httpx2.Response]) -> AsyncGenerator[AnyPacket]:
+    async with stream as answer:
+        if answer.is_error:
+            await answer.aread()
+            raise refusal(answer.json()["error"])
+        async for line in answer.aiter_lines():
+            if line.startswith("data: "):
+                yield decode_packet(line[6:].encode())
+
+
+def opened(path: Path) -> BinaryIO:
+    """A file to send; raises `InvalidRequest`."""
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise InvalidRequest(f"{path} can't be read: {error.strerror}.", param=str(path)) from None
+
+
+def _callers(kind: type[CallerError] = CallerError) -> Iterator[type[CallerError]]:
+    """Every error that is the caller's."""
+    for error in kind.__subclasses__():
+        yield error
+        yield from _callers(error)
+
+
+_KINDS: Mapping[str, type[LamellaError]] = {
+    ConfigurationError.code: ConfigurationError,
+    **{error.code: error for error in _callers()},
+}
+"""The errors that are told apart, by their codes."""
+
+
+def refusal(error: Mapping[str, Any]) -> LamellaError:
+    """The error that a server answered with, as the kind that it would be there."""
+    kind = _KINDS.get(str(error.get("code")), LamellaError)
+    return kind(str(error.get("message")), hint=error.get("hint"), param=error.get("param"))
+
+
+@contextmanager
+def _reachable(http: httpx2.AsyncClient) -> Iterator[None]:
+    try:
+        yield
+    except httpx2.TransportError as error:
+        raise _unreachable(http, error) from error
+
+
+def _unreachable(http: httpx2.AsyncClient, error: Exception | None) -> ServerUnreachable:
+    why = f": {error}" if error is not None and str(error) else ""
+    return ServerUnreachable(f"The server at {http.base_url} does not answer{why}.", hint="Is it running there?")
