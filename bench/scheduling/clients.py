@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import Protocol
 
 from lamella.app.core import Core
-from lamella.chat import Message, Patience, Queued
-from lamella.chat.waiting import Order, sent_of
+from lamella.chat import Message, Queued, WaitPolicy
+from lamella.chat.waiting import QueuedCommand, sent_of
 from lamella.commands.parse import Typed
 from lamella.core.errors import LamellaError, NotWaiting, ServerStopping, TurnInProgress
 from scheduling.loop import Lanes
@@ -134,7 +134,7 @@ class QueueClient(Client):
 
     async def _send(self, sent: Sent) -> None:
         message, chat = Message(f"{sent.name}: {FILLER}", key=sent.key), self._core.chat
-        patience = Patience(debounce=DEBOUNCES[int(self._story.draw() * len(DEBOUNCES))])
+        patience = WaitPolicy(debounce=DEBOUNCES[int(self._story.draw() * len(DEBOUNCES))])
         try:
             done = await chat.sender.submit(ANN, CONVERSATION, message, patience)
         except LamellaError as error:
@@ -168,7 +168,7 @@ class QueueClient(Client):
         if not rows:
             return
         row = rows[int(self._story.draw() * len(rows))]
-        if isinstance(sent_of(row), Order):
+        if isinstance(sent_of(row), QueuedCommand):
             with suppress(NotWaiting):
                 await chat.queue.cancel(ANN, CONVERSATION, row.id)
             return

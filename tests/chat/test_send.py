@@ -9,7 +9,7 @@ import pytest
 from lamella.app.accounts import LOCAL_IDENTITY
 from lamella.app.app import App, open_app
 from lamella.app.conversations import NewConversation
-from lamella.chat import Message, Outgoing, Patience
+from lamella.chat import Message, Outgoing, WaitPolicy
 from lamella.chat.dynamic_context import Blocks, BlockScope
 from lamella.core.prompt import Prompt, Wired
 from lamella.core.records import Notice
@@ -40,7 +40,7 @@ class Weather:
 
 
 async def answered(app: App, conversation_id: str, text: str) -> None:
-    asked = Outgoing(Message(text), Patience(debounce=0))
+    asked = Outgoing(Message(text), WaitPolicy(debounce=0))
     done = await app.chat.sender.send(LOCAL_IDENTITY, conversation_id, asked)
     async for _ in await app.chat.packets(LOCAL_IDENTITY.caller, done):
         pass

@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from lamella.cli.approvals import NOBODY, Asking
+from lamella.cli.approvals import NOBODY, CallQuestions
 from lamella.core.packets import ToolApprovalPacket, ToolVerdictPacket, TurnFinished, UsageBody
 from lamella.core.tokens import Usage
 
@@ -177,7 +177,7 @@ def waiting(call: str, arguments: str = "{}") -> ToolApprovalPacket:
 
 async def test_calls_are_asked_about_one_after_the_other() -> None:
     door, told = Recorder(), list[str]()
-    asking = Asking(door, told.append, somebody=True)
+    asking = CallQuestions(door, told.append, somebody=True)
     assert not await asking.answer("y"), "nothing waits: it is a message"
     for call in ("a", "b", "c", "d"):
         await asking.hear(waiting(call, json.dumps({"of": call})))
@@ -196,5 +196,5 @@ async def test_calls_are_asked_about_one_after_the_other() -> None:
 
 async def test_nothing_of_a_call_reaches_the_terminal_as_a_command_to_it() -> None:
     told = list[str]()
-    await Asking(Recorder(), told.append, somebody=True).hear(waiting("a", '{"path": "\x9b2J\u202eabc\n"}'))
+    await CallQuestions(Recorder(), told.append, somebody=True).hear(waiting("a", '{"path": "\x9b2J\u202eabc\n"}'))
     assert told[0].splitlines()[0] == 'delete {"path": "\\u009b2J\\u202eabc\\u000a"}'

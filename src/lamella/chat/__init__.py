@@ -2,7 +2,7 @@
 
 from lamella.chat.chat import CLOSE_SECONDS, Chat
 from lamella.chat.mailbox import Arrival, Mailbox
-from lamella.chat.message import AT_ONCE, Message, Outgoing, Patience, QueueSettings
+from lamella.chat.message import AT_ONCE, Message, Outgoing, QueueSettings, WaitPolicy
 from lamella.chat.packets import Queued
 
 __all__ = [
@@ -13,7 +13,7 @@ __all__ = [
     "Mailbox",
     "Message",
     "Outgoing",
-    "Patience",
     "QueueSettings",
     "Queued",
+    "WaitPolicy",
 ]

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
 from lamella.chat.dynamic_context import DynamicContexts
-from lamella.chat.keeper import Keeper
+from lamella.chat.keeper import QueueWorker
 from lamella.chat.mailbox import Mailboxes
 from lamella.chat.message import QueueSettings
 from lamella.chat.orders import Orders
@@ -64,8 +64,9 @@ class Chat:
         self._bus = bus
         self._mailboxes = Mailboxes(services.store)
         self._turns = Turns(engine, sessions, journal)
-        self.commands = Commands(Reach(services.store, sessions, self, services.clock))
-        self._keeper = Keeper(self._turns, services, self.commands)
+        reach = Reach(services.store, sessions, services.clock, self.abort, self.waiting, self.drop, self.flush)
+        self.commands = Commands(reach)
+        self._keeper = QueueWorker(self._turns, services, self.commands)
         self.queue = Queue(self._keeper, services, self._mailboxes, self.commands, settings.limit)
         self.orders = Orders(self.commands, self._turns, services, self._mailboxes, self.queue)
         self.sender = Sender(

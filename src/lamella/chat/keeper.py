@@ -13,7 +13,7 @@ import structlog
 from lamella.chat.mailbox import Arrival, Mailbox
 from lamella.chat.message import local
 from lamella.chat.turns import Turns
-from lamella.chat.waiting import Group, Order, Sent, Unreadable, Words, groups
+from lamella.chat.waiting import QueuedCommand, QueuedContent, QueuedGroup, Sent, UnreadableRow, groups
 from lamella.commands.registry import Commands
 from lamella.core.errors import LamellaError, NotFound, NotWaiting, StoreFailed
 from lamella.core.json import JsonObject
@@ -54,7 +54,7 @@ def queued_id_of(turn_id: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class QueuePlace:
     """Where a keeper works: whose conversation, and its mailbox."""
 
     box: Mailbox
@@ -62,7 +62,7 @@ class Place:
     conversation_id: str
 
 
-class Keeper:
+class QueueWorker:
     """The keepers of all conversations. Rows leave the queue in the transaction that stores what became of them."""
 
     def __init__(self, turns: Turns, services: Services, commands: Commands) -> None:
@@ -72,7 +72,7 @@ class Keeper:
         self._commands = commands
         self._left: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
 
-    def wake(self, place: Place) -> None:
+    def wake(self, place: QueuePlace) -> None:
         """Something was changed of what waits."""
         place.box.news.set()
         if place.box.keeper is None and not self._turns.closing:
@@ -97,7 +97,7 @@ class Keeper:
         """Wake everybody who waits for a row: the process ends."""
         self.tell(*self._left)
 
-    async def _keep(self, place: Place) -> None:
+    async def _keep(self, place: QueuePlace) -> None:
         """Until nothing waits."""
         failures = 0
         while not self._turns.closing:
@@ -119,7 +119,7 @@ class Keeper:
                 break
         place.box.keeper = None
 
-    async def _next(self, place: Place, failures: int) -> bool:
+    async def _next(self, place: QueuePlace, failures: int) -> bool:
         """Do what is first in the queue when it is due and the floor is free; whether nothing waits."""
         first = await self._first(place)
         if first is None:
@@ -144,7 +144,7 @@ class Keeper:
                 place.box.floor.release()
         return False
 
-    async def _first(self, place: Place) -> Group | None:
+    async def _first(self, place: QueuePlace) -> QueuedGroup | None:
         found = groups(await self._store.queue.queued(place.owner, place.conversation_id))
         return found[0] if found else None
 
@@ -157,17 +157,17 @@ class Keeper:
             for task in tasks:
                 task.cancel()
 
-    async def _do(self, place: Place, group: Group, failures: int) -> bool:
+    async def _do(self, place: QueuePlace, group: QueuedGroup, failures: int) -> bool:
         """Answer messages, or run a command; whether a turn has begun. What fails does not block what waits behind it.
 
         Raises `StoreFailed` where the store gets another chance.
         """
         caller = Caller(group.rows[0].sender)
-        if isinstance(group.sent, Unreadable):
+        if isinstance(group.sent, UnreadableRow):
             await self._fail(place, group, group.sent.error)
             return False
         try:
-            if isinstance(group.sent, Order):
+            if isinstance(group.sent, QueuedCommand):
                 notice_id = group.rows[0].notice_id
                 await self._commands.run(caller, place.conversation_id, group.sent.typed, notice_id, group.ids)
                 return False
@@ -187,7 +187,7 @@ class Keeper:
             await self._fail(place, group, LamellaError("The server failed.", hint="The server's log has the cause."))
         return False
 
-    async def _new_turn(self, caller: Caller, group: Group, sent: Words) -> NewTurn:
+    async def _new_turn(self, caller: Caller, group: QueuedGroup, sent: QueuedContent) -> NewTurn:
         first, last = group.rows[0], group.rows[-1]
         turn_id = turn_id_of(first)
         _, _, suffix = turn_id.partition("_")
@@ -215,7 +215,7 @@ class Keeper:
             ),
         )
 
-    async def _agent(self, caller: Caller, group: Group, sent: Words) -> str | Leave | None:
+    async def _agent(self, caller: Caller, group: QueuedGroup, sent: QueuedContent) -> str | Leave | None:
         """The agent of the time when the message was sent; one that was deleted since is nobody's choice."""
         if not sent.agent_chosen:
             conversation = await self._store.conversations.conversation(caller, group.rows[0].conversation_id)
@@ -228,7 +228,7 @@ class Keeper:
                     return LEAVE
         return sent.agent_id
 
-    async def _fail(self, place: Place, group: Group, error: LamellaError) -> None:
+    async def _fail(self, place: QueuePlace, group: QueuedGroup, error: LamellaError) -> None:
         """Take what can't be done out of the queue, and tell why in the conversation."""
         caller = Caller(group.rows[0].sender)
         conversation = await self._store.conversations.conversation(caller, place.conversation_id)
@@ -239,12 +239,12 @@ class Keeper:
 
 
 def _refusal(
-    row: QueuedMessage, sent: Sent | Unreadable, error: LamellaError, head: str | None, at: datetime
+    row: QueuedMessage, sent: Sent | UnreadableRow, error: LamellaError, head: str | None, at: datetime
 ) -> Notice:
     """The notice of what could not be done: a command has the error for its answer, a message is told with its text."""
     why = " ".join(part for part in (error.message, error.hint) if part)
     data: JsonObject = {"error": error.as_dict(), "message_id": row.id, "text": row.text}
-    if isinstance(sent, Order):
+    if isinstance(sent, QueuedCommand):
         kind, text, name, argument = NoticeKind.COMMAND, why, sent.name, sent.argument
     else:
         shown = row.text if len(row.text) <= SHOWN else f"{row.text[:SHOWN]}…"

@@ -92,7 +92,7 @@ def sent_along(texts: Iterable[str]) -> tuple[DynamicBlock, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class WaitPolicy:
     """How long a message may wait: for its turn in the `queue`, else it is refused; for more of its kind `debounce`
     seconds, None for what the deployment sets.
     """
@@ -101,10 +101,10 @@ class Patience:
     debounce: float | None = None
 
 
-PATIENT = Patience()
+PATIENT = WaitPolicy()
 """As the deployment sets it."""
 
-AT_ONCE = Patience(queue=False, debounce=0)
+AT_ONCE = WaitPolicy(queue=False, debounce=0)
 """Answered now, or refused with `TurnInProgress`."""
 
 
@@ -118,7 +118,7 @@ class Outgoing:
     """
 
     message: Message
-    patience: Patience = PATIENT
+    patience: WaitPolicy = PATIENT
     regenerate: str | None = None
     is_literal: bool = False
     kb_meta_prompt: str | None = None
@@ -166,13 +166,13 @@ class QueueSettings:
     joining: float = 0.0
     limit: int = 50
 
-    def debounce_of(self, patience: Patience) -> float:
+    def debounce_of(self, patience: WaitPolicy) -> float:
         """Seconds; a message that is not to wait for its turn does not wait for others either."""
         if not patience.queue:
             return 0
         return self.debounce if patience.debounce is None else patience.debounce
 
-    def joining_of(self, patience: Patience) -> float:
+    def joining_of(self, patience: WaitPolicy) -> float:
         """Seconds in which a message that waits is joined by what comes behind it."""
         return max(self.debounce, self.joining) if patience.debounce is None else patience.debounce
 

@@ -11,7 +11,7 @@ from lamella.chat.mailbox import Mailboxes, in_progress
 from lamella.chat.packets import Queued
 from lamella.chat.queue import Queue
 from lamella.chat.turns import Turns
-from lamella.chat.waiting import Order, payload_of
+from lamella.chat.waiting import QueuedCommand, payload_of
 from lamella.commands.parse import Typed
 from lamella.commands.registry import Commands
 from lamella.core.errors import LamellaError, NotFound, TurnInProgress
@@ -120,6 +120,6 @@ class Orders:
             text=f"/{typed.name} {typed.argument}".strip(),
             sent_at=self._services.clock.now(),
             timezone="UTC",
-            payload=payload_of(Order(name=typed.name, argument=typed.argument)),
+            payload=payload_of(QueuedCommand(name=typed.name, argument=typed.argument)),
         )
         return await self._queue.add(sent.caller, row)

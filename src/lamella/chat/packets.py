@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from lamella.chat.waiting import Words, sent_of
+from lamella.chat.waiting import QueuedContent, sent_of
 from lamella.core.errors import ServerStopping
 from lamella.core.packets import (
     CommandPacket,
@@ -59,7 +59,7 @@ def command_answer(notice: Notice) -> Batch:
 def queued_answer(queued: Queued) -> Batch:
     """The first packet for whoever sent something that waits."""
     sent = sent_of(queued.row)
-    due = sent.due.isoformat() if isinstance(sent, Words) else None
+    due = sent.due.isoformat() if isinstance(sent, QueuedContent) else None
     return _unnumbered(TurnQueued(message_id=queued.row.id, place=queued.place, due_at=due))
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import msgspec
 
-from lamella.chat.keeper import Keeper, Place
+from lamella.chat.keeper import QueuePlace, QueueWorker
 from lamella.chat.mailbox import Mailbox, Mailboxes
 from lamella.chat.message import Message, read_message
 from lamella.chat.packets import (
@@ -18,7 +18,7 @@ from lamella.chat.packets import (
     queued_answer,
     stopping_answer,
 )
-from lamella.chat.waiting import Order, Words, groups, payload_of, sent_of
+from lamella.chat.waiting import QueuedCommand, QueuedContent, groups, payload_of, sent_of
 from lamella.commands.parse import Typed
 from lamella.commands.registry import Commands
 from lamella.core.errors import InvalidRequest, NotFound, NotWaiting
@@ -32,7 +32,7 @@ class Queue:
     """The queues of all conversations. Each verb raises `NotFound` for what is not the caller's."""
 
     def __init__(
-        self, keeper: Keeper, services: Services, mailboxes: Mailboxes, commands: Commands, limit: int
+        self, keeper: QueueWorker, services: Services, mailboxes: Mailboxes, commands: Commands, limit: int
     ) -> None:
         self._keeper = keeper
         self._store: Store = services.store
@@ -61,7 +61,7 @@ class Queue:
         return tuple(
             row
             for group in groups(rows)
-            if not (isinstance(group.sent, Words) and group.sent.stopped)
+            if not (isinstance(group.sent, QueuedContent) and group.sent.stopped)
             for row in group.rows
             if row.id not in taking
         )
@@ -84,7 +84,7 @@ class Queue:
     async def change(self, caller: Caller, conversation_id: str, message_id: str, text: str) -> Queued:
         """Give a waiting message another text. Raises `NotWaiting`, and `InvalidRequest` for no text, or a command."""
         found = await self.find(caller, conversation_id, message_id)
-        if isinstance(sent_of(found.row), Order):
+        if isinstance(sent_of(found.row), QueuedCommand):
             raise InvalidRequest("A command in the queue can't be changed.", hint="Take it out and send another.")
         read = read_message(Message(text), self._commands.usages)
         if isinstance(read, Typed):
@@ -120,7 +120,7 @@ class Queue:
         async with box.rows:
             for row in (await self._store.queue.queued(caller, conversation_id))[-1:]:
                 sent = sent_of(row)
-                if isinstance(sent, Words) and sent.due > now and row.id not in box.taking:
+                if isinstance(sent, QueuedContent) and sent.due > now and row.id not in box.taking:
                     payload = payload_of(msgspec.structs.replace(sent, due=now))
                     await self._store.queue.change_queued(caller, row.id, payload=payload)
         box.news.set()
@@ -135,7 +135,7 @@ class Queue:
             if box.stop_beginning() is not None:
                 return True  # Its turn began while this waited for the rows.
             first = next(iter(groups(await self._store.queue.queued(caller, conversation_id))), None)
-            if first is None or not isinstance(first.sent, Words):
+            if first is None or not isinstance(first.sent, QueuedContent):
                 return False
             await self.stop(first.rows)
         return True
@@ -145,7 +145,7 @@ class Queue:
         now = self._clock.now()
         for row in rows:
             sent = sent_of(row)
-            if isinstance(sent, Words):
+            if isinstance(sent, QueuedContent):
                 payload = payload_of(msgspec.structs.replace(sent, due=now, stopped=True))
                 await self._store.queue.change_queued(Caller(row.sender), row.id, payload=payload)
             self.woken(Caller(row.sender), row.conversation_id)
@@ -182,7 +182,7 @@ class Queue:
 
     def woken(self, caller: Caller, conversation_id: str) -> None:
         """Something came to the queue."""
-        self._keeper.wake(Place(self._box_of(conversation_id), caller, conversation_id))
+        self._keeper.wake(QueuePlace(self._box_of(conversation_id), caller, conversation_id))
 
 
 def _must_wait(box: Mailbox, message_id: str) -> None:

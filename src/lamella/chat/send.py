@@ -39,8 +39,8 @@ from lamella.chat.message import (
     PATIENT,
     Message,
     Outgoing,
-    Patience,
     QueueSettings,
+    WaitPolicy,
     checked,
     local,
     read_message,
@@ -49,7 +49,7 @@ from lamella.chat.orders import Orders
 from lamella.chat.packets import Queued
 from lamella.chat.queue import Queue
 from lamella.chat.turns import Turns
-from lamella.chat.waiting import Words, payload_of
+from lamella.chat.waiting import QueuedContent, payload_of
 from lamella.commands.parse import Typed
 from lamella.commands.registry import Commands
 from lamella.core.access import Identity
@@ -74,7 +74,7 @@ class _Submitted:
 
     caller: Caller
     message: Message
-    patience: Patience
+    patience: WaitPolicy
     arrival: Arrival
 
 
@@ -165,7 +165,7 @@ class Sender:
         caller: Caller,
         conversation_id: str,
         message: Message,
-        patience: Patience = PATIENT,
+        patience: WaitPolicy = PATIENT,
         arrival: Arrival | None = None,
     ) -> str | Queued:
         """Begin a turn and give its id, or put the message into the queue.
@@ -239,7 +239,7 @@ class Sender:
         setting = await self._engine.check(caller, new)
         stopped = sent.arrival.stopped
         joining = 0.0 if stopped else self._settings.joining_of(sent.patience)
-        words = Words(
+        words = QueuedContent(
             due=self._services.clock.now() + timedelta(seconds=joining),
             stopped=stopped,
             models=tuple(run.model for run in new.runs),

@@ -22,7 +22,7 @@ from lamella.core.json import JsonObject
 from lamella.core.records import Place, QueuedMessage
 
 
-class Words(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="message"):
+class QueuedContent(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="message"):
     """What was sent with a message, and what it was to be answered with at that time.
 
     `due` is when its debounce has passed. `agent_chosen` says that the message itself named its agent, or none.
@@ -65,7 +65,7 @@ class Words(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="me
         return (self.models, self.parent, self.layout, self.marker_policy, self.thinking_effort, *chosen)
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="command"):
+class QueuedCommand(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="command"):
     """A command."""
 
     name: str
@@ -77,7 +77,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="co
         return Typed(self.name, self.argument)
 
 
-Sent = Words | Order
+Sent = QueuedContent | QueuedCommand
 
 
 def payload_of(sent: Sent) -> JsonObject:
@@ -89,28 +89,28 @@ def payload_of(sent: Sent) -> JsonObject:
 def sent_of(row: QueuedMessage) -> Sent:
     """What was sent with a row's text; raises `StoreFailed` when it can't be read."""
     try:
-        sent: Sent = msgspec.convert(row.payload, Words | Order)
+        sent: Sent = msgspec.convert(row.payload, QueuedContent | QueuedCommand)
     except msgspec.ValidationError as error:
         raise StoreFailed(f"The queued message {row.id} can't be read.", hint="Send it again.") from error
     return sent
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableRow:
     """What was sent with a row can't be read, so nothing can be done with it but to tell why."""
 
     error: StoreFailed
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class QueuedGroup:
     """Rows that are done together: messages that make one turn, a single command, or one row that can't be read.
 
     Due from `due` on.
     """
 
     rows: tuple[QueuedMessage, ...]
-    sent: Sent | Unreadable
+    sent: Sent | UnreadableRow
     due: datetime
 
     def waits(self, now: datetime) -> float:
@@ -131,9 +131,9 @@ class Group:
         return "\n\n".join(row.text for row in self.rows)
 
 
-def groups(rows: Sequence[QueuedMessage]) -> list[Group]:
+def groups(rows: Sequence[QueuedMessage]) -> list[QueuedGroup]:
     """Rows in the order of the queue, as they will be done."""
-    found: list[Group] = []
+    found: list[QueuedGroup] = []
     for row in rows:
         sent = _read(row)
         if found and (together := _with(found[-1], row, sent)) is not None:
@@ -141,26 +141,26 @@ def groups(rows: Sequence[QueuedMessage]) -> list[Group]:
             continue
         if found:
             found[-1] = _closed(found[-1])
-        due = sent.due if isinstance(sent, Words) else datetime.min.replace(tzinfo=UTC)
-        found.append(Group((row,), sent, due))
+        due = sent.due if isinstance(sent, QueuedContent) else datetime.min.replace(tzinfo=UTC)
+        found.append(QueuedGroup((row,), sent, due))
     return found
 
 
-def _read(row: QueuedMessage) -> Sent | Unreadable:
+def _read(row: QueuedMessage) -> Sent | UnreadableRow:
     """One row that is damaged keeps nobody from those behind it."""
     try:
         return sent_of(row)
     except StoreFailed as error:
-        return Unreadable(error)
+        return UnreadableRow(error)
 
 
-def _with(group: Group, row: QueuedMessage, sent: Sent | Unreadable) -> Group | None:
+def _with(group: QueuedGroup, row: QueuedMessage, sent: Sent | UnreadableRow) -> QueuedGroup | None:
     """The group with one more message, None when that does not join.
 
     The newest that is not empty wins of the dynamic context: of two descriptions of the same thing it is the true one.
     """
     before, last = group.sent, group.rows[-1]
-    if not isinstance(before, Words) or not isinstance(sent, Words):
+    if not isinstance(before, QueuedContent) or not isinstance(sent, QueuedContent):
         return None
     files = (*before.file_ids, *(id for id in sent.file_ids if id not in before.file_ids))
     if (
@@ -181,12 +181,12 @@ def _with(group: Group, row: QueuedMessage, sent: Sent | Unreadable) -> Group | 
         made_from=newer.made_from,
         dynamic=sent.dynamic if _says(sent.dynamic) else before.dynamic,
     )
-    return Group((*group.rows, row), merged, sent.due)
+    return QueuedGroup((*group.rows, row), merged, sent.due)
 
 
 def _says(texts: Sequence[str]) -> bool:
     return any(text.strip() for text in texts)
 
 
-def _closed(group: Group) -> Group:
-    return Group(group.rows, group.sent, datetime.min.replace(tzinfo=UTC))
+def _closed(group: QueuedGroup) -> QueuedGroup:
+    return QueuedGroup(group.rows, group.sent, datetime.min.replace(tzinfo=UTC))

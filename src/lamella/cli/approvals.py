@@ -27,7 +27,7 @@ class Approver(Protocol):
         ...
 
 
-class Asking:
+class CallQuestions:
     """The calls that wait, the oldest first. Where nobody sits at the terminal they are refused, and that is told."""
 
     def __init__(self, api: Approver, tell: Callable[[str], None], *, somebody: bool) -> None:
@@ -92,7 +92,7 @@ class Asking:
 class Keyboard:
     """Answers calls from the terminal while one message is answered."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: CallQuestions) -> None:
         self._asking = asking
         self._at_work: set[asyncio.Task[bool]] = set()
 

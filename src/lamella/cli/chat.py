@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from lamella.cli.api import Api, open_api
-from lamella.cli.approvals import Asking, Keyboard
+from lamella.cli.approvals import CallQuestions, Keyboard
 from lamella.cli.failures import report
 from lamella.cli.logs import configure_logs
 from lamella.cli.main import DataOption, KeyOption, cli
@@ -117,7 +117,7 @@ class _Talk:
             messages: tuple[str, ...] = () if written.is_empty else (written.whole,)
             if written.may_be_command:
                 messages = written.in_order(await api.usages(), files=bool(files))
-            self._asking = Asking(api, self._say, somebody=sys.stdin.isatty())
+            self._asking = CallQuestions(api, self._say, somebody=sys.stdin.isatty())
             if status["notice"]:
                 sys.stderr.write(f"{self._dim(status['notice'])}\n")
             file_ids = await self._upload(api, files)

@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from lamella.cli.api import Api
-from lamella.cli.asking import Asking, BaseArgument, JsonOption, id_of, moment, show, whole
-from lamella.cli.kb_restricted import restricted
+from lamella.cli.asking import BaseArgument, Invocation, JsonOption, id_of, moment, show, whole
 from lamella.cli.main import DataOption, KeyOption, cli
 from lamella.client import Object
 
@@ -18,7 +17,6 @@ kb = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Knowledge bases, their documents, and who may read them."
 )
 cli.add_typer(kb, name="kb")
-kb.add_typer(restricted)
 
 LOOK_SECONDS = 0.2
 """Between two looks at a document that is made ready."""
@@ -29,7 +27,7 @@ SubjectArgument = Annotated[str, typer.Argument(metavar="WHO", help="The name or
 @kb.command("list")
 def list_command(data: DataOption = None, key: KeyOption = None, json: JsonOption = False) -> None:
     """List the bases that you can see, with how much of each you may read."""
-    ask = Asking(data, key, json)
+    ask = Invocation(data, key, json)
     show(ask, lambda api: whole(api, "/knowledge-bases"), lambda found: [_line(one) for one in found["data"]])
 
 
@@ -49,7 +47,7 @@ def create_command(
     async def ask(api: Api) -> Object:
         return await api.post("/knowledge-bases", {"name": name, "description": description, "visible": visible})
 
-    show(Asking(data, key, json), ask, lambda found: [_line(found)])
+    show(Invocation(data, key, json), ask, lambda found: [_line(found)])
 
 
 @kb.command("describe")
@@ -74,7 +72,7 @@ def describe_command(
     async def ask(api: Api) -> Object:
         return await api.ask("PATCH", await _path(api, base), json={k: v for k, v in said.items() if v is not None})
 
-    show(Asking(data, key, json), ask, lambda found: [_line(found)])
+    show(Invocation(data, key, json), ask, lambda found: [_line(found)])
 
 
 @kb.command("delete")
@@ -86,7 +84,7 @@ def delete_command(
     async def ask(api: Api) -> Object:
         return await api.ask("DELETE", await _path(api, base))
 
-    show(Asking(data, key, json), ask, lambda _: [f"{base} is gone."])
+    show(Invocation(data, key, json), ask, lambda _: [f"{base} is gone."])
 
 
 @kb.command("grant")
@@ -110,7 +108,7 @@ def grant_command(
             return {"name": who, "level": None}
         return await api.ask("PUT", path, json={"level": level})
 
-    show(Asking(data, key, json), ask, lambda found: [f"{found['name']}: {found['level'] or 'no grant'}"])
+    show(Invocation(data, key, json), ask, lambda found: [f"{found['name']}: {found['level'] or 'no grant'}"])
 
 
 @kb.command("grants")
@@ -132,7 +130,7 @@ def grants_command(
             return [_change(one) for one in found["data"]]
         return [f"{one['kind']} {one['name']} · {one['level']}" for one in found["data"]] or ["You alone."]
 
-    show(Asking(data, key, json), ask, lines)
+    show(Invocation(data, key, json), ask, lines)
 
 
 async def _path(api: Api, base: str) -> str:
@@ -168,7 +166,7 @@ def add_command(
             added.append(await api.ask("POST", path, files={"file": (file.name, content)}))
         return {"object": "list", "data": [await _settled(api, f"{path}/{one['id']}") for one in added]}
 
-    show(Asking(data, key, json), ask, lambda found: [_document(one) for one in found["data"]])
+    show(Invocation(data, key, json), ask, lambda found: [_document(one) for one in found["data"]])
 
 
 @kb.command("status")
@@ -186,7 +184,7 @@ def status_command(
         whole_line = f"{totals['found']} of {totals['documents']} documents are found, {totals['passages']} passages"
         return [whole_line, *(_document(one) for one in found["data"])]
 
-    show(Asking(data, key, json), ask, lines)
+    show(Invocation(data, key, json), ask, lines)
 
 
 @kb.command("search")
@@ -205,7 +203,7 @@ def search_command(
         body = {"query": " ".join(words), "knowledge_base_ids": [base_id], "max_results": limit}
         return await api.post("/knowledge-bases/search", body)
 
-    show(Asking(data, key, json), ask, _hits)
+    show(Invocation(data, key, json), ask, _hits)
 
 
 async def _settled(api: Api, path: str) -> Object:
@@ -233,3 +231,45 @@ def _hits(found: Object) -> list[str]:
         scores = f"{hit['score']:.3f} (words {hit['words']:.2f}, similarity {hit['similarity']:.2f})"
         lines += [f"{scores} · {place}", f"  {' '.join(hit['snippet']['text'].split())}"]
     return lines if found["data"] else ["Nothing was found.", *lines]
+
+
+@kb.command("preview")
+def preview_command(
+    base: BaseArgument,
+    question: Annotated[list[str], typer.Argument(metavar="QUESTION", help="What a reader might ask.")],
+    data: DataOption = None,
+    key: KeyOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show what somebody with restricted access would be told by a base of yours."""
+
+    async def ask(api: Api) -> Object:
+        path = f"/knowledge-bases/{await id_of(api, ['/knowledge-bases'], base)}/restricted-preview"
+        return await api.post(path, {"query": " ".join(question)})
+
+    show(Invocation(data, key, json), ask, _preview)
+
+
+@kb.command("uses")
+def uses_command(base: BaseArgument, data: DataOption = None, key: KeyOption = None, json: JsonOption = False) -> None:
+    """List who asked a base of yours with restricted access what, and how that ended."""
+
+    async def ask(api: Api) -> Object:
+        return await whole(api, f"/knowledge-bases/{await id_of(api, ['/knowledge-bases'], base)}/restricted-uses")
+
+    show(Invocation(data, key, json), ask, lambda found: [_use(one) for one in found["data"]] or ["Nobody has asked."])
+
+
+def _preview(found: Object) -> list[str]:
+    safe = found["safe"]
+    lines = [f"{safe['decision']} · {safe['reason']}", *([safe["summary"]] if safe["summary"] else [])]
+    if found["said"] not in ("", safe["summary"]):
+        removed = ", ".join(found["removed"]) or "nothing"
+        lines += [f"The second model said (the guard found: {removed}):", f"  {found['said']}"]
+    titles = dict.fromkeys(passage["title"] for passage in found["passages"])
+    return [*lines, f"{len(found['passages'])} passages of: {', '.join(titles) or 'no documents'}"]
+
+
+def _use(one: Object) -> str:
+    removed = f" · the guard found {', '.join(one['removed'])}" if one["removed"] else ""
+    return f"{moment(one['at'])} · {one['name']} · {one['question']} · {one['decision']}, {one['reason']}{removed}"

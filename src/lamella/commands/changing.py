@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from lamella.commands.command import Answer, Asked, Reach
+from lamella.commands.command import Answer, CommandCall, Reach
 from lamella.commands.session_lines import choice, listed
 from lamella.core.errors import InvalidRequest
 from lamella.core.json import JsonObject
@@ -48,7 +48,7 @@ class New:
         self.usage = f"/{name}"
         self.summary = "begin a new session with an empty window; what was said stays"
 
-    async def run(self, asked: Asked) -> Answer:
+    async def run(self, asked: CommandCall) -> Answer:
         """See `Command`."""
         before = asked.conversation.session_id
         opened = await self._reach.sessions.begin_anew(asked.caller, asked.conversation.id, why=self.usage)
@@ -69,7 +69,7 @@ class Compact:
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
 
-    async def run(self, asked: Asked) -> Answer:
+    async def run(self, asked: CommandCall) -> Answer:
         """See `Command`."""
         sessions, conversation_id = self._reach.sessions, asked.conversation.id
         if await sessions.compacts(asked.caller, conversation_id):
@@ -98,7 +98,7 @@ class Prune:
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
 
-    async def run(self, asked: Asked) -> Answer:
+    async def run(self, asked: CommandCall) -> Answer:
         """See `Command`."""
         pruning = await self._reach.sessions.prune(asked.caller, asked.conversation.id)
         if pruning is None:
@@ -119,7 +119,7 @@ class Resume:
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
 
-    async def run(self, asked: Asked) -> Answer:
+    async def run(self, asked: CommandCall) -> Answer:
         """See `Command`."""
         view = await self._reach.sessions.view(asked.caller, asked.conversation.id)
         recall = self._reach.sessions.recall
@@ -145,7 +145,7 @@ class Resume:
         text = f"Session {wanted.number} is too large to be resumed in full: session {opened.number} begins, with its "
         return Answer(f"{text}summary.", {**data, "summary_of": wanted.id})
 
-    async def _found(self, asked: Asked, view: SessionView) -> Session | Answer:
+    async def _found(self, asked: CommandCall, view: SessionView) -> Session | Answer:
         """The one earlier session that clearly fits the words, or an answer with those that may be meant."""
         recall = self._reach.sessions.recall
         if recall is None:
@@ -179,7 +179,7 @@ class Undo:
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
 
-    async def run(self, asked: Asked) -> Answer:
+    async def run(self, asked: CommandCall) -> Answer:
         """See `Command`. The number, or id, is that of the session that the compaction ended or began."""
         view = await self._reach.sessions.view(asked.caller, asked.conversation.id)
         session = _named(view, asked.argument) if asked.argument else view.current

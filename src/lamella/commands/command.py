@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -14,7 +14,7 @@ from lamella.storage import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CommandCall:
     """A command that was given: by whom, where, and what followed its name."""
 
     caller: Caller
@@ -40,34 +40,21 @@ class Stopped:
     began: bool
 
 
-class Mailboxes(Protocol):
-    """What runs and what waits in conversations (`chat`)."""
-
-    async def abort(self, caller: Caller, conversation: Conversation) -> Stopped | None:
-        """Stop the turn that runs, else the messages that are about to be answered; None when there is nothing."""
-        ...
-
-    async def waiting(self, caller: Caller, conversation_id: str) -> tuple[QueuedMessage, ...]:
-        """What waits, in order."""
-        ...
-
-    async def drop(self, caller: Caller, conversation_id: str, message_ids: Sequence[str]) -> tuple[QueuedMessage, ...]:
-        """Take some of it out, unless it was begun meanwhile; gives what was taken out."""
-        ...
-
-    async def flush(self, caller: Caller, conversation_id: str) -> None:
-        """Answer what waits as soon as it is free, without waiting for more."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Reach:
     """What commands work on."""
 
     store: Store
     sessions: Sessions
-    mailboxes: Mailboxes
     clock: Clock
+    abort: Callable[[Caller, Conversation], Awaitable[Stopped | None]]
+    """Stops the turn that runs, else the messages that are about to be answered; None if there is nothing to stop."""
+    waiting: Callable[[Caller, str], Awaitable[tuple[QueuedMessage, ...]]]
+    """What waits in a conversation, in order."""
+    drop: Callable[[Caller, str, Sequence[str]], Awaitable[tuple[QueuedMessage, ...]]]
+    """Takes some of it out, unless it was begun meanwhile; gives what was taken out."""
+    flush: Callable[[Caller, str], Awaitable[None]]
+    """Answers what waits as soon as the conversation is free, without waiting for more."""
 
 
 class Command(Protocol):
@@ -79,6 +66,6 @@ class Command(Protocol):
     at_once: bool
     """Whether it runs beside an answer: it does not touch that answer's context (SPEC L12)."""
 
-    async def run(self, asked: Asked) -> Answer:
+    async def run(self, asked: CommandCall) -> Answer:
         """Do it. Raises a `LamellaError`; then nothing has changed."""
         ...

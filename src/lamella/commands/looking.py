@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from lamella.cache.weighing import Act
 from lamella.cache.why import Why
-from lamella.commands.command import Answer, Asked, Command, Reach
+from lamella.commands.command import Answer, Command, CommandCall, Reach
 from lamella.core.json import JsonObject
 from lamella.core.models import OFF
 from lamella.core.tokens import percent, short
@@ -29,7 +29,7 @@ class Status:
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
 
-    async def run(self, asked: Asked) -> Answer:
+    async def run(self, asked: CommandCall) -> Answer:
         """See `Command`."""
         now = await self._reach.sessions.standing(asked.caller, asked.conversation.id)
         totals = await self._reach.store.notices.totals(asked.caller, asked.conversation.id)
@@ -108,7 +108,7 @@ class Context:
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
 
-    async def run(self, asked: Asked) -> Answer:
+    async def run(self, asked: CommandCall) -> Answer:
         """See `Command`."""
         now = await self._reach.sessions.standing(asked.caller, asked.conversation.id)
         parts = now.parts
@@ -156,7 +156,7 @@ class WhyCommand:
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
 
-    async def run(self, asked: Asked) -> Answer:
+    async def run(self, asked: CommandCall) -> Answer:
         """See `Command`."""
         newest = await newest_request(self._reach.store, asked.caller, asked.conversation.id)
         if newest is None:
@@ -193,7 +193,7 @@ class Help:
     def __init__(self, commands: Callable[[], Sequence[Command]]) -> None:
         self._commands = commands
 
-    async def run(self, asked: Asked) -> Answer:
+    async def run(self, asked: CommandCall) -> Answer:
         """See `Command`."""
         commands = self._commands()
         lines = [f"{command.usage}: {command.summary}" for command in commands]

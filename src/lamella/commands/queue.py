@@ -1,10 +1,10 @@
-"""`/queue`: what waits to be answered; take something out, or answer it without waiting for more."""
+"""What is answered and what waits: `/abort` stops an answer, `/queue` lists, drops and flushes what waits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lamella.commands.command import Answer, Asked, Reach
+from lamella.commands.command import Answer, CommandCall, Reach
 from lamella.core.errors import InvalidRequest
 from lamella.core.json import JsonObject
 from lamella.core.records import QueuedMessage
@@ -15,7 +15,42 @@ SHOWN = 80
 HINT = "/queue lists what waits, /queue drop N takes one out, /queue clear all, /queue now answers at once."
 
 
-class Queue:
+ABORT_NAMES = ("abort", "stop", "cancel")
+"""All stop the answer that runs or is about to; what waits is answered next."""
+
+
+class Abort:
+    """Asks the running turn to stop; what was said so far is kept."""
+
+    at_once = True
+
+    def __init__(self, reach: Reach, name: str) -> None:
+        self._reach = reach
+        self.name = name
+        self.usage = f"/{name}"
+        first = ABORT_NAMES[0]
+        meaning = "stop the answer that runs; what was said so far stays, and what waits is answered next"
+        self.summary = meaning if name == first else f"the same as /{first}"
+
+    async def run(self, asked: CommandCall) -> Answer:
+        """See `Command`."""
+        reach, conversation = self._reach, asked.conversation
+        stopped = await reach.abort(asked.caller, conversation)
+        waiting = await reach.waiting(asked.caller, conversation.id)
+        if stopped is None:
+            lines = ["No answer runs."]
+        elif stopped.began:
+            lines = ["Stopped. What was said so far stays."]
+        else:
+            lines = ["Stopped before the model was asked. The message stays in the conversation."]
+        if waiting:
+            verb = "is" if len(waiting) == 1 else "are"
+            lines.append(f"{counted(waiting)} in the queue {verb} done next. To empty it: /queue clear")
+        turn_id = stopped.turn_id if stopped is not None else None
+        return Answer("\n".join(lines), {"turn_id": turn_id, "stopped": stopped is not None, "waiting": len(waiting)})
+
+
+class QueueCommand:
     """`/queue`, `/queue drop N`, `/queue clear`, `/queue now`."""
 
     name = "queue"
@@ -26,10 +61,10 @@ class Queue:
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
 
-    async def run(self, asked: Asked) -> Answer:
+    async def run(self, asked: CommandCall) -> Answer:
         """See `Command`."""
-        mailboxes, conversation_id = self._reach.mailboxes, asked.conversation.id
-        waiting = await mailboxes.waiting(asked.caller, conversation_id)
+        reach, conversation_id = self._reach, asked.conversation.id
+        waiting = await reach.waiting(asked.caller, conversation_id)
         match asked.argument.lower().split():
             case []:
                 return _listed(waiting)
@@ -38,15 +73,15 @@ class Queue:
             case ["drop", number]:
                 return await self._drop(asked, [_numbered(waiting, number)])
             case ["now"]:
-                await mailboxes.flush(asked.caller, conversation_id)
+                await reach.flush(asked.caller, conversation_id)
                 return Answer(f"{counted(waiting)} in the queue: nothing more is waited for.", _data(waiting))
             case _:
                 raise InvalidRequest(f"/queue knows no “{asked.argument[:60]}”.", hint=HINT, param="argument")
 
-    async def _drop(self, asked: Asked, unwanted: Sequence[QueuedMessage]) -> Answer:
+    async def _drop(self, asked: CommandCall, unwanted: Sequence[QueuedMessage]) -> Answer:
         ids = [message.id for message in unwanted]
-        dropped = await self._reach.mailboxes.drop(asked.caller, asked.conversation.id, ids)
-        left = await self._reach.mailboxes.waiting(asked.caller, asked.conversation.id)
+        dropped = await self._reach.drop(asked.caller, asked.conversation.id, ids)
+        left = await self._reach.waiting(asked.caller, asked.conversation.id)
         lines = [f"Taken out: {_short(message.text)}" for message in dropped]
         late = len(ids) - len(dropped)
         if late:

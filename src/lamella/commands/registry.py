@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lamella.commands.abort import ABORT_NAMES, Abort
 from lamella.commands.changing import Compact, New, Prune, Resume, Undo
-from lamella.commands.command import Asked, Command, Reach
+from lamella.commands.command import Command, CommandCall, Reach
 from lamella.commands.looking import Context, Help, Status, WhyCommand
 from lamella.commands.parse import Typed
-from lamella.commands.queue import Queue
+from lamella.commands.queue import ABORT_NAMES, Abort, QueueCommand
 from lamella.core.errors import TurnInProgress
 from lamella.core.records import Caller, Notice, NoticeKind
 
@@ -31,7 +30,7 @@ class Commands:
             Resume(reach),
             Undo(reach),
             *(Abort(reach, name) for name in ABORT_NAMES),
-            Queue(reach),
+            QueueCommand(reach),
             Help(lambda: tuple(self._commands.values())),
         )
         self._commands = {command.name: command for command in commands}
@@ -65,7 +64,7 @@ class Commands:
                 f"/{command.name} changes what the answer that runs stands on.",
                 hint="Wait for its end, or stop it with /abort, and send the command again.",
             )
-        answer = await command.run(Asked(caller, conversation, typed.argument))
+        answer = await command.run(CommandCall(caller, conversation, typed.argument))
         # A resumed session has another newest turn than the one before.
         head = (await self._store.conversations.conversation(caller, conversation_id)).head
         notice = Notice(

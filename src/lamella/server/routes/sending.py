@@ -15,8 +15,8 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lamella.app.app import App
-from lamella.chat import Arrival, Chat, Message, Outgoing, Patience, Queued
-from lamella.chat.waiting import Words, sent_of
+from lamella.chat import Arrival, Chat, Message, Outgoing, Queued, WaitPolicy
+from lamella.chat.waiting import QueuedContent, sent_of
 from lamella.core.packets import AnyPacket
 from lamella.core.ports import Batch
 from lamella.core.records import LEAVE, Caller, Choices, Notice, NoticeKind, QueueStatus
@@ -68,9 +68,9 @@ class NewTurnBody(MessageBody):
     queue: bool = True
     debounce_ms: Annotated[int, Field(ge=0, le=60_000)] | None = None
 
-    def patience(self) -> Patience:
+    def patience(self) -> WaitPolicy:
         """How long the message may wait."""
-        return Patience(self.queue, None if self.debounce_ms is None else self.debounce_ms / 1000)
+        return WaitPolicy(self.queue, None if self.debounce_ms is None else self.debounce_ms / 1000)
 
 
 class PreviewBody(MessageBody):
@@ -181,7 +181,7 @@ def notice_object(notice: Notice) -> NoticeObject:
 def queued_object(queued: Queued) -> QueuedMessageObject:
     """A message or command of the queue."""
     sent = sent_of(queued.row)
-    words = sent if isinstance(sent, Words) else None
+    words = sent if isinstance(sent, QueuedContent) else None
     return QueuedMessageObject.of(
         queued.row,
         kind="message" if words else "command",
