@@ -192,12 +192,16 @@ def _relative(scores: Floats) -> Floats:
 
 def _sum_of_best(scores: Floats, corpus: Corpus) -> Floats:
     """For each session its best passages, each further one counting less."""
-    made = np.zeros(corpus.groups)
-    found = np.flatnonzero(scores > 0)
-    order = found[np.lexsort((-scores[found], corpus.sessions[found]))]
-    groups = corpus.sessions[order]
-    firsts = np.searchsorted(groups, groups, side="left")
-    places = np.arange(len(order)) - firsts
-    kept = places < SESSION_PASSAGES
-    np.add.at(made, groups[kept], scores[order][kept] * SESSION_FADING ** places[kept])
+    made, left = np.zeros(corpus.groups), scores.copy()
+    if not len(scores):
+        return made
+    starts = np.flatnonzero(np.diff(corpus.sessions, prepend=-1))
+    groups = corpus.sessions[starts]
+    sizes = np.diff(starts, append=len(scores))
+    for place in range(SESSION_PASSAGES):
+        best = np.maximum.reduceat(left, starts)
+        made[groups] += np.maximum(best, 0) * SESSION_FADING**place
+        firsts = np.flatnonzero(left == np.repeat(best, sizes))
+        here = corpus.sessions[firsts]
+        left[firsts[np.diff(here, prepend=-1) != 0]] = 0
     return made

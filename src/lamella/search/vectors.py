@@ -7,10 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-ROWS_AT_ONCE = 1_024
-"""Rows that are widened to float32 at a time: what is kept in memory stays at half the size, and what is widened stays
-in the processor's cache."""
-
 JOINED_AT_ONCE = 256
 """Stored vectors that are copied at a time: other threads wait for no more than these."""
 
@@ -34,12 +30,4 @@ def matrix_of(rows: Sequence[bytes | None], dimension: int) -> NDArray[np.float1
         part = rows[start : start + JOINED_AT_ONCE]
         joined = b"".join(row if row is not None and len(row) == len(nothing) else nothing for row in part)
         made[start : start + len(part)] = np.frombuffer(joined, dtype="<f2").reshape(len(part), dimension)
-    return made
-
-
-def cosines(matrix: NDArray[np.float16], vector: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The cosine of every row to the vector, exactly."""
-    made = np.empty(len(matrix), dtype=np.float32)
-    for start in range(0, len(matrix), ROWS_AT_ONCE):
-        made[start : start + ROWS_AT_ONCE] = matrix[start : start + ROWS_AT_ONCE].astype(np.float32) @ vector
     return made

@@ -16,18 +16,13 @@ from numpy.typing import NDArray
 from lamella.search.documents import PLACE_BITS, moved
 from lamella.search.ranking import Floats, Ints
 from lamella.search.vectors import matrix_of
+from lamella.storage.postings import Postings
 
 MOST_BYTES = 512_000_000
 """What is kept of all shelves; what is not kept is read again."""
 
-MOST_POSTINGS = 64_000_000
-"""Bytes of postings that are kept of one shelf."""
-
 _OVERHEAD = 40
 """Bytes of a passage beside its vector, about."""
-
-_OVERHEAD_TERM = 200
-"""Bytes of a term beside its occurrences, about."""
 
 Revision = tuple[str, int]
 """A document and how often its passages changed."""
@@ -49,33 +44,6 @@ def part_of(rows: Sequence[tuple[int, int, bytes | None]], dimension: int) -> Pa
         np.array([row[1] for row in rows], np.float64),
         matrix_of([row[2] for row in rows], dimension).astype(np.float32),
     )
-
-
-@dataclass(slots=True)
-class Postings:
-    """For each term that was looked for: its occurrences (`search.documents.PLACE_BITS`). Bounded."""
-
-    kept: OrderedDict[str, Ints] = field(default_factory=OrderedDict)
-    size: int = 0
-    lock: Lock = field(default_factory=Lock)
-
-    def find(self, term: str) -> Ints | None:
-        """What is kept of a term."""
-        with self.lock:
-            if term in self.kept:
-                self.kept.move_to_end(term)
-            return self.kept.get(term)
-
-    def keep(self, term: str, occurrences: Ints) -> None:
-        """Keep a term's postings; those that were not used for longest make room."""
-        with self.lock:
-            if term in self.kept:
-                return
-            self.kept[term] = occurrences
-            self.size += occurrences.nbytes + _OVERHEAD_TERM
-            while self.size > MOST_POSTINGS and len(self.kept) > 1:
-                _, gone = self.kept.popitem(last=False)
-                self.size -= gone.nbytes + _OVERHEAD_TERM
 
 
 @dataclass(frozen=True, slots=True)

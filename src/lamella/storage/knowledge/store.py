@@ -23,6 +23,7 @@ from lamella.storage.knowledge.bindings import BindingRows
 from lamella.storage.knowledge.documents import DocumentRows, find_documents, shelf_number
 from lamella.storage.knowledge.passages import PassageRows, passage_of, tagged
 from lamella.storage.knowledge.scope import MOST_BYTES, Part, Revision, Scope, ScopeCache, part_of, scope_of
+from lamella.storage.postings import row_of
 from lamella.storage.tables import knowledge_documents, knowledge_passages, knowledge_vectors
 
 _POSTINGS = text("SELECT group_concat(doc * 65536 + offset) FROM knowledge_postings WHERE term = :term")
@@ -179,7 +180,7 @@ def _held(scope: Scope, read: Read, term: str) -> Ints:
     """The occurrences of a term, which are kept in `read` from now on."""
     known = read[term]
     if isinstance(known, str):
-        known = read[term] = scope.occurrences(np.fromstring(known, np.int64, sep=","))
+        known = read[term] = scope.occurrences(row_of(known))
     return known
 
 

@@ -1,20 +1,25 @@
-"""What is kept in memory of an owner's passages: their sessions, lengths and vectors, never their words."""
+"""What is kept in memory of an owner's passages: their sessions, lengths and vectors, and postings that were read.
+
+The vectors are kept as float32: to widen them for each search costs more than the search.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lamella.core.recall import Space
-from lamella.search.ranking import Corpus, Floats, Ints, Postings, Ranking, rank, weight_of
-from lamella.search.vectors import cosines, matrix_of, unpacked
+from lamella.search.ranking import Corpus, Floats, Ints, Postings, Ranking, first_of, rank, weight_of
+from lamella.search.vectors import matrix_of, unpacked
+from lamella.storage.postings import Postings as Kept
+from lamella.storage.postings import row_of
 
-MOST_BYTES = 256_000_000
+MOST_BYTES = 512_000_000
 """What is kept of all owners; what is not kept is read again."""
 
 _OVERHEAD = 64
@@ -29,7 +34,7 @@ class Part:
     sessions: Sequence[str]
     lengths: Floats
     messages: NDArray[np.bool_]
-    vectors: NDArray[np.float16]
+    vectors: NDArray[np.float32]
     waiting: int | None
 
 
@@ -42,7 +47,7 @@ def part_of(rows: Sequence[Sequence[Any]], dimension: int) -> Part:
         sessions=sessions,
         lengths=np.array(lengths, np.float64),
         messages=np.array(messages, np.bool_),
-        vectors=matrix_of(vectors, dimension),
+        vectors=matrix_of(vectors, dimension).astype(np.float32),
         waiting=next((entry for entry, vector in zip(entries, vectors, strict=True) if vector is None), None),
     )
 
@@ -58,8 +63,9 @@ class Scope:
     of_session: Ints
     lengths: Floats
     messages: NDArray[np.bool_]
-    vectors: NDArray[np.float16]
+    vectors: NDArray[np.float32]
     order: Ints
+    kept: Kept = field(default_factory=Kept)
 
     @property
     def last(self) -> int:
@@ -69,7 +75,7 @@ class Scope:
     @property
     def size(self) -> int:
         """Bytes, about."""
-        return int(self.vectors.nbytes) + _OVERHEAD * len(self.entries)
+        return int(self.vectors.nbytes) + _OVERHEAD * len(self.entries) + self.kept.size
 
     def with_parts(self, parts: Sequence[Part]) -> Scope:
         """With newer passages behind those that are here."""
@@ -99,6 +105,7 @@ class Scope:
             messages=self.messages[:count],
             vectors=self.vectors[:count],
             order=np.argsort(self.of_session[:count], kind="stable"),
+            kept=Kept(),
         )
 
     def ranking(self, found: Sequence[Ints], vector: bytes | None, space: Space) -> Ranking:
@@ -109,7 +116,7 @@ class Scope:
         postings = [(place[at], times) for at, times in (self._places(entries) for entries in found) if len(at)]
         similar = None
         if vector is not None and self.dimension:
-            near = cosines(self.vectors, unpacked(vector)).astype(np.float64)
+            near = (self.vectors @ unpacked(vector)).astype(np.float64)
             similar = np.where(near >= space.floor, near, 0.0)[self.order]
         made = rank(corpus, postings, similar, space.weight, space.session_weight)
         covers = made.covers * _known(postings, len(found), len(self.entries))
@@ -135,7 +142,7 @@ def _known(postings: Postings, asked: int, count: int) -> float:
 class Chosen:
     """What of a scope is shown, best first, as places in it, with all scores.
 
-    `best_of` has the best passage of each session that has one.
+    `best_of` has the best passage of each of `sessions` that has one.
     """
 
     made: Ranking
@@ -145,23 +152,33 @@ class Chosen:
 
 
 def choose(
-    scope: Scope, found: Sequence[str], vector: bytes | None, space: Space, passages: int, sessions: int
+    scope: Scope, found: Mapping[str, str | Ints], vector: bytes | None, space: Space, passages: int, sessions: int
 ) -> Chosen:
     """The best of a scope, so many passages and sessions at most.
 
-    `found` has for each term the entries that hold it, as often, with commas between.
+    `found` has for each term the entries that hold it, as often: as they were read, with commas between, or as they are
+    kept.
     """
-    made = scope.ranking([np.fromstring(entries, np.int64, sep=",") for entries in found], vector, space)
-    best = np.argsort(-made.scores, kind="stable")
-    best = best[made.scores[best] > 0]
-    named, first = np.unique(scope.of_session[best], return_index=True)
-    ranked = np.argsort(-made.sessions, kind="stable")[:sessions]
+    rows = {term: row_of(row) if isinstance(row, str) else row for term, row in found.items()}
+    for term, row in rows.items():
+        scope.kept.keep(term, row)
+    made = scope.ranking(list(rows.values()), vector, space)
+    best = first_of(made.scores, passages)
+    ranked = first_of(made.sessions, sessions)
     return Chosen(
         made,
-        tuple(map(int, best[:passages])),
+        tuple(int(place) for place in best if made.scores[place] > 0),
         tuple(int(session) for session in ranked if made.sessions[session] > 0),
-        dict(zip(named.tolist(), best[first].tolist(), strict=True)),
+        dict(_best_of(scope, made, ranked)),
     )
+
+
+def _best_of(scope: Scope, made: Ranking, sessions: Ints) -> Iterator[tuple[int, int]]:
+    """The first of the best passages of each of these sessions that has one."""
+    for session in sessions:
+        own = np.flatnonzero(scope.of_session == session)
+        if len(own) and made.scores[best := int(own[np.argmax(made.scores[own])])] > 0:
+            yield int(session), best
 
 
 def grown(kept: Scope, parts: Sequence[Part]) -> tuple[Scope, Scope]:
@@ -182,7 +199,7 @@ def empty_scope(version: int, dimension: int) -> Scope:
         none,
         np.zeros(0, np.float64),
         np.zeros(0, np.bool_),
-        np.zeros((0, dimension), np.float16),
+        np.zeros((0, dimension), np.float32),
         none,
     )
 

@@ -37,6 +37,7 @@ from lamella.core.recall import (
     Speaker,
 )
 from lamella.core.records import Caller
+from lamella.search.ranking import Ints
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.database import Database, Transactions, insert_missing, reads, writes
 from lamella.storage.recall.scope import MOST_BYTES, Part, Scope, ScopeCache, choose, grown, part_of
@@ -202,7 +203,7 @@ class RecallIndex(Transactions):
         """What of the caller's fits the query best; raises `NotFound` for a foreign conversation."""
         dimension = len(query.vector) // 2 if query.vector is not None else 0
         scope = await self._scope(caller, query, dimension)
-        found = await self._postings([tagged(caller.user_id, term) for term in query.terms])
+        found = await self._postings(caller, scope, query.terms)
         chosen = await asyncio.to_thread(choose, scope, found, query.vector, query.space, query.limit, _SESSIONS_SHOWN)
         made, first = chosen.made, chosen.best_of
         wanted = {*chosen.passages, *(first[session] for session in chosen.sessions if session in first)}
@@ -228,8 +229,16 @@ class RecallIndex(Transactions):
         )
 
     @reads
-    def _postings(self, connection: Connection, terms: Sequence[str]) -> list[str]:
-        return [connection.execute(_POSTINGS, {"term": term}).scalar_one() or "" for term in terms]
+    def _postings(
+        self, connection: Connection, caller: Caller, scope: Scope, terms: Sequence[str]
+    ) -> dict[str, str | Ints]:
+        """For each term what is kept of it, or the entries that hold it as they are read."""
+        found: dict[str, str | Ints] = {}
+        for term in terms:
+            kept = scope.kept.find(term)
+            asked = {"term": tagged(caller.user_id, term)}
+            found[term] = kept if kept is not None else connection.execute(_POSTINGS, asked).scalar_one() or ""
+        return found
 
     @reads
     def _readable(
