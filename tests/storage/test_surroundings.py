@@ -1,4 +1,4 @@
-"""The numbers of a project's documents in a conversation: given once, and never used twice (SPEC O7)."""
+"""The numbers of a project's documents in a conversation: given once, and never used twice."""
 
 from __future__ import annotations
 

@@ -10,8 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 
 from lamella.app.base_descriptions import BaseDescriptions, OpenDescriber
-from lamella.core.access import GrantLevel, KnowledgeBase
-from lamella.core.access_ports import RestrictedUse
+from lamella.core.access import GrantLevel, KnowledgeBase, RestrictedUse
 from lamella.core.clock import Clock
 from lamella.core.errors import InvalidRequest, NotFound, PermissionDenied, ToolFailed
 from lamella.core.ids import Ids

@@ -1,4 +1,4 @@
-"""Rows in a database and files in a folder: the ports `Store`, `Jobs` and `FileStore` (DESIGN 4)."""
+"""Rows in a database, an object per subject, and files in a folder."""
 
 from lamella.storage.folder import FolderFileStore, FolderLock
 from lamella.storage.store import Store, open_store

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, RowMapping, delete, exists, insert, or_, select, update
 
 from lamella.core.access import (
+    LONGEST_QUESTION,
     BaseContent,
     BaseStanding,
     DescribedBy,
@@ -17,11 +18,11 @@ from lamella.core.access import (
     GrantChange,
     GrantLevel,
     KnowledgeBase,
+    RestrictedUse,
     Subject,
     can_see,
     level_of,
 )
-from lamella.core.access_ports import LONGEST_QUESTION, RestrictedUse
 from lamella.core.errors import InvalidRequest, NotFound, PermissionDenied
 from lamella.core.json import decode, encode_text
 from lamella.core.knowledge import Shelf

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from lamella.core.access import GrantLevel
-from lamella.core.access_ports import RestrictedUse
+from lamella.core.access import GrantLevel, RestrictedUse
 from lamella.core.clock import Clock
 from lamella.core.knowledge import Document, Shelf, ShelfTotals, StoredPassage
 from lamella.core.records import Caller, PageQuery

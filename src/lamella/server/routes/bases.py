@@ -17,9 +17,9 @@ from lamella.core.access import (
     GrantChange,
     GrantLevel,
     KnowledgeBase,
+    RestrictedUse,
     SubjectKind,
 )
-from lamella.core.access_ports import RestrictedUse
 from lamella.core.errors import NotFound
 from lamella.core.records import Caller
 from lamella.knowledge.restricted.material import Chunk

@@ -77,7 +77,7 @@ def _session(conversation: Conversation, sessions: Sequence[Session], place: Pla
 
 
 def _summaries(sessions: Sequence[Session], session: Session) -> tuple[Summary, ...]:
-    """The summaries before the turns of `session`: its ancestors', then its own from when it was closed (SPEC L4).
+    """The summaries before the turns of `session`: its ancestors', then its own from when it was closed.
 
     Its own is not there for who branches off from a session that is over: that was made of it when it ended.
     """

@@ -1,4 +1,4 @@
-"""Decisions of a conversation, stored with where it stood, and read as those that hold on a path (DESIGN 3)."""
+"""Decisions of a conversation, stored with where it stood, and read as those that hold on a path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions of a conversation (SPEC L1, L2): opened, closed and opened again by compare-and-swap, labels moved along."""
+"""Sessions of a conversation: opened, closed and opened again by compare-and-swap, labels moved along."""
 
 from __future__ import annotations
 

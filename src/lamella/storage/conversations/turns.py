@@ -291,7 +291,7 @@ class TurnRows(Rows):
     def finish_turn(self, connection: Connection, caller: Caller, end: TurnEnd) -> None:
         """Store steps, results, usage and status. A turn that has ended already stays as it is.
 
-        Its messages belong to the session that is current now, whatever it was when the turn began (SPEC L2).
+        Its messages belong to the session that is current now, whatever it was when the turn began.
         """
         made = [(run.run_id, place, step) for run in end.runs for place, step in enumerate(run.steps)]
         ended = {one.request_id: one for one in end.requests}

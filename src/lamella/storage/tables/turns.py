@@ -78,7 +78,7 @@ messages = Table(
 of the request behind the step.
 
 `made_from` are the ids of the knowledge bases of which something stood in the window that a step was made from, a JSON
-list. `session_id` is the message's label (SPEC L2); the window is read from the path and the decisions, never from it.
+list. `session_id` is the message's label; the window is read from the path and the decisions, never from it.
 """
 
 pinned = Table(
