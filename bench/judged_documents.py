@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from lamella.core.json import Json
-from lamella.server.testing import Client, served
+from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
 
 AT = 10
@@ -91,7 +91,7 @@ def _words(text: str) -> list[str]:
     return re.findall(r"\w+", text.lower())
 
 
-async def _upload(client: Client, base: str, docs: Mapping[str, str]) -> dict[str, str]:
+async def _upload(client: ServerClient, base: str, docs: Mapping[str, str]) -> dict[str, str]:
     """Upload documents and wait until all are ready; gives the collection's id for each of ours."""
     path, named, waiting = f"/knowledge-bases/{base}/documents", {}, list(enumerate(docs.items()))[::-1]
 

@@ -25,7 +25,7 @@ from random import Random, SystemRandom
 import httpx2
 
 from killing import laws, people
-from lamella.server.testing import Client, client
+from lamella.server.testing import ServerClient, client
 from processes import KEY, clean_environment, simulator
 from tables import arguments, emit, show
 
@@ -127,7 +127,7 @@ async def life(born: Nursery, random: Random, found: Figures, name: str, before:
     found.cut_off += sum(bool(sent.turn_id) and not sent.ended for sent in told)
 
 
-async def load(speaking: Client, random: Random, name: str) -> list[list[people.Sent]]:
+async def load(speaking: ServerClient, random: Random, name: str) -> list[list[people.Sent]]:
     """Conversations and what is said in them."""
     ids = [await speaking.conversation() for _ in range(TURNS)]
     return [people.messages(random, f"{name}-{number}", id) for number, id in enumerate(ids)]

@@ -31,7 +31,7 @@ from lamella.core.records import Caller, NewJob
 from lamella.knowledge.passages import embedded_text, passages_of
 from lamella.search.lexical import LexicalEmbedder
 from lamella.search.terms import query_words, terms_of
-from lamella.server.testing import Client, Object, served
+from lamella.server.testing import Object, ServerClient, served
 from lamella.settings import read_settings
 from lamella.storage.knowledge.store import KnowledgeStore
 from lamella.storage.store import open_store
@@ -126,7 +126,7 @@ async def search(count: int, queries: int) -> None:
 class Stage:
     """A server with a base and a conversation whose gauge is asked for while documents are made ready."""
 
-    def __init__(self, app: App, client: Client, base: str, conversation: str) -> None:
+    def __init__(self, app: App, client: ServerClient, base: str, conversation: str) -> None:
         self.app, self.client, self.path = app, client, f"/knowledge-bases/{base}/documents"
         self._asked = f"/conversations/{conversation}/context"
 

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 import httpx2
 import msgspec
 
-from lamella.server.testing import Client
+from lamella.server.testing import ServerClient
 from processes import KEY, server, simulator
 from tables import arguments, emit, milliseconds, show
 
@@ -42,7 +42,7 @@ class Figures:
     """Processes that wanted to run, on average over the last minute."""
 
 
-async def one(client: Client, simulated: httpx2.AsyncClient, found: Figures) -> None:
+async def one(client: ServerClient, simulated: httpx2.AsyncClient, found: Figures) -> None:
     """A turn that is stopped."""
     conversation = await client.conversation()
     async with client.sending(conversation, f"Write! {conversation}") as events:
@@ -62,7 +62,7 @@ async def one(client: Client, simulated: httpx2.AsyncClient, found: Figures) -> 
     found.closed.append(max(0, mine[-1]["streamed"] - seen) / RATE)
 
 
-async def other(client: Client, streaming: asyncio.Semaphore) -> None:
+async def other(client: ServerClient, streaming: asyncio.Semaphore) -> None:
     """A turn beside them, which nobody stops; `streaming` is released with its first words."""
     seen = False
     async with client.sending(await client.conversation(), "Write on!") as events:
@@ -78,7 +78,7 @@ async def measure(url: str, provider: str, rounds: int) -> Figures:
         httpx2.AsyncClient(base_url=url, timeout=120, trust_env=False) as http,
         httpx2.AsyncClient(base_url=provider, timeout=30, trust_env=False) as simulated,
     ):
-        client = Client(http)
+        client = ServerClient(http)
         streaming = asyncio.Semaphore(0)
         beside = [asyncio.create_task(other(client, streaming)) for _ in range(OTHERS)]
         for _ in beside:

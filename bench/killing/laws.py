@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from killing.people import Sent, send
-from lamella.server.testing import Client
+from lamella.server.testing import ServerClient
 
 LOOKS = 0.4
 """Seconds between two looks at a conversation: many are looked at, by a server that has to answer them."""
@@ -19,13 +19,13 @@ PATIENCE = 180.0
 """Seconds after which a turn is stuck; most of them are for a busy machine."""
 
 
-async def after(client: Client, sent: Sequence[Sequence[Sent]]) -> list[str]:
+async def after(client: ServerClient, sent: Sequence[Sequence[Sent]]) -> list[str]:
     """The laws that are broken; sends again, with its key, what nobody knows to have arrived."""
     found = await asyncio.gather(*(_conversation(client, one) for one in sent if one))
     return [law for broken in found for law in broken]
 
 
-async def _conversation(client: Client, sent: Sequence[Sent]) -> list[str]:
+async def _conversation(client: ServerClient, sent: Sequence[Sent]) -> list[str]:
     id = sent[0].conversation
     turns = await _quiet(client, sent)
     if turns is None:
@@ -53,7 +53,7 @@ async def _conversation(client: Client, sent: Sequence[Sent]) -> list[str]:
     return broken
 
 
-async def _row(client: Client, sent: Sent) -> str:
+async def _row(client: ServerClient, sent: Sent) -> str:
     """What became of a message that waited, for whoever reads that it is lost."""
     if not sent.queued_id:
         return ""
@@ -66,7 +66,7 @@ def _count(turns: Sequence[dict[str, Any]], sent: Sent) -> int:
     return sum(turn["text"].split("\n\n").count(sent.text) for turn in turns)
 
 
-async def _quiet(client: Client, sent: Sequence[Sent]) -> list[dict[str, Any]] | None:
+async def _quiet(client: ServerClient, sent: Sequence[Sent]) -> list[dict[str, Any]] | None:
     """The turns of a conversation when nothing waits and none runs; None where that never comes.
 
     What is just being taken from the queue is in neither list for a moment.
@@ -85,7 +85,7 @@ async def _quiet(client: Client, sent: Sequence[Sent]) -> list[dict[str, Any]] |
         return None
 
 
-async def _turn(client: Client, turns: Sequence[dict[str, Any]], sent: Sent) -> list[str]:
+async def _turn(client: ServerClient, turns: Sequence[dict[str, Any]], sent: Sent) -> list[str]:
     """What a client saw of a turn stays true: its end, its words, its numbers."""
     turn = next((turn for turn in turns if sent.text in turn["text"].split("\n\n")), None)
     if turn is None:

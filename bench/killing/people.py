@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import msgspec
 
-from lamella.server.testing import Client
+from lamella.server.testing import ServerClient
 
 ONE, TWO, THREE = "claude-opus-4-8", "claude-haiku-5-5", "claude-sonnet-5-5"
 CHOICES = ((), (), (ONE, TWO), (ONE, TWO, THREE))
@@ -65,7 +65,7 @@ class Hearing:
             self.enough.set()
 
 
-async def send(client: Client, sent: Sent, hearing: Hearing | None = None) -> None:
+async def send(client: ServerClient, sent: Sent, hearing: Hearing | None = None) -> None:
     """Send it and listen, until its turn ends or the server dies."""
     path = f"/api/v1/conversations/{sent.conversation}/turns"
     try:
@@ -97,7 +97,7 @@ def _hear(sent: Sent, packet: dict[str, Any]) -> None:
         sent.ended = packet["status"]
 
 
-async def speak(client: Client, all_sent: list[list[Sent]], hearing: Hearing) -> None:
+async def speak(client: ServerClient, all_sent: list[list[Sent]], hearing: Hearing) -> None:
     """Everybody at once; a second message of a conversation follows when the first has its place."""
 
     async def one(conversation: list[Sent]) -> None:

@@ -17,9 +17,9 @@ from lamella.app.app import LOCAL_OWNER, App
 from lamella.core.access import GrantLevel
 from lamella.core.json import encode_text
 from lamella.core.messages import ToolCall
-from lamella.knowledge.restricted.searching import Asked, RestrictedBase
+from lamella.knowledge.restricted.searching import RestrictedBase, RestrictedQuestion
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
-from lamella.server.testing import Client, Object, served
+from lamella.server.testing import Object, ServerClient, served
 from lamella.settings import read_settings
 from lamella.tools.knowledge_base_search import NAME
 from leaking.attacks import Attack, attack
@@ -62,7 +62,7 @@ class Stage:
     """A server with a restricted base, its main model, and the second one."""
 
     app: App
-    client: Client
+    client: ServerClient
     model: ScriptedModel
     second: ScriptedModel
     outcome: Outcome
@@ -164,7 +164,7 @@ async def _harmless(stage: Stage, kept: Secret, count: int) -> None:
     for number in range(count):
         said = HARMLESS[number % len(HARMLESS)]
         stage.second.then(saying(reply(said)))
-        asked = Asked(LOCAL_OWNER, f"What is owed? {number}", (), 8)
+        asked = RestrictedQuestion(LOCAL_OWNER, f"What is owed? {number}", (), 8)
         contracts = RestrictedBase(base, ANN.user_id, "Contracts")
         [answered] = await stage.app.knowledge.restricted.answers_of(asked, [contracts])
         outcome.harmless += 1

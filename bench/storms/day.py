@@ -15,7 +15,7 @@ import httpx2
 from pydantic import SecretStr
 
 from lamella.app.app import App
-from lamella.server.testing import Client, Event, served
+from lamella.server.testing import Event, ServerClient, served
 from lamella.settings import read_settings
 from storms.case import RETRIES, Case
 
@@ -58,7 +58,9 @@ class Outcome:
 class Day:
     """One server, one provider."""
 
-    def __init__(self, app: App, client: Client, simulator: httpx2.AsyncClient, script: Script, data: Path) -> None:
+    def __init__(
+        self, app: App, client: ServerClient, simulator: httpx2.AsyncClient, script: Script, data: Path
+    ) -> None:
         self.app = app
         self._client = client
         self._simulator = simulator

@@ -15,7 +15,7 @@ import pytest
 from lamella.app.app import App, open_app
 from lamella.app.demonstration import MODEL, Simulator, demonstration
 from lamella.core.errors import ConfigurationError
-from lamella.server.testing import Client, client, serving
+from lamella.server.testing import ServerClient, client, serving
 from lamella.server.web import create_web
 from lamella.settings import Settings, read_settings
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 async def offline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, anyio_backend: str
-) -> AsyncIterator[tuple[App, Client]]:
+) -> AsyncIterator[tuple[App, ServerClient]]:
     """A server without any provider."""
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "LAMELLA_MODEL"):
         monkeypatch.delenv(name, raising=False)
@@ -51,7 +51,7 @@ def simulators() -> list[int]:
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 
 
-async def test_it_answers_from_a_document_and_cites_it(offline: tuple[App, Client]) -> None:
+async def test_it_answers_from_a_document_and_cites_it(offline: tuple[App, ServerClient]) -> None:
     _, speaking = offline
     file = await speaking.upload("lease.txt", b"The rent is 900 euros. The lease ends in May 2027. Pets are allowed.")
     packets = await speaking.send(await speaking.conversation(), "When does the lease end?", file_ids=[file["id"]])
@@ -67,7 +67,7 @@ async def test_it_answers_from_a_document_and_cites_it(offline: tuple[App, Clien
 
 
 @needs_proc
-async def test_it_comes_back_when_its_process_has_died(offline: tuple[App, Client]) -> None:
+async def test_it_comes_back_when_its_process_has_died(offline: tuple[App, ServerClient]) -> None:
     _, speaking = offline
     conversation = await speaking.conversation()
     assert (await speaking.send(conversation, "Hello?"))[-1]["status"] == "finished"
@@ -129,7 +129,7 @@ async def answers(url: str) -> bool:
     return True
 
 
-async def test_what_follows_a_tool_call_costs_what_was_predicted(offline: tuple[App, Client]) -> None:
+async def test_what_follows_a_tool_call_costs_what_was_predicted(offline: tuple[App, ServerClient]) -> None:
     """Text that is read by a tool outweighs what was billed before: what the provider adds to the tools on its own may
     not be taken for a habit of its tokenizer."""
     _, speaking = offline

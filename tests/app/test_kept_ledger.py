@@ -16,7 +16,7 @@ from lamella.core.errors import StoreFailed
 from lamella.core.prompt import Ttl
 from lamella.core.tokens import Usage
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
-from lamella.server.testing import Client, served
+from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
 from lamella.storage.cached import SqlCacheEntries
 from lamella.storage.store import open_store
@@ -102,7 +102,7 @@ def bill(read: int, written: int, whole: int = 6_000) -> Usage:
     return Usage(input=whole, cache_read=read, cache_write_5m=written, output=10)
 
 
-async def predicted(client: Client, conversation: str, text: str) -> int:
+async def predicted(client: ServerClient, conversation: str, text: str) -> int:
     """What was predicted to be read by the one request that a message makes."""
     packets = await client.send(conversation, text)
     [began] = [packet for packet in packets if packet["type"] == "request.started"]

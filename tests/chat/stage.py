@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from lamella.app.app import SHIPPED_TOOLS, App
 from lamella.core.json import Json
-from lamella.server.testing import Client, Object, served
+from lamella.server.testing import Object, ServerClient, served
 from lamella.settings import read_settings
 
 MODEL = "claude-opus-4-8"
@@ -41,7 +41,7 @@ class Stage:
     """Everything that a test of whole turns needs."""
 
     app: App
-    client: Client
+    client: ServerClient
     simulator: httpx2.AsyncClient
     steering: Steering
     data: Path

@@ -22,7 +22,7 @@ from lamella.core import deltas
 from lamella.core.clock import VirtualClock
 from lamella.core.json import encode
 from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, saying
-from lamella.server.testing import Client, Object, served
+from lamella.server.testing import Object, ServerClient, served
 from lamella.settings import read_settings
 
 from .stage import types
@@ -49,7 +49,7 @@ class Slow:
 @asynccontextmanager
 async def opened(
     folder: Path, model: ScriptedModel, blocks: Blocks | None = None, clock: VirtualClock | None = None, **settings: Any
-) -> AsyncIterator[tuple[App, Client, str]]:
+) -> AsyncIterator[tuple[App, ServerClient, str]]:
     parts: dict[str, Any] = {"models": ScriptedModels(model), "blocks": blocks}
     if clock is not None:
         parts["clock"] = clock
@@ -57,17 +57,17 @@ async def opened(
         yield app, client, await client.conversation()
 
 
-async def abort(client: Client, conversation: str, text: str = "/abort", where: str = "commands") -> Object:
+async def abort(client: ServerClient, conversation: str, text: str = "/abort", where: str = "commands") -> Object:
     options: Any = {"headers": {"accept": "application/json"}}
     return await client.post(f"/conversations/{conversation}/{where}", {"text": text}, **options)
 
 
-async def turns_of(client: Client, conversation: str) -> list[Object]:
+async def turns_of(client: ServerClient, conversation: str) -> list[Object]:
     found: list[Object] = (await client.get(f"/conversations/{conversation}/turns?order=asc"))["data"]
     return found
 
 
-async def waiting(client: Client, conversation: str, count: int) -> None:
+async def waiting(client: ServerClient, conversation: str, count: int) -> None:
     """Come back when so many messages wait."""
     async with asyncio.timeout(10):
         while True:
@@ -77,7 +77,7 @@ async def waiting(client: Client, conversation: str, count: int) -> None:
 
 
 @asynccontextmanager
-async def raw_post(client: Client, path: str, body: Object) -> AsyncIterator[asyncio.StreamReader]:
+async def raw_post(client: ServerClient, path: str, body: Object) -> AsyncIterator[asyncio.StreamReader]:
     """A request whose bytes are all with the server when the block begins, over a connection that was open before."""
     address = urlsplit(str(client.http.base_url))
     reader, writer = await asyncio.open_connection(address.hostname, address.port)

@@ -10,7 +10,7 @@ import pytest
 from lamella.app.app import LOCAL_OWNER
 from lamella.core.tokens import Usage
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
-from lamella.server.testing import Client, Object, served
+from lamella.server.testing import Object, ServerClient, served
 from lamella.settings import read_settings
 
 pytestmark = pytest.mark.anyio
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 class Talk:
     """A conversation with a scripted model; every answer repeats its number."""
 
-    def __init__(self, client: Client, model: ScriptedModel, conversation: str) -> None:
+    def __init__(self, client: ServerClient, model: ScriptedModel, conversation: str) -> None:
         self.client, self.model, self.conversation, self.count = client, model, conversation, 0
 
     async def say(self, text: str = "", **fields: object) -> Object:

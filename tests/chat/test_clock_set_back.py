@@ -19,7 +19,7 @@ from lamella.core.errors import ProviderRefusedRequest
 from lamella.core.records import ProviderLimit
 from lamella.core.tokens import Usage
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
-from lamella.server.testing import Client, served
+from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
 
 from .test_queue import answered, asked
@@ -32,13 +32,13 @@ HOUR = 3_600.0
 
 
 @asynccontextmanager
-async def opened(folder: Path, model: ScriptedModel, clock: VirtualClock) -> AsyncIterator[Client]:
+async def opened(folder: Path, model: ScriptedModel, clock: VirtualClock) -> AsyncIterator[ServerClient]:
     settings = read_settings(data=folder, debounce_ms=30_000, titles=False)
     async with served(settings, models=ScriptedModels(model), clock=clock) as (_, client):
         yield client
 
 
-async def queued(client: Client, conversation: str, text: str, **fields: Any) -> None:
+async def queued(client: ServerClient, conversation: str, text: str, **fields: Any) -> None:
     """Send a message that waits for more, and go away."""
     async with client.sending(conversation, text, **fields) as events:
         await until(events, "turn.queued")

@@ -12,7 +12,7 @@ from lamella.chat import CLOSE_SECONDS
 from lamella.core import deltas
 from lamella.core.messages import TurnStatus
 from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, saying
-from lamella.server.testing import Client, served
+from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
 
 from .stage import change, text_of, types
@@ -22,7 +22,9 @@ from .test_store_failures import HEALED, NO_ENDS
 pytestmark = pytest.mark.anyio
 
 
-async def test_running_turns_are_saved_and_new_messages_refused(app: App, client: Client, model: ScriptedModel) -> None:
+async def test_running_turns_are_saved_and_new_messages_refused(
+    app: App, client: ServerClient, model: ScriptedModel
+) -> None:
     model.then([deltas.TextDelta(0, "Half"), Gate()])
     first, second = await client.conversation(), await client.conversation()
     async with client.sending(first, "Write!") as events:

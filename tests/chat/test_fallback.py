@@ -25,7 +25,7 @@ from lamella.core.errors import (
 from lamella.core.messages import ToolCall
 from lamella.core.tokens import Usage
 from lamella.llm.scripted import FACTS, ScriptedModel, ScriptedModels, calling, saying
-from lamella.server.testing import Client, Object, served
+from lamella.server.testing import Object, ServerClient, served
 from lamella.settings import read_settings
 
 from .stage import only, staged, text_of, types
@@ -40,7 +40,9 @@ def named(name: str, **facts: Any) -> ScriptedModel:
 
 
 @asynccontextmanager
-async def falling(folder: Path, *models: ScriptedModel, **settings: Any) -> AsyncIterator[tuple[App, Client, str]]:
+async def falling(
+    folder: Path, *models: ScriptedModel, **settings: Any
+) -> AsyncIterator[tuple[App, ServerClient, str]]:
     given = {"fallback_model": "two", **settings}
     async with served(read_settings(data=folder, **given), models=ScriptedModels(*models)) as (app, client):
         yield app, client, await client.conversation()

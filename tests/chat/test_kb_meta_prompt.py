@@ -13,7 +13,7 @@ from lamella.chat.kb_meta_prompt import MOST_OF_A_SUMMARY, BaseFacts, kb_meta_pr
 from lamella.core.access import BaseContent, GrantLevel, Role, Subject, User
 from lamella.core.records import Caller
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
-from lamella.server.testing import Client, served
+from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
 from lamella.storage.store import Store
 
@@ -26,7 +26,7 @@ def model() -> ScriptedModel:
 
 
 @pytest.fixture
-async def world(tmp_path: Path, model: ScriptedModel) -> AsyncIterator[tuple[App, Client]]:
+async def world(tmp_path: Path, model: ScriptedModel) -> AsyncIterator[tuple[App, ServerClient]]:
     settings = read_settings(data=tmp_path, debounce_ms=0, titles=False)
     async with served(settings, models=ScriptedModels(model)) as (app, client):
         assert isinstance(app.store, Store)
@@ -66,7 +66,7 @@ def test_the_same_bases_give_the_same_bytes_in_whatever_order(order: tuple[int, 
 
 @pytest.mark.anyio
 async def test_bases_of_conversation_agent_and_message_are_one_late_block_that_says_why(
-    world: tuple[App, Client], model: ScriptedModel
+    world: tuple[App, ServerClient], model: ScriptedModel
 ) -> None:
     app, client = world
     ships, prices, rules = (
@@ -112,7 +112,7 @@ async def test_bases_of_conversation_agent_and_message_are_one_late_block_that_s
 
 @pytest.mark.anyio
 async def test_of_a_base_no_more_is_told_than_the_caller_may_know(
-    world: tuple[App, Client], model: ScriptedModel
+    world: tuple[App, ServerClient], model: ScriptedModel
 ) -> None:
     app, client = world
     ids = {level: await base(app, f"Of {level}", "Its secret is 42.", ("secret topic",), ANN) for level in GrantLevel}
@@ -142,7 +142,9 @@ async def test_of_a_base_no_more_is_told_than_the_caller_may_know(
 
 
 @pytest.mark.anyio
-async def test_without_bases_the_request_is_the_same_as_ever(world: tuple[App, Client], model: ScriptedModel) -> None:
+async def test_without_bases_the_request_is_the_same_as_ever(
+    world: tuple[App, ServerClient], model: ScriptedModel
+) -> None:
     app, client = world
     await base(app, "Bound to nothing")
     model.then(saying("Because."))
@@ -150,6 +152,6 @@ async def test_without_bases_the_request_is_the_same_as_ever(world: tuple[App, C
     assert not any("Knowledge bases" in text for text in texts(model))
 
 
-async def turn(client: Client, conversation: str) -> dict[str, str]:
+async def turn(client: ServerClient, conversation: str) -> dict[str, str]:
     [found] = (await client.get(f"/conversations/{conversation}/turns"))["data"]
     return dict(found)

@@ -13,7 +13,7 @@ from lamella.context.system_prompt import knowledge_text
 from lamella.core.access import BaseContent, GrantLevel
 from lamella.core.agents import KnowledgePrompt
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
-from lamella.server.testing import Client, served
+from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
 from leaking.restricted_base import ANN, grant, restricted_base, second_model
 
@@ -29,7 +29,7 @@ def model() -> ScriptedModel:
 
 
 @pytest.fixture
-async def world(tmp_path: Path, model: ScriptedModel) -> AsyncIterator[tuple[App, Client]]:
+async def world(tmp_path: Path, model: ScriptedModel) -> AsyncIterator[tuple[App, ServerClient]]:
     settings = read_settings(data=tmp_path, debounce_ms=0, titles=False, restricted_model="second")
     async with served(settings, models=ScriptedModels(model, second_model())) as (app, client):
         yield app, client
@@ -48,7 +48,9 @@ def beside(model: ScriptedModel) -> str:
     return "".join(str(block.value.get("text", "")) for block in model.requests[-1].blocks if block.role != "system")
 
 
-async def said(client: Client, model: ScriptedModel, conversation: str, bases: list[str], answer: str = "Yes.") -> str:
+async def said(
+    client: ServerClient, model: ScriptedModel, conversation: str, bases: list[str], answer: str = "Yes."
+) -> str:
     """The answer that a client gets, in a turn whose message names these bases."""
     model.then(saying(answer))
     packets = await client.send(conversation, "What is it?", knowledge_base_ids=bases)
@@ -56,7 +58,7 @@ async def said(client: Client, model: ScriptedModel, conversation: str, bases: l
 
 
 async def test_a_session_keeps_the_text_that_its_first_turn_chose(
-    world: tuple[App, Client], model: ScriptedModel
+    world: tuple[App, ServerClient], model: ScriptedModel
 ) -> None:
     app, client = world
     conversation, opened = await client.conversation(), await open_base(app)
@@ -85,7 +87,7 @@ async def test_a_session_keeps_the_text_that_its_first_turn_chose(
 
 
 async def test_a_session_that_began_without_bases_is_told_beside_its_messages(
-    world: tuple[App, Client], model: ScriptedModel
+    world: tuple[App, ServerClient], model: ScriptedModel
 ) -> None:
     app, client = world
     conversation, opened = await client.conversation(), await open_base(app)
@@ -98,7 +100,7 @@ async def test_a_session_that_began_without_bases_is_told_beside_its_messages(
 
 
 async def test_where_an_agent_replaces_the_system_prompt_the_text_is_told_beside(
-    world: tuple[App, Client], model: ScriptedModel
+    world: tuple[App, ServerClient], model: ScriptedModel
 ) -> None:
     app, client = world
     agent = await client.post("/agents", {"name": "Own", "prompt": "Be exact.", "replaces_system": True})
@@ -109,7 +111,7 @@ async def test_where_an_agent_replaces_the_system_prompt_the_text_is_told_beside
 
 
 async def test_hints_and_keywords_draft_queries_and_stay_out_of_the_answer(
-    world: tuple[App, Client], model: ScriptedModel
+    world: tuple[App, ServerClient], model: ScriptedModel
 ) -> None:
     app, client = world
     base = await restricted_base(app, "# Lease 4711-B\n\nThe miller pays late for the third barn in every wet year.")
@@ -130,7 +132,7 @@ async def test_hints_and_keywords_draft_queries_and_stay_out_of_the_answer(
 
 
 async def test_a_caller_who_brings_a_block_about_bases_does_not_choose_the_text(
-    world: tuple[App, Client], model: ScriptedModel
+    world: tuple[App, ServerClient], model: ScriptedModel
 ) -> None:
     app, _ = world
     closed = await restricted_base(app, "Geese.")

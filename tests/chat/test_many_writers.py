@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
-from lamella.server.testing import Client, served
+from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
 from lamella_simulator.testing import running
 
@@ -33,7 +33,7 @@ def brief() -> Iterator[str]:
         yield url
 
 
-async def write(client: Client, conversation: str, writer: int) -> list[str]:
+async def write(client: ServerClient, conversation: str, writer: int) -> list[str]:
     """One writer's messages, one after the other; how each of them ended."""
     ended = []
     for number in range(MESSAGES):

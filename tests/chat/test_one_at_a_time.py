@@ -12,7 +12,7 @@ import pytest
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.core import deltas
 from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, saying
-from lamella.server.testing import Client, served
+from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
 
 from .stage import change, only, rows, text_of, types
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_second_message_that_is_not_to_wait_is_refused_while_a_turn_runs(
-    client: Client, model: ScriptedModel
+    client: ServerClient, model: ScriptedModel
 ) -> None:
     model.then([deltas.TextDelta(0, "Half"), gate := Gate(), *saying(" an answer.")])
     conversation = await client.conversation()
@@ -46,7 +46,7 @@ async def test_a_second_message_that_is_not_to_wait_is_refused_while_a_turn_runs
 
 
 async def test_of_messages_sent_at_once_exactly_one_is_taken_where_none_is_to_wait(
-    client: Client, model: ScriptedModel, tmp_path: Path
+    client: ServerClient, model: ScriptedModel, tmp_path: Path
 ) -> None:
     gate = Gate()
     model.then(*([gate, *saying(f"Answer {number}.")] for number in range(8)))
@@ -65,7 +65,7 @@ async def test_of_messages_sent_at_once_exactly_one_is_taken_where_none_is_to_wa
     assert len(rows(tmp_path, "SELECT id FROM messages WHERE role = 'user'")) == 1
 
 
-async def test_conversations_do_not_wait_for_each_other(client: Client, model: ScriptedModel) -> None:
+async def test_conversations_do_not_wait_for_each_other(client: ServerClient, model: ScriptedModel) -> None:
     gate = Gate()
     model.then([gate, *saying("Slow.")], saying("Quick."))
     slow, quick = await client.conversation(), await client.conversation()
@@ -77,7 +77,7 @@ async def test_conversations_do_not_wait_for_each_other(client: Client, model: S
         assert [event.packet async for event in events if event.n is not None][-1]["status"] == "finished"
 
 
-async def test_a_message_right_behind_the_end_of_a_turn_is_taken(client: Client, model: ScriptedModel) -> None:
+async def test_a_message_right_behind_the_end_of_a_turn_is_taken(client: ServerClient, model: ScriptedModel) -> None:
     conversation = await client.conversation()
     for number in range(50):
         model.then(saying(f"Answer {number}."))
@@ -88,7 +88,7 @@ async def test_a_message_right_behind_the_end_of_a_turn_is_taken(client: Client,
     assert last == [f"Answer {number}." for number in range(49)]
 
 
-async def send(client: Client, conversation: str, key: str, **body: Any) -> Any:
+async def send(client: ServerClient, conversation: str, key: str, **body: Any) -> Any:
     path = f"/conversations/{conversation}/turns"
     return await client.call("POST", path, json={"text": "Hi", **body}, headers={"Idempotency-Key": key})
 
@@ -98,7 +98,7 @@ def events_of(answer: httpx2.Response) -> str:
     return "\n".join(line for line in answer.text.splitlines() if line and not line.startswith(":"))
 
 
-async def test_a_key_that_comes_again_replays_the_turn(client: Client, model: ScriptedModel) -> None:
+async def test_a_key_that_comes_again_replays_the_turn(client: ServerClient, model: ScriptedModel) -> None:
     model.then(saying("Once."))
     conversation = await client.conversation()
     first = await send(client, conversation, "key-1")
@@ -109,7 +109,9 @@ async def test_a_key_that_comes_again_replays_the_turn(client: Client, model: Sc
     assert len(model.requests) == 1
 
 
-async def test_a_key_that_comes_again_while_its_turn_runs_follows_it(client: Client, model: ScriptedModel) -> None:
+async def test_a_key_that_comes_again_while_its_turn_runs_follows_it(
+    client: ServerClient, model: ScriptedModel
+) -> None:
     gate = Gate()
     model.then([gate, *saying("Once.")])
     conversation = await client.conversation()
@@ -126,7 +128,7 @@ async def test_a_key_that_comes_again_while_its_turn_runs_follows_it(client: Cli
 
 @pytest.mark.parametrize("changed", [{"text": "Hello"}, {"timezone": "Europe/Berlin"}, {"models": ["scripted"]}])
 async def test_a_key_with_another_message_is_refused(
-    client: Client, model: ScriptedModel, changed: dict[str, Any]
+    client: ServerClient, model: ScriptedModel, changed: dict[str, Any]
 ) -> None:
     model.then(saying("Once."))
     conversation = await client.conversation()
@@ -137,7 +139,7 @@ async def test_a_key_with_another_message_is_refused(
     assert (await send(client, other, "key-1")).status_code == 422
 
 
-async def test_a_key_of_a_refused_message_can_be_used_again(client: Client, model: ScriptedModel) -> None:
+async def test_a_key_of_a_refused_message_can_be_used_again(client: ServerClient, model: ScriptedModel) -> None:
     model.then([gate := Gate(), *saying("First.")], saying("Second."))
     conversation = await client.conversation()
     async with client.sending(conversation, "First") as events:
@@ -161,7 +163,7 @@ async def test_a_key_whose_turn_never_began_begins_it(tmp_path: Path) -> None:
         assert (await client.get(f"/turns/{turn['id']}"))["answer"] == "At last."
 
 
-async def test_a_conversation_is_made_once_for_a_key(client: Client) -> None:
+async def test_a_conversation_is_made_once_for_a_key(client: ServerClient) -> None:
     answers = await asyncio.gather(
         *(client.call("POST", "/conversations", json={}, headers={"Idempotency-Key": "made"}) for _ in range(5))
     )
@@ -172,7 +174,7 @@ async def test_a_conversation_is_made_once_for_a_key(client: Client) -> None:
     assert len((await client.get("/conversations"))["data"]) == 1
 
 
-async def test_keys_belong_to_one_route(app: App, client: Client, model: ScriptedModel) -> None:
+async def test_keys_belong_to_one_route(app: App, client: ServerClient, model: ScriptedModel) -> None:
     model.then(saying("Hi."))
     made = await client.call("POST", "/conversations", json={}, headers={"Idempotency-Key": "shared"})
     answer = await send(client, made.json()["id"], "shared")

@@ -20,7 +20,7 @@ from pydantic import SecretStr
 
 from lamella.core.clock import VirtualClock
 from lamella.core.prompt import ToolSpec
-from lamella.server.testing import Client, Object, served
+from lamella.server.testing import Object, ServerClient, served
 from lamella.settings import read_settings
 from lamella.tooling.tool import Invocation, ToolKind, ToolScope
 from lamella_simulator.testing import running
@@ -60,7 +60,7 @@ class Tide:
 class Talk:
     """A conversation at a server and a provider, whose clocks go on together."""
 
-    client: Client
+    client: ServerClient
     simulator: httpx2.AsyncClient
     clock: VirtualClock
     tools: list[Tide]

@@ -16,7 +16,7 @@ from lamella.app.app import LOCAL_OWNER, App
 from lamella.core import deltas
 from lamella.core.clock import VirtualClock
 from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, saying
-from lamella.server.testing import Client, Event, Object, served
+from lamella.server.testing import Event, Object, ServerClient, served
 from lamella.settings import read_settings
 
 from .stage import change, text_of, types
@@ -37,18 +37,18 @@ def asked(model: ScriptedModel) -> list[str]:
     return found
 
 
-async def post(client: Client, conversation: str, text: str, **fields: Any) -> Any:
+async def post(client: ServerClient, conversation: str, text: str, **fields: Any) -> Any:
     headers = JSON | fields.pop("headers", {})
     path = f"/conversations/{conversation}/turns"
     return await client.call("POST", path, json={"text": text, **fields}, headers=headers)
 
 
-async def waiting(client: Client, conversation: str) -> list[Object]:
+async def waiting(client: ServerClient, conversation: str) -> list[Object]:
     found: list[Object] = (await client.get(f"/conversations/{conversation}/queue"))["data"]
     return found
 
 
-async def answered(client: Client, conversation: str, count: int) -> list[Object]:
+async def answered(client: ServerClient, conversation: str, count: int) -> list[Object]:
     """The turns in order, once there are so many and all have ended."""
     async with asyncio.timeout(20):
         while True:
@@ -65,7 +65,7 @@ async def rest_of(events: AsyncIterator[Event]) -> list[Object]:
 
 @asynccontextmanager
 async def answering(
-    client: Client, model: ScriptedModel, conversation: str
+    client: ServerClient, model: ScriptedModel, conversation: str
 ) -> AsyncIterator[tuple[Gate, AsyncIterator[Any]]]:
     """A conversation in the middle of its first answer."""
     gate = Gate()
@@ -76,7 +76,7 @@ async def answering(
 
 
 async def test_messages_that_come_during_an_answer_are_answered_next_and_in_order(
-    client: Client, model: ScriptedModel
+    client: ServerClient, model: ScriptedModel
 ) -> None:
     conversation = await client.conversation()
     async with answering(client, model, conversation) as (gate, _):
@@ -103,7 +103,7 @@ async def test_messages_that_come_during_an_answer_are_answered_next_and_in_orde
 
 
 async def test_a_stream_says_that_its_message_waits_and_then_what_it_comes_to(
-    client: Client, model: ScriptedModel
+    client: ServerClient, model: ScriptedModel
 ) -> None:
     conversation = await client.conversation()
     async with answering(client, model, conversation) as (gate, _):
@@ -121,7 +121,7 @@ async def test_a_stream_says_that_its_message_waits_and_then_what_it_comes_to(
     assert again.index("turn.queued") < again.index("turn.started") < again.index("turn.finished")
 
 
-async def test_a_waiting_message_is_changed_and_another_taken_out(client: Client, model: ScriptedModel) -> None:
+async def test_a_waiting_message_is_changed_and_another_taken_out(client: ServerClient, model: ScriptedModel) -> None:
     conversation = await client.conversation()
     async with answering(client, model, conversation) as (gate, _):
         model.then(saying("Better."))
@@ -148,7 +148,7 @@ async def test_a_waiting_message_is_changed_and_another_taken_out(client: Client
 
 
 async def test_a_queued_question_gets_its_answer_before_the_command_behind_it(
-    client: Client, model: ScriptedModel
+    client: ServerClient, model: ScriptedModel
 ) -> None:
     conversation = await client.conversation()
     async with answering(client, model, conversation) as (gate, _):
@@ -169,7 +169,9 @@ async def test_a_queued_question_gets_its_answer_before_the_command_behind_it(
     assert [block.role for block in model.requests[-1].blocks if block.role == "assistant"] == []
 
 
-async def test_abort_stops_the_answer_and_what_waits_is_answered_next(client: Client, model: ScriptedModel) -> None:
+async def test_abort_stops_the_answer_and_what_waits_is_answered_next(
+    client: ServerClient, model: ScriptedModel
+) -> None:
     conversation = await client.conversation()
     async with answering(client, model, conversation):
         model.then(saying("Two."))
@@ -180,7 +182,7 @@ async def test_abort_stops_the_answer_and_what_waits_is_answered_next(client: Cl
     assert [(turn["status"], turn["answer"]) for turn in turns] == [("stopped", "Half"), ("finished", "Two.")]
 
 
-async def test_queue_drops_by_number_and_clears(client: Client, model: ScriptedModel) -> None:
+async def test_queue_drops_by_number_and_clears(client: ServerClient, model: ScriptedModel) -> None:
     conversation = await client.conversation()
     async with answering(client, model, conversation) as (gate, _):
         for text in ("One", "Two", "Three"):
@@ -200,7 +202,7 @@ async def test_queue_drops_by_number_and_clears(client: Client, model: ScriptedM
 
 
 async def test_a_message_that_can_not_be_answered_blocks_nothing_and_is_told(
-    app: App, client: Client, model: ScriptedModel
+    app: App, client: ServerClient, model: ScriptedModel
 ) -> None:
     conversation = await client.conversation()
     async with answering(client, model, conversation) as (gate, _):
@@ -220,7 +222,9 @@ async def test_a_message_that_can_not_be_answered_blocks_nothing_and_is_told(
     assert "With a file" in told["text"]
 
 
-async def test_a_damaged_row_blocks_nothing_and_is_told(client: Client, model: ScriptedModel, tmp_path: Path) -> None:
+async def test_a_damaged_row_blocks_nothing_and_is_told(
+    client: ServerClient, model: ScriptedModel, tmp_path: Path
+) -> None:
     conversation = await client.conversation()
     async with answering(client, model, conversation) as (gate, _):
         model.then(saying("Fine."))
@@ -236,7 +240,9 @@ async def test_a_damaged_row_blocks_nothing_and_is_told(client: Client, model: S
     assert (told["name"], told["data"]["text"]) == ("not_answered", "Damaged")
 
 
-async def test_a_queued_message_that_could_never_be_answered_is_refused(client: Client, model: ScriptedModel) -> None:
+async def test_a_queued_message_that_could_never_be_answered_is_refused(
+    client: ServerClient, model: ScriptedModel
+) -> None:
     conversation = await client.conversation()
     async with answering(client, model, conversation) as (gate, _):
         for fields, status in (
@@ -251,7 +257,7 @@ async def test_a_queued_message_that_could_never_be_answered_is_refused(client: 
         gate.opened.set()
 
 
-async def test_a_failed_answer_does_not_block_what_waits(client: Client, model: ScriptedModel) -> None:
+async def test_a_failed_answer_does_not_block_what_waits(client: ServerClient, model: ScriptedModel) -> None:
     conversation = await client.conversation()
     gate = Gate()
     model.then([gate], saying("Fine."))
@@ -281,7 +287,7 @@ async def test_a_full_queue_refuses(tmp_path: Path, model: ScriptedModel) -> Non
             await answered(client, conversation, 2)
 
 
-async def test_a_key_queues_once(client: Client, model: ScriptedModel) -> None:
+async def test_a_key_queues_once(client: ServerClient, model: ScriptedModel) -> None:
     conversation = await client.conversation()
     key = {"headers": {"Idempotency-Key": "key-1"}}
     async with answering(client, model, conversation) as (gate, _):
@@ -300,7 +306,7 @@ async def test_a_key_queues_once(client: Client, model: ScriptedModel) -> None:
         assert (again.status_code, again.json()["id"]) == (200, turns[1]["id"])
 
 
-async def test_a_waiting_message_keeps_the_settings_of_its_time(client: Client, model: ScriptedModel) -> None:
+async def test_a_waiting_message_keeps_the_settings_of_its_time(client: ServerClient, model: ScriptedModel) -> None:
     conversation = await client.conversation()
     async with answering(client, model, conversation) as (gate, _):
         model.then(saying("Two."), saying("Three."))
@@ -331,7 +337,7 @@ async def test_deleting_a_conversation_removes_what_waits(tmp_path: Path) -> Non
 @asynccontextmanager
 async def debounced(
     folder: Path, model: ScriptedModel, clock: VirtualClock, **settings: Any
-) -> AsyncIterator[tuple[App, Client, str]]:
+) -> AsyncIterator[tuple[App, ServerClient, str]]:
     given = {"debounce_ms": 3000, **settings}
     async with served(read_settings(data=folder, **given), models=ScriptedModels(model), clock=clock, silence=60) as (
         app,
@@ -395,7 +401,7 @@ async def test_slow_messages_are_answered_one_by_one(tmp_path: Path) -> None:
             assert len(model.requests) == count
 
 
-async def until_waiting(client: Client, conversation: str, count: int) -> list[Object]:
+async def until_waiting(client: ServerClient, conversation: str, count: int) -> list[Object]:
     async with asyncio.timeout(20):
         while True:
             found = await waiting(client, conversation)
@@ -445,7 +451,7 @@ async def test_messages_with_other_settings_are_not_merged(tmp_path: Path, apart
     assert [turn["text"] for turn in turns] == ["First", "Second"]
 
 
-async def _then(client: Client, conversation: str, clock: VirtualClock, fields: dict[str, Any]) -> None:
+async def _then(client: ServerClient, conversation: str, clock: VirtualClock, fields: dict[str, Any]) -> None:
     await until_waiting(client, conversation, 1)
     sending = asyncio.create_task(post(client, conversation, "Second", **fields))
     # The first is closed by the second, and answered without its debounce passing.

@@ -8,7 +8,7 @@ import pytest
 
 from lamella.core import deltas
 from lamella.llm.scripted import Gate, ScriptedModel, Wait, saying
-from lamella.server.testing import Client, Object
+from lamella.server.testing import Object, ServerClient
 
 from .stage import Stage, text_of, types
 from .test_stop import until
@@ -30,7 +30,7 @@ async def test_a_turn_goes_on_when_its_client_leaves(stage: Stage) -> None:
     assert whole[: len(seen)] == seen
 
 
-async def test_every_cut_of_a_stored_turn_is_continued_exactly(client: Client, model: ScriptedModel) -> None:
+async def test_every_cut_of_a_stored_turn_is_continued_exactly(client: ServerClient, model: ScriptedModel) -> None:
     model.then(saying(*PIECES))
     conversation = await client.conversation()
     whole = await client.send(conversation, "Write!")
@@ -40,7 +40,7 @@ async def test_every_cut_of_a_stored_turn_is_continued_exactly(client: Client, m
         assert whole[:cut] + resumed == whole
 
 
-async def test_every_cut_of_a_running_turn_is_continued_exactly(client: Client, model: ScriptedModel) -> None:
+async def test_every_cut_of_a_running_turn_is_continued_exactly(client: ServerClient, model: ScriptedModel) -> None:
     gate = Gate()
     half = len(PIECES) // 2
     said = saying(*PIECES)
@@ -81,14 +81,14 @@ async def test_a_client_may_leave_and_come_back_again_and_again(stage: Stage) ->
     assert text_of(seen) == text
 
 
-async def test_after_wins_over_the_last_event_id(client: Client, model: ScriptedModel) -> None:
+async def test_after_wins_over_the_last_event_id(client: ServerClient, model: ScriptedModel) -> None:
     model.then(saying(*PIECES))
     whole = await client.send(await client.conversation(), "Write!")
     async with client.following(whole[0]["turn_id"], after=2, last_event_id=9) as events:
         assert [event.n async for event in events] == [packet["n"] for packet in whole[2:]]
 
 
-async def test_a_number_that_was_never_sent_gives_what_follows_it(client: Client, model: ScriptedModel) -> None:
+async def test_a_number_that_was_never_sent_gives_what_follows_it(client: ServerClient, model: ScriptedModel) -> None:
     model.then(saying("Hi."))
     whole = await client.send(await client.conversation(), "Write!")
     assert await client.packets(whole[0]["turn_id"], after=2**53) == []
@@ -96,7 +96,7 @@ async def test_a_number_that_was_never_sent_gives_what_follows_it(client: Client
         assert [event async for event in events] == []
 
 
-async def test_what_is_no_number_of_a_packet_is_refused(client: Client, model: ScriptedModel) -> None:
+async def test_what_is_no_number_of_a_packet_is_refused(client: ServerClient, model: ScriptedModel) -> None:
     model.then(saying("Hi."))
     whole = await client.send(await client.conversation(), "Write!")
     path = f"/turns/{whole[0]['turn_id']}/events"
@@ -108,7 +108,7 @@ async def test_what_is_no_number_of_a_packet_is_refused(client: Client, model: S
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "after")
 
 
-async def test_silence_is_broken_by_comments(client: Client, model: ScriptedModel) -> None:
+async def test_silence_is_broken_by_comments(client: ServerClient, model: ScriptedModel) -> None:
     model.then([Wait(0.7), *saying("At last.")])
     conversation = await client.conversation()
     async with client.sending(conversation, "Think!") as events:
@@ -118,7 +118,7 @@ async def test_silence_is_broken_by_comments(client: Client, model: ScriptedMode
     assert types([event.packet for event in found if event.n is not None])[-1] == "turn.finished"
 
 
-async def test_followers_who_leave_leave_the_turn_alone(client: Client, model: ScriptedModel) -> None:
+async def test_followers_who_leave_leave_the_turn_alone(client: ServerClient, model: ScriptedModel) -> None:
     gate = Gate()
     model.then([deltas.TextDelta(0, "Half"), gate, *saying(" and whole.")])
     conversation = await client.conversation()

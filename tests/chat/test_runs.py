@@ -14,7 +14,7 @@ from lamella.core.errors import ProviderOverloaded
 from lamella.core.messages import ToolCall
 from lamella.core.prompt import ToolSpec
 from lamella.llm.scripted import FACTS, Gate, Happening, ScriptedModel, ScriptedModels, calling, saying
-from lamella.server.testing import Client, Object, served
+from lamella.server.testing import Object, ServerClient, served
 from lamella.settings import read_settings
 from lamella.tooling.tool import Invocation, ToolKind, ToolScope
 
@@ -43,7 +43,7 @@ class Send:
 class Trio:
     """A server over three scripted models, and a tool with side effects."""
 
-    def __init__(self, app: App, client: Client, models: list[ScriptedModel], tool: Send) -> None:
+    def __init__(self, app: App, client: ServerClient, models: list[ScriptedModel], tool: Send) -> None:
         self.app, self.client, self.models, self.tool = app, client, models, tool
 
     async def ask(

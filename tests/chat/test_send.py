@@ -14,7 +14,7 @@ from lamella.chat.dynamic_context import Blocks, BlockScope
 from lamella.core.prompt import Prompt, Wired
 from lamella.core.records import Notice
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
-from lamella.server.testing import Client, served
+from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
 
 pytestmark = pytest.mark.anyio
@@ -67,7 +67,7 @@ async def test_with_a_file_the_window_is_assembled_again_with_its_text(tmp_path:
     assert "Twice a day." in str([block.value for block in model.requests[0].blocks])
 
 
-async def with_file(client: Client) -> None:
+async def with_file(client: ServerClient) -> None:
     file = await client.upload("tides.txt", b"Twice a day.")
     await client.send(await client.conversation(), "How often?", file_ids=[file["id"]])
 

@@ -13,7 +13,7 @@ from lamella.core import deltas
 from lamella.core.messages import StopReason, ToolCall, TurnStatus
 from lamella.core.prompt import ToolSpec
 from lamella.llm.scripted import Gate, Happening, ScriptedModel, ScriptedModels, calling, saying
-from lamella.server.testing import Client, Event, Object, served
+from lamella.server.testing import Event, Object, ServerClient, served
 from lamella.settings import read_settings
 from lamella.tooling.tool import Invocation, ToolKind, ToolScope
 from measures import ticks
@@ -39,7 +39,7 @@ async def until(events: AsyncIterator[Event], kind: str, count: int = 1) -> list
     raise AssertionError(f"no {kind} came: {types(seen)}")
 
 
-async def stopped(client: Client, events: AsyncIterator[Event], turn_id: str) -> tuple[list[Object], float]:
+async def stopped(client: ServerClient, events: AsyncIterator[Event], turn_id: str) -> tuple[list[Object], float]:
     """Stop a turn; the packets that still came, and the seconds that it took, in sleeps of the event loop."""
     async with ticks() as seconds:
         answer = await client.call("POST", f"/turns/{turn_id}/stop")
@@ -102,7 +102,7 @@ async def test_stopping_before_the_first_token(stage: Stage) -> None:
     assert sent[0]["role"] == "user"
 
 
-async def test_stopping_as_soon_as_there_is_a_turn(app: App, client: Client, model: ScriptedModel) -> None:
+async def test_stopping_as_soon_as_there_is_a_turn(app: App, client: ServerClient, model: ScriptedModel) -> None:
     gate = Gate()
     model.then([gate, *saying("Never.")])
     conversation = await client.conversation()
@@ -115,7 +115,7 @@ async def test_stopping_as_soon_as_there_is_a_turn(app: App, client: Client, mod
     assert (record.status, record.steps) == (TurnStatus.STOPPED, ())
 
 
-async def test_stopping_twice_and_after_the_end_changes_nothing(client: Client, model: ScriptedModel) -> None:
+async def test_stopping_twice_and_after_the_end_changes_nothing(client: ServerClient, model: ScriptedModel) -> None:
     model.then([deltas.TextDelta(0, "Half an"), Gate()])
     conversation = await client.conversation()
     async with client.sending(conversation, "Write!") as events:
@@ -132,7 +132,7 @@ async def test_stopping_twice_and_after_the_end_changes_nothing(client: Client, 
     assert model.left == 1
 
 
-async def test_stopping_a_finished_turn_leaves_it_finished(client: Client, model: ScriptedModel) -> None:
+async def test_stopping_a_finished_turn_leaves_it_finished(client: ServerClient, model: ScriptedModel) -> None:
     model.then(saying("Done."), saying("Done again."))
     conversation = await client.conversation()
     packets = await client.send(conversation, "Write!")

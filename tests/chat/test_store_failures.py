@@ -11,7 +11,7 @@ import pytest
 
 from lamella.core import deltas
 from lamella.llm.scripted import Gate, ScriptedModel, saying
-from lamella.server.testing import Client
+from lamella.server.testing import ServerClient
 
 from .stage import change, only, rows, text_of, types
 from .test_stop import until
@@ -27,7 +27,7 @@ HEALED = "DROP TRIGGER refuse;"
 
 
 async def test_a_turn_that_cannot_be_saved_says_so_and_is_saved_later(
-    client: Client, model: ScriptedModel, tmp_path: Path
+    client: ServerClient, model: ScriptedModel, tmp_path: Path
 ) -> None:
     model.then(saying("An ", "answer."), saying("Another."))
     conversation = await client.conversation()
@@ -53,7 +53,7 @@ async def test_a_turn_that_cannot_be_saved_says_so_and_is_saved_later(
 
 
 async def test_packets_that_cannot_be_stored_are_streamed_and_stored_later(
-    client: Client, model: ScriptedModel, tmp_path: Path
+    client: ServerClient, model: ScriptedModel, tmp_path: Path
 ) -> None:
     model.then(saying("An ", "answer."))
     conversation = await client.conversation()
@@ -68,7 +68,7 @@ async def test_packets_that_cannot_be_stored_are_streamed_and_stored_later(
 
 
 async def test_a_request_that_cannot_be_stored_is_not_sent(
-    client: Client, model: ScriptedModel, tmp_path: Path
+    client: ServerClient, model: ScriptedModel, tmp_path: Path
 ) -> None:
     model.then(saying("Now it works."))
     conversation = await client.conversation()
@@ -84,7 +84,7 @@ async def test_a_request_that_cannot_be_stored_is_not_sent(
 
 
 async def test_a_message_that_cannot_be_stored_is_refused_whole(
-    client: Client, model: ScriptedModel, tmp_path: Path
+    client: ServerClient, model: ScriptedModel, tmp_path: Path
 ) -> None:
     model.then(saying("Now it works."))
     conversation = await client.conversation()
@@ -97,7 +97,7 @@ async def test_a_message_that_cannot_be_stored_is_refused_whole(
 
 
 async def test_the_stop_of_a_turn_that_cannot_be_saved_is_not_forgotten(
-    client: Client, model: ScriptedModel, tmp_path: Path
+    client: ServerClient, model: ScriptedModel, tmp_path: Path
 ) -> None:
     model.then([deltas.TextDelta(0, "Half"), Gate()])
     conversation = await client.conversation()
@@ -127,7 +127,7 @@ async def test_the_stop_of_a_turn_that_cannot_be_saved_is_not_forgotten(
     ],
 )
 async def test_what_cannot_be_read_is_an_error_and_never_empty(
-    client: Client, model: ScriptedModel, tmp_path: Path, table: str, path: str
+    client: ServerClient, model: ScriptedModel, tmp_path: Path, table: str, path: str
 ) -> None:
     model.then(saying("An answer."))
     conversation = await client.conversation()
@@ -143,7 +143,7 @@ async def test_what_cannot_be_read_is_an_error_and_never_empty(
 
 
 async def test_a_history_that_cannot_be_read_is_not_answered_from_nothing(
-    client: Client, model: ScriptedModel, tmp_path: Path
+    client: ServerClient, model: ScriptedModel, tmp_path: Path
 ) -> None:
     model.then(saying("An answer."), saying("From nothing."))
     conversation = await client.conversation()

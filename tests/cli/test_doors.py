@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 from lamella.cli.api import open_api
 from lamella.cli.own_server import own_client
-from lamella.server.testing import Client
+from lamella.server.testing import ServerClient
 from lamella.settings import Settings, read_settings
 from lamella_simulator.testing import running
 
@@ -30,13 +30,13 @@ def provider() -> Iterator[str]:
 
 
 @asynccontextmanager
-async def api(settings: Settings) -> AsyncIterator[Client]:
+async def api(settings: Settings) -> AsyncIterator[ServerClient]:
     """The API over the data folder, without a socket."""
     async with own_client(settings, {}) as (http, _):
-        yield Client(http)
+        yield ServerClient(http)
 
 
-async def _base(client: Client) -> str:
+async def _base(client: ServerClient) -> str:
     about = {"summary": "Tide tables of the North Sea.", "topics": ["tides"], "name": "Tables"}
     base = str((await client.post("/knowledge-bases", about))["id"])
     upload = {"file": ("tides.md", b"# Tides\n\nThe tide turns twice a day.")}
@@ -48,7 +48,7 @@ async def _base(client: Client) -> str:
     return base
 
 
-async def _conversation(client: Client, base: str) -> str:
+async def _conversation(client: ServerClient, base: str) -> str:
     id = await client.conversation()
     bound = await client.call("PUT", f"/conversations/{id}/knowledge-bases", json={"knowledge_base_ids": [base]})
     assert bound.is_success, bound.text
@@ -61,7 +61,7 @@ async def _by_terminal(settings: Settings, conversation: str) -> None:
             pass
 
 
-async def _by_http(client: Client, conversation: str) -> None:
+async def _by_http(client: ServerClient, conversation: str) -> None:
     body = {"text": QUESTION, "timezone": ZONE, "debounce_ms": 0}
     sent = await client.call(
         "POST", f"/conversations/{conversation}/turns", json=body, headers={"accept": "application/json"}
@@ -69,7 +69,7 @@ async def _by_http(client: Client, conversation: str) -> None:
     assert sent.is_success, sent.text
 
 
-async def _bodies(client: Client, conversation: str) -> list[str]:
+async def _bodies(client: ServerClient, conversation: str) -> list[str]:
     """What was sent for the conversation's turn, without markers: what the other left in the cache decides of them."""
     [turn] = (await client.get(f"/conversations/{conversation}/turns"))["data"]
     assert turn["status"] == "finished"

@@ -18,7 +18,7 @@ from lamella.core.decisions import DecisionKind
 from lamella.core.messages import StopReason
 from lamella.core.tokens import Usage
 from lamella.llm.scripted import FACTS, Gate, ScriptedModel, ScriptedModels, saying
-from lamella.server.testing import Client, Object, served
+from lamella.server.testing import Object, ServerClient, served
 from lamella.sessions.summariser import WAY_OUT
 from lamella.settings import read_settings
 
@@ -29,29 +29,29 @@ MUCH = "They spoke of ships and of harbours, of tides and of winds. " * 100
 
 
 @asynccontextmanager
-async def opened(folder: Path, model: ScriptedModel, **settings: Any) -> AsyncIterator[tuple[App, Client, str]]:
+async def opened(folder: Path, model: ScriptedModel, **settings: Any) -> AsyncIterator[tuple[App, ServerClient, str]]:
     """A new conversation that keeps little of what is recent."""
     given = {"keep_recent_tokens": 1_200, **settings}
     async with served(read_settings(data=folder, **given), models=ScriptedModels(model)) as (app, client):
         yield app, client, await client.conversation()
 
 
-async def talk(client: Client, conversation: str, model: ScriptedModel, turns: int = 4) -> None:
+async def talk(client: ServerClient, conversation: str, model: ScriptedModel, turns: int = 4) -> None:
     for number in range(turns):
         model.then(saying(f"Answer {number}. {MUCH}", usage=Usage(input=1_000 * number + 400, output=300)))
         await client.send(conversation, f"Question {number}?")
 
 
-async def command(client: Client, conversation: str, text: str, **options: Any) -> Object:
+async def command(client: ServerClient, conversation: str, text: str, **options: Any) -> Object:
     return await client.post(f"/conversations/{conversation}/commands", {"text": text}, **options)
 
 
-async def refused(client: Client, conversation: str, text: str, where: str = "commands") -> tuple[int, Object]:
+async def refused(client: ServerClient, conversation: str, text: str, where: str = "commands") -> tuple[int, Object]:
     answer = await client.call("POST", f"/conversations/{conversation}/{where}", json={"text": text})
     return answer.status_code, answer.json()["error"]
 
 
-async def listed(client: Client, conversation: str) -> list[Object]:
+async def listed(client: ServerClient, conversation: str) -> list[Object]:
     found: list[Object] = (await client.get(f"/conversations/{conversation}/commands?order=asc"))["data"]
     return found
 
@@ -382,7 +382,7 @@ async def test_who_asks_for_a_compaction_is_told_of_it_in_any_case(tmp_path: Pat
         assert [one["name"] for one in await listed(client, conversation)] == ["compact", outcome]
 
 
-async def reading(client: Client, conversation: str, model: ScriptedModel) -> None:
+async def reading(client: ServerClient, conversation: str, model: ScriptedModel) -> None:
     """A turn that reads a long document."""
     file = await client.upload("long.txt", (MUCH * 20).encode())
     arguments = f'{{"file_id": "{file["id"]}"}}'

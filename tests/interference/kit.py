@@ -25,7 +25,7 @@ from lamella.core.clock import SystemClock
 from lamella.core.ids import CountingIds
 from lamella.core.json import Json, encode_text
 from lamella.llm.scripted import ScriptedModel, ScriptedModels
-from lamella.server.testing import Client, entrance_of, serving
+from lamella.server.testing import ServerClient, entrance_of, serving
 from lamella.server.testing import client as connected
 from lamella.server.web import create_web
 from lamella.settings import read_settings
@@ -73,8 +73,8 @@ class World:
     app: App
     model: ScriptedModel
     second: ScriptedModel
-    ann: Client
-    bob: Client
+    ann: ServerClient
+    bob: ServerClient
     ids: dict[str, str]
     left: Left
 

@@ -8,7 +8,7 @@ from zipfile import ZIP_DEFLATED, ZIP_LZMA, ZipFile
 
 import pytest
 
-from lamella.knowledge.extraction_job import ExtractionLimits, Unreadable
+from lamella.knowledge.extraction_job import ExtractionLimits, UnreadableFile
 from lamella.knowledge.office_text import check_archive
 
 from .office_writer import pack, write_docx
@@ -19,7 +19,7 @@ LIMITS = ExtractionLimits(max_unpacked_bytes=50_000_000, ratio_free_bytes=5_000_
 def code_of(data: bytes) -> str | None:
     try:
         check_archive(data, LIMITS)
-    except Unreadable as unreadable:
+    except UnreadableFile as unreadable:
         return unreadable.code
     return None
 

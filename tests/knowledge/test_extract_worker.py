@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lamella.knowledge.extraction import WORKER_MODULE, ExtractionLimits
-from lamella.knowledge.extraction_job import Job
+from lamella.knowledge.extraction_job import ExtractionJob
 
 from .pdf_writer import PdfPage, write_pdf
 
@@ -26,7 +26,7 @@ def test_a_file_pays_only_for_its_own_reader(tmp_path: Path, data: bytes, needed
     path.write_bytes(data)
     child = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", WORKER_MODULE],
-        input=Job(str(path), "a.txt", ExtractionLimits()).to_line(),
+        input=ExtractionJob(str(path), "a.txt", ExtractionLimits()).to_line(),
         capture_output=True,
         check=True,
     )
@@ -36,7 +36,7 @@ def test_a_file_pays_only_for_its_own_reader(tmp_path: Path, data: bytes, needed
 
 
 def test_a_job_survives_the_pipe() -> None:
-    job = Job("/tmp/ü\udcff", 'a"\n\ud800.md', ExtractionLimits(seconds=0.5))
+    job = ExtractionJob("/tmp/ü\udcff", 'a"\n\ud800.md', ExtractionLimits(seconds=0.5))
     line = job.to_line()
     assert line.count(b"\n") == 1
-    assert Job.from_line(line) == job
+    assert ExtractionJob.from_line(line) == job

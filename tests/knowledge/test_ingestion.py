@@ -24,7 +24,7 @@ from lamella.knowledge.deposits import Deposits
 from lamella.knowledge.document_reader import DocumentReader
 from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
 from lamella.knowledge.ingestion import Ingestion, Making, PassageMaker, ProcessPassages
-from lamella.knowledge.passage_worker import BATCH, Order
+from lamella.knowledge.passage_worker import BATCH, CutRequest
 from lamella.knowledge.searching import KnowledgeSearch, Searched
 from lamella.search.lexical import LexicalEmbedder
 from lamella.search.vectors import packed
@@ -77,7 +77,7 @@ class Held:
         self._left = batches
         self.held, self.let = asyncio.Event(), asyncio.Event()
 
-    async def make(self, text: str, order: Order) -> AsyncGenerator[Sequence[NewPassage], None]:
+    async def make(self, text: str, order: CutRequest) -> AsyncGenerator[Sequence[NewPassage], None]:
         async for batch in ProcessPassages().make(text, order):
             if self._left == 0:
                 self.held.set()
@@ -296,7 +296,7 @@ async def test_a_worker_that_ends_in_the_middle_is_gone_on_from(tmp_path: Path) 
     seen: list[int] = []
 
     class Watched:
-        async def make(self, text: str, order: Order) -> AsyncGenerator[Sequence[NewPassage], None]:
+        async def make(self, text: str, order: CutRequest) -> AsyncGenerator[Sequence[NewPassage], None]:
             seen.append(order.skip)
             async for batch in ProcessPassages().make(text, order):
                 yield batch

@@ -8,7 +8,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from lamella.knowledge.extraction_job import Unreadable
+from lamella.knowledge.extraction_job import UnreadableFile
 from lamella.knowledge.media_type import CSV, DOCX, HTML, MARKDOWN, PDF, PLAIN, PPTX, XLSX, refusal, sniff
 
 from .office_writer import pack, write_docx, write_encrypted_office, write_pptx, write_xlsx
@@ -98,6 +98,6 @@ def test_what_is_not_read_says_what_to_do(data: bytes, media_type: str, code: st
 
 @pytest.mark.parametrize("data", [write_docx(["x"])[:-30], b"PK\x03\x04", b"PK\x03\x04" + bytes(100)])
 def test_a_broken_off_zip_is_damaged(data: bytes) -> None:
-    with pytest.raises(Unreadable) as caught:
+    with pytest.raises(UnreadableFile) as caught:
         sniff(data, "a.docx")
     assert caught.value.code == "corrupt"

@@ -8,7 +8,7 @@ import httpx2
 
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.server.testing import Client, Object
+from lamella.server.testing import Object, ServerClient
 
 
 def error_of(answer: httpx2.Response, status: int, code: str, param: str | None) -> Object:
@@ -25,13 +25,13 @@ async def settings(app: App, conversation_id: str) -> list[Decision]:
     return [one.decision for one in stored if one.decision.kind is DecisionKind.SETTING]
 
 
-async def window(client: Client, packets: list[Object]) -> Object:
+async def window(client: ServerClient, packets: list[Object]) -> Object:
     """The map of a turn's first request."""
     started = next(packet for packet in packets if packet["type"] == "request.started")
     return await client.get(f"/requests/{started['request_id']}/map")
 
 
-async def patched(client: Client, path: str, **fields: Any) -> Object:
+async def patched(client: ServerClient, path: str, **fields: Any) -> Object:
     """The answer to a successful PATCH."""
     answer = await client.call("PATCH", path, json=fields)
     assert answer.status_code == 200, answer.text

@@ -16,7 +16,7 @@ from lamella.app.app import App
 from lamella.core.errors import ToolFailed
 from lamella.core.prompt import ToolSpec, WhenOld
 from lamella.core.records import FoundDocument
-from lamella.server.testing import Client, served
+from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
 from lamella.tooling.tool import Invocation, ToolKind, ToolOutput, ToolScope
 from lamella_lab.replay.report import ReplayReport
@@ -157,7 +157,7 @@ REPLIES: dict[str, dict[str, Any]] = {
 @asynccontextmanager
 async def carrier(
     data: Path, replies: Mapping[str, dict[str, Any]] | None = None, **settings: Any
-) -> AsyncIterator[tuple[App, Client]]:
+) -> AsyncIterator[tuple[App, ServerClient]]:
     """A server over a simulator that speaks both vendors' protocols, and answers with these."""
     with running("--clock", "system") as url:
         usual = {
@@ -194,14 +194,14 @@ class Carried:
         return [request.body for request in self.report.requests]
 
 
-async def rested(client: Client, conversation: str) -> None:
+async def rested(client: ServerClient, conversation: str) -> None:
     """Come back when nothing runs in the background of a conversation."""
     async with asyncio.timeout(20):
         while (await client.get(f"/conversations/{conversation}/context"))["compacting"]:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
 
-async def bodies_of(client: Client, conversation: str) -> list[bytes]:
+async def bodies_of(client: ServerClient, conversation: str) -> list[bytes]:
     """The body of every request of a conversation, as it was sent."""
     found = []
     after: dict[str, str] = {}
@@ -216,7 +216,7 @@ async def bodies_of(client: Client, conversation: str) -> list[bytes]:
         after["query"] = f"&after={page['data'][-1]['id']}"
 
 
-async def carried(client: Client, conversation: str, query: str = "") -> Carried:
+async def carried(client: ServerClient, conversation: str, query: str = "") -> Carried:
     """Export a conversation over HTTP and replay it."""
     answer = await client.call("GET", f"/conversations/{conversation}/export{query}")
     assert answer.status_code == 200, answer.text
@@ -224,7 +224,7 @@ async def carried(client: Client, conversation: str, query: str = "") -> Carried
     return Carried(json.loads(answer.content), trace, await replay(trace), await bodies_of(client, conversation))
 
 
-async def assert_carried(client: Client, conversation: str) -> Carried:
+async def assert_carried(client: ServerClient, conversation: str) -> Carried:
     """With its content, every body comes again, byte for byte, and no other; without, all letters and lengths."""
     found = await carried(client, conversation)
     for request in found.report.requests:

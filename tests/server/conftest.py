@@ -10,7 +10,7 @@ import structlog
 
 from lamella.app.app import App
 from lamella.llm.scripted import ScriptedModel, ScriptedModels
-from lamella.server.testing import Client, served
+from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
 
 
@@ -31,17 +31,17 @@ def model() -> ScriptedModel:
 
 
 @pytest.fixture
-async def scripted(model: ScriptedModel, tmp_path: Path, anyio_backend: str) -> AsyncIterator[tuple[App, Client]]:
+async def scripted(model: ScriptedModel, tmp_path: Path, anyio_backend: str) -> AsyncIterator[tuple[App, ServerClient]]:
     """A server whose model follows a script."""
     async with served(read_settings(data=tmp_path), models=ScriptedModels(model)) as opened:
         yield opened
 
 
 @pytest.fixture
-def app(scripted: tuple[App, Client]) -> App:
+def app(scripted: tuple[App, ServerClient]) -> App:
     return scripted[0]
 
 
 @pytest.fixture
-def client(scripted: tuple[App, Client]) -> Client:
+def client(scripted: tuple[App, ServerClient]) -> ServerClient:
     return scripted[1]

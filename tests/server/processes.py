@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lamella.server.testing import Client, client
+from lamella.server.testing import ServerClient, client
 
 LAMELLA = str(Path(sys.executable).with_name("lamella"))
 STUCK_SERVER = str(Path(__file__).with_name("stuck_server.py"))
@@ -26,7 +26,7 @@ class Server:
     """A running server and a client of it."""
 
     process: Process
-    client: Client
+    client: ServerClient
 
     def kill(self) -> None:
         """End it as a power cut would."""

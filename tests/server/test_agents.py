@@ -11,7 +11,7 @@ from lamella.app.app import App
 from lamella.context.layouts import LAYOUTS
 from lamella.core.messages import ToolCall
 from lamella.llm.scripted import FACTS, Gate, ScriptedModel, calling, saying
-from lamella.server.testing import Client
+from lamella.server.testing import ServerClient
 
 from .asking import error_of, patched, settings, window
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 EDITOR = {"name": "Editor", "prompt": "You edit texts.", "reminder": "Be kind."}
 
 
-async def test_an_agent_is_kept_edited_and_removed(client: Client) -> None:
+async def test_an_agent_is_kept_edited_and_removed(client: ServerClient) -> None:
     made = await client.post("/agents", {**EDITOR, "tools": ["read_file"], "model": "scripted", "layout": "onyx"})
     assert made["id"].startswith("agent_")
     assert {name: made[name] for name in ("object", "reminder", "replaces_system", "tools", "model", "layout")} == {
@@ -67,7 +67,7 @@ async def test_an_agent_is_kept_edited_and_removed(client: Client) -> None:
         ({"name": "N", "prompt": "word " * FACTS.window}, "prompt", "Shorten"),
     ],
 )
-async def test_an_agent_that_cannot_be_is_refused(client: Client, body: Any, param: str, hint: str) -> None:
+async def test_an_agent_that_cannot_be_is_refused(client: ServerClient, body: Any, param: str, hint: str) -> None:
     error = error_of(await client.call("POST", "/agents", json=body), 400, "invalid_request", param)
     assert hint in (error["hint"] or "")
     assert (await client.get("/agents"))["data"] == []
@@ -89,7 +89,7 @@ async def test_an_agent_that_cannot_be_is_refused(client: Client, body: Any, par
     ],
 )
 async def test_an_agent_needs_no_prompt(
-    client: Client, model: ScriptedModel, fields: dict[str, Any], letters: str
+    client: ServerClient, model: ScriptedModel, fields: dict[str, Any], letters: str
 ) -> None:
     model.then(saying("Hi."))
     agent = await client.post("/agents", {"name": "Quiet", **fields})
@@ -100,7 +100,7 @@ async def test_an_agent_needs_no_prompt(
     assert {"agent", "the prompt of “Quiet” is empty"} in [set(absence.values()) for absence in mapped["absent"]]
 
 
-async def test_an_agent_that_replaces_the_system_prompt_keeps_a_prompt(client: Client) -> None:
+async def test_an_agent_that_replaces_the_system_prompt_keeps_a_prompt(client: ServerClient) -> None:
     bare = await client.post("/agents", {"name": "Bare"})
     replacing = await client.post("/agents", {**EDITOR, "replaces_system": True})
     for agent, change in ((bare, {"replaces_system": True}), (replacing, {"prompt": " "})):
@@ -113,13 +113,13 @@ async def test_an_agent_that_replaces_the_system_prompt_keeps_a_prompt(client: C
 
 
 @pytest.mark.parametrize("name", ["name", "prompt", "reminder", "replaces_system"])
-async def test_what_an_agent_must_have_is_not_taken_away(client: Client, name: str) -> None:
+async def test_what_an_agent_must_have_is_not_taken_away(client: ServerClient, name: str) -> None:
     made = await client.post("/agents", EDITOR)
     answer = await client.call("PATCH", f"/agents/{made['id']}", json={name: None})
     error_of(answer, 400, "invalid_request", name)
 
 
-async def test_a_key_makes_one_agent(client: Client) -> None:
+async def test_a_key_makes_one_agent(client: ServerClient) -> None:
     async def post(body: Any) -> Any:
         return await client.call("POST", "/agents", json=body, headers={"Idempotency-Key": "k"})
 
@@ -131,7 +131,7 @@ async def test_a_key_makes_one_agent(client: Client) -> None:
     assert len((await client.get("/agents"))["data"]) == 1
 
 
-async def test_a_key_of_a_removed_agent_makes_another(client: Client) -> None:
+async def test_a_key_of_a_removed_agent_makes_another(client: ServerClient) -> None:
     made = []
     for _ in range(2):
         made.append(await client.post("/agents", EDITOR, headers={"Idempotency-Key": "k"}))
@@ -141,7 +141,7 @@ async def test_a_key_of_a_removed_agent_makes_another(client: Client) -> None:
 
 @pytest.mark.parametrize(("layout", "letters"), [("lamella", "S CA U1 R"), ("onyx", "S CA U1 R")])
 async def test_a_conversation_with_an_agent_has_it_in_its_window(
-    client: Client, app: App, model: ScriptedModel, layout: str, letters: str
+    client: ServerClient, app: App, model: ScriptedModel, layout: str, letters: str
 ) -> None:
     model.then(saying("Hi."))
     agent = await client.post("/agents", EDITOR)
@@ -159,7 +159,7 @@ async def test_a_conversation_with_an_agent_has_it_in_its_window(
 
 
 async def test_an_edit_is_in_the_window_of_the_next_turn_and_recorded(
-    client: Client, app: App, model: ScriptedModel
+    client: ServerClient, app: App, model: ScriptedModel
 ) -> None:
     model.then(saying("One."), saying("Two."), saying("Three."))
     agent = await client.post("/agents", EDITOR)
@@ -179,7 +179,7 @@ async def test_an_edit_is_in_the_window_of_the_next_turn_and_recorded(
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 async def test_an_agent_in_place_of_the_system_prompt_is_all_of_it(
-    client: Client, model: ScriptedModel, layout: str
+    client: ServerClient, model: ScriptedModel, layout: str
 ) -> None:
     """`S U1`: no reminder of its own prompt, no date and no tools behind it; what is searched is cited."""
     file = await client.upload("plan.txt", b"It is blue.")
@@ -201,7 +201,7 @@ async def test_an_agent_in_place_of_the_system_prompt_is_all_of_it(
 
 
 async def test_an_agent_in_place_of_the_system_prompt_changes_that(
-    client: Client, app: App, model: ScriptedModel
+    client: ServerClient, app: App, model: ScriptedModel
 ) -> None:
     model.then(saying("One."), saying("Two."))
     agent = await client.post("/agents", {**EDITOR, "reminder": "", "replaces_system": True})
@@ -219,7 +219,7 @@ async def test_an_agent_in_place_of_the_system_prompt_changes_that(
 
 
 async def test_a_conversation_goes_on_without_an_agent_that_was_deleted_and_says_so(
-    client: Client, app: App, model: ScriptedModel
+    client: ServerClient, app: App, model: ScriptedModel
 ) -> None:
     model.then(saying("One."), saying("Two."))
     agent = await client.post("/agents", EDITOR)
@@ -234,7 +234,7 @@ async def test_a_conversation_goes_on_without_an_agent_that_was_deleted_and_says
     assert last.why == f"the agent {agent['id']} was deleted; the conversation goes on without it"
 
 
-async def test_an_agent_calls_only_its_own_tools(client: Client, app: App, model: ScriptedModel) -> None:
+async def test_an_agent_calls_only_its_own_tools(client: ServerClient, app: App, model: ScriptedModel) -> None:
     model.then(saying("One."), saying("Two."))
     agent = await client.post("/agents", {**EDITOR, "tools": []})
     conversation = await client.conversation(agent_id=agent["id"])
@@ -251,7 +251,7 @@ async def test_an_agent_calls_only_its_own_tools(client: Client, app: App, model
     ]
 
 
-async def test_a_tool_that_an_agent_may_not_use_does_not_run(client: Client, model: ScriptedModel) -> None:
+async def test_a_tool_that_an_agent_may_not_use_does_not_run(client: ServerClient, model: ScriptedModel) -> None:
     file = await client.upload("secret.txt", b"The secret is 42.")
     agent = await client.post("/agents", {**EDITOR, "tools": []})
     conversation = await client.conversation(agent_id=agent["id"])
@@ -265,7 +265,7 @@ async def test_a_tool_that_an_agent_may_not_use_does_not_run(client: Client, mod
     assert packets[-1]["status"] == "finished"
 
 
-async def test_what_was_decided_can_be_read(client: Client, model: ScriptedModel) -> None:
+async def test_what_was_decided_can_be_read(client: ServerClient, model: ScriptedModel) -> None:
     model.then(saying("One."))
     agent = await client.post("/agents", EDITOR)
     conversation = await client.conversation(agent_id=agent["id"])
@@ -284,7 +284,7 @@ async def test_what_was_decided_can_be_read(client: Client, model: ScriptedModel
     assert (rest["data"], rest["has_more"]) == ([listed[0]], False)
 
 
-async def test_an_agent_brings_model_and_layout_unless_others_are_named(client: Client) -> None:
+async def test_an_agent_brings_model_and_layout_unless_others_are_named(client: ServerClient) -> None:
     agent = await client.post("/agents", {**EDITOR, "layout": "onyx", "model": "scripted"})
     made = await client.post("/conversations", {"agent_id": agent["id"]})
     assert (made["layout"], made["marker_policy"], made["model"]) == ("onyx", "seed", "scripted")
@@ -300,7 +300,7 @@ async def test_an_agent_brings_model_and_layout_unless_others_are_named(client: 
     assert (changed["layout"], changed["agent_id"]) == ("wegent", None)
 
 
-async def test_a_turn_chooses_for_itself_alone(client: Client, app: App, model: ScriptedModel) -> None:
+async def test_a_turn_chooses_for_itself_alone(client: ServerClient, app: App, model: ScriptedModel) -> None:
     model.then(*(saying(word) for word in ("One.", "Two.", "Three.", "Four.")))
     own = await client.post("/agents", {"name": "Own", "prompt": "You are the conversation's."})
     guest = await client.post("/agents", {"name": "Guest", "prompt": "You are a guest.", "layout": "onyx"})
@@ -340,7 +340,7 @@ async def test_a_turn_chooses_for_itself_alone(client: Client, app: App, model: 
     ],
 )
 async def test_a_turn_that_chooses_what_is_not_there_is_not_begun(
-    client: Client, model: ScriptedModel, fields: Any, status: int, param: str
+    client: ServerClient, model: ScriptedModel, fields: Any, status: int, param: str
 ) -> None:
     model.then(saying("Hi."))
     conversation = await client.conversation()
@@ -350,12 +350,14 @@ async def test_a_turn_that_chooses_what_is_not_there_is_not_begun(
     assert (await client.send(conversation, "Hello"))[-1]["status"] == "finished"
 
 
-async def test_a_reminder_that_no_window_holds_is_refused(client: Client) -> None:
+async def test_a_reminder_that_no_window_holds_is_refused(client: ServerClient) -> None:
     answer = await client.call("POST", "/agents", json={**EDITOR, "reminder": "word " * 400_000})
     error_of(answer, 400, "invalid_request", "reminder")
 
 
-async def test_what_a_running_turn_stands_on_is_not_changed_under_it(client: Client, model: ScriptedModel) -> None:
+async def test_what_a_running_turn_stands_on_is_not_changed_under_it(
+    client: ServerClient, model: ScriptedModel
+) -> None:
     gate = Gate()
     model.then([gate, *saying("One.")])
     conversation = await client.conversation()
@@ -369,7 +371,7 @@ async def test_what_a_running_turn_stands_on_is_not_changed_under_it(client: Cli
         assert [event async for event in events]
 
 
-async def test_a_marker_policy_that_is_its_layouts_own_goes_with_it(client: Client) -> None:
+async def test_a_marker_policy_that_is_its_layouts_own_goes_with_it(client: ServerClient) -> None:
     conversation = await client.conversation()
     path = f"/conversations/{conversation}"
     assert (await patched(client, path, layout="onyx"))["marker_policy"] == "seed"
@@ -377,7 +379,7 @@ async def test_a_marker_policy_that_is_its_layouts_own_goes_with_it(client: Clie
     assert (await patched(client, path, layout="lis"))["marker_policy"] == "off"
 
 
-async def test_dynamic_context_that_is_no_text_is_refused(client: Client) -> None:
+async def test_dynamic_context_that_is_no_text_is_refused(client: ServerClient) -> None:
     conversation = await client.conversation()
     body = b'{"text": "Hello?", "dynamic_context": ["a\\ud800"]}'
     headers = {"content-type": "application/json"}

@@ -11,7 +11,7 @@ import pytest
 
 from lamella.app.app import App
 from lamella.llm.scripted import FACTS, ScriptedModel, saying
-from lamella.server.testing import Client, serving
+from lamella.server.testing import ServerClient, serving
 from lamella.server.testing import client as connected
 from lamella.server.web import MAX_BODY_BYTES, create_web
 
@@ -36,7 +36,7 @@ def refused(answer: httpx2.Response, status: int, code: str, param: str | None =
     return error
 
 
-async def turns(speaking: Client, conversation: str) -> list[Any]:
+async def turns(speaking: ServerClient, conversation: str) -> list[Any]:
     found: list[Any] = (await speaking.get(f"/conversations/{conversation}/turns"))["data"]
     return found
 
@@ -69,7 +69,7 @@ async def turns(speaking: Client, conversation: str) -> list[Any]:
     ],
 )
 async def test_a_message_that_cannot_be_sent_is_refused(
-    client: Client, model: ScriptedModel, body: Any, param: str, hinted: bool
+    client: ServerClient, model: ScriptedModel, body: Any, param: str, hinted: bool
 ) -> None:
     model.then(saying("Hi."))
     conversation = await client.conversation()
@@ -104,7 +104,7 @@ async def test_a_message_that_cannot_be_sent_is_refused(
         b'{"text": ' + b"9" * 5_000 + b"}",
     ],
 )
-async def test_a_body_that_is_no_json_object_is_refused(client: Client, body: bytes) -> None:
+async def test_a_body_that_is_no_json_object_is_refused(client: ServerClient, body: bytes) -> None:
     conversation = await client.conversation()
     for path in ("/conversations", f"/conversations/{conversation}/turns"):
         answer = await client.call("POST", path, content=body, headers=JSON)
@@ -116,7 +116,7 @@ async def test_a_body_that_is_no_json_object_is_refused(client: Client, body: by
 
 
 @pytest.mark.parametrize("half", ["\\ud800", "\\udfff", "\\udc00\\ud800", "a\\ud83e"])
-async def test_half_a_surrogate_pair_is_refused_wherever_it_stands(client: Client, half: str) -> None:
+async def test_half_a_surrogate_pair_is_refused_wherever_it_stands(client: ServerClient, half: str) -> None:
     conversation = await client.conversation()
     sent = [("/conversations", f'{{"{field}": "{half}"}}') for field in ("title", "model", "layout", "marker_policy")]
     turn = f"/conversations/{conversation}/turns"
@@ -128,7 +128,7 @@ async def test_half_a_surrogate_pair_is_refused_wherever_it_stands(client: Clien
     assert await turns(client, conversation) == []
 
 
-async def test_a_title_of_half_a_surrogate_pair_changes_nothing(client: Client) -> None:
+async def test_a_title_of_half_a_surrogate_pair_changes_nothing(client: ServerClient) -> None:
     conversation = await client.conversation(title="Before")
     path = f"/conversations/{conversation}"
     answer = await client.call("PATCH", path, content=b'{"title": "\\ud800"}', headers=JSON)
@@ -149,7 +149,7 @@ async def test_a_title_of_half_a_surrogate_pair_changes_nothing(client: Client) 
         ({"id": "conv_1"}, "id"),
     ],
 )
-async def test_a_conversation_that_cannot_be_made_is_refused(client: Client, body: Any, param: str) -> None:
+async def test_a_conversation_that_cannot_be_made_is_refused(client: ServerClient, body: Any, param: str) -> None:
     refused(await client.call("POST", "/conversations", json=body), 400, "invalid_request", param)
     assert (await client.get("/conversations"))["data"] == []
 
@@ -157,7 +157,7 @@ async def test_a_conversation_that_cannot_be_made_is_refused(client: Client, bod
 @pytest.mark.parametrize(
     ("body", "param"), [({"model": "nobody"}, "model"), ({"title": 7}, "title"), ({"head": "turn_1"}, "head")]
 )
-async def test_a_change_that_cannot_be_made_is_refused(client: Client, body: Any, param: str) -> None:
+async def test_a_change_that_cannot_be_made_is_refused(client: ServerClient, body: Any, param: str) -> None:
     conversation = await client.conversation(title="Before")
     before = await client.get(f"/conversations/{conversation}")
     refused(await client.call("PATCH", f"/conversations/{conversation}", json=body), 400, "invalid_request", param)
@@ -174,7 +174,7 @@ async def test_a_change_that_cannot_be_made_is_refused(client: Client, body: Any
         ("after=" + "x" * 81, "after"),
     ],
 )
-async def test_a_list_that_cannot_be_given_is_refused(client: Client, query: str, param: str) -> None:
+async def test_a_list_that_cannot_be_given_is_refused(client: ServerClient, query: str, param: str) -> None:
     conversation = await client.conversation()
     for path in ("/conversations", "/files", *(f"/conversations/{conversation}/{a}" for a in ("turns", "decisions"))):
         refused(await client.call("GET", f"{path}?{query}"), 400, "invalid_request", param)
@@ -219,7 +219,7 @@ def _body(method: str, path: str) -> dict[str, str] | None:
 
 
 @pytest.mark.parametrize("id", ["conv_nobody", "..", "%2e%2e", "%00", "a" * 3_000, "ü", "'; DROP TABLE turns; --", "*"])
-async def test_what_does_not_exist_is_not_found(client: Client, id: str) -> None:
+async def test_what_does_not_exist_is_not_found(client: ServerClient, id: str) -> None:
     for method, path in WITH_AN_ID:
         answer = await client.call(method, path.format(id=id), json=_body(method, path))
         if answer.status_code == 405 or (method, path, answer.status_code) == ("POST", "/projects/{id}/files", 400):
@@ -229,7 +229,7 @@ async def test_what_does_not_exist_is_not_found(client: Client, id: str) -> None
             assert refused(answer, 404, "not_found", answer.json()["error"]["param"])["hint"] is None
 
 
-async def test_unknown_files_and_foreign_addresses_are_not_found(client: Client) -> None:
+async def test_unknown_files_and_foreign_addresses_are_not_found(client: ServerClient) -> None:
     conversation = await client.conversation()
     path = f"/conversations/{conversation}/turns"
     refused(await client.call("POST", path, json={"text": "a", "file_ids": ["file_1"]}), 404, "not_found", "file_ids")
@@ -244,7 +244,9 @@ async def test_unknown_files_and_foreign_addresses_are_not_found(client: Client)
     assert "POST" in answer.headers["allow"]
 
 
-async def test_a_message_over_the_window_is_refused_before_it_is_stored(client: Client, model: ScriptedModel) -> None:
+async def test_a_message_over_the_window_is_refused_before_it_is_stored(
+    client: ServerClient, model: ScriptedModel
+) -> None:
     model.then(saying("Short."))
     conversation = await client.conversation()
     long = "word " * FACTS.window
@@ -256,7 +258,7 @@ async def test_a_message_over_the_window_is_refused_before_it_is_stored(client: 
 
 
 @pytest.mark.parametrize("declared", [True, False])
-async def test_a_body_that_is_too_long_is_refused(client: Client, declared: bool) -> None:
+async def test_a_body_that_is_too_long_is_refused(client: ServerClient, declared: bool) -> None:
     conversation = await client.conversation()
     body = b'{"text": "' + b"x" * MAX_BODY_BYTES + b'"}'
 
@@ -271,7 +273,7 @@ async def test_a_body_that_is_too_long_is_refused(client: Client, declared: bool
     assert (await client.call("GET", "/status")).status_code == 200
 
 
-async def test_a_body_that_is_just_short_enough_is_read(client: Client) -> None:
+async def test_a_body_that_is_just_short_enough_is_read(client: ServerClient) -> None:
     conversation = await client.conversation()
     text = " " * (MAX_BODY_BYTES - len(b'{"text":""}'))
     answer = await client.call(
@@ -280,7 +282,7 @@ async def test_a_body_that_is_just_short_enough_is_read(client: Client) -> None:
     assert refused(answer, 400, "invalid_request", "text")["message"] == "The message is empty."
 
 
-async def test_a_long_key_is_refused(client: Client) -> None:
+async def test_a_long_key_is_refused(client: ServerClient) -> None:
     answer = await client.call("POST", "/conversations", json={}, headers={"Idempotency-Key": "k" * 201})
     refused(answer, 400, "invalid_request", "Idempotency-Key")
 
@@ -296,7 +298,7 @@ async def test_a_failure_inside_the_server_shows_nothing_of_it(app: App) -> None
     assert error["hint"] == "The server's log has the cause."
 
 
-async def test_the_store_of_refused_messages_holds_nothing(client: Client, tmp_path: Path) -> None:
+async def test_the_store_of_refused_messages_holds_nothing(client: ServerClient, tmp_path: Path) -> None:
     conversation = await client.conversation()
     for body in ({"text": ""}, {"text": "a", "file_ids": ["file_x"]}, {"text": "a", "models": ["nobody"]}):
         await client.call(

@@ -12,14 +12,14 @@ import pytest
 from PIL import Image as Pillow
 
 from lamella.app.app import App
-from lamella.server.testing import Client, Object
+from lamella.server.testing import Object, ServerClient
 
 from .asking import patched
 from .carrying import CHINESE, GREEK, RUSSIAN, WORDS, assert_carried, carried, carrier, rested
 
 pytestmark = pytest.mark.anyio
 
-Opened = tuple[App, Client]
+Opened = tuple[App, ServerClient]
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ async def opened(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Open
 
 
 @pytest.fixture
-def client(opened: Opened) -> Client:
+def client(opened: Opened) -> ServerClient:
     return opened[1]
 
 
@@ -42,7 +42,7 @@ MODELS = ["claude-sonnet-5-5", "claude-haiku-4-5", "gpt-6.1-terra", "gpt-5.5"]
 
 
 @pytest.mark.parametrize("model", MODELS)
-async def test_files_tools_and_languages(client: Client, model: str) -> None:
+async def test_files_tools_and_languages(client: ServerClient, model: str) -> None:
     conversation = await client.conversation(model=model)
     notes = await client.upload("Übersicht 概要.txt", (CHINESE * 20 + RUSSIAN).encode())
     broken = await client.upload("broken.pdf", b"%PDF-1.4 nothing")
@@ -54,7 +54,7 @@ async def test_files_tools_and_languages(client: Client, model: str) -> None:
 
 
 @pytest.mark.parametrize("layout", ["lamella", "lis", "onyx", "wegent"])
-async def test_every_layout(client: Client, layout: str) -> None:
+async def test_every_layout(client: ServerClient, layout: str) -> None:
     conversation = await client.conversation(layout=layout)
     for number in range(3):
         await client.send(conversation, "look at both, read the page", dynamic_context=[f"The user is Ann, {number}."])
@@ -63,7 +63,7 @@ async def test_every_layout(client: Client, layout: str) -> None:
 
 @pytest.mark.parametrize("word", ["overload", "broken", "empty", "limited", "refused", "cut off"])
 @pytest.mark.parametrize("model", ["claude-sonnet-5-5", "gpt-6.1-terra"])
-async def test_answers_that_fail_or_are_not_whole(client: Client, word: str, model: str) -> None:
+async def test_answers_that_fail_or_are_not_whole(client: ServerClient, word: str, model: str) -> None:
     conversation = await client.conversation(model=model)
     for text in ("Hello", word, f"look at both, {word}", "And now?"):
         await client.send(conversation, text)
@@ -71,7 +71,7 @@ async def test_answers_that_fail_or_are_not_whole(client: Client, word: str, mod
     assert found.raw["exported"]["not_carried"] == []
 
 
-async def stopped(client: Client, conversation: str, text: str, packet: str, count: int, **fields: Any) -> None:
+async def stopped(client: ServerClient, conversation: str, text: str, packet: str, count: int, **fields: Any) -> None:
     """Send a message and stop its turn after so many packets of a type."""
     async with client.sending(conversation, text, **fields) as events:
         async for event in events:
@@ -90,7 +90,7 @@ async def stopped(client: Client, conversation: str, text: str, packet: str, cou
         ("slowly", "turn.started", 1),
     ],
 )
-async def test_stopped_answers(client: Client, text: str, packet: str, count: int) -> None:
+async def test_stopped_answers(client: ServerClient, text: str, packet: str, count: int) -> None:
     conversation = await client.conversation()
     await client.send(conversation, "Hello")
     await stopped(client, conversation, text, packet, count)
@@ -98,7 +98,7 @@ async def test_stopped_answers(client: Client, text: str, packet: str, count: in
     await assert_carried(client, conversation)
 
 
-async def test_messages_that_waited(client: Client) -> None:
+async def test_messages_that_waited(client: ServerClient) -> None:
     conversation = await client.conversation()
     async with client.sending(conversation, "slowly") as events:
         [await anext(events) for _ in range(4)]
@@ -112,7 +112,7 @@ async def test_messages_that_waited(client: Client) -> None:
     await assert_carried(client, conversation)
 
 
-async def test_edits_repeats_and_ways_back(client: Client) -> None:
+async def test_edits_repeats_and_ways_back(client: ServerClient) -> None:
     conversation = await client.conversation()
     first = await client.send(conversation, "look at both")
     second = await client.send(conversation, "read the page")
@@ -127,7 +127,7 @@ async def test_edits_repeats_and_ways_back(client: Client) -> None:
     await assert_carried(client, conversation)
 
 
-async def test_several_models_with_a_preferred_one(client: Client) -> None:
+async def test_several_models_with_a_preferred_one(client: ServerClient) -> None:
     conversation = await client.conversation()
     both = ["claude-sonnet-5-5", "claude-haiku-4-5", "gpt-6.1-terra"]
     packets = await client.send(conversation, "look at both", models=both)
@@ -146,7 +146,7 @@ async def test_several_models_with_a_preferred_one(client: Client) -> None:
     await assert_carried(client, conversation)
 
 
-async def test_agents_projects_prompts_and_settings_that_change(client: Client) -> None:
+async def test_agents_projects_prompts_and_settings_that_change(client: ServerClient) -> None:
     plan = await client.upload("plan.md", (WORDS * 9).encode())
     other = await client.upload("other.md", (CHINESE * 9).encode())
     agent = await client.post("/agents", {"name": "Editor", "prompt": "You edit. 编辑", "reminder": "Be kind."})
@@ -181,7 +181,7 @@ def picture(colour: tuple[int, int, int], form: str) -> bytes:
     return target.getvalue()
 
 
-async def test_pictures(client: Client) -> None:
+async def test_pictures(client: ServerClient) -> None:
     red = await client.upload("rot 红.png", picture((255, 0, 0), "PNG"))
     blue = await client.upload("blue.jpg", picture((0, 0, 255), "JPEG"))
     project = await client.post("/projects", {"name": "Colours", "file_ids": [blue["id"]]})
@@ -192,7 +192,7 @@ async def test_pictures(client: Client) -> None:
 
 
 @pytest.mark.parametrize("layout", ["lamella", "lis"])
-async def test_sessions_compacted_begun_anew_and_resumed(client: Client, layout: str) -> None:
+async def test_sessions_compacted_begun_anew_and_resumed(client: ServerClient, layout: str) -> None:
     conversation = await client.conversation(layout=layout)
     where = f"/conversations/{conversation}"
     for number in range(4):

@@ -12,7 +12,7 @@ from lamella.core.access import BaseContent, GrantLevel
 from lamella.core.json import encode_text
 from lamella.core.messages import ToolCall
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
-from lamella.server.testing import Client, served
+from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
 from lamella.tools.knowledge_base_search import NAME
 from leaking.restricted_base import ANN, grant, restricted_base, second_model
@@ -31,7 +31,7 @@ def model() -> ScriptedModel:
 
 
 @pytest.fixture
-async def world(tmp_path: Path, model: ScriptedModel) -> AsyncIterator[tuple[App, Client]]:
+async def world(tmp_path: Path, model: ScriptedModel) -> AsyncIterator[tuple[App, ServerClient]]:
     given = read_settings(data=tmp_path, restricted_model="second", debounce_ms=0, titles=False)
     async with served(given, models=ScriptedModels(model, second_model())) as opened:
         yield opened
@@ -41,11 +41,11 @@ def searching(query: str) -> ToolCall:
     return ToolCall("c1", NAME, encode_text({"query": query}))
 
 
-async def talk(client: Client, conversation: str, base: str, text: str) -> None:
+async def talk(client: ServerClient, conversation: str, base: str, text: str) -> None:
     await client.send(conversation, text, knowledge_base_ids=[base])
 
 
-async def test_a_base_that_is_read_in_full(world: tuple[App, Client], model: ScriptedModel) -> None:
+async def test_a_base_that_is_read_in_full(world: tuple[App, ServerClient], model: ScriptedModel) -> None:
     app, client = world
     base = await restricted_base(app, SECRET)
     about = BaseContent("Contracts", summary=f"About {CANARY}.", topics=("geese",))
@@ -59,7 +59,7 @@ async def test_a_base_that_is_read_in_full(world: tuple[App, Client], model: Scr
     assert CANARY.encode() in b"".join(found.bodies)
 
 
-async def test_a_base_with_restricted_access(world: tuple[App, Client], model: ScriptedModel) -> None:
+async def test_a_base_with_restricted_access(world: tuple[App, ServerClient], model: ScriptedModel) -> None:
     app, client = world
     base = await restricted_base(app, SECRET)
     await grant(app, base, GrantLevel.RESTRICTED)
@@ -71,7 +71,7 @@ async def test_a_base_with_restricted_access(world: tuple[App, Client], model: S
     assert CANARY not in encode_text(found.raw)
 
 
-async def test_a_grant_that_was_lowered_and_given_back(world: tuple[App, Client], model: ScriptedModel) -> None:
+async def test_a_grant_that_was_lowered_and_given_back(world: tuple[App, ServerClient], model: ScriptedModel) -> None:
     app, client = world
     base = await restricted_base(app, SECRET)
     about = BaseContent("Contracts", summary=f"About {CANARY}.", topics=("geese",))
@@ -92,7 +92,9 @@ async def test_a_grant_that_was_lowered_and_given_back(world: tuple[App, Client]
     assert [one["grant"] for one in found.raw["turns"] if one.get("do") == "grant"] == ["none", "full"]
 
 
-async def test_what_may_not_be_read_any_more_is_not_carried(world: tuple[App, Client], model: ScriptedModel) -> None:
+async def test_what_may_not_be_read_any_more_is_not_carried(
+    world: tuple[App, ServerClient], model: ScriptedModel
+) -> None:
     app, client = world
     base = await restricted_base(app, SECRET)
     await grant(app, base, GrantLevel.FULL)

@@ -15,7 +15,7 @@ from lamella.core.messages import ToolCall
 from lamella.core.prompt import ToolSpec
 from lamella.core.records import FoundDocument
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
-from lamella.server.testing import Client, served
+from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
 from lamella.tooling.tool import Invocation, ToolKind, ToolScope
 from lamella.tools.knowledge_base_search import NAME
@@ -50,7 +50,7 @@ def model() -> ScriptedModel:
 
 
 @pytest.fixture
-async def world(tmp_path: Path, model: ScriptedModel) -> AsyncIterator[tuple[App, Client]]:
+async def world(tmp_path: Path, model: ScriptedModel) -> AsyncIterator[tuple[App, ServerClient]]:
     given = read_settings(data=tmp_path, restricted_model="second", debounce_ms=0, titles=False)
     tools = (Fetching(), Condensing("condense", "digest"))
     models = ScriptedModels(model, second_model())
@@ -64,7 +64,7 @@ def searching(query: str) -> ToolCall:
 
 @pytest.mark.parametrize("level", [GrantLevel.NONE, GrantLevel.RESTRICTED, None])
 async def test_what_was_copied_from_a_base_goes_with_its_grant(
-    world: tuple[App, Client], model: ScriptedModel, level: GrantLevel | None
+    world: tuple[App, ServerClient], model: ScriptedModel, level: GrantLevel | None
 ) -> None:
     app, client = world
     base = await restricted_base(app, SECRET, name=f"Base {CANARY}", title=f"Lease {CANARY}.md")

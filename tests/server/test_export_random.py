@@ -12,7 +12,7 @@ from random import Random
 import httpx2
 import pytest
 
-from lamella.server.testing import Client, Object
+from lamella.server.testing import Object, ServerClient
 
 from .carrying import CHINESE, LANGUAGES, RUSSIAN, WORDS, assert_carried, carrier, rested
 
@@ -58,7 +58,9 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module", params=["roomy", "tight"])
-async def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client]:
+async def client(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[ServerClient]:
     settings = {"roomy": ROOMY, "tight": TIGHT}[request.param]
     async with carrier(tmp_path_factory.mktemp("data"), **settings) as (_, speaking):
         yield speaking
@@ -67,7 +69,7 @@ async def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 class People:
     """Somebody who does one thing after another in a conversation, at random."""
 
-    def __init__(self, random: Random, client: Client) -> None:
+    def __init__(self, random: Random, client: ServerClient) -> None:
         self.random = random
         self.client = client
         self.conversation = ""
@@ -228,7 +230,7 @@ class People:
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
-async def test_a_conversation_of_any_kind_is_carried_away(client: Client, seed: int) -> None:
+async def test_a_conversation_of_any_kind_is_carried_away(client: ServerClient, seed: int) -> None:
     people = People(Random(seed), client)
     await people.begin()
     await people.send()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lamella.server.testing import Client
+from lamella.server.testing import ServerClient
 
 from .carrying import assert_carried, carrier, rested
 from .test_export import picture
@@ -64,7 +64,7 @@ def _decoded(text: str) -> str:
     return b64decode(text[: len(text) // 4 * 4]).decode("utf-8", "replace")
 
 
-async def _story(client: Client) -> str:
+async def _story(client: ServerClient) -> str:
     """Words wherever somebody can write some."""
     notes = await client.upload(f"{canary('name')}.txt", (canary("text") * 9).encode())
     red = await client.upload("canary 红 geheimnis.png", picture((255, 0, 0), "PNG"))

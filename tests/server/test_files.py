@@ -10,7 +10,7 @@ from lamella.app.app import LOCAL_OWNER, App
 from lamella.core.messages import Image
 from lamella.core.records import File
 from lamella.llm.scripted import ScriptedModel, saying
-from lamella.server.testing import Client
+from lamella.server.testing import ServerClient
 
 from .asking import error_of
 
@@ -29,7 +29,7 @@ async def picture(app: App, media_type: str = "image/png") -> str:
     return id
 
 
-async def test_a_file_is_given_back_as_it_came_and_only_to_be_saved(client: Client) -> None:
+async def test_a_file_is_given_back_as_it_came_and_only_to_be_saved(client: ServerClient) -> None:
     file = await client.upload("page “1”.html", HTML)
     answer = await client.call("GET", f"/files/{file['id']}/content")
     assert (answer.status_code, answer.content) == (200, HTML)
@@ -41,7 +41,7 @@ async def test_a_file_is_given_back_as_it_came_and_only_to_be_saved(client: Clie
 
 
 @pytest.mark.parametrize(("media_type", "shown"), [("image/png", True), ("image/svg+xml", False)])
-async def test_only_pictures_are_shown(client: Client, app: App, media_type: str, shown: bool) -> None:
+async def test_only_pictures_are_shown(client: ServerClient, app: App, media_type: str, shown: bool) -> None:
     id = await picture(app, media_type)
     described = await client.get(f"/files/{id}")
     assert (described["status"], described["tokens"], described["width"], described["height"]) == ("ready", 0, 640, 480)
@@ -51,7 +51,7 @@ async def test_only_pictures_are_shown(client: Client, app: App, media_type: str
     assert answer.headers["content-security-policy"] == "sandbox"
 
 
-async def test_a_file_is_removed_with_its_bytes(client: Client, app: App, tmp_path: Path) -> None:
+async def test_a_file_is_removed_with_its_bytes(client: ServerClient, app: App, tmp_path: Path) -> None:
     file = await client.upload("a.txt", b"Text.")
     assert app.uploads.path(file["id"]).exists()
     assert (await client.call("DELETE", f"/files/{file['id']}")).status_code == 204
@@ -60,7 +60,9 @@ async def test_a_file_is_removed_with_its_bytes(client: Client, app: App, tmp_pa
     assert (await client.get("/files"))["data"] == []
 
 
-async def test_a_file_that_is_held_stays_until_it_is_let_go(client: Client, app: App, model: ScriptedModel) -> None:
+async def test_a_file_that_is_held_stays_until_it_is_let_go(
+    client: ServerClient, app: App, model: ScriptedModel
+) -> None:
     model.then(saying("Hi."))
     file = await client.upload("a.txt", b"Text.")
     project = await client.post("/projects", {"name": "Plan", "file_ids": [file["id"]]})
@@ -77,7 +79,7 @@ async def test_a_file_that_is_held_stays_until_it_is_let_go(client: Client, app:
     assert (await client.call("DELETE", f"/files/{file['id']}")).status_code == 204
 
 
-async def test_bytes_that_are_missing_are_an_error_that_says_so(client: Client, app: App) -> None:
+async def test_bytes_that_are_missing_are_an_error_that_says_so(client: ServerClient, app: App) -> None:
     file = await client.upload("a.txt", b"Text.")
     app.uploads.path(file["id"]).unlink()
     error = error_of(await client.call("GET", f"/files/{file['id']}/content"), 500, "store_failed", None)

@@ -18,7 +18,7 @@ from lamella.core.errors import AuthenticationFailed
 from lamella.core.json import encode_text
 from lamella.core.records import Caller
 from lamella.llm.scripted import ScriptedModels
-from lamella.server.testing import Client, serving
+from lamella.server.testing import ServerClient, serving
 from lamella.server.testing import client as connected
 from lamella.server.web import create_web
 from lamella.settings import read_settings
@@ -42,8 +42,8 @@ class Town:
 
     app: App
     address: str
-    ann: Client
-    bob: Client
+    ann: ServerClient
+    bob: ServerClient
     ids: dict[str, str]
 
 
@@ -177,7 +177,7 @@ FOR_ADMINS: list[tuple[str, str, Any]] = [
 """A member is told that they are for admins, whether or not there is such an id."""
 
 
-async def called(user: Client, method: str, path: str, body: Any, ids: dict[str, str]) -> httpx2.Response:
+async def called(user: ServerClient, method: str, path: str, body: Any, ids: dict[str, str]) -> httpx2.Response:
     """A request with these ids in its path and in its body."""
     written = encode_text(body) if body is not None else None
     for name, id in ids.items():

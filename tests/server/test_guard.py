@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from lamella.server.testing import Client
+from lamella.server.testing import ServerClient
 
 from .test_bad_input import refused
 
@@ -30,13 +30,13 @@ FOREIGN_HOSTS = [
 ]
 
 
-async def test_a_foreign_host_is_refused(client: Client) -> None:
+async def test_a_foreign_host_is_refused(client: ServerClient) -> None:
     for host in FOREIGN_HOSTS:
         for path in ("/", "/api/v1/conversations", "/healthz", "/openapi.json"):
             refused(await client.http.get(path, headers={"host": host}), 403, "permission_denied")
 
 
-async def test_this_machine_goes_by_all_its_names(client: Client) -> None:
+async def test_this_machine_goes_by_all_its_names(client: ServerClient) -> None:
     for host in ("localhost", "LOCALHOST:99", "127.0.0.1", "[::1]", "[::1]:8377"):
         assert (await client.http.get("/healthz", headers={"host": host})).json() == {"status": "ok"}
 
@@ -55,7 +55,7 @@ FOREIGN_ORIGINS = [
 ]
 
 
-async def test_a_page_of_another_origin_is_refused(client: Client) -> None:
+async def test_a_page_of_another_origin_is_refused(client: ServerClient) -> None:
     for origin in FOREIGN_ORIGINS:
         headers = {"origin": origin.encode("latin-1")}
         refused(await client.call("POST", "/conversations", headers=headers, json={}), 403, "permission_denied")
@@ -63,13 +63,13 @@ async def test_a_page_of_another_origin_is_refused(client: Client) -> None:
     assert (await client.get("/conversations"))["data"] == []
 
 
-async def test_the_servers_own_page_is_let_in(client: Client) -> None:
+async def test_the_servers_own_page_is_let_in(client: ServerClient) -> None:
     own = str(client.http.base_url).rstrip("/")
     answer = await client.call("POST", "/conversations", json={}, headers={"origin": own})
     assert answer.status_code == 201
 
 
-async def test_every_answer_has_the_headers_that_protect_the_page(client: Client) -> None:
+async def test_every_answer_has_the_headers_that_protect_the_page(client: ServerClient) -> None:
     for path, host in (("/", None), ("/api/v1/status", None), ("/nothing", None), ("/", "evil.example")):
         answer = await client.http.get(path, headers={} if host is None else {"host": host})
         assert answer.headers["x-request-id"]
@@ -77,7 +77,7 @@ async def test_every_answer_has_the_headers_that_protect_the_page(client: Client
         assert "default-src 'self'" in answer.headers["content-security-policy"]
 
 
-async def raw(client: Client, target: bytes) -> bytes:
+async def raw(client: ServerClient, target: bytes) -> bytes:
     """The whole answer to a request for `target`, sent as it stands: clients tidy addresses up."""
     address = urlsplit(str(client.http.base_url))
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
@@ -113,7 +113,7 @@ OUTSIDE = [
 ]
 
 
-async def test_no_address_leads_out_of_the_pages_folder(client: Client) -> None:
+async def test_no_address_leads_out_of_the_pages_folder(client: ServerClient) -> None:
     for target in OUTSIDE:
         answer = await raw(client, target)
         assert answer.split()[1] in (b"200", b"404"), answer[:300]
@@ -121,7 +121,7 @@ async def test_no_address_leads_out_of_the_pages_folder(client: Client) -> None:
         assert b"create_web" not in answer, target
 
 
-async def test_an_address_of_the_page_gives_the_page(client: Client) -> None:
+async def test_an_address_of_the_page_gives_the_page(client: ServerClient) -> None:
     answer = await client.http.get("/c/conv_1")
     assert answer.status_code == 200
     assert "html" in answer.headers["content-type"] or "page" in answer.json()

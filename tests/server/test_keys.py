@@ -17,7 +17,7 @@ from lamella.app.app import App, open_app
 from lamella.core.clock import VirtualClock
 from lamella.llm.scripted import ScriptedModel, ScriptedModels
 from lamella.server.entrance import COOKIE, Entrance
-from lamella.server.testing import FIRST_RUN_TOKEN, Client, serving
+from lamella.server.testing import FIRST_RUN_TOKEN, ServerClient, serving
 from lamella.server.testing import client as connected
 from lamella.server.web import create_web
 from lamella.settings import read_settings
@@ -38,7 +38,7 @@ class House:
     member: str
 
     @asynccontextmanager
-    async def by(self, key: str | None, **headers: str) -> AsyncIterator[Client]:
+    async def by(self, key: str | None, **headers: str) -> AsyncIterator[ServerClient]:
         """A client with a key."""
         given = {} if key is None else {"authorization": f"Bearer {key}"}
         async with connected(self.address, **given, **headers) as speaking:

@@ -11,7 +11,7 @@ from killing import laws
 from killing.people import Sent
 from kills import OPTIONS, kill_often
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
-from lamella.server.testing import Client, served
+from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
 from lamella_simulator.testing import running
 
@@ -30,13 +30,13 @@ async def test_nothing_is_lost_doubled_or_stuck_in_ten_kills() -> None:
 
 
 @pytest.fixture
-async def client(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Client]:
+async def client(tmp_path: Path, anyio_backend: str) -> AsyncIterator[ServerClient]:
     models = ScriptedModels(ScriptedModel([saying("Yes.")] * 4))
     async with served(read_settings(data=tmp_path), models=models) as (_, speaking):
         yield speaking
 
 
-async def test_what_is_lost_doubled_or_changed_is_caught(client: Client) -> None:
+async def test_what_is_lost_doubled_or_changed_is_caught(client: ServerClient) -> None:
     conversation = await client.conversation()
     packets = await client.send(conversation, "Question a.")
     await client.send(conversation, "Question b.")
@@ -62,7 +62,7 @@ async def test_what_is_lost_doubled_or_changed_is_caught(client: Client) -> None
         assert law in broken
 
 
-async def test_an_unknown_message_is_sent_again_and_is_there_once(client: Client) -> None:
+async def test_an_unknown_message_is_sent_again_and_is_there_once(client: ServerClient) -> None:
     conversation = await client.conversation()
     assert await laws.after(client, [[Sent("key-1", conversation, "Question a.", ())]]) == []
     assert len((await client.get(f"/conversations/{conversation}/turns"))["data"]) == 1

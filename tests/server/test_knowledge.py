@@ -16,7 +16,7 @@ from lamella.core.access import BaseContent, GrantLevel, Role, Subject, User
 from lamella.core.messages import ToolCall
 from lamella.core.records import Caller
 from lamella.llm.scripted import ScriptedModel, calling, saying
-from lamella.server.testing import Client, Object
+from lamella.server.testing import Object, ServerClient
 from lamella.storage.store import Store
 from lamella.tools.knowledge_base_search import NAME
 
@@ -37,14 +37,14 @@ async def base_of(app: App, owner: Caller = LOCAL_OWNER, name: str = "Airships")
     return (await app.access.add_base(owner, id, BaseContent(name), now)).id
 
 
-async def upload(client: Client, base: str, name: str, text: str) -> Object:
+async def upload(client: ServerClient, base: str, name: str, text: str) -> Object:
     answer = await client.call("POST", f"/knowledge-bases/{base}/documents", files={"file": (name, text.encode())})
     assert answer.status_code == 202, answer.text
     added: Object = answer.json()
     return await ready(client, base, added["id"])
 
 
-async def ready(client: Client, base: str, id: str, version: int = 1) -> Object:
+async def ready(client: ServerClient, base: str, id: str, version: int = 1) -> Object:
     async with asyncio.timeout(30):
         while True:
             found = await client.get(f"/knowledge-bases/{base}/documents/{id}")
@@ -57,7 +57,9 @@ def long(subject: str, parts: int = 40) -> str:
     return "\n\n".join(f"# {subject} {n}\n\nPart {n} tells of {subject}. {'Filler words. ' * 90}" for n in range(parts))
 
 
-async def test_the_bytes_of_a_removed_bases_documents_go_with_it(scripted: tuple[App, Client], tmp_path: Path) -> None:
+async def test_the_bytes_of_a_removed_bases_documents_go_with_it(
+    scripted: tuple[App, ServerClient], tmp_path: Path
+) -> None:
     app, client = scripted
     base = await base_of(app)
     for name in ("a.md", "b.md"):
@@ -72,7 +74,7 @@ async def test_the_bytes_of_a_removed_bases_documents_go_with_it(scripted: tuple
     assert list((tmp_path / "files").iterdir()) == []
 
 
-async def test_a_document_is_read_again_and_a_base_names_who_searches_it(scripted: tuple[App, Client]) -> None:
+async def test_a_document_is_read_again_and_a_base_names_who_searches_it(scripted: tuple[App, ServerClient]) -> None:
     app, client = scripted
     base = await base_of(app)
     added = await upload(client, base, "mooring.md", "The mast is 60 m high.")
@@ -88,7 +90,7 @@ async def test_a_document_is_read_again_and_a_base_names_who_searches_it(scripte
     assert [(one["object"], one["name"]) for one in found] == [("agent", "Rigger"), ("conversation", "Masts")]
 
 
-async def test_what_a_base_is_about_is_for_whoever_reads_all_of_it(scripted: tuple[App, Client]) -> None:
+async def test_what_a_base_is_about_is_for_whoever_reads_all_of_it(scripted: tuple[App, ServerClient]) -> None:
     app, client = scripted
     told = {"name": "Prices", "hint": "Ask for a tool.", "summary": " Of tools. ", "topics": ["tools", "tools", " "]}
     base = await client.post("/knowledge-bases", told)
@@ -108,7 +110,7 @@ def call(arguments: Object) -> ToolCall:
     return ToolCall(f"call_{next(NUMBERS)}", NAME, json.dumps(arguments))
 
 
-async def searched(client: Client, model: ScriptedModel, conversation: str, **more: Any) -> tuple[Object, Object]:
+async def searched(client: ServerClient, model: ScriptedModel, conversation: str, **more: Any) -> tuple[Object, Object]:
     """The call's result packet, and the answer's, of a turn whose model searches once."""
     fields = {name: more.pop(name) for name in ("knowledge_base_ids", "models") if name in more}
     model.then(calling(call({"query": "zeppelin", **more})), saying("See [1]."))
@@ -116,7 +118,7 @@ async def searched(client: Client, model: ScriptedModel, conversation: str, **mo
     return next(p for p in packets if p["type"] == "tool.result"), packets[-1]
 
 
-async def test_documents_are_listed_searched_replaced_and_removed(app: App, client: Client) -> None:
+async def test_documents_are_listed_searched_replaced_and_removed(app: App, client: ServerClient) -> None:
     base = await base_of(app)
     added = await upload(client, base, "ships.md", "# Airships\n\nA zeppelin is filled with hydrogen.")
     assert (added["state"], added["passages"], added["embedded"]) == ("ready", 1, 1)
@@ -138,7 +140,7 @@ async def test_documents_are_listed_searched_replaced_and_removed(app: App, clie
     error_of(await client.call("GET", path), 404, "not_found", "document_id")
 
 
-async def test_who_may_not_read_all_of_a_base_reads_nothing_of_it(app: App, client: Client) -> None:
+async def test_who_may_not_read_all_of_a_base_reads_nothing_of_it(app: App, client: ServerClient) -> None:
     base = await base_of(app, ANN)
     path = f"/knowledge-bases/{base}/documents"
     asked = {"query": "zeppelin", "knowledge_base_ids": [base]}
@@ -154,7 +156,9 @@ async def test_who_may_not_read_all_of_a_base_reads_nothing_of_it(app: App, clie
     error_of(answer, 403, "permission_denied", None)
 
 
-async def test_the_model_finds_what_its_conversation_may_search(app: App, client: Client, model: ScriptedModel) -> None:
+async def test_the_model_finds_what_its_conversation_may_search(
+    app: App, client: ServerClient, model: ScriptedModel
+) -> None:
     base = await base_of(app)
     document = await upload(client, base, "ships.md", long("zeppelin") + "\n\n" + long("quagga"))
     conversation = await client.conversation()
@@ -171,7 +175,7 @@ async def test_the_model_finds_what_its_conversation_may_search(app: App, client
     assert '"document":1,' in result["content"]
 
 
-async def test_a_small_base_is_given_whole(app: App, client: Client, model: ScriptedModel) -> None:
+async def test_a_small_base_is_given_whole(app: App, client: ServerClient, model: ScriptedModel) -> None:
     base = await base_of(app)
     await upload(client, base, "a.md", "A zeppelin flies.")
     await upload(client, base, "b.md", "Nothing about it stands here.")
@@ -182,7 +186,7 @@ async def test_a_small_base_is_given_whole(app: App, client: Client, model: Scri
 
 
 @pytest.mark.parametrize("level", [None, GrantLevel.NONE])
-async def test_a_base_without_a_grant_is_not_there(app: App, client: Client, level: GrantLevel | None) -> None:
+async def test_a_base_without_a_grant_is_not_there(app: App, client: ServerClient, level: GrantLevel | None) -> None:
     base = await base_of(app, ANN, "Secret plans")
     subject = Subject("user", LOCAL_OWNER.user_id)
     await app.access.set_grant(ANN, base, subject, level, app.clock.now())
@@ -196,7 +200,7 @@ async def test_a_base_without_a_grant_is_not_there(app: App, client: Client, lev
     assert answers[0].json()["error"]["code"] == answers[1].json()["error"]["code"]
 
 
-async def test_a_grant_that_is_taken_away_holds_at_once(app: App, client: Client, model: ScriptedModel) -> None:
+async def test_a_grant_that_is_taken_away_holds_at_once(app: App, client: ServerClient, model: ScriptedModel) -> None:
     base = await base_of(app)
     await upload(client, base, "a.md", "A zeppelin flies.")
     conversation = await client.conversation()
@@ -208,13 +212,15 @@ async def test_a_grant_that_is_taken_away_holds_at_once(app: App, client: Client
     assert result["content"].startswith("not_configured: ")
 
 
-async def test_without_a_base_the_tool_says_so(client: Client, model: ScriptedModel) -> None:
+async def test_without_a_base_the_tool_says_so(client: ServerClient, model: ScriptedModel) -> None:
     result, _ = await searched(client, model, await client.conversation())
     assert result["is_error"]
     assert result["content"].startswith("not_configured: ")
 
 
-async def test_an_empty_base_and_an_unknown_document_are_told(app: App, client: Client, model: ScriptedModel) -> None:
+async def test_an_empty_base_and_an_unknown_document_are_told(
+    app: App, client: ServerClient, model: ScriptedModel
+) -> None:
     base = await base_of(app)
     conversation = await client.conversation()
     result, _ = await searched(client, model, conversation, knowledge_base_ids=[base])
@@ -230,7 +236,9 @@ async def test_an_empty_base_and_an_unknown_document_are_told(app: App, client: 
     assert not result["is_error"]
 
 
-async def test_the_limit_of_a_turn_is_told_before_it_comes(app: App, client: Client, model: ScriptedModel) -> None:
+async def test_the_limit_of_a_turn_is_told_before_it_comes(
+    app: App, client: ServerClient, model: ScriptedModel
+) -> None:
     base = await base_of(app)
     await upload(client, base, "a.md", "A zeppelin.")
     conversation = await client.conversation()
@@ -247,7 +255,7 @@ async def test_the_limit_of_a_turn_is_told_before_it_comes(app: App, client: Cli
 
 
 async def test_files_of_a_project_are_searched_under_their_own_numbers(
-    app: App, client: Client, model: ScriptedModel
+    app: App, client: ServerClient, model: ScriptedModel
 ) -> None:
     file = await client.upload("plan.md", long("zeppelin").encode())
     project = await client.post("/projects", {"name": "Plans", "file_ids": [file["id"]]})

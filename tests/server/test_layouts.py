@@ -12,7 +12,7 @@ from lamella.context.layouts import LAYOUTS
 from lamella.core.errors import ConfigurationError
 from lamella.core.messages import ToolCall
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
-from lamella.server.testing import Client, served
+from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
 
 from .asking import error_of, patched, window
@@ -20,7 +20,7 @@ from .asking import error_of, patched, window
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_layouts_are_listed_as_tables(client: Client) -> None:
+async def test_the_layouts_are_listed_as_tables(client: ServerClient) -> None:
     listed = (await client.get("/layouts"))["data"]
     assert [layout["name"] for layout in listed] == list(LAYOUTS)
     assert listed[0]["name"] == "lamella"
@@ -57,7 +57,7 @@ def system_text(model: ScriptedModel, request: int) -> str:
     return "\n".join(str(block.value["text"]) for block in model.requests[request].blocks if block.level == "system")
 
 
-async def test_onyx_says_how_to_cite_only_after_a_search_has_run(client: Client, model: ScriptedModel) -> None:
+async def test_onyx_says_how_to_cite_only_after_a_search_has_run(client: ServerClient, model: ScriptedModel) -> None:
     file = await client.upload("plan.txt", b"It is blue.")
     model.then(calling(reading("file_none")), calling(reading(file["id"])), saying("Blue [1]."), saying("Bye."))
     conversation = await client.conversation(layout="onyx")
@@ -68,7 +68,9 @@ async def test_onyx_says_how_to_cite_only_after_a_search_has_run(client: Client,
     assert "# How you write" in system_text(model, 0)
 
 
-async def test_onyx_leaves_a_section_about_citations_that_somebody_wrote(client: Client, model: ScriptedModel) -> None:
+async def test_onyx_leaves_a_section_about_citations_that_somebody_wrote(
+    client: ServerClient, model: ScriptedModel
+) -> None:
     model.then(saying("Hi."))
     await client.post("/system-prompts", {"text": "# Documents and citations\n- Cite nothing, ever."})
     await client.send(await client.conversation(layout="onyx"), "Hello")

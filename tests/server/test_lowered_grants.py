@@ -15,7 +15,7 @@ from lamella.core.knowledge import WITHHELD_ANSWER, WITHHELD_SUMMARY
 from lamella.core.messages import ToolCall
 from lamella.core.tokens import Usage
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
-from lamella.server.testing import Client, served
+from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
 from lamella.tools.knowledge_base_search import NAME
 from leaking.restricted_base import ANN, add, grant, restricted_base, second_model
@@ -33,7 +33,7 @@ def model() -> ScriptedModel:
 
 
 @pytest.fixture
-async def world(tmp_path: Path, model: ScriptedModel) -> AsyncIterator[tuple[App, Client]]:
+async def world(tmp_path: Path, model: ScriptedModel) -> AsyncIterator[tuple[App, ServerClient]]:
     given = read_settings(data=tmp_path, restricted_model="second", debounce_ms=0, titles=False)
     async with served(given, models=ScriptedModels(model, second_model())) as opened:
         yield opened
@@ -43,7 +43,7 @@ def bodies(model: ScriptedModel, first: int) -> str:
     return "".join(encode_text(model.body(request)) for request in model.requests[first:])
 
 
-async def read_in_full(app: App, client: Client, model: ScriptedModel, base: str) -> str:
+async def read_in_full(app: App, client: ServerClient, model: ScriptedModel, base: str) -> str:
     """A conversation of three turns: one that searched, one that called a tool with what it knew, one that told it."""
     await grant(app, base, GrantLevel.FULL)
     conversation = await client.conversation()
@@ -56,7 +56,7 @@ async def read_in_full(app: App, client: Client, model: ScriptedModel, base: str
     return conversation
 
 
-async def new_session(client: Client, conversation: str) -> str:
+async def new_session(client: ServerClient, conversation: str) -> str:
     """End the session, and give its summary, which says what was said."""
     await client.post(f"/conversations/{conversation}/new")
     async with asyncio.timeout(30):
@@ -68,7 +68,7 @@ async def new_session(client: Client, conversation: str) -> str:
 
 
 async def test_answers_made_from_a_base_leave_with_the_grant_and_come_back_with_it(
-    world: tuple[App, Client], model: ScriptedModel
+    world: tuple[App, ServerClient], model: ScriptedModel
 ) -> None:
     app, client = world
     base = await restricted_base(app, SECRET)
@@ -105,7 +105,7 @@ async def test_answers_made_from_a_base_leave_with_the_grant_and_come_back_with_
 
 
 async def test_what_was_told_of_a_base_beside_a_question_leaves_too(
-    world: tuple[App, Client], model: ScriptedModel
+    world: tuple[App, ServerClient], model: ScriptedModel
 ) -> None:
     app, client = world
     base = await restricted_base(app, SECRET)
@@ -127,7 +127,7 @@ async def test_what_was_told_of_a_base_beside_a_question_leaves_too(
 
 
 async def test_a_summary_made_from_a_base_leaves_with_the_grant(
-    world: tuple[App, Client], model: ScriptedModel
+    world: tuple[App, ServerClient], model: ScriptedModel
 ) -> None:
     app, client = world
     base = await restricted_base(app, SECRET)
@@ -144,7 +144,7 @@ async def test_a_summary_made_from_a_base_leaves_with_the_grant(
 
 
 async def test_what_is_read_again_in_another_session_is_of_the_base_too(
-    world: tuple[App, Client], model: ScriptedModel
+    world: tuple[App, ServerClient], model: ScriptedModel
 ) -> None:
     app, client = world
     base = await restricted_base(app, SECRET)
@@ -161,7 +161,7 @@ async def test_what_is_read_again_in_another_session_is_of_the_base_too(
 
 
 async def test_who_removes_a_base_of_their_own_keeps_what_was_made_of_it(
-    world: tuple[App, Client], model: ScriptedModel
+    world: tuple[App, ServerClient], model: ScriptedModel
 ) -> None:
     app, client = world
     base = (await app.access.add_base(LOCAL_OWNER, "kb_mine", BaseContent("Mine"), app.clock.now())).id

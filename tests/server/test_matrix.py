@@ -13,7 +13,7 @@ from lamella.app.app import LOCAL_OWNER, App, open_app
 from lamella.core.json import encode_text
 from lamella.core.records import Caller
 from lamella.llm.scripted import ScriptedModels
-from lamella.server.testing import FIRST_RUN_TOKEN, Client, entrance_of, serving
+from lamella.server.testing import FIRST_RUN_TOKEN, ServerClient, entrance_of, serving
 from lamella.server.testing import client as connected
 from lamella.server.web import create_web
 from lamella.settings import read_settings
@@ -127,12 +127,12 @@ SAID_BY_THE_ENDPOINT = {("POST", "/login"): 401, ("POST", "/setup"): 403}
 class Town:
     """The callers by role, and the ids of what the owner has."""
 
-    callers: dict[str, Client]
+    callers: dict[str, ServerClient]
     ids: dict[str, str]
     endpoints: list[tuple[str, str]]
 
 
-async def _user(admin: Client, name: str) -> tuple[str, str]:
+async def _user(admin: ServerClient, name: str) -> tuple[str, str]:
     """The id and the key of a new member."""
     made = await admin.post("/users", {"name": name})
     return made["id"], made["key"]["secret"]
@@ -159,7 +159,7 @@ async def town(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Town]:
                 yield await _furnished_town(app, callers | {"owner": owner, "admin": admin}, users)
 
 
-async def _furnished_town(app: App, callers: dict[str, Client], users: dict[str, tuple[str, str]]) -> Town:
+async def _furnished_town(app: App, callers: dict[str, ServerClient], users: dict[str, tuple[str, str]]) -> Town:
     owner = callers["owner"]
     ids = await furnished(app, owner, Caller(users["owner"][0]))
     ids |= {"user": users["owner"][0], "subject": users["member"][0]}
@@ -172,7 +172,7 @@ async def _furnished_town(app: App, callers: dict[str, Client], users: dict[str,
     return Town(callers, ids, endpoints)
 
 
-async def _status(town: Town, caller: Client, method: str, path: str) -> int:
+async def _status(town: Town, caller: ServerClient, method: str, path: str) -> int:
     named = path.replace("_id}", "}")
     body = BODIES.get((method, named))
     written = None if body is None else encode_text(body)

@@ -13,7 +13,7 @@ import pytest
 from lamella import __version__
 from lamella.core.packets import AnyPacket
 from lamella.server import web
-from lamella.server.testing import Client, description
+from lamella.server.testing import ServerClient, description
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +24,7 @@ SOURCE = "".join(
 )
 
 
-async def test_the_description_has_every_route(client: Client) -> None:
+async def test_the_description_has_every_route(client: ServerClient) -> None:
     document = (await client.http.get("/openapi.json")).json()
     assert (document["info"]["title"], document["info"]["version"]) == ("Lamella", __version__)
     written = {(verb, f"/api/v1{path}") for verb, path in re.findall(r'@router\.(\w+)\(\s*"([^"]+)"', SOURCE)}
@@ -37,7 +37,7 @@ async def test_the_description_has_every_route(client: Client) -> None:
     )
 
 
-async def test_every_answer_is_described(client: Client) -> None:
+async def test_every_answer_is_described(client: ServerClient) -> None:
     document = (await client.http.get("/openapi.json")).json()
     schemas = document["components"]["schemas"]
     operations = [(path, verb) for path, verbs in document["paths"].items() for verb in verbs if "/v1/" in path]
@@ -54,7 +54,7 @@ async def test_every_answer_is_described(client: Client) -> None:
     assert packets == {kind.__name__ for kind in get_args(AnyPacket)}
 
 
-async def test_the_reference_has_every_route_and_object_and_loads_nothing(client: Client) -> None:
+async def test_the_reference_has_every_route_and_object_and_loads_nothing(client: ServerClient) -> None:
     document = (await client.http.get("/openapi.json")).json()
     answer = await client.http.get("/docs")
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
@@ -64,7 +64,7 @@ async def test_the_reference_has_every_route_and_object_and_loads_nothing(client
     assert all(f'id="object-{name}"' in answer.text for name in document["components"]["schemas"])
 
 
-async def test_an_answer_that_is_not_as_described_fails_here(client: Client) -> None:
+async def test_an_answer_that_is_not_as_described_fails_here(client: ServerClient) -> None:
     described = description()
     described.check_packet('{"type":"text.delta","n":1,"turn_id":"t","model_index":0,"block_index":0,"text":"a"}')
     with pytest.raises(AssertionError, match="not as described"):
@@ -74,7 +74,7 @@ async def test_an_answer_that_is_not_as_described_fails_here(client: Client) -> 
         await described.check(httpx2.Response(200, json={"id": "conv_1"}, request=request))
 
 
-async def test_the_small_addresses_answer(client: Client) -> None:
+async def test_the_small_addresses_answer(client: ServerClient) -> None:
     assert (await client.http.get("/healthz")).json() == {"status": "ok"}
     assert (await client.http.get("/version")).json() == {"version": __version__}
     status = await client.get("/status")

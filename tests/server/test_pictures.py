@@ -15,7 +15,7 @@ from lamella.core.messages import Image
 from lamella.core.models import ImageRule
 from lamella.core.records import File
 from lamella.llm.scripted import FACTS, ScriptedModel, ScriptedModels, saying
-from lamella.server.testing import Client, served
+from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
 
 from .asking import error_of, patched, window
@@ -59,7 +59,7 @@ async def test_a_picture_stays_with_its_message(tmp_path: Path) -> None:
 RED, BLUE = ("red.png", (255, 0, 0)), ("blue.png", (0, 0, 255))
 
 
-async def uploaded(client: Client, name: str, colour: tuple[int, int, int]) -> str:
+async def uploaded(client: ServerClient, name: str, colour: tuple[int, int, int]) -> str:
     """The id of a picture of one colour that came in over HTTP."""
     target = BytesIO()
     Pillow.new("RGB", (40, 30), colour).save(target, "PNG")
@@ -120,6 +120,6 @@ async def test_pictures_that_fit_no_window_are_refused_before_they_are_stored(tm
         assert (await client.send(conversation, "What is this?", file_ids=ids[:1]))[-1]["status"] == "finished"
 
 
-async def turns(client: Client, conversation: str) -> list[object]:
+async def turns(client: ServerClient, conversation: str) -> list[object]:
     found: list[object] = (await client.get(f"/conversations/{conversation}/turns"))["data"]
     return found

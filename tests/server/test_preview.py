@@ -14,7 +14,7 @@ from lamella.app.app import App
 from lamella.core import deltas
 from lamella.core.json import encode
 from lamella.llm.scripted import Gate, ScriptedModel, saying
-from lamella.server.testing import Client, Object
+from lamella.server.testing import Object, ServerClient
 
 from .asking import error_of, window
 
@@ -37,7 +37,7 @@ def essence(mapped: Object) -> list[Any]:
 
 
 async def test_a_preview_is_the_window_that_the_message_gets(
-    client: Client, app: App, model: ScriptedModel, tmp_path: Path
+    client: ServerClient, app: App, model: ScriptedModel, tmp_path: Path
 ) -> None:
     model.then(saying("One."), saying("Two."))
     files = [(await client.upload(f"{name}.txt", f"The text of {name}.".encode()))["id"] for name in "abcd"]
@@ -64,7 +64,7 @@ async def test_a_preview_is_the_window_that_the_message_gets(
     assert len(model.requests) == 2
 
 
-async def test_a_preview_says_what_is_absent(client: Client) -> None:
+async def test_a_preview_says_what_is_absent(client: ServerClient) -> None:
     conversation = await client.conversation()
     ahead = await client.post("/context/preview", {"conversation_id": conversation, "text": "Hello"})
     absent = {one["kind"]: one["why"] for one in ahead["absent"]}
@@ -87,13 +87,13 @@ async def test_a_preview_says_what_is_absent(client: Client) -> None:
         ({"text": "a", "models": ["scripted"]}, 400, "models"),
     ],
 )
-async def test_a_preview_that_cannot_be_is_refused(client: Client, fields: Any, status: int, param: str) -> None:
+async def test_a_preview_that_cannot_be_is_refused(client: ServerClient, fields: Any, status: int, param: str) -> None:
     body = {"conversation_id": await client.conversation()} | fields
     answer = await client.call("POST", "/context/preview", json=body)
     error_of(answer, status, "invalid_request" if status == 400 else "not_found", param)
 
 
-async def test_a_conversation_that_answers_has_no_next_request_yet(client: Client, model: ScriptedModel) -> None:
+async def test_a_conversation_that_answers_has_no_next_request_yet(client: ServerClient, model: ScriptedModel) -> None:
     gate = Gate()
     model.then([deltas.TextDelta(0, "Half"), gate, *saying("and whole.")])
     conversation = await client.conversation()
@@ -108,7 +108,7 @@ async def test_a_conversation_that_answers_has_no_next_request_yet(client: Clien
     assert ahead["letters"] == "S U1 A1 U2"
 
 
-async def test_the_bytes_of_a_preview_are_counted_not_sent(client: Client, model: ScriptedModel) -> None:
+async def test_the_bytes_of_a_preview_are_counted_not_sent(client: ServerClient, model: ScriptedModel) -> None:
     conversation = await client.conversation()
     ahead = await client.post("/context/preview", {"conversation_id": conversation, "text": "Hello " * 500})
     assert ahead["estimate"] == sum(segment["tokens"] for segment in ahead["segments"])

@@ -12,7 +12,7 @@ import pytest
 from lamella.app.app import App
 from lamella.core.messages import ToolCall
 from lamella.llm.scripted import FACTS, ScriptedModel, ScriptedModels, calling, saying
-from lamella.server.testing import Client, Object, served
+from lamella.server.testing import Object, ServerClient, served
 from lamella.settings import read_settings
 
 from .asking import error_of, patched, settings, window
@@ -20,7 +20,7 @@ from .asking import error_of, patched, settings, window
 pytestmark = pytest.mark.anyio
 
 
-async def uploaded(client: Client, *names: str) -> list[str]:
+async def uploaded(client: ServerClient, *names: str) -> list[str]:
     """The ids of small files of these names."""
     return [(await client.upload(name, f"What {name} says.".encode()))["id"] for name in names]
 
@@ -35,7 +35,7 @@ def shown(mapped: Object) -> str:
     return str(text)
 
 
-async def test_a_project_is_kept_edited_and_removed(client: Client) -> None:
+async def test_a_project_is_kept_edited_and_removed(client: ServerClient) -> None:
     one, two = await uploaded(client, "a.txt", "b.txt")
     made = await client.post("/projects", {"name": "Plan", "instructions": "Be exact.", "file_ids": [two, one]})
     assert made["id"].startswith("proj_")
@@ -63,7 +63,7 @@ async def test_a_project_is_kept_edited_and_removed(client: Client) -> None:
     assert len((await client.get("/files"))["data"]) == 2
 
 
-async def test_files_are_put_in_and_taken_out_one_by_one(client: Client) -> None:
+async def test_files_are_put_in_and_taken_out_one_by_one(client: ServerClient) -> None:
     one, two = await uploaded(client, "a.txt", "b.txt")
     made = await client.post("/projects", {"name": "Plan"})
     path = f"/projects/{made['id']}/files"
@@ -76,7 +76,7 @@ async def test_files_are_put_in_and_taken_out_one_by_one(client: Client) -> None
     assert (await client.get(f"/projects/{made['id']}"))["revision"] == 4
 
 
-async def bad_file(client: Client, kind: str) -> str:
+async def bad_file(client: ServerClient, kind: str) -> str:
     """The id of a file that no project can hold."""
     if kind == "failed":
         return str((await client.upload("broken.pdf", b"%PDF-1.4 broken"))["id"])
@@ -87,7 +87,9 @@ async def bad_file(client: Client, kind: str) -> str:
     ("kind", "status", "says"),
     [("failed", 400, "could not be read"), ("unknown", 404, "There is no file")],
 )
-async def test_a_file_that_a_project_cannot_hold_is_refused(client: Client, kind: str, status: int, says: str) -> None:
+async def test_a_file_that_a_project_cannot_hold_is_refused(
+    client: ServerClient, kind: str, status: int, says: str
+) -> None:
     made = await client.post("/projects", {"name": "Plan"})
     wrong = await bad_file(client, kind)
     for method, path, body in (
@@ -115,13 +117,13 @@ async def test_a_file_that_a_project_cannot_hold_is_refused(client: Client, kind
         ({"name": "P", "owner": "user_bob"}, "owner"),
     ],
 )
-async def test_a_project_that_cannot_be_is_refused(client: Client, body: Any, param: str) -> None:
+async def test_a_project_that_cannot_be_is_refused(client: ServerClient, body: Any, param: str) -> None:
     error = error_of(await client.call("POST", "/projects", json=body), 400, "invalid_request", param)
     assert error["hint"]
     assert (await client.get("/projects"))["data"] == []
 
 
-async def test_a_key_makes_one_project(client: Client) -> None:
+async def test_a_key_makes_one_project(client: ServerClient) -> None:
     answers = [
         await client.call("POST", "/projects", json=body, headers={"Idempotency-Key": "k"})
         for body in ({"name": "P", "file_ids": ["file_x"]}, {"name": "P"}, {"name": "P"}, {"name": "Q"})
@@ -132,7 +134,7 @@ async def test_a_key_makes_one_project(client: Client) -> None:
 
 @pytest.mark.parametrize(("layout", "letters"), [("lamella", "S P U1"), ("onyx", "S P U1")])
 async def test_a_conversation_of_a_project_has_it_in_its_window(
-    client: Client, app: App, model: ScriptedModel, layout: str, letters: str
+    client: ServerClient, app: App, model: ScriptedModel, layout: str, letters: str
 ) -> None:
     model.then(saying("It says so [1]."))
     files = await uploaded(client, "a.txt", "b.txt")
@@ -150,7 +152,7 @@ async def test_a_conversation_of_a_project_has_it_in_its_window(
 
 
 async def test_agent_project_files_and_question_stand_in_the_order_of_the_layout(
-    client: Client, model: ScriptedModel
+    client: ServerClient, model: ScriptedModel
 ) -> None:
     model.then(saying("One."), saying("Two."), saying("Three."), saying("Four."))
     [held_file, sent] = await uploaded(client, "a.txt", "b.txt")
@@ -173,7 +175,7 @@ def documents(packets: Sequence[Object]) -> dict[str, int]:
     return {one["title"]: one["document"] for one in packets[0]["documents"]}
 
 
-async def test_a_document_has_one_number_that_no_other_gets(client: Client, model: ScriptedModel) -> None:
+async def test_a_document_has_one_number_that_no_other_gets(client: ServerClient, model: ScriptedModel) -> None:
     model.then(*(saying("Yes.") for _ in range(4)))
     one, two, three, four = await uploaded(client, "a.txt", "b.txt", "c.txt", "d.txt")
     project = await client.post("/projects", {"name": "Plan", "file_ids": [one, two]})
@@ -195,7 +197,7 @@ async def test_a_document_has_one_number_that_no_other_gets(client: Client, mode
 
 
 async def test_a_file_that_was_taken_out_is_gone_from_the_next_turn_and_recorded(
-    client: Client, app: App, model: ScriptedModel
+    client: ServerClient, app: App, model: ScriptedModel
 ) -> None:
     model.then(saying("One."), saying("Two."), saying("Three."))
     one, two = await uploaded(client, "a.txt", "b.txt")
@@ -218,7 +220,7 @@ async def test_a_file_that_was_taken_out_is_gone_from_the_next_turn_and_recorded
     assert "was deleted" in last.why
 
 
-async def test_a_project_is_chosen_and_let_go(client: Client) -> None:
+async def test_a_project_is_chosen_and_let_go(client: ServerClient) -> None:
     project = await client.post("/projects", {"name": "Plan"})
     conversation = await client.conversation()
     path = f"/conversations/{conversation}"

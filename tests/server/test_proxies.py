@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from lamella.server.testing import FIRST_RUN_TOKEN, Client
+from lamella.server.testing import FIRST_RUN_TOKEN, ServerClient
 
 from .test_bad_input import refused
 
@@ -33,7 +33,7 @@ FORWARDING = [
 
 
 @pytest.mark.parametrize("name", FORWARDING)
-async def test_a_request_through_a_proxy_is_refused_while_no_key_is_needed(client: Client, name: str) -> None:
+async def test_a_request_through_a_proxy_is_refused_while_no_key_is_needed(client: ServerClient, name: str) -> None:
     for path in ("/", "/api/v1/conversations", "/healthz"):
         error = refused(await client.http.get(path, headers={name: "", "host": "127.0.0.1"}), 403, "permission_denied")
         assert "lamella users setup" in str(error["hint"])
@@ -44,7 +44,7 @@ async def test_a_request_through_a_proxy_is_refused_while_no_key_is_needed(clien
     )
 
 
-async def test_nginx_as_it_is_shipped_is_told_by_its_version_of_http(client: Client) -> None:
+async def test_nginx_as_it_is_shipped_is_told_by_its_version_of_http(client: ServerClient) -> None:
     """It sends no header that says so, and the Host of this machine."""
     place = urlsplit(str(client.http.base_url))
     for target, status in (("HTTP/1.0", b"403"), ("HTTP/1.1", b"200")):
@@ -54,7 +54,7 @@ async def test_nginx_as_it_is_shipped_is_told_by_its_version_of_http(client: Cli
         writer.close()
 
 
-async def test_with_accounts_a_key_is_enough_behind_a_proxy(client: Client) -> None:
+async def test_with_accounts_a_key_is_enough_behind_a_proxy(client: ServerClient) -> None:
     key = await client.set_up()
     headers = {"x-forwarded-for": "203.0.113.7", "authorization": f"Bearer {key}"}
     assert (await client.call("GET", "/conversations", headers=headers)).status_code == 200

@@ -15,13 +15,13 @@ from lamella.core.errors import ProviderRefusedRequest
 from lamella.core.messages import ToolCall
 from lamella.llm.scripted import ScriptedModel, calling, saying
 from lamella.server.routes.openai_request import to_openai
-from lamella.server.testing import Client
+from lamella.server.testing import ServerClient
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def sdk(client: Client) -> AsyncIterator[openai.AsyncOpenAI]:
+async def sdk(client: ServerClient) -> AsyncIterator[openai.AsyncOpenAI]:
     http = openai.DefaultAsyncHttpxClient(trust_env=False)
     address = f"{client.http.base_url}/v1".replace("//v1", "/v1")
     async with openai.AsyncOpenAI(base_url=address, api_key="unused", http_client=http) as found:
@@ -128,7 +128,7 @@ async def test_a_slash_is_text_at_this_door_and_reaches_the_model_whole(
         assert any(str(block.value.get("text")).startswith(f"{text}\n\n") for block in request.blocks)
 
 
-async def test_own_fields_of_any_size_reach_the_model(client: Client, model: ScriptedModel) -> None:
+async def test_own_fields_of_any_size_reach_the_model(client: ServerClient, model: ScriptedModel) -> None:
     """The metadata of the API holds 8 kB; what is more travels beside it, whole."""
     told = "The user may see the accounts of the harbour. " * 1_000
     request = ExecutionRequest(text="Hi", dynamic_context=(told,), metadata={"ticket": "7"})
@@ -140,14 +140,14 @@ async def test_own_fields_of_any_size_reach_the_model(client: Client, model: Scr
     assert any(told.strip() in text for text in sent)
 
 
-async def test_several_models_are_refused_with_the_way(client: Client, model: ScriptedModel) -> None:
+async def test_several_models_are_refused_with_the_way(client: ServerClient, model: ScriptedModel) -> None:
     body = to_openai(ExecutionRequest(text="Hi", models=("a", "b")))
     answer = await client.http.post("/v1/responses", json=body)
     assert answer.status_code == 400
     assert "/api/v1/conversations/{conversation_id}/turns, as `models`" in answer.json()["error"]["hint"]
 
 
-async def test_null_is_no_dynamic_context(client: Client, model: ScriptedModel) -> None:
+async def test_null_is_no_dynamic_context(client: ServerClient, model: ScriptedModel) -> None:
     """By either door, as if it was left out: the same bytes reach the provider."""
     bodies: list[dict[str, Any]] = [{}, {"dynamic_context": None}, {"dynamic_context": []}]
     for fields in bodies:

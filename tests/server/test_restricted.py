@@ -20,7 +20,7 @@ from lamella.core.json import encode_text
 from lamella.core.messages import ToolCall
 from lamella.core.records import PageQuery
 from lamella.llm.scripted import Gate, Happening, ScriptedModel, ScriptedModels, calling, saying
-from lamella.server.testing import Client, Object, served
+from lamella.server.testing import Object, ServerClient, served
 from lamella.settings import read_settings
 from lamella.tools.knowledge_base_search import NAME
 from leaking.restricted_base import ANN, add, grant, reply, restricted_base, second_model, stored_elsewhere
@@ -39,13 +39,15 @@ def second() -> ScriptedModel:
 
 
 @pytest.fixture
-async def scripted(model: ScriptedModel, second: ScriptedModel, tmp_path: Path) -> AsyncIterator[tuple[App, Client]]:
+async def scripted(
+    model: ScriptedModel, second: ScriptedModel, tmp_path: Path
+) -> AsyncIterator[tuple[App, ServerClient]]:
     given = read_settings(data=tmp_path, restricted_model="second", log_llm_requests=True, debounce_ms=0)
     async with served(given, models=ScriptedModels(model, second)) as opened:
         yield opened
 
 
-async def searched(client: Client, model: ScriptedModel, bases: list[str], **more: Any) -> Object:
+async def searched(client: ServerClient, model: ScriptedModel, bases: list[str], **more: Any) -> Object:
     """What the tool gave in a turn whose model searches once."""
     conversation = more.pop("conversation", None) or await client.conversation()
     arguments = encode_text({"query": "What does the tenant owe?", **more})
@@ -64,7 +66,7 @@ def part(result: Object) -> Object:
 
 
 async def test_a_restricted_base_is_answered_from_by_the_second_model(
-    app: App, client: Client, model: ScriptedModel, second: ScriptedModel, tmp_path: Path
+    app: App, client: ServerClient, model: ScriptedModel, second: ScriptedModel, tmp_path: Path
 ) -> None:
     base = await restricted_base(app, SECRET)
     second.then(saying(reply(HARMLESS)))
@@ -99,7 +101,7 @@ ECHOES = {
 
 @pytest.mark.parametrize("said", ECHOES.values(), ids=ECHOES.keys())
 async def test_what_tells_protected_text_is_refused_by_the_tool(
-    app: App, client: Client, model: ScriptedModel, second: ScriptedModel, said: str
+    app: App, client: ServerClient, model: ScriptedModel, second: ScriptedModel, said: str
 ) -> None:
     base = await restricted_base(
         app, SECRET + "\n\nThe tenant pays the sum and keeps geese out of the yard at all times."
@@ -152,7 +154,7 @@ async def test_without_a_second_model_nothing_is_told(model: ScriptedModel, tmp_
 
 
 async def test_open_and_restricted_parts_are_never_one_text(
-    app: App, client: Client, model: ScriptedModel, second: ScriptedModel
+    app: App, client: ServerClient, model: ScriptedModel, second: ScriptedModel
 ) -> None:
     closed = await restricted_base(app, SECRET)
     other = await restricted_base(app, "The cook hides CANARY-99 under the stove of the inn.", "Recipes")
@@ -177,7 +179,7 @@ async def test_open_and_restricted_parts_are_never_one_text(
 
 
 async def test_a_title_is_not_looked_for_in_a_restricted_base(
-    app: App, client: Client, model: ScriptedModel, second: ScriptedModel
+    app: App, client: ServerClient, model: ScriptedModel, second: ScriptedModel
 ) -> None:
     base = await restricted_base(app, SECRET)
     there = await searched(client, model, [base], documents=["a.md"])
@@ -189,7 +191,7 @@ async def test_a_title_is_not_looked_for_in_a_restricted_base(
 
 
 async def test_an_answer_is_asked_for_once_until_documents_change(
-    app: App, client: Client, model: ScriptedModel, second: ScriptedModel
+    app: App, client: ServerClient, model: ScriptedModel, second: ScriptedModel
 ) -> None:
     base = await restricted_base(app, SECRET)
     second.then(saying(reply(HARMLESS)), saying(reply("They deal with something else.")))
@@ -201,7 +203,7 @@ async def test_an_answer_is_asked_for_once_until_documents_change(
 
 
 async def test_who_loses_access_while_the_second_model_answers_gets_nothing(
-    app: App, client: Client, model: ScriptedModel, second: ScriptedModel
+    app: App, client: ServerClient, model: ScriptedModel, second: ScriptedModel
 ) -> None:
     base = await restricted_base(app, SECRET)
     gate = Gate()
@@ -219,7 +221,7 @@ async def test_who_loses_access_while_the_second_model_answers_gets_nothing(
 
 
 async def test_after_a_grant_is_lowered_old_results_are_given_to_nobody(
-    app: App, client: Client, model: ScriptedModel, second: ScriptedModel
+    app: App, client: ServerClient, model: ScriptedModel, second: ScriptedModel
 ) -> None:
     base = await restricted_base(app, SECRET)
     await grant(app, base, GrantLevel.FULL)
@@ -254,7 +256,7 @@ async def test_after_a_grant_is_lowered_old_results_are_given_to_nobody(
 
 
 async def test_an_owner_sees_what_a_reader_would_be_told_and_who_asked(
-    app: App, client: Client, model: ScriptedModel, second: ScriptedModel
+    app: App, client: ServerClient, model: ScriptedModel, second: ScriptedModel
 ) -> None:
     base = await restricted_base(app, SECRET)
     second.then(saying(reply(f"{HARMLESS} It is 1.2345 million euros.")), saying(reply("", "off_topic")))
@@ -273,7 +275,7 @@ async def test_an_owner_sees_what_a_reader_would_be_told_and_who_asked(
         await app.knowledge.restricted_preview(LOCAL_OWNER, base, "Geese?", 8)
 
 
-async def test_the_preview_of_ones_own_base_over_http(app: App, client: Client, second: ScriptedModel) -> None:
+async def test_the_preview_of_ones_own_base_over_http(app: App, client: ServerClient, second: ScriptedModel) -> None:
     base = (await client.post("/knowledge-bases", {"name": "Mine"}))["id"]
     path = f"/knowledge-bases/{base}/restricted-preview"
     assert (await client.post(path, {"query": "Rent?"}))["safe"]["reason"] == "no_documents"
@@ -287,7 +289,7 @@ async def test_the_preview_of_ones_own_base_over_http(app: App, client: Client, 
 
 
 async def test_name_and_hint_are_told_as_far_as_they_tell_nothing(
-    app: App, client: Client, model: ScriptedModel, second: ScriptedModel
+    app: App, client: ServerClient, model: ScriptedModel, second: ScriptedModel
 ) -> None:
     base = await restricted_base(app, SECRET, "Lease of the northern mill")
     hint = "Ask about duties of tenants. The sum is 1,234,500 euros. Due in 2031. See KX-4711. Geese: keeps geese out."

@@ -8,14 +8,14 @@ import pytest
 
 from lamella.app.app import App, shipped_system_prompt
 from lamella.llm.scripted import FACTS, ScriptedModel, saying
-from lamella.server.testing import Client, Object
+from lamella.server.testing import Object, ServerClient
 
 from .asking import error_of, patched, settings, window
 
 pytestmark = pytest.mark.anyio
 
 
-async def versions(client: Client, query: str = "") -> tuple[list[int], bool]:
+async def versions(client: ServerClient, query: str = "") -> tuple[list[int], bool]:
     page = await client.get(f"/system-prompts{query}")
     return [one["version"] for one in page["data"]], page["has_more"]
 
@@ -25,7 +25,7 @@ def system_of(mapped: Object) -> str:
     return str(text)
 
 
-async def test_the_one_that_ships_is_version_0(client: Client) -> None:
+async def test_the_one_that_ships_is_version_0(client: ServerClient) -> None:
     shipped = await client.get("/system-prompts/current")
     assert (shipped["object"], shipped["version"], shipped["shipped"], shipped["created_at"]) == (
         "system_prompt",
@@ -38,7 +38,7 @@ async def test_the_one_that_ships_is_version_0(client: Client) -> None:
     assert (await client.get("/system-prompts"))["data"] == [shipped]
 
 
-async def test_versions_are_written_and_gone_back_to(client: Client) -> None:
+async def test_versions_are_written_and_gone_back_to(client: ServerClient) -> None:
     first = await client.post("/system-prompts", {"text": "Be brief.", "note": "shorter"})
     assert (first["version"], first["text"], first["note"], first["shipped"]) == (1, "Be brief.", "shorter", False)
     assert first["created_at"]
@@ -49,7 +49,7 @@ async def test_versions_are_written_and_gone_back_to(client: Client) -> None:
     error_of(await client.call("GET", "/system-prompts/3"), 404, "not_found", "system_prompt_version")
 
 
-async def test_pages_go_to_the_one_that_ships(client: Client) -> None:
+async def test_pages_go_to_the_one_that_ships(client: ServerClient) -> None:
     for number in range(1, 4):
         await client.post("/system-prompts", {"text": f"Text {number}"})
     assert await versions(client) == ([3, 2, 1, 0], False)
@@ -81,18 +81,18 @@ async def test_pages_go_to_the_one_that_ships(client: Client) -> None:
         ({"text": "word " * FACTS.window}, "text"),
     ],
 )
-async def test_a_text_that_cannot_be_one_is_refused(client: Client, body: Any, param: str) -> None:
+async def test_a_text_that_cannot_be_one_is_refused(client: ServerClient, body: Any, param: str) -> None:
     error = error_of(await client.call("POST", "/system-prompts", json=body), 400, "invalid_request", param)
     assert error["hint"]
     assert await versions(client) == ([0], False)
 
 
 @pytest.mark.parametrize("version", ["-1", "x", "1.5", "9" * 30])
-async def test_what_is_no_version_is_refused(client: Client, version: str) -> None:
+async def test_what_is_no_version_is_refused(client: ServerClient, version: str) -> None:
     error_of(await client.call("GET", f"/system-prompts/{version}"), 400, "invalid_request", "version")
 
 
-async def test_a_key_writes_one_version(client: Client) -> None:
+async def test_a_key_writes_one_version(client: ServerClient) -> None:
     answers = [
         await client.call("POST", "/system-prompts", json={"text": text}, headers={"Idempotency-Key": "k"})
         for text in ("Be brief.", "Be brief.", "Be long.")
@@ -102,7 +102,7 @@ async def test_a_key_writes_one_version(client: Client) -> None:
 
 
 async def test_a_conversation_keeps_its_version_until_it_is_moved(
-    client: Client, app: App, model: ScriptedModel
+    client: ServerClient, app: App, model: ScriptedModel
 ) -> None:
     model.then(*(saying("Yes.") for _ in range(4)))
     old = await client.conversation()

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
-from lamella.server.testing import Client, served
+from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
 
 from .test_bad_input import refused
@@ -22,7 +22,7 @@ LIMIT = 200_000
 
 
 @pytest.fixture
-async def client(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Client]:
+async def client(tmp_path: Path, anyio_backend: str) -> AsyncIterator[ServerClient]:
     """A server that takes small files only."""
     model = ScriptedModel([saying("Read.")])
     settings = read_settings(data=tmp_path, max_upload_bytes=LIMIT)
@@ -38,16 +38,16 @@ def part(content: bytes, *, name: bytes = b"file", filename: bytes | None = b"a.
     return b"--XX\r\n%b\r\n%b\r\n%b\r\n" % (disposition, more, content)
 
 
-async def post(client: Client, body: Any, kind: str = "multipart/form-data; boundary=XX") -> httpx2.Response:
+async def post(client: ServerClient, body: Any, kind: str = "multipart/form-data; boundary=XX") -> httpx2.Response:
     return await client.call("POST", "/files", content=body, headers={"content-type": kind})
 
 
-async def nothing_is_left(client: Client, data: Path) -> None:
+async def nothing_is_left(client: ServerClient, data: Path) -> None:
     assert (await client.get("/files"))["data"] == []
     assert list((data / "files").iterdir()) == []
 
 
-async def test_a_file_is_taken_in(client: Client, tmp_path: Path) -> None:
+async def test_a_file_is_taken_in(client: ServerClient, tmp_path: Path) -> None:
     answer = await post(client, part("Ein Brief über Füchse.".encode()) + b"--XX--\r\n")
     assert answer.status_code == 201
     file = answer.json()
@@ -77,7 +77,7 @@ async def test_a_file_is_taken_in(client: Client, tmp_path: Path) -> None:
         (b"a;b.txt", "a;b.txt"),
     ],
 )
-async def test_a_name_is_never_a_path(client: Client, tmp_path: Path, sent: bytes | None, shown: str) -> None:
+async def test_a_name_is_never_a_path(client: ServerClient, tmp_path: Path, sent: bytes | None, shown: str) -> None:
     answer = await post(client, part(b"Hello.", filename=sent) + b"--XX--\r\n")
     assert answer.status_code == 201
     file = answer.json()
@@ -118,20 +118,20 @@ async def test_a_name_is_never_a_path(client: Client, tmp_path: Path, sent: byte
         pytest.param(b"\xff" * 1_000, "multipart/form-data; boundary=XX", id="bytes"),
     ],
 )
-async def test_a_form_that_is_none_is_refused(client: Client, tmp_path: Path, body: bytes, kind: str) -> None:
+async def test_a_form_that_is_none_is_refused(client: ServerClient, tmp_path: Path, body: bytes, kind: str) -> None:
     error = refused(await post(client, body, kind), 400, "invalid_request", "file")
     assert error["hint"]
     await nothing_is_left(client, tmp_path)
 
 
-async def test_other_fields_and_an_epilogue_do_no_harm(client: Client) -> None:
+async def test_other_fields_and_an_epilogue_do_no_harm(client: ServerClient) -> None:
     body = part(b"meta", name=b"comment", filename=None) + part(b"Hello.") + part(b"x", name=b"more", filename=None)
     answer = await post(client, body + b"--XX--\r\nAn epilogue.")
     assert (answer.status_code, answer.json()["size"]) == (201, 6)
 
 
 @pytest.mark.parametrize("size", [1, 7, 1_000])
-async def test_a_form_may_come_in_any_pieces(client: Client, size: int) -> None:
+async def test_a_form_may_come_in_any_pieces(client: ServerClient, size: int) -> None:
     text = b"--X\r\n--XY\r\n" * 20
     body = part(text) + b"--XX--\r\n"
 
@@ -146,7 +146,9 @@ async def test_a_form_may_come_in_any_pieces(client: Client, size: int) -> None:
 
 @pytest.mark.parametrize("declared", [True, False])
 @pytest.mark.parametrize("excess", [1, 150_000, 5_000_000])
-async def test_a_file_that_is_too_large_is_refused(client: Client, tmp_path: Path, declared: bool, excess: int) -> None:
+async def test_a_file_that_is_too_large_is_refused(
+    client: ServerClient, tmp_path: Path, declared: bool, excess: int
+) -> None:
     body = part(b"x" * (LIMIT + excess)) + b"--XX--\r\n"
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -158,13 +160,13 @@ async def test_a_file_that_is_too_large_is_refused(client: Client, tmp_path: Pat
     await nothing_is_left(client, tmp_path)
 
 
-async def test_a_file_that_is_just_small_enough_is_taken(client: Client) -> None:
+async def test_a_file_that_is_just_small_enough_is_taken(client: ServerClient) -> None:
     answer = await post(client, part(b"word " * (LIMIT // 5)) + b"--XX--\r\n")
     assert (answer.status_code, answer.json()["size"]) == (201, LIMIT)
 
 
 @pytest.mark.parametrize("where", ["before", "after"])
-async def test_what_stands_beside_the_file_is_limited_too(client: Client, tmp_path: Path, where: str) -> None:
+async def test_what_stands_beside_the_file_is_limited_too(client: ServerClient, tmp_path: Path, where: str) -> None:
     bulk = part(b"y" * (LIMIT + 200_000), name=b"bulk", filename=None)
     body = bulk + part(b"a") if where == "before" else part(b"a") + bulk
 
@@ -176,7 +178,7 @@ async def test_what_stands_beside_the_file_is_limited_too(client: Client, tmp_pa
     await nothing_is_left(client, tmp_path)
 
 
-async def test_a_client_that_leaves_in_the_middle_leaves_nothing(client: Client, tmp_path: Path) -> None:
+async def test_a_client_that_leaves_in_the_middle_leaves_nothing(client: ServerClient, tmp_path: Path) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         yield part(b"x" * 1_000)[:500]
         await asyncio.sleep(0.1)
@@ -188,7 +190,7 @@ async def test_a_client_that_leaves_in_the_middle_leaves_nothing(client: Client,
     await nothing_is_left(client, tmp_path)
 
 
-async def test_a_file_that_cannot_be_read_is_kept_with_the_reason(client: Client) -> None:
+async def test_a_file_that_cannot_be_read_is_kept_with_the_reason(client: ServerClient) -> None:
     """The bad files themselves are in `tests/knowledge`; here one stands for all."""
     answer = await post(client, part(b"%PDF-1.7\nnothing", filename=b"plan.pdf") + b"--XX--\r\n")
     file = answer.json()

@@ -8,7 +8,7 @@ from lamella.core import deltas
 from lamella.core.access import Identity, Role
 from lamella.core.records import Caller, FoundDocument
 from lamella.llm.scripted import Gate, ScriptedModel, saying
-from lamella.server.testing import Client
+from lamella.server.testing import ServerClient
 
 
 def model_of_the_town() -> ScriptedModel:
@@ -16,7 +16,7 @@ def model_of_the_town() -> ScriptedModel:
     return ScriptedModel([saying("For Ann's eyes [1]."), [deltas.TextDelta(0, "Half"), Gate()]])
 
 
-async def furnished(app: App, ann: Client, owner: Caller) -> dict[str, str]:
+async def furnished(app: App, ann: ServerClient, owner: Caller) -> dict[str, str]:
     """Give Ann something of everything; its ids by noun. One turn has ended, one runs, and a message waits."""
     file = await ann.upload("secret.txt", b"The secret is 42.")
     agent = await ann.post("/agents", {"name": "Ann's secret agent", "prompt": "Keep the secret."})

@@ -20,7 +20,7 @@ from lamella.core.prompt import WireRequest
 from lamella.core.sessions import Session, SessionCause
 from lamella.core.tokens import Usage
 from lamella.llm.scripted import Gate, Happening, ScriptedModel, ScriptedModels, saying
-from lamella.server.testing import Client, served
+from lamella.server.testing import ServerClient, served
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.summariser import NotCompacted
 from lamella.sessions.summary import STAYS
@@ -35,7 +35,7 @@ MUCH = "They spoke of ships and of harbours, of tides and of winds. " * 100
 @asynccontextmanager
 async def talking(
     folder: Path, model: ScriptedModel, *, turns: int = 4, **settings: Any
-) -> AsyncIterator[tuple[App, Client, str]]:
+) -> AsyncIterator[tuple[App, ServerClient, str]]:
     """A conversation of some long turns."""
     async with served(read_settings(data=folder, **settings), models=ScriptedModels(model)) as (app, client):
         conversation = await client.conversation()
@@ -63,7 +63,7 @@ async def compact(app: App, conversation: str, focus: str = "") -> Compacted | N
     return await app.sessions.compact(LOCAL_OWNER, conversation, who="user_local", why="asked for", focus=focus)
 
 
-async def told(client: Client, conversation: str) -> list[str]:
+async def told(client: ServerClient, conversation: str) -> list[str]:
     listed = (await client.get(f"/conversations/{conversation}/commands"))["data"]
     return [one["name"] for one in listed]
 

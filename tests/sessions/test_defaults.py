@@ -21,7 +21,7 @@ from lamella.core.ports import Jobs
 from lamella.core.records import NewJob, ProviderLimit
 from lamella.core.tokens import Threshold, Usage
 from lamella.llm.scripted import FACTS, ScriptedModel, ScriptedModels, saying
-from lamella.server.testing import Client, Object, served
+from lamella.server.testing import Object, ServerClient, served
 from lamella.sessions.compactions import COMPACT
 from lamella.settings import read_settings
 
@@ -32,13 +32,13 @@ LARGE = 984_000
 
 
 @asynccontextmanager
-async def talking(folder: Path, model: ScriptedModel, **given: Any) -> AsyncIterator[tuple[Client, str]]:
+async def talking(folder: Path, model: ScriptedModel, **given: Any) -> AsyncIterator[tuple[ServerClient, str]]:
     async with served(read_settings(data=folder, titles=False, **given), models=ScriptedModels(model)) as (_, client):
         yield client, await client.conversation()
 
 
 async def take_turn(
-    client: Client, conversation: str, model: ScriptedModel, input: int, words: int = 30, asked: int = 0
+    client: ServerClient, conversation: str, model: ScriptedModel, input: int, words: int = 30, asked: int = 0
 ) -> None:
     """A turn whose answer has so many words, its question `asked` and a few; its request is billed `input` tokens."""
     model.then(saying("word " * words, usage=Usage(input=input, output=words)))
@@ -46,7 +46,7 @@ async def take_turn(
     assert packets[-1]["status"] == "finished"
 
 
-async def gauge(client: Client, conversation: str) -> Object:
+async def gauge(client: ServerClient, conversation: str) -> Object:
     """The gauge once what follows a turn is done."""
     async with asyncio.timeout(20):
         while True:

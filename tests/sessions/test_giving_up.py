@@ -17,7 +17,7 @@ from lamella.core.prompt import WireRequest
 from lamella.core.records import Job, JobStatus
 from lamella.core.tokens import Usage
 from lamella.llm.scripted import Happening, ScriptedModel, ScriptedModels, saying
-from lamella.server.testing import Client, served
+from lamella.server.testing import ServerClient, served
 from lamella.sessions.compactions import COMPACT
 from lamella.settings import read_settings
 
@@ -54,7 +54,7 @@ class Talk:
     """A conversation whose answers read as much as is said of them, and whose summaries are empty."""
 
     app: App
-    client: Client
+    client: ServerClient
     model: ScriptedModel
     clock: Hurried
     conversation: str

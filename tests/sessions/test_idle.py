@@ -18,7 +18,7 @@ from lamella.core.messages import ToolCall
 from lamella.core.records import Job, JobStatus
 from lamella.core.tokens import Usage
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
-from lamella.server.testing import Client, served
+from lamella.server.testing import ServerClient, served
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.idle import IDLE, MARGIN
 from lamella.settings import read_settings
@@ -33,14 +33,14 @@ LIFE = timedelta(minutes=5)
 
 
 @asynccontextmanager
-async def opened(folder: Path, model: ScriptedModel, clock: VirtualClock) -> AsyncIterator[tuple[App, Client]]:
+async def opened(folder: Path, model: ScriptedModel, clock: VirtualClock) -> AsyncIterator[tuple[App, ServerClient]]:
     settings = read_settings(data=folder, debounce_ms=0, tool_keep_threshold=0, keep_recent_tokens=100)
     parts: dict[str, Any] = {"models": ScriptedModels(model), "tools": [Book("look", "prune")], "clock": clock}
     async with served(settings, **parts) as (app, client):
         yield app, client
 
 
-async def looked(client: Client, model: ScriptedModel, layout: str = "lamella") -> str:
+async def looked(client: ServerClient, model: ScriptedModel, layout: str = "lamella") -> str:
     """A conversation with one turn that called a tool four times, and two that said so much that pruning at once does
     not pay."""
     conversation = await client.conversation(layout=layout)

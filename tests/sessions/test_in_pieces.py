@@ -15,7 +15,7 @@ from lamella.core.errors import ProviderUnreachable
 from lamella.core.records import RequestRecord
 from lamella.core.tokens import Usage
 from lamella.llm.scripted import ScriptedModels, saying
-from lamella.server.testing import Client, served
+from lamella.server.testing import ServerClient, served
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.summariser import NotCompacted
 from lamella.sessions.summary import LONGEST
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.anyio
 @asynccontextmanager
 async def talking(
     folder: Path, *models: Provider, sizes: list[int], **settings: Any
-) -> AsyncIterator[tuple[App, Client, str]]:
+) -> AsyncIterator[tuple[App, ServerClient, str]]:
     """A conversation whose messages have about these sizes, each with a fact of its own."""
     given = {"compaction_when": "full", "compaction_threshold": "100%", **settings}
     async with served(read_settings(data=folder, **given), models=ScriptedModels(*models)) as (app, client):

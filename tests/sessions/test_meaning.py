@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from lamella.core.json import decode_object, encode_text
 from lamella.core.messages import ToolCall
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
-from lamella.server.testing import Client, Object, served
+from lamella.server.testing import Object, ServerClient, served
 from lamella.settings import read_settings
 from lamella_simulator.testing import running
 
@@ -23,7 +23,7 @@ SETTING, NOTHING = "LAMELLA_EMBEDDING_MODEL=minilm", "zzzqq"
 
 
 @asynccontextmanager
-async def talking(folder: Path, model: ScriptedModel, **settings: Any) -> AsyncIterator[tuple[Client, str]]:
+async def talking(folder: Path, model: ScriptedModel, **settings: Any) -> AsyncIterator[tuple[ServerClient, str]]:
     """A conversation of two sessions."""
     async with served(read_settings(data=folder, **settings), models=ScriptedModels(model)) as (_, client):
         conversation = await client.conversation()
@@ -34,7 +34,7 @@ async def talking(folder: Path, model: ScriptedModel, **settings: Any) -> AsyncI
         yield client, conversation
 
 
-async def commanded(client: Client, conversation: str, text: str) -> Object:
+async def commanded(client: ServerClient, conversation: str, text: str) -> Object:
     answer = await client.call("POST", f"/conversations/{conversation}/commands", json={"text": text})
     body: Object = answer.json()
     return body

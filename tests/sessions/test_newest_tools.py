@@ -12,7 +12,7 @@ from lamella.app.app import LOCAL_OWNER, App
 from lamella.core.decisions import Decision
 from lamella.core.prompt import ToolSpec
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
-from lamella.server.testing import Client, served
+from lamella.server.testing import ServerClient, served
 from lamella.sessions.compaction import Compacted
 from lamella.settings import read_settings
 from lamella.tooling.tool import Invocation, Registry, ToolKind, ToolScope
@@ -52,7 +52,7 @@ class Away:
 
 
 @asynccontextmanager
-async def upgraded(folder: Path, model: ScriptedModel) -> AsyncIterator[tuple[App, Client, str]]:
+async def upgraded(folder: Path, model: ScriptedModel) -> AsyncIterator[tuple[App, ServerClient, str]]:
     """A conversation that began with `lamp`, on a server that has `lamp` and `wind` now."""
     settings = read_settings(data=folder, keep_recent_tokens=1_200)
     async with served(settings, models=ScriptedModels(model), tools=[Named("lamp")]) as (_, client):

@@ -14,7 +14,7 @@ from lamella.app.app import LOCAL_OWNER
 from lamella.core.clock import VirtualClock
 from lamella.core.records import JobStatus
 from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, saying
-from lamella.server.testing import Client, served
+from lamella.server.testing import ServerClient, served
 from lamella.sessions.compactions import COMPACT
 from lamella.settings import read_settings
 
@@ -35,7 +35,7 @@ def killed_at(folder: Path, left: Path) -> Path:
     return left
 
 
-async def compacting(client: Client, conversation: str) -> set[bool]:
+async def compacting(client: ServerClient, conversation: str) -> set[bool]:
     """Whether a compaction runs, as it is said at each place that says it."""
     gauge = await client.get(f"/conversations/{conversation}/context")
     status = await client.post(f"/conversations/{conversation}/commands", {"text": "/status"})

@@ -18,7 +18,7 @@ from lamella.core.prompt import ToolSpec, WireRequest
 from lamella.core.tokens import Threshold
 from lamella.llm.scripted import FACTS as FACTS_OF_MODEL
 from lamella.llm.scripted import Happening, ScriptedModel, ScriptedModels, calling, saying
-from lamella.server.testing import Client, served
+from lamella.server.testing import ServerClient, served
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.summariser import NotCompacted
 from lamella.settings import read_settings
@@ -81,14 +81,16 @@ def keeping(request: WireRequest) -> list[Happening]:
 
 
 @asynccontextmanager
-async def talking(folder: Path, *models: ScriptedModel, **settings: Any) -> AsyncIterator[tuple[App, Client, str]]:
+async def talking(
+    folder: Path, *models: ScriptedModel, **settings: Any
+) -> AsyncIterator[tuple[App, ServerClient, str]]:
     given = {"keep_recent_tokens": 60, "tool_prune_threshold": 200, "tool_keep_threshold": 0, **settings}
     sources = ScriptedModels(*models)
     async with served(read_settings(data=folder, **given), models=sources, more_tools=[Look()]) as (app, client):
         yield app, client, await client.conversation()
 
 
-async def take_turn(client: Client, conversation: str, model: ScriptedModel, turn: int) -> None:
+async def take_turn(client: ServerClient, conversation: str, model: ScriptedModel, turn: int) -> None:
     said = planted(turn)
     call = ToolCall(f"call_{turn}", "look", json.dumps({"turn": turn}))
     model.then(calling(call), saying(f"{said.get('assistant', '')}Answer {turn}."))

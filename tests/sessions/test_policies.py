@@ -18,7 +18,7 @@ from lamella.core.messages import ToolCall
 from lamella.core.prompt import ToolSpec, WhenOld
 from lamella.core.tokens import Usage
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
-from lamella.server.testing import Client, served
+from lamella.server.testing import ServerClient, served
 from lamella.sessions.compaction import Compacted
 from lamella.settings import read_settings
 from lamella.tooling.tool import Invocation, ToolKind, ToolScope
@@ -43,7 +43,7 @@ class Book:
 
 
 @asynccontextmanager
-async def reading(folder: Path, model: ScriptedModel, **given: Any) -> AsyncIterator[tuple[App, Client, str]]:
+async def reading(folder: Path, model: ScriptedModel, **given: Any) -> AsyncIterator[tuple[App, ServerClient, str]]:
     """A conversation in which two turns each call a tool that keeps its results, and one that does not."""
     settings = {"tool_prune_threshold": 100, "tool_keep_threshold": 0, "keep_recent_tokens": 100, **given}
     tools = [Book("keeping", "summarize"), Book("usual", "prune")]

@@ -17,7 +17,7 @@ from lamella.core.messages import ToolCall
 from lamella.core.prompt import ToolSpec
 from lamella.core.tokens import Usage
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
-from lamella.server.testing import Client, Object, served
+from lamella.server.testing import Object, ServerClient, served
 from lamella.settings import read_settings
 from lamella.tooling.tool import Invocation, ToolKind, ToolScope
 
@@ -54,13 +54,13 @@ class Look:
 @asynccontextmanager
 async def looking(
     folder: Path, model: ScriptedModel, layout: str = "lamella", **given: Any
-) -> AsyncIterator[tuple[App, Client, str]]:
+) -> AsyncIterator[tuple[App, ServerClient, str]]:
     settings = read_settings(data=folder, titles=False, **given)
     async with served(settings, models=ScriptedModels(model), more_tools=[Look()]) as (app, client):
         yield app, client, await client.conversation(layout=layout)
 
 
-async def look(client: Client, conversation: str, model: ScriptedModel, turn: int, lines: int) -> None:
+async def look(client: ServerClient, conversation: str, model: ScriptedModel, turn: int, lines: int) -> None:
     """A turn that looks into a log, billed as what stands in the window."""
 
     def billed(request: Any) -> Usage:
@@ -73,7 +73,7 @@ async def look(client: Client, conversation: str, model: ScriptedModel, turn: in
     assert packets[-1]["status"] == "finished", packets[-1]
 
 
-async def settle(client: Client, conversation: str) -> None:
+async def settle(client: ServerClient, conversation: str) -> None:
     """Come back when what follows a turn is done."""
     while (await client.get(f"/conversations/{conversation}/context"))["compacting"]:
         pass
@@ -84,7 +84,7 @@ async def prunings(app: App, conversation: str) -> list[Decision]:
     return [one.decision for one in stored if one.decision.kind is DecisionKind.PRUNE]
 
 
-async def told(client: Client, conversation: str) -> list[Object]:
+async def told(client: ServerClient, conversation: str) -> list[Object]:
     listed: list[Object] = (await client.get(f"/conversations/{conversation}/commands"))["data"]
     return listed
 

@@ -17,7 +17,7 @@ from lamella.core.messages import ToolCall
 from lamella.core.records import Caller, JobStatus
 from lamella.core.tokens import Usage
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
-from lamella.server.testing import Client, Object, served
+from lamella.server.testing import Object, ServerClient, served
 from lamella.sessions.recall.recall import INDEX
 from lamella.settings import read_settings
 
@@ -25,17 +25,17 @@ pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager
-async def talking(folder: Path, model: ScriptedModel, **settings: Any) -> AsyncIterator[tuple[App, Client]]:
+async def talking(folder: Path, model: ScriptedModel, **settings: Any) -> AsyncIterator[tuple[App, ServerClient]]:
     async with served(read_settings(data=folder, **settings), models=ScriptedModels(model)) as (app, client):
         yield app, client
 
 
-async def say(client: Client, model: ScriptedModel, conversation: str, text: str, reply: str = "Noted.") -> None:
+async def say(client: ServerClient, model: ScriptedModel, conversation: str, text: str, reply: str = "Noted.") -> None:
     model.then(saying(reply))
     await client.send(conversation, text)
 
 
-async def called(client: Client, model: ScriptedModel, conversation: str, name: str, **arguments: Any) -> Object:
+async def called(client: ServerClient, model: ScriptedModel, conversation: str, name: str, **arguments: Any) -> Object:
     """What the model is given for a call of a tool, as the result that it reads."""
     model.then(calling(ToolCall("call_x", name, encode_text(arguments))), saying("I see."))
     packets = await client.send(conversation, "Look it up.")
@@ -207,11 +207,11 @@ async def test_a_file_from_before_the_window_can_be_read(tmp_path: Path) -> None
         assert foreign["is_error"]
 
 
-async def resume(client: Client, conversation: str, argument: str) -> Object:
+async def resume(client: ServerClient, conversation: str, argument: str) -> Object:
     return await client.post(f"/conversations/{conversation}/commands", {"text": f"/resume {argument}"})
 
 
-async def three_sessions(client: Client, model: ScriptedModel) -> str:
+async def three_sessions(client: ServerClient, model: ScriptedModel) -> str:
     """A conversation of lighthouses, of gardens with a lighthouse, and of nothing yet."""
     conversation = await client.conversation()
     await say(client, model, conversation, "Tell me of Rembrandt and the lighthouse.", "He never painted one.")

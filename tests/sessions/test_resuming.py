@@ -17,7 +17,7 @@ from lamella.core.errors import ProviderUnreachable
 from lamella.core.ids import RandomIds
 from lamella.core.tokens import Threshold
 from lamella.llm.scripted import Gate, ScriptedModels, saying
-from lamella.server.testing import Client
+from lamella.server.testing import ServerClient
 from lamella.sessions.settings import SessionSettings
 from lamella.storage.store import Store
 from lamella.tooling.tool import Registry
@@ -32,7 +32,7 @@ SIZES = [3_000] * 4
 
 
 @asynccontextmanager
-async def left(folder: Path, model: Provider, **settings: Any) -> AsyncIterator[tuple[App, Client, str, str]]:
+async def left(folder: Path, model: Provider, **settings: Any) -> AsyncIterator[tuple[App, ServerClient, str, str]]:
     """A conversation whose first session was left and whose summary has failed."""
     async with talking(folder, model, sizes=SIZES, **settings) as (app, client, conversation):
         first = (await app.store.conversations.conversation(LOCAL_OWNER, conversation)).session_id
@@ -52,7 +52,7 @@ async def failed(app: App, session: str) -> None:
             await asyncio.sleep(0.01)
 
 
-async def resume(client: Client, conversation: str) -> dict[str, Any]:
+async def resume(client: ServerClient, conversation: str) -> dict[str, Any]:
     answer: dict[str, Any] = await client.post(f"/conversations/{conversation}/commands", {"text": "/resume 1"})
     return answer
 

@@ -23,7 +23,7 @@ from lamella.core.prompt import ToolSpec
 from lamella.core.tokens import Usage
 from lamella.llm.model_table import ModelTable
 from lamella.llm.scripted import FACTS, ScriptedModel, ScriptedModels, calling, saying
-from lamella.server.testing import Client, served
+from lamella.server.testing import ServerClient, served
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.material import framed
 from lamella.sessions.summariser import NotCompacted
@@ -53,7 +53,7 @@ class Look:
 @asynccontextmanager
 async def looking(
     folder: Path, *models: ScriptedModel, turns: int = 3, **settings: Any
-) -> AsyncIterator[tuple[App, Client, str]]:
+) -> AsyncIterator[tuple[App, ServerClient, str]]:
     """A conversation in which each turn calls a tool; only the newest results stay in its window."""
     given = {"keep_recent_tokens": 100, "tool_prune_threshold": 100, "tool_keep_threshold": 0, **settings}
     sources = ScriptedModels(*models)
@@ -69,7 +69,7 @@ def second_model(**facts: Any) -> ScriptedModel:
     return ScriptedModel(facts=replace(FACTS, name="small", **facts))
 
 
-async def session_check(app: App, client: Client, conversation: str) -> dict[str, Any]:
+async def session_check(app: App, client: ServerClient, conversation: str) -> dict[str, Any]:
     first = (await app.store.sessions.sessions(LOCAL_OWNER, conversation))[0]
     found: dict[str, Any] = (await client.get(f"/sessions/{first.id}"))["check"]
     return found

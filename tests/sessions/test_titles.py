@@ -20,7 +20,7 @@ from lamella.core.models import Price
 from lamella.core.records import JobStatus
 from lamella.core.tokens import Usage
 from lamella.llm.scripted import FACTS, Gate, Happening, ScriptedModel, ScriptedModels, calling, saying
-from lamella.server.testing import Client, served
+from lamella.server.testing import ServerClient, served
 from lamella.sessions.titles import PROMPT, NoTitle, titled
 from lamella.settings import read_settings
 
@@ -32,7 +32,9 @@ WORDS = "Which ship lies in the harbour?"
 
 
 @asynccontextmanager
-async def titling(folder: Path, *models: ScriptedModel, **settings: Any) -> AsyncIterator[tuple[App, Client, str]]:
+async def titling(
+    folder: Path, *models: ScriptedModel, **settings: Any
+) -> AsyncIterator[tuple[App, ServerClient, str]]:
     given = {"data": folder, "titles": True, **settings}
     async with served(read_settings(**given), models=ScriptedModels(*models)) as (app, client):
         yield app, client, await client.conversation()
@@ -42,7 +44,7 @@ def small(**facts: Any) -> ScriptedModel:
     return ScriptedModel(facts=replace(FACTS, name="small", **facts))
 
 
-async def title_of(app: App, client: Client, conversation: str) -> tuple[str, str]:
+async def title_of(app: App, client: ServerClient, conversation: str) -> tuple[str, str]:
     """The title, and whose it is, once its job has ended."""
     await ended_job(app, conversation, "title")
     found = await client.get(f"/conversations/{conversation}")

@@ -12,7 +12,7 @@ from lamella.app.app import LOCAL_OWNER, App
 from lamella.core.errors import ProviderUnreachable, StoreFailed
 from lamella.core.records import Job, JobStatus
 from lamella.llm.scripted import Happening, ScriptedModels, saying
-from lamella.server.testing import Client, Object, served
+from lamella.server.testing import Object, ServerClient, served
 from lamella.sessions.compactions import COMPACT
 from lamella.settings import read_settings
 
@@ -23,7 +23,7 @@ from .test_in_pieces import talking
 pytestmark = pytest.mark.anyio
 
 
-async def notices(client: Client, conversation: str) -> list[Object]:
+async def notices(client: ServerClient, conversation: str) -> list[Object]:
     listed = (await client.get(f"/conversations/{conversation}/commands"))["data"]
     return [one for one in listed if one["name"] == "not_compacted"]
 

@@ -17,7 +17,7 @@ from lamella.core.models import ModelFacts
 from lamella.core.ports import OpenModel
 from lamella.core.tokens import Threshold, Usage
 from lamella.llm.scripted import FACTS, Gate, ScriptedModel, saying
-from lamella.server.testing import Client, Object
+from lamella.server.testing import Object, ServerClient
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.settings import SummariserChoice
 from lamella.sessions.summariser import WAY_OUT, elsewhere
@@ -130,12 +130,12 @@ def test_a_quarter_of_the_threshold_has_to_go_and_earlier_summaries_are_shortene
     assert little == (SILENT, "a compaction frees about 2250 of 11000 tokens, less than a quarter")
 
 
-async def told(client: Client, conversation: str) -> list[Object]:
+async def told(client: ServerClient, conversation: str) -> list[Object]:
     listed: list[Object] = (await client.get(f"/conversations/{conversation}/commands?order=asc"))["data"]
     return listed
 
 
-async def large_turns(app: App, client: Client, conversation: str, model: ScriptedModel, count: int) -> None:
+async def large_turns(app: App, client: ServerClient, conversation: str, model: ScriptedModel, count: int) -> None:
     for number in range(count):
         model.then(saying("Large.", usage=LARGE))
         await client.send(conversation, f"Large {number}?")

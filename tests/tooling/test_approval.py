@@ -12,7 +12,7 @@ from lamella.app.app import SHIPPED_TOOLS, App
 from lamella.core.messages import ToolCall
 from lamella.core.prompt import ToolSpec
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
-from lamella.server.testing import Client, Object, served
+from lamella.server.testing import Object, ServerClient, served
 from lamella.settings import read_settings
 from lamella.tooling.tool import Invocation, ToolKind, ToolScope
 
@@ -53,7 +53,7 @@ def pay(id: str, sum: str = "5") -> ToolCall:
 class Shop:
     """A server with both tools, and a turn in it whose packets are collected."""
 
-    def __init__(self, app: App, client: Client, model: ScriptedModel, tool: Pay) -> None:
+    def __init__(self, app: App, client: ServerClient, model: ScriptedModel, tool: Pay) -> None:
         self.app, self.client, self.model, self.tool = app, client, model, tool
         self.packets: list[Object] = []
 

@@ -18,7 +18,7 @@ from lamella.core.models import Markers
 from lamella.core.records import Conversation, ConversationSnapshot, Place, StoredDecision
 from lamella.core.sessions import Session, SessionCause
 from lamella.llm.scripted import FACTS, ScriptedModel, ScriptedModels, saying
-from lamella.server.testing import Client, served
+from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
 from lamella.turns.session_choices import FormRule, Terms, chosen_form, expected, layout_of
 
@@ -125,13 +125,13 @@ def model() -> ScriptedModel:
 
 
 @pytest.fixture
-async def client(tmp_path: Path, model: ScriptedModel) -> AsyncIterator[Client]:
+async def client(tmp_path: Path, model: ScriptedModel) -> AsyncIterator[ServerClient]:
     settings = read_settings(data=tmp_path, debounce_ms=0, titles=False)
     async with served(settings, models=ScriptedModels(model)) as (_, client):
         yield client
 
 
-async def asked(client: Client, model: ScriptedModel, conversation: str, *dynamic: str) -> str:
+async def asked(client: ServerClient, model: ScriptedModel, conversation: str, *dynamic: str) -> str:
     """The letters of the request of a turn, which the preview of its message shows too."""
     message: dict[str, Any] = {"text": "And now?", "dynamic_context": list(dynamic)}
     shown = await client.post("/context/preview", {"conversation_id": conversation, **message})
@@ -143,13 +143,13 @@ async def asked(client: Client, model: ScriptedModel, conversation: str, *dynami
     return str(sent["letters"])
 
 
-async def decided(client: Client, conversation: str) -> list[str]:
+async def decided(client: ServerClient, conversation: str) -> list[str]:
     found = (await client.get(f"/conversations/{conversation}/decisions"))["data"]
     return [one["outcome"] for one in found if one["subject"] == "dynamic context"]
 
 
 async def test_each_session_of_a_conversation_decides_by_what_it_went_through(
-    client: Client, model: ScriptedModel
+    client: ServerClient, model: ScriptedModel
 ) -> None:
     conversation = await client.conversation()
     assert await asked(client, model, conversation) == "S U1"

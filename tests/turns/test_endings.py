@@ -19,7 +19,7 @@ from lamella.core.packets import decode_packet
 from lamella.core.prompt import ToolSpec, WireRequest
 from lamella.core.tokens import Usage
 from lamella.llm.scripted import Happening, ScriptedModel, ScriptedModels, calling, saying
-from lamella.server.testing import Client, Object, served
+from lamella.server.testing import Object, ServerClient, served
 from lamella.settings import read_settings
 from lamella.tooling.tool import Invocation, ToolKind, ToolScope
 from lamella.turns.recovery import rebuild
@@ -55,7 +55,7 @@ class Look:
 @asynccontextmanager
 async def talking(
     folder: Path, *steps: list[Happening], **settings: Any
-) -> AsyncIterator[tuple[App, Client, ScriptedModel, Look]]:
+) -> AsyncIterator[tuple[App, ServerClient, ScriptedModel, Look]]:
     model, look = ScriptedModel(steps), Look()
     opened = read_settings(data=folder, **{"max_output": MOST, **settings})
     async with served(opened, models=ScriptedModels(model), tools=(look,)) as (app, client):

@@ -19,7 +19,7 @@ from lamella.core.prompt import ToolSpec, WireRequest
 from lamella.core.records import ProviderLimit
 from lamella.core.tokens import Usage
 from lamella.llm.scripted import FACTS, ScriptedModel, ScriptedModels, calling, saying
-from lamella.server.testing import Client, Object, served
+from lamella.server.testing import Object, ServerClient, served
 from lamella.settings import read_settings
 from lamella.tooling.tool import Invocation, ToolKind, ToolOutput, ToolScope
 
@@ -48,7 +48,7 @@ class Words:
 @asynccontextmanager
 async def talking(
     folder: Path, model: ScriptedModel, tool: Words, layout: str = "lamella", **settings: Any
-) -> AsyncIterator[tuple[App, Client, str]]:
+) -> AsyncIterator[tuple[App, ServerClient, str]]:
     """A server with this model and the wordy tool, and a conversation in it."""
     opened = read_settings(data=folder, tool_prune_when="full", tool_prune_threshold=1_000_000, **settings)
     async with served(opened, models=ScriptedModels(model), tools=(tool,)) as (app, client):

@@ -14,7 +14,7 @@ from lamella.app.app import SHIPPED_TOOLS, App
 from lamella.core.messages import ToolCall
 from lamella.core.tokens import Usage
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
-from lamella.server.testing import Client, Object, served
+from lamella.server.testing import Object, ServerClient, served
 from lamella.settings import read_settings
 from scripted_tools import Wait, WebSearch, finding, reminders, wait
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager
-async def talking(folder: Path, model: ScriptedModel, **settings: Any) -> AsyncIterator[tuple[App, Client, str]]:
+async def talking(folder: Path, model: ScriptedModel, **settings: Any) -> AsyncIterator[tuple[App, ServerClient, str]]:
     """A server with this model and the waiting tool, and a conversation in it."""
     opened = read_settings(data=folder, **settings)
     async with served(opened, models=ScriptedModels(model), tools=(Wait(), WebSearch(), *SHIPPED_TOOLS)) as (

@@ -430,6 +430,9 @@ export interface Failure {
   error: ErrorBody
 }
 
+/** Where a file is. */
+export type FileReach = 'in_context' | 'left_out' | 'searched'
+
 /** The text that was read from a file; a form feed stands between pages. */
 export interface FileText {
   id: string
@@ -535,7 +538,7 @@ export interface HeldFile {
   status: 'failed' | 'ready'
   width?: number
   height?: number | null
-  place?: Place
+  place?: FileReach
   why?: string
 }
 
@@ -1032,9 +1035,6 @@ export interface PinnedTools {
   has_more: boolean
   news: string
 }
-
-/** Where a file is. */
-export type Place = 'in_context' | 'left_out' | 'searched'
 
 /** Tokens that were to be read from the cache and written to it. */
 export interface Predicted {

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from lamella.app.accounts import filled
-from lamella.app.once import Asked, Once
+from lamella.app.once import CreationRequest, Once
 from lamella.core.access import BaseContent, DescribedBy, Grant, GrantLevel, KnowledgeBase, Subject
 from lamella.core.clock import Clock
 from lamella.core.ids import Ids
@@ -36,7 +36,7 @@ class Bases:
         async def make(base_id: str) -> KnowledgeBase:
             return await self._access.add_base(caller, base_id, checked, self._clock.now())
 
-        asked = Asked(again, "knowledge-bases", content)
+        asked = CreationRequest(again, "knowledge-bases", content)
         return await self._once.create(caller, asked, self._ids.new("kb"), find, make)
 
     async def change(self, caller: Caller, base_id: str, edit: Callable[[BaseContent], BaseContent]) -> KnowledgeBase:

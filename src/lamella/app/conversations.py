@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from lamella.app.library import Library
-from lamella.app.once import Asked, Once
+from lamella.app.once import CreationRequest, Once
 from lamella.cache.planner import policy_named
 from lamella.context.layout import Layout
 from lamella.context.layouts import DEFAULT
@@ -35,7 +35,7 @@ class NewConversation:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class ConversationEdit:
     """What a user asks to change of a conversation; None leaves it; for agent, project and effort it means none."""
 
     title: str | None = None
@@ -79,7 +79,7 @@ class Conversations:
 
         return await self.once.create(
             caller,
-            Asked(key, "conversations", asked),
+            CreationRequest(key, "conversations", asked),
             new.id,
             lambda id: self.store.conversations.conversation(caller, id),
             make,
@@ -115,7 +115,7 @@ class Conversations:
             thinking_effort=effort_named(asked.thinking_effort) if asked.thinking_effort is not None else None,
         )
 
-    async def change(self, caller: Caller, conversation_id: str, asked: Asking) -> Conversation:
+    async def change(self, caller: Caller, conversation_id: str, asked: ConversationEdit) -> Conversation:
         """The conversation with these changes; another model, layout or system prompt is a recorded decision.
 
         An agent that names a layout brings it along, unless a layout is asked for too. Raises as `create` does.
@@ -157,7 +157,7 @@ class Conversations:
         change = ConversationChange(tools=specs, decisions=decisions)
         return await self.store.conversations.change_conversation(caller, conversation_id, change, self.clock.now())
 
-    def _policy(self, before: Conversation, asked: Asking, layout: str | None) -> str | None:
+    def _policy(self, before: Conversation, asked: ConversationEdit, layout: str | None) -> str | None:
         """The marker policy asked for; one that is its layout's own goes with it when the layout changes."""
         if asked.marker_policy is not None:
             return policy_named(asked.marker_policy).value

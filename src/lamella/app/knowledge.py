@@ -25,7 +25,7 @@ from lamella.knowledge.ingestion import Ingestion, Making
 from lamella.knowledge.restricted.material import Chunk
 from lamella.knowledge.restricted.metadata import SafeMetadataSource
 from lamella.knowledge.restricted.safe_answers import Answered, SafeAnswers, SafeSettings, SecondModel
-from lamella.knowledge.restricted.searching import Asked, RestrictedBase, RestrictedSearch
+from lamella.knowledge.restricted.searching import RestrictedBase, RestrictedQuestion, RestrictedSearch
 from lamella.knowledge.restricted.summary import SafeSummary
 from lamella.knowledge.searching import KnowledgeSearch, Searched
 from lamella.settings import Settings
@@ -119,7 +119,7 @@ class StoredReader:
         self, scope: ToolScope, bases: Sequence[RestrictedBase], query: str, limit: int
     ) -> Sequence[SafeSummary]:
         """See `KnowledgeReader.summarised`."""
-        asked = Asked(scope.caller, query, tuple(_said(scope)), limit)
+        asked = RestrictedQuestion(scope.caller, query, tuple(_said(scope)), limit)
         return [answered.safe for answered in await self.restricted.answers_of(asked, bases)]
 
     async def count(self, caller: Caller, conversation_id: str, turn_id: str) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from lamella.app.once import Asked, Once
+from lamella.app.once import CreationRequest, Once
 from lamella.app.providers import Models
 from lamella.context.assemble import assemble
 from lamella.context.choices import INCLUDED, subject_of
@@ -41,7 +41,7 @@ QUESTION = "?"
 NO_TEXT = "it has no text that could be read"
 
 
-class Place(StrEnum):
+class FileReach(StrEnum):
     """Where a file is."""
 
     IN_CONTEXT = "in_context"
@@ -54,12 +54,12 @@ class Place(StrEnum):
 class FilePlace:
     """Where a file is, and why."""
 
-    place: Place
+    place: FileReach
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class ProjectWindow:
     """What a new conversation begins with, beside the project."""
 
     model: ModelFacts
@@ -69,7 +69,7 @@ class Window:
     tools: tuple[ToolSpec, ...]
 
 
-def placed(project: StoredProject, window: Window) -> dict[str, FilePlace]:
+def placed(project: StoredProject, window: ProjectWindow) -> dict[str, FilePlace]:
     """For each file, by its id, where it is in a conversation that begins now."""
     held = [_sized(file, number) for number, file in enumerate(project.files, start=1)]
     moment = datetime(2000, 1, 1, tzinfo=UTC)
@@ -88,7 +88,7 @@ def placed(project: StoredProject, window: Window) -> dict[str, FilePlace]:
     try:
         decisions = assemble(context, window.layout).decisions
     except ContextLengthExceeded as error:
-        return {one.file_id: FilePlace(Place.SEARCHED, error.message) for one in held}
+        return {one.file_id: FilePlace(FileReach.SEARCHED, error.message) for one in held}
     return {one.file_id: _place(one, window.model, decisions) for one in held}
 
 
@@ -103,16 +103,16 @@ def _sized(file: File, number: int) -> Attachment:
 
 def _place(file: Attachment, model: ModelFacts, decisions: Sequence[Decision]) -> FilePlace:
     if file.image is not None and model.images is None:
-        return FilePlace(Place.LEFT_OUT, f"{model.name} sees no pictures")
+        return FilePlace(FileReach.LEFT_OUT, f"{model.name} sees no pictures")
     if not has_content(file, model):
-        return FilePlace(Place.LEFT_OUT, NO_TEXT)
+        return FilePlace(FileReach.LEFT_OUT, NO_TEXT)
     about = subject_of(key_of(file), model.name)
     found = [d for d in decisions if d.kind is DecisionKind.PROJECT or d.subject == about]
     if not found:
-        return FilePlace(Place.IN_CONTEXT, f"“{file.title}” fits the window of {model.name}")
+        return FilePlace(FileReach.IN_CONTEXT, f"“{file.title}” fits the window of {model.name}")
     if found[-1].outcome == INCLUDED:
-        return FilePlace(Place.IN_CONTEXT, found[-1].why)
-    return FilePlace(Place.SEARCHED if file.image is None else Place.LEFT_OUT, found[-1].why)
+        return FilePlace(FileReach.IN_CONTEXT, found[-1].why)
+    return FilePlace(FileReach.SEARCHED if file.image is None else FileReach.LEFT_OUT, found[-1].why)
 
 
 MAX_PROJECT_FILES = 100
@@ -151,7 +151,7 @@ class Library:
 
         return await self.once.create(
             caller,
-            Asked(key, "agents", given),
+            CreationRequest(key, "agents", given),
             self.ids.new("agent"),
             lambda id: self.store.library.agent(caller, id),
             make,
@@ -219,7 +219,7 @@ class Library:
 
         made = await self.once.create(
             caller,
-            Asked(key, "projects", content),
+            CreationRequest(key, "projects", content),
             self.ids.new("proj"),
             lambda id: self.store.library.project(caller, id),
             make,
@@ -252,7 +252,7 @@ class Library:
         table = layout_named(layout or DEFAULT, self.layouts)
         project = await self.store.library.project(caller, project_id)
         system = (await self.current_prompt(caller)).text
-        window = Window(facts, self.settings.budget(facts), table, system, tuple(self.registry.specs()))
+        window = ProjectWindow(facts, self.settings.budget(facts), table, system, tuple(self.registry.specs()))
         return project, await asyncio.to_thread(placed, project, window)
 
     async def add_project_file(self, caller: Caller, project_id: str, file_id: str) -> StoredProject:
@@ -316,7 +316,7 @@ class Library:
             return await self.store.library.add_system_prompt(caller, text, note, self.clock.now())
 
         following = (await self.current_prompt(caller)).version + 1
-        asked = Asked(key, "system-prompts", [text, note])
+        asked = CreationRequest(key, "system-prompts", [text, note])
         return await self.once.create(caller, asked, str(following), find, make)
 
 

@@ -17,7 +17,7 @@ MadeT = TypeVar("MadeT")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CreationRequest:
     """A request to create something: its Idempotency-Key, if any, the route, and the body that has to be the same."""
 
     key: str | None
@@ -36,7 +36,7 @@ class Once:
     async def create(
         self,
         caller: Caller,
-        asked: Asked,
+        asked: CreationRequest,
         id: str,
         find: Callable[[str], Awaitable[MadeT]],
         make: Callable[[str], Awaitable[MadeT]],

@@ -17,11 +17,11 @@ from typing import BinaryIO
 from lamella.knowledge.confinement import confine
 from lamella.knowledge.extraction_job import (
     UNKNOWN_MEDIA_TYPE,
-    Document,
+    ExtractedDocument,
+    ExtractionJob,
     ExtractionLimits,
-    Job,
     Picture,
-    Unreadable,
+    UnreadableFile,
     too_many_characters,
 )
 from lamella.knowledge.media_type import HTML, PDF, PICTURES, Sniffed, refusal, sniff
@@ -36,22 +36,22 @@ class Outcome:
     """What the child found: a document and its tokens, a picture, or why there is neither."""
 
     media_type: str = UNKNOWN_MEDIA_TYPE
-    document: Document | None = None
+    document: ExtractedDocument | None = None
     picture: Picture | None = None
     tokens: int = 0
-    failure: Unreadable | None = None
+    failure: UnreadableFile | None = None
 
 
 def main() -> None:
     """Read one job, obey its limits, answer, and leave without the clean-up of native libraries."""
     answer = _claim_stdout()
-    job = Job.from_line(sys.stdin.buffer.readline())
+    job = ExtractionJob.from_line(sys.stdin.buffer.readline())
     confine(job.limits)
     _write(answer, extract(job))
     os._exit(0)
 
 
-def extract(job: Job) -> Outcome:
+def extract(job: ExtractionJob) -> Outcome:
     """Read, normalise and count one file."""
     media_type = UNKNOWN_MEDIA_TYPE
     try:
@@ -63,7 +63,7 @@ def extract(job: Job) -> Outcome:
         if media_type in PICTURES:
             return Outcome(media_type, picture=_read_picture(data, media_type, job.limits))
         document = _normalised(_read(data, sniffed, job.limits), job.limits)
-    except Unreadable as failure:
+    except UnreadableFile as failure:
         return Outcome(media_type, failure=failure)
     # Loaded by name: the tokenizer has to come after the limits, and only for a file that has text.
     tokens: int = importlib.import_module("lamella.knowledge.token_count").count_tokens(document.text)
@@ -81,8 +81,8 @@ def plain(data: bytes, name: str, limits: ExtractionLimits) -> Outcome | None:
     if sniffed.text is None or sniffed.media_type == HTML or refusal(sniffed.media_type) is not None:
         return None
     try:
-        return Outcome(sniffed.media_type, _normalised(Document(sniffed.text), limits))
-    except Unreadable:
+        return Outcome(sniffed.media_type, _normalised(ExtractedDocument(sniffed.text), limits))
+    except UnreadableFile:
         return None
 
 
@@ -90,9 +90,9 @@ def _read_bytes(path: Path, limits: ExtractionLimits) -> bytes:
     with path.open("rb") as file:
         data = file.read(limits.max_bytes + 1)
     if len(data) > limits.max_bytes:
-        raise Unreadable("too_large", f"The file is larger than {limits.max_bytes // 1_000_000} MB.")
+        raise UnreadableFile("too_large", f"The file is larger than {limits.max_bytes // 1_000_000} MB.")
     if not data.strip():
-        raise Unreadable("empty", "The file is empty. Check that you saved it, and upload it again.")
+        raise UnreadableFile("empty", "The file is empty. Check that you saved it, and upload it again.")
     return data
 
 
@@ -101,13 +101,13 @@ def _read_picture(data: bytes, media_type: str, limits: ExtractionLimits) -> Pic
     return picture
 
 
-def _read(data: bytes, sniffed: Sniffed, limits: ExtractionLimits) -> Document:
+def _read(data: bytes, sniffed: Sniffed, limits: ExtractionLimits) -> ExtractedDocument:
     """Hand the file to its reader. Readers are loaded by name: a text file should not pay for the PDF library."""
-    document: Document
+    document: ExtractedDocument
     if sniffed.media_type == HTML:
         document = importlib.import_module("lamella.knowledge.office_text").read_html(sniffed.text, limits)
     elif sniffed.text is not None:
-        document = Document(sniffed.text)
+        document = ExtractedDocument(sniffed.text)
     elif sniffed.media_type == PDF:
         document = importlib.import_module("lamella.knowledge.pdf_text").read(data, limits)
     else:
@@ -116,7 +116,7 @@ def _read(data: bytes, sniffed: Sniffed, limits: ExtractionLimits) -> Document:
     return document
 
 
-def _normalised(document: Document, limits: ExtractionLimits) -> Document:
+def _normalised(document: ExtractedDocument, limits: ExtractionLimits) -> ExtractedDocument:
     if len(document.text) > _SLACK * limits.max_characters:
         raise too_many_characters(limits)
     text = normalise(document.text)
@@ -125,7 +125,7 @@ def _normalised(document: Document, limits: ExtractionLimits) -> Document:
     if len(text) > limits.max_characters:
         raise too_many_characters(limits)
     if not text or text.isspace():
-        raise Unreadable("empty", "The file holds no text. Check that you uploaded the right one.")
+        raise UnreadableFile("empty", "The file holds no text. Check that you uploaded the right one.")
     return replace(document, text=text, title=one_line(document.title))
 
 

@@ -16,7 +16,7 @@ from typing import Literal, Protocol
 import anyio
 import msgspec
 
-from lamella.knowledge.extraction_job import UNKNOWN_MEDIA_TYPE, ExtractionLimits, FailureCode, Job, Picture
+from lamella.knowledge.extraction_job import UNKNOWN_MEDIA_TYPE, ExtractionJob, ExtractionLimits, FailureCode, Picture
 
 __all__ = ["Extraction", "ExtractionLimits", "Extractor", "FailureCode", "Picture", "ProcessExtractor"]
 
@@ -99,11 +99,11 @@ class ProcessExtractor:
         refused = await asyncio.to_thread(_refuse_unopened, path, self._limits)
         if refused is not None:
             return refused
-        job = Job(str(path), name, self._limits)
+        job = ExtractionJob(str(path), name, self._limits)
         async with self._slots:
             return await self._run(job)
 
-    async def _run(self, job: Job) -> Extraction:
+    async def _run(self, job: ExtractionJob) -> Extraction:
         try:
             process = await _start()
         except OSError:
@@ -167,7 +167,7 @@ def _refuse_unopened(path: Path, limits: ExtractionLimits) -> Extraction | None:
     return None
 
 
-async def _converse(process: Process, job: Job) -> Extraction | None:
+async def _converse(process: Process, job: ExtractionJob) -> Extraction | None:
     """Give the child its job and read its answer; None when it sent none that makes sense."""
     assert process.stdin is not None
     assert process.stdout is not None

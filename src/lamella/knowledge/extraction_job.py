@@ -48,7 +48,7 @@ class ExtractionLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ExtractionJob:
     """One file to read. `name` is the user's and only tells Markdown, CSV and HTML from other texts."""
 
     path: str
@@ -60,14 +60,14 @@ class Job:
         return json.dumps(asdict(self)).encode() + b"\n"
 
     @classmethod
-    def from_line(cls, line: bytes) -> Job:
+    def from_line(cls, line: bytes) -> ExtractionJob:
         """The job of a line that `to_line` wrote."""
         fields = json.loads(line)
         return cls(fields["path"], fields["name"], ExtractionLimits(**fields["limits"]))
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class ExtractedDocument:
     """The text a reader found, as it stands in the file. Pages are separated by a form feed when `pages` is set."""
 
     text: str
@@ -85,7 +85,7 @@ class Picture:
     data: bytes
 
 
-class Unreadable(Exception):
+class UnreadableFile(Exception):
     """The file is neither text nor a picture for us; `reason` is a sentence for its owner. Stays in the child."""
 
     def __init__(self, code: FailureCode, reason: str) -> None:
@@ -94,16 +94,16 @@ class Unreadable(Exception):
         self.reason = reason
 
 
-def too_many_characters(limits: ExtractionLimits) -> Unreadable:
+def too_many_characters(limits: ExtractionLimits) -> UnreadableFile:
     """The refusal of a file whose text passes `max_characters`."""
-    return Unreadable(
+    return UnreadableFile(
         "too_large",
         f"The file holds over {limits.max_characters:,} characters of text. Split it and upload the parts you need.",
     )
 
 
-def damaged() -> Unreadable:
+def damaged() -> UnreadableFile:
     """The refusal of a file that breaks its own format."""
-    return Unreadable(
+    return UnreadableFile(
         "corrupt", "The file is damaged or was not uploaded completely. Open it to check, and upload it again."
     )

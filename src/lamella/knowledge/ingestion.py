@@ -30,7 +30,7 @@ from lamella.core.ports import Embedder, FileStore, Jobs
 from lamella.core.records import Caller, Job, NewJob
 from lamella.knowledge.document_reader import DocumentReader
 from lamella.knowledge.extraction import Extraction
-from lamella.knowledge.passage_worker import BATCH, Batch, Order
+from lamella.knowledge.passage_worker import BATCH, Batch, CutRequest
 from lamella.knowledge.passages import embedded_text, passages_of
 from lamella.search import lexical
 from lamella.search.lexical import LexicalEmbedder
@@ -48,7 +48,7 @@ LONGEST_LINE = 16_000_000
 class PassageMaker(Protocol):
     """Makes the passages of documents."""
 
-    def make(self, text: str, order: Order) -> AsyncGenerator[Sequence[NewPassage], None]:
+    def make(self, text: str, order: CutRequest) -> AsyncGenerator[Sequence[NewPassage], None]:
         """The passages of a text in batches, behind those that the order skips; closing it ends the work."""
         ...
 
@@ -56,7 +56,7 @@ class PassageMaker(Protocol):
 class ProcessPassages:
     """A `PassageMaker` with a child process of low priority for each long text."""
 
-    async def make(self, text: str, order: Order) -> AsyncGenerator[Sequence[NewPassage], None]:
+    async def make(self, text: str, order: CutRequest) -> AsyncGenerator[Sequence[NewPassage], None]:
         """See `PassageMaker.make`. Raises `LamellaError` when the child breaks off."""
         if len(text) <= SHORT:
             for batch in await asyncio.to_thread(_at_once, text, order):
@@ -92,7 +92,7 @@ async def _start() -> Process:
     )
 
 
-async def _feed(process: Process, text: str, order: Order) -> None:
+async def _feed(process: Process, text: str, order: CutRequest) -> None:
     """Give the child its text; one that has ended takes no more, and its exit says so."""
     assert process.stdin is not None
     with suppress(ConnectionError):
@@ -102,7 +102,7 @@ async def _feed(process: Process, text: str, order: Order) -> None:
     process.stdin.close()
 
 
-def _at_once(text: str, order: Order) -> list[list[NewPassage]]:
+def _at_once(text: str, order: CutRequest) -> list[list[NewPassage]]:
     lexical = LexicalEmbedder() if order.lexical else None
     made = islice(passages_of(text, order.name, paged=order.paged, lexical=lexical), order.skip, None)
     batches = []
@@ -222,7 +222,7 @@ class Ingestion:
         """Store the passages behind those that are stored already, then let all of them be found at once."""
         store, id, version, model = self._store, document.id, document.version, self._making.embedder.space.model
         count, end = await store.staged(caller, id, version)
-        order = Order(document.name, read.pages is not None, model == lexical.SPACE.model, count)
+        order = CutRequest(document.name, read.pages is not None, model == lexical.SPACE.model, count)
         async with aclosing(self._making.passages.make(read.text, order)) as batches:
             async for batch in batches:
                 if batch[0].start != end:  # what is stored was cut by another rule

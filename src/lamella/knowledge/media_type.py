@@ -9,7 +9,7 @@ from io import BytesIO
 from pathlib import PurePath
 from zipfile import BadZipFile, ZipFile
 
-from lamella.knowledge.extraction_job import UNKNOWN_MEDIA_TYPE, Unreadable, damaged
+from lamella.knowledge.extraction_job import UNKNOWN_MEDIA_TYPE, UnreadableFile, damaged
 from lamella.knowledge.text_content import decode
 
 PLAIN = "text/plain"
@@ -132,22 +132,22 @@ def sniff(data: bytes, name: str) -> Sniffed:
     return Sniffed(PDF if b"%PDF-" in data[:1024] else UNKNOWN_MEDIA_TYPE)
 
 
-def refusal(media_type: str) -> Unreadable | None:
+def refusal(media_type: str) -> UnreadableFile | None:
     """Why a file of this type is not read, or None for the types that are."""
     if media_type in (PLAIN, MARKDOWN, CSV, HTML, PDF, DOCX, XLSX, PPTX) or media_type in PICTURES:
         return None
     if media_type == ENCRYPTED_OFFICE:
-        return Unreadable(
+        return UnreadableFile(
             "encrypted", "The document is protected with a password. Remove it and upload the file again."
         )
     if media_type == UNKNOWN_MEDIA_TYPE:
-        return Unreadable(
+        return UnreadableFile(
             "not_text",
             "The file is neither a known document nor text in a known encoding. Save it as PDF, or as text in UTF-8.",
         )
     family = media_type.partition("/")[0]
     reason = _FAMILY_REASONS.get(family) or _TYPE_REASONS.get(media_type) or _ARCHIVE_REASON
-    return Unreadable("unsupported_type", reason)
+    return UnreadableFile("unsupported_type", reason)
 
 
 def _signed_type(data: bytes) -> str | None:

@@ -16,7 +16,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 import xberg
 
-from lamella.knowledge.extraction_job import Document, ExtractionLimits, Unreadable, damaged
+from lamella.knowledge.extraction_job import ExtractedDocument, ExtractionLimits, UnreadableFile, damaged
 from lamella.knowledge.media_type import HTML, PPTX, XLSX
 
 _SHEET = re.compile(r"xl/worksheets/[^/]+\.xml")
@@ -96,20 +96,20 @@ def check_archive(data: bytes, limits: ExtractionLimits) -> None:
     for member in members:
         unpacked = _unpacked_size(data, member)
         if unpacked > member.file_size:
-            raise Unreadable("archive_bomb", _BOMB)
+            raise UnreadableFile("archive_bomb", _BOMB)
         if unpacked < member.file_size:
             raise damaged()
 
 
 def _check_declarations(members: list[ZipInfo], packed: int, limits: ExtractionLimits) -> None:
     if any(member.flag_bits & _ENCRYPTED_FLAG for member in members):
-        raise Unreadable("encrypted", "The file is protected with a password. Remove it and upload the file again.")
+        raise UnreadableFile("encrypted", "The file is protected with a password. Remove it and upload the file again.")
     if any(member.compress_type not in (ZIP_STORED, ZIP_DEFLATED) for member in members):
         raise damaged()
     unpacked = sum(member.file_size for member in members)
     too_dense = unpacked > limits.ratio_free_bytes and unpacked > limits.max_ratio * packed
     if too_dense or unpacked > limits.max_unpacked_bytes or len(members) > limits.max_members:
-        raise Unreadable("archive_bomb", _BOMB)
+        raise UnreadableFile("archive_bomb", _BOMB)
 
 
 def _unpacked_size(data: bytes, member: ZipInfo) -> int:
@@ -163,7 +163,7 @@ class _Page(Protocol):
     speaker_notes: str | None
 
 
-def read_office(data: bytes, media_type: str, limits: ExtractionLimits) -> Document:
+def read_office(data: bytes, media_type: str, limits: ExtractionLimits) -> ExtractedDocument:
     """A .docx, .xlsx or .pptx. Slides are pages, with the speaker's notes below each; sheets have their name on top."""
     check_archive(data, limits)
     if media_type == XLSX:
@@ -171,18 +171,18 @@ def read_office(data: bytes, media_type: str, limits: ExtractionLimits) -> Docum
     result = _extract(data, media_type, limits)
     title = result.metadata.title
     if media_type == PPTX and result.pages:
-        return Document("\f".join(_slide(page) for page in result.pages), pages=len(result.pages), title=title)
+        return ExtractedDocument("\f".join(_slide(page) for page in result.pages), pages=len(result.pages), title=title)
     if media_type == XLSX:
-        return Document(_plain(_EMPTY_ROW.sub("", result.content)), title=title)
-    return Document(_plain(result.content), title=title)
+        return ExtractedDocument(_plain(_EMPTY_ROW.sub("", result.content)), title=title)
+    return ExtractedDocument(_plain(result.content), title=title)
 
 
-def read_html(text: str, limits: ExtractionLimits) -> Document:
+def read_html(text: str, limits: ExtractionLimits) -> ExtractedDocument:
     """What a reader of the page sees: no scripts, styles, hidden elements or pictures."""
     result = _extract(text.encode("utf-8", "replace"), HTML, limits)
     title = _TITLE.search(text)
     content = _SCRIPT_LINK.sub(r"\1", result.content)
-    return Document(content, title=html.unescape(title[1]) if title else None)
+    return ExtractedDocument(content, title=html.unescape(title[1]) if title else None)
 
 
 def _plain(markdown: str) -> str:
@@ -214,14 +214,14 @@ async def _run(source: xberg.ExtractInput, config: xberg.ExtractionConfig) -> xb
     return await xberg.extract(source, config)
 
 
-def _refused(message: str) -> Unreadable:
+def _refused(message: str) -> UnreadableFile:
     if _TOLD_LIMIT.search(message):
         return _too_large()
     return damaged()
 
 
-def _too_large() -> Unreadable:
-    return Unreadable(
+def _too_large() -> UnreadableFile:
+    return UnreadableFile(
         "too_large",
         "The file holds more text, cells or parts than can be read. Save only the part you need and upload that.",
     )

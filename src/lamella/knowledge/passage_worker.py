@@ -19,7 +19,7 @@ BATCH = 16
 """Passages of one line: what the server stores in one transaction."""
 
 
-class Order(msgspec.Struct, frozen=True):
+class CutRequest(msgspec.Struct, frozen=True):
     """What to make passages of. `lexical`: with the vectors of the built-in embedder."""
 
     name: str
@@ -39,7 +39,7 @@ def main() -> None:
     """Make the passages of one text, in the server's spare time."""
     if sys.platform != "win32":
         os.nice(10)
-    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
+    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=CutRequest)
     text = sys.stdin.buffer.read().decode()
     made = passages_of(text, order.name, paged=order.paged, lexical=LexicalEmbedder() if order.lexical else None)
     wanted = (passage for number, passage in enumerate(made) if number >= order.skip)

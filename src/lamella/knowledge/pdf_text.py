@@ -10,14 +10,20 @@ import pypdfium2 as pdfium
 from pypdfium2 import raw as pdfium_c
 
 from lamella.knowledge import pdf_text as pdf_form
-from lamella.knowledge.extraction_job import Document, ExtractionLimits, Unreadable, damaged, too_many_characters
+from lamella.knowledge.extraction_job import (
+    ExtractedDocument,
+    ExtractionLimits,
+    UnreadableFile,
+    damaged,
+    too_many_characters,
+)
 
 # PDFium puts this mark where a hyphen ended a line, and joins the two lines.
 _LINE_HYPHEN = re.compile("\ufffe(.?)")
 _PASSWORD_ERRORS = (pdfium_c.FPDF_ERR_PASSWORD, pdfium_c.FPDF_ERR_SECURITY)
 
 
-def read(data: bytes, limits: ExtractionLimits) -> Document:
+def read(data: bytes, limits: ExtractionLimits) -> ExtractedDocument:
     """The text of all pages, a form feed between two; a page without text is empty, so that page numbers hold.
 
     PDFium rather than the Office reader: on the same files that one moved lines to other places of a page, and was
@@ -27,17 +33,17 @@ def read(data: bytes, limits: ExtractionLimits) -> Document:
     document.init_forms()
     count = len(document)
     if count > limits.max_pages:
-        raise Unreadable(
+        raise UnreadableFile(
             "too_large",
             f"The PDF has {count:,} pages; {limits.max_pages:,} can be read. Split it and upload the parts you need.",
         )
     pages = _read_pages(document, count, limits)
     if not any(pages):
-        raise Unreadable(
+        raise UnreadableFile(
             "empty",
             "The PDF holds no text: it looks like a scan. Run text recognition (OCR) on it and upload the result.",
         )
-    return Document("\f".join(pages), pages=count, title=document.get_metadata_value("Title"))
+    return ExtractedDocument("\f".join(pages), pages=count, title=document.get_metadata_value("Title"))
 
 
 def _open(data: bytes) -> pdfium.PdfDocument:
@@ -45,7 +51,7 @@ def _open(data: bytes) -> pdfium.PdfDocument:
         return pdfium.PdfDocument(data)
     except pdfium.PdfiumError as error:
         if error.err_code in _PASSWORD_ERRORS:
-            raise Unreadable(
+            raise UnreadableFile(
                 "encrypted", "The PDF is protected with a password. Remove it and upload the file again."
             ) from error
         raise damaged() from error

@@ -13,7 +13,7 @@ from io import BytesIO
 
 from PIL import Image, ImageOps
 
-from lamella.knowledge.extraction_job import ExtractionLimits, Picture, Unreadable, damaged
+from lamella.knowledge.extraction_job import ExtractionLimits, Picture, UnreadableFile, damaged
 
 _PLUGINS = {
     "image/png": "PNG",
@@ -49,7 +49,7 @@ def read(data: bytes, media_type: str, limits: ExtractionLimits) -> Picture:
         return _stored(_upright(_opened(data, media_type, limits), limits), media_type, limits)
     except Image.DecompressionBombError as error:
         raise _too_many_pixels(limits) from error
-    except Unreadable:
+    except UnreadableFile:
         raise
     except _BROKEN as error:
         raise damaged() from error
@@ -111,7 +111,9 @@ def _stored(image: Image.Image, media_type: str, limits: ExtractionLimits) -> Pi
             if len(data) <= limits.max_picture_bytes:
                 return Picture(stored, image.width, image.height, data)
         if max(image.size) == 1:
-            raise Unreadable("too_large", "The picture can't be made small enough. Save it smaller and upload that.")
+            raise UnreadableFile(
+                "too_large", "The picture can't be made small enough. Save it smaller and upload that."
+            )
         image = _scaled(image, _STEP)
     return Picture(stored, image.width, image.height, data)
 
@@ -138,8 +140,8 @@ def _written(image: Image.Image, media_type: str, quality: int) -> bytes:
     return target.getvalue()
 
 
-def _too_many_pixels(limits: ExtractionLimits) -> Unreadable:
+def _too_many_pixels(limits: ExtractionLimits) -> UnreadableFile:
     millions = limits.max_pixels // 1_000_000
-    return Unreadable(
+    return UnreadableFile(
         "too_large", f"The picture has more than {millions} million pixels. Save it smaller and upload that."
     )

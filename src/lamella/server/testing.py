@@ -94,7 +94,7 @@ class _QuickServer(uvicorn.Server):
             task.cancel()
 
 
-class Description:
+class ApiDescription:
     """Holds answers and packets against the description of the API."""
 
     def __init__(self, document: Object) -> None:
@@ -135,15 +135,15 @@ class Description:
 
 
 @cache
-def description() -> Description:
+def description() -> ApiDescription:
     """Of this server's API."""
-    return Description(described_api())
+    return ApiDescription(described_api())
 
 
-class Client:
+class ServerClient:
     """Speaks to a server as the page does."""
 
-    def __init__(self, http: httpx2.AsyncClient, described: Description | None = None) -> None:
+    def __init__(self, http: httpx2.AsyncClient, described: ApiDescription | None = None) -> None:
         self.http = http
         self._described = described
         if described is not None:
@@ -218,11 +218,11 @@ class Client:
 
 
 @asynccontextmanager
-async def client(address: str, checked: bool = True, /, **headers: str) -> AsyncIterator[Client]:
+async def client(address: str, checked: bool = True, /, **headers: str) -> AsyncIterator[ServerClient]:
     """A client of the server at `address` that sends `headers` with every request; `checked`: see the module."""
     # Loopback has no certificates: loading those of the system for each client costs more than many a request.
     async with httpx2.AsyncClient(base_url=address, headers=headers, timeout=30, trust_env=False, verify=False) as http:
-        yield Client(http, description() if checked else None)
+        yield ServerClient(http, description() if checked else None)
 
 
 def entrance_of(app: App) -> Entrance:
@@ -237,7 +237,7 @@ async def served(
     silence: float = SILENCE_SECONDS,
     checked: bool = True,
     **parts: Any,
-) -> AsyncIterator[tuple[App, Client]]:
+) -> AsyncIterator[tuple[App, ServerClient]]:
     """An app with its server, and a client of it; `parts` are what `open_app` takes beside the settings."""
     await _lay_out(database_path(settings.data))
     async with (

@@ -19,7 +19,7 @@ from lamella.core.decisions import Decision
 from lamella.core.json import Json, encode_text
 from lamella.core.messages import ToolCall
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
-from lamella.server.testing import Client, Object, served
+from lamella.server.testing import Object, ServerClient, served
 from lamella.settings import read_settings
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +28,7 @@ SERVER = str(Path(__file__).with_name("toy_server.py"))
 
 
 @asynccontextmanager
-async def with_servers(folder: Path, model: ScriptedModel, **servers: Any) -> AsyncIterator[tuple[App, Client]]:
+async def with_servers(folder: Path, model: ScriptedModel, **servers: Any) -> AsyncIterator[tuple[App, ServerClient]]:
     """A server with these MCP servers, each of them connected or down: a new conversation waits only so long."""
     path = folder / "servers.json"
     path.write_text(json.dumps({"mcpServers": servers}))
@@ -62,7 +62,7 @@ async def until(true: Callable[[], bool]) -> None:
     raise AssertionError
 
 
-async def server_of(client: Client, name: str = "toy") -> Object:
+async def server_of(client: ServerClient, name: str = "toy") -> Object:
     found: Object = next(one for one in (await client.get("/mcp-servers"))["data"] if one["name"] == name)
     return found
 

@@ -12,7 +12,7 @@ from lamella.app.app import LOCAL_OWNER, App
 from lamella.core.access import BaseContent
 from lamella.core.messages import ToolCall
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
-from lamella.server.testing import Client, Object, served
+from lamella.server.testing import Object, ServerClient, served
 from lamella.settings import read_settings
 
 from .sites import site
@@ -28,7 +28,7 @@ async def ready(app: App, document_id: str) -> None:
             await asyncio.sleep(0.01)
 
 
-async def furnished(app: App, client: Client) -> tuple[str, str, str]:
+async def furnished(app: App, client: ServerClient) -> tuple[str, str, str]:
     """A conversation whose project has a file and which searches a base; the file's id, and one to attach."""
     base = (await app.access.add_base(LOCAL_OWNER, "kb_1", BaseContent("Ships"), app.clock.now())).id
     sent = {"file": ("base.md", b"The zeppelin of the base is grey.")}

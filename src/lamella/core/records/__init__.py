@@ -1,14 +1,29 @@
 """Rows as the store gives and takes them, by noun."""
 
-from lamella.core.records.beginnings import AgentAndProject, ConversationSnapshot
-from lamella.core.records.callers import Caller, ItemT, Page, PageQuery
-from lamella.core.records.conversations import Conversation, ConversationChange, SystemPrompt, TitledBy, Totals
-from lamella.core.records.jobs import Job, JobStatus, NewJob
-from lamella.core.records.library import File, FileStatus, FoundDocument, ProjectContent, StoredAgent, StoredProject
-from lamella.core.records.notices import Notice, NoticeKind
-from lamella.core.records.pinned import Pinned, PinnedProject
-from lamella.core.records.places import Place
-from lamella.core.records.queue import QueuedMessage, QueueStatus
+from lamella.core.records.conversations import (
+    AgentAndProject,
+    Conversation,
+    ConversationChange,
+    ConversationSnapshot,
+    SystemPrompt,
+    TitledBy,
+    Totals,
+)
+from lamella.core.records.library import (
+    Caller,
+    File,
+    FileStatus,
+    FoundDocument,
+    ItemT,
+    Page,
+    PageQuery,
+    Pinned,
+    PinnedProject,
+    Place,
+    ProjectContent,
+    StoredAgent,
+    StoredProject,
+)
 from lamella.core.records.requests import (
     LastBill,
     NewRequest,
@@ -39,6 +54,7 @@ from lamella.core.records.turns import (
     can_go_on,
     first_choice,
 )
+from lamella.core.records.work import Job, JobStatus, NewJob, Notice, NoticeKind, QueuedMessage, QueueStatus
 
 __all__ = [
     "LEAVE",

@@ -7,10 +7,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
+from lamella.core.agents import Agent, Project, Summary
 from lamella.core.decisions import Decision
+from lamella.core.messages import Attachment, Turn
 from lamella.core.prompt import ToolSpec
-from lamella.core.records.places import Place
+from lamella.core.records.library import Place
+from lamella.core.records.requests import LastBill, StoredDecision
 from lamella.core.records.turns import LEAVE, Leave
+from lamella.core.sessions import Session
 
 TitledBy = Literal["nobody", "words", "model", "user"]
 """Whose a title is: `nobody` has begun to speak; `words` are the first of the conversation; a `model` was asked."""
@@ -93,3 +97,41 @@ class ConversationChange:
     project_id: str | Leave | None = LEAVE
     thinking_effort: str | Leave | None = LEAVE
     decisions: Sequence[Decision] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentAndProject:
+    """What a conversation is surrounded by when a turn begins: its agent, and its project with numbered documents."""
+
+    agent: Agent | None = None
+    project: Project | None = None
+
+    @property
+    def files(self) -> tuple[Attachment, ...]:
+        """Those of the project."""
+        return self.project.files if self.project is not None else ()
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationSnapshot:
+    """What a turn of one model begins from at `place`: its conversation, the window's part of the path that leads
+    there, the decisions that hold on it and the newest bill, of one moment.
+
+    `session` is the one that the path stands in; the conversation may be in another. `summaries` stand before the turns
+    of it: those of the sessions that it continues, the oldest first, and its own when it was closed once and is open
+    again (SPEC L4). `documents` are those that tools brought into the conversation, without their texts.
+    `sent_before` is when the newest messages before the window were sent, the oldest first: how often somebody writes
+    is not forgotten with a summary. `session_changes` counts the decisions that moved the conversation from one session
+    to another, of every branch.
+    """
+
+    conversation: Conversation
+    path: tuple[Turn, ...]
+    decisions: tuple[StoredDecision, ...]
+    last_bill: LastBill | None
+    session: Session
+    summaries: tuple[Summary, ...]
+    place: Place
+    documents: tuple[Attachment, ...] = ()
+    session_changes: int = 0
+    sent_before: tuple[datetime, ...] = ()

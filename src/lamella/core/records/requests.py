@@ -11,7 +11,7 @@ from lamella.core.decisions import Decision
 from lamella.core.json import JsonObject
 from lamella.core.models import OFF
 from lamella.core.prompt import Level
-from lamella.core.records.pinned import Pinned
+from lamella.core.records.library import Pinned
 from lamella.core.tokens import Usage
 
 

@@ -10,9 +10,7 @@ from enum import Enum
 from lamella.core.agents import DynamicContext
 from lamella.core.decisions import Decision
 from lamella.core.messages import Attachment, Step, Text, TurnStatus, UserMessage
-from lamella.core.records.callers import Caller
-from lamella.core.records.pinned import Pinned
-from lamella.core.records.places import Place
+from lamella.core.records.library import Caller, Pinned, Place
 from lamella.core.records.requests import RequestEnd
 from lamella.core.sessions import SessionReturn, SessionStep
 from lamella.core.tokens import Usage

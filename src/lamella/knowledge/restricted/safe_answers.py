@@ -95,7 +95,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class AnswerDeadline:
     """What the questions of one search share: the moment (of the event loop) by which all have to be answered, and
     the places of those that are asked at a time.
     """
@@ -130,12 +130,14 @@ class SafeAnswers:
         """How long an answer may take."""
         return self._settings.seconds
 
-    def patience(self) -> Patience:
+    def patience(self) -> AnswerDeadline:
         """How long the questions of one search may take together, from now on."""
         until = asyncio.get_running_loop().time() + self._settings.seconds
-        return Patience(until, asyncio.Semaphore(self._settings.at_once))
+        return AnswerDeadline(until, asyncio.Semaphore(self._settings.at_once))
 
-    async def answer(self, question: Question, chunks: Sequence[Chunk], patience: Patience | None = None) -> Answered:
+    async def answer(
+        self, question: Question, chunks: Sequence[Chunk], patience: AnswerDeadline | None = None
+    ) -> Answered:
         """What may be said of the chunks: whatever fails on the way is a refusal with its reason.
 
         `patience` is that of the search that it belongs to, None for a search of its own.
@@ -155,7 +157,7 @@ class SafeAnswers:
         )
         return answered
 
-    async def _answer(self, question: Question, chunks: Sequence[Chunk], patience: Patience) -> Answered:
+    async def _answer(self, question: Question, chunks: Sequence[Chunk], patience: AnswerDeadline) -> Answered:
         if self._model is None:
             return Answered(SafeSummary(Reason.NO_MODEL), len(chunks))
         asked = await self._asked(self._model, question, chunks, patience)
@@ -176,7 +178,7 @@ class SafeAnswers:
         )
 
     async def _asked(
-        self, model: SecondModel, question: Question, chunks: Sequence[Chunk], patience: Patience
+        self, model: SecondModel, question: Question, chunks: Sequence[Chunk], patience: AnswerDeadline
     ) -> _Asked:
         """The reply to this question about these chunks: kept, or asked for."""
         key = (question.user_id, question.base_id, question.text, version_of(chunks), model.name)

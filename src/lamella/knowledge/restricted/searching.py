@@ -13,7 +13,7 @@ from lamella.core.clock import Clock
 from lamella.core.knowledge import Document, Shelf, ShelfTotals, StoredPassage
 from lamella.core.records import Caller, PageQuery
 from lamella.knowledge.restricted.material import Chunk, chunks_of
-from lamella.knowledge.restricted.safe_answers import Answered, Patience, Question, SafeAnswers
+from lamella.knowledge.restricted.safe_answers import AnswerDeadline, Answered, Question, SafeAnswers
 from lamella.knowledge.restricted.summary import Reason, SafeSummary
 from lamella.knowledge.searching import KnowledgeSearch, Searched
 from lamella.storage.bases import AccessRows
@@ -42,7 +42,7 @@ class RestrictedBase:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RestrictedQuestion:
     """A question to restricted bases. `said` is what the caller wrote, `limit` how many passages are looked for."""
 
     caller: Caller
@@ -62,7 +62,7 @@ class RestrictedSearch:
     uses: AccessRows
     clock: Clock
 
-    async def answers_of(self, asked: Asked, bases: Sequence[RestrictedBase]) -> tuple[Answered, ...]:
+    async def answers_of(self, asked: RestrictedQuestion, bases: Sequence[RestrictedBase]) -> tuple[Answered, ...]:
         """What may be said to the caller about a question, of the documents of each base by itself.
 
         They share one time limit, and a few are asked at a time. What is found does not decide whether the second model
@@ -71,7 +71,7 @@ class RestrictedSearch:
         patience = self.answers.patience()
         return tuple(await asyncio.gather(*(self._answer_of(asked, base, patience) for base in bases)))
 
-    async def _answer_of(self, asked: Asked, base: RestrictedBase, patience: Patience) -> Answered:
+    async def _answer_of(self, asked: RestrictedQuestion, base: RestrictedBase, patience: AnswerDeadline) -> Answered:
         try:
             answered = await self._answer(asked, base, patience)
             await self._record(asked.caller, base, asked.text, answered)
@@ -80,7 +80,7 @@ class RestrictedSearch:
             log.error("a safe summary failed", knowledge_base_id=base.id, error=type(error).__name__)
             return Answered(SafeSummary(Reason.FAILED))
 
-    async def _answer(self, asked: Asked, base: RestrictedBase, patience: Patience) -> Answered:
+    async def _answer(self, asked: RestrictedQuestion, base: RestrictedBase, patience: AnswerDeadline) -> Answered:
         chunks = await self.chunks(base, asked.text, asked.limit)
         if isinstance(chunks, Reason):
             return Answered(SafeSummary(chunks))

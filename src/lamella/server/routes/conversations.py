@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 from pydantic import Field
 
 from lamella import __version__
-from lamella.app.conversations import Asking, NewConversation
+from lamella.app.conversations import ConversationEdit, NewConversation
 from lamella.app.demonstration import NOTICE
 from lamella.cache.ledger import CacheLoss
 from lamella.core.counting import aside
@@ -288,7 +288,7 @@ async def patch_conversation(
     A changed thinking effort is answered with `cache_lost`: what the next request can't read any more.
     """
     sent = body.model_dump(exclude_unset=True)
-    asked = Asking(**sent | effort_field(sent))
+    asked = ConversationEdit(**sent | effort_field(sent))
     if asked.thinking_effort is LEAVE:
         return conversation_object(await app.conversations.change(caller, conversation_id, asked))
     before = await app.sessions.effort(caller, conversation_id)

@@ -10,7 +10,7 @@ from fastapi import Path, Response
 from msgspec import UNSET, UnsetType
 from pydantic import Field, StringConstraints
 
-from lamella.app.library import FilePlace, Place
+from lamella.app.library import FilePlace, FileReach
 from lamella.context.layout import Layout, OldResults
 from lamella.core.prompt import Kind, Lifetime, Zone
 from lamella.core.records import File, FileStatus, ProjectContent, StoredAgent, StoredProject, SystemPrompt
@@ -139,7 +139,7 @@ class HeldFileObject(Object, kw_only=True):
     status: FileStatus
     width: int | UnsetType = UNSET
     height: int | UnsetType | None = UNSET
-    place: Place | UnsetType = UNSET
+    place: FileReach | UnsetType = UNSET
     why: str | UnsetType = UNSET
 
 
