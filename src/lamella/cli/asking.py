@@ -27,7 +27,7 @@ WHOLE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Invocation:
+class CommandOptions:
     """Whose data folder, with which key, and how the answer is printed; `as_nobody` where no key can be there yet."""
 
     data: Path | None
@@ -37,7 +37,7 @@ class Invocation:
 
 
 def show(
-    asking: Invocation, ask: Callable[[Api], Coroutine[Any, Any, Object]], lines: Callable[[Object], list[str]]
+    asking: CommandOptions, ask: Callable[[Api], Coroutine[Any, Any, Object]], lines: Callable[[Object], list[str]]
 ) -> None:
     """Ask the server of the data folder, or the app itself, and print the answer."""
     configure_logs()

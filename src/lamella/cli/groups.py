@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lamella.cli.api import Api
-from lamella.cli.asking import Invocation, JsonOption, id_of, show, whole
+from lamella.cli.asking import CommandOptions, JsonOption, id_of, show, whole
 from lamella.cli.main import DataOption, KeyOption, cli
 from lamella.client import Object
 
@@ -22,7 +22,7 @@ UserArgument = Annotated[str, typer.Argument(metavar="USER", help="The name or t
 def list_command(data: DataOption = None, key: KeyOption = None, json: JsonOption = False) -> None:
     """List the groups, the oldest first."""
     show(
-        Invocation(data, key, json),
+        CommandOptions(data, key, json),
         lambda api: whole(api, "/groups"),
         lambda found: [_line(one) for one in found["data"]],
     )
@@ -40,7 +40,7 @@ def create_command(
     async def ask(api: Api) -> Object:
         return await api.post("/groups", {"name": name})
 
-    show(Invocation(data, key, json), ask, lambda found: [_line(found)])
+    show(CommandOptions(data, key, json), ask, lambda found: [_line(found)])
 
 
 @groups.command("add")
@@ -48,7 +48,7 @@ def add_command(
     group: GroupArgument, user: UserArgument, data: DataOption = None, key: KeyOption = None, json: JsonOption = False
 ) -> None:
     """Put a user into a group."""
-    show(Invocation(data, key, json), lambda api: _member(api, "PUT", group, user), lambda found: [_line(found)])
+    show(CommandOptions(data, key, json), lambda api: _member(api, "PUT", group, user), lambda found: [_line(found)])
 
 
 @groups.command("remove")
@@ -56,7 +56,7 @@ def remove_command(
     group: GroupArgument, user: UserArgument, data: DataOption = None, key: KeyOption = None, json: JsonOption = False
 ) -> None:
     """Take a user out of a group."""
-    show(Invocation(data, key, json), lambda api: _member(api, "DELETE", group, user), lambda found: [_line(found)])
+    show(CommandOptions(data, key, json), lambda api: _member(api, "DELETE", group, user), lambda found: [_line(found)])
 
 
 @groups.command("delete")
@@ -68,7 +68,7 @@ def delete_command(
     async def ask(api: Api) -> Object:
         return await api.ask("DELETE", f"/groups/{await id_of(api, ['/groups'], group)}")
 
-    show(Invocation(data, key, json), ask, lambda _: [f"{group} is gone."])
+    show(CommandOptions(data, key, json), ask, lambda _: [f"{group} is gone."])
 
 
 async def _member(api: Api, method: str, group: str, user: str) -> Object:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from lamella.cli.api import Api
-from lamella.cli.asking import BaseArgument, Invocation, JsonOption, id_of, moment, show, whole
+from lamella.cli.asking import BaseArgument, CommandOptions, JsonOption, id_of, moment, show, whole
 from lamella.cli.main import DataOption, KeyOption, cli
 from lamella.client import Object
 
@@ -27,7 +27,7 @@ SubjectArgument = Annotated[str, typer.Argument(metavar="WHO", help="The name or
 @kb.command("list")
 def list_command(data: DataOption = None, key: KeyOption = None, json: JsonOption = False) -> None:
     """List the bases that you can see, with how much of each you may read."""
-    ask = Invocation(data, key, json)
+    ask = CommandOptions(data, key, json)
     show(ask, lambda api: whole(api, "/knowledge-bases"), lambda found: [_line(one) for one in found["data"]])
 
 
@@ -47,7 +47,7 @@ def create_command(
     async def ask(api: Api) -> Object:
         return await api.post("/knowledge-bases", {"name": name, "description": description, "visible": visible})
 
-    show(Invocation(data, key, json), ask, lambda found: [_line(found)])
+    show(CommandOptions(data, key, json), ask, lambda found: [_line(found)])
 
 
 @kb.command("describe")
@@ -72,7 +72,7 @@ def describe_command(
     async def ask(api: Api) -> Object:
         return await api.ask("PATCH", await _path(api, base), json={k: v for k, v in said.items() if v is not None})
 
-    show(Invocation(data, key, json), ask, lambda found: [_line(found)])
+    show(CommandOptions(data, key, json), ask, lambda found: [_line(found)])
 
 
 @kb.command("delete")
@@ -84,7 +84,7 @@ def delete_command(
     async def ask(api: Api) -> Object:
         return await api.ask("DELETE", await _path(api, base))
 
-    show(Invocation(data, key, json), ask, lambda _: [f"{base} is gone."])
+    show(CommandOptions(data, key, json), ask, lambda _: [f"{base} is gone."])
 
 
 @kb.command("grant")
@@ -108,7 +108,7 @@ def grant_command(
             return {"name": who, "level": None}
         return await api.ask("PUT", path, json={"level": level})
 
-    show(Invocation(data, key, json), ask, lambda found: [f"{found['name']}: {found['level'] or 'no grant'}"])
+    show(CommandOptions(data, key, json), ask, lambda found: [f"{found['name']}: {found['level'] or 'no grant'}"])
 
 
 @kb.command("grants")
@@ -130,7 +130,7 @@ def grants_command(
             return [_change(one) for one in found["data"]]
         return [f"{one['kind']} {one['name']} · {one['level']}" for one in found["data"]] or ["You alone."]
 
-    show(Invocation(data, key, json), ask, lines)
+    show(CommandOptions(data, key, json), ask, lines)
 
 
 async def _path(api: Api, base: str) -> str:
@@ -166,7 +166,7 @@ def add_command(
             added.append(await api.ask("POST", path, files={"file": (file.name, content)}))
         return {"object": "list", "data": [await _settled(api, f"{path}/{one['id']}") for one in added]}
 
-    show(Invocation(data, key, json), ask, lambda found: [_document(one) for one in found["data"]])
+    show(CommandOptions(data, key, json), ask, lambda found: [_document(one) for one in found["data"]])
 
 
 @kb.command("status")
@@ -184,7 +184,7 @@ def status_command(
         whole_line = f"{totals['found']} of {totals['documents']} documents are found, {totals['passages']} passages"
         return [whole_line, *(_document(one) for one in found["data"])]
 
-    show(Invocation(data, key, json), ask, lines)
+    show(CommandOptions(data, key, json), ask, lines)
 
 
 @kb.command("search")
@@ -203,7 +203,7 @@ def search_command(
         body = {"query": " ".join(words), "knowledge_base_ids": [base_id], "max_results": limit}
         return await api.post("/knowledge-bases/search", body)
 
-    show(Invocation(data, key, json), ask, _hits)
+    show(CommandOptions(data, key, json), ask, _hits)
 
 
 async def _settled(api: Api, path: str) -> Object:
@@ -247,7 +247,7 @@ def preview_command(
         path = f"/knowledge-bases/{await id_of(api, ['/knowledge-bases'], base)}/restricted-preview"
         return await api.post(path, {"query": " ".join(question)})
 
-    show(Invocation(data, key, json), ask, _preview)
+    show(CommandOptions(data, key, json), ask, _preview)
 
 
 @kb.command("uses")
@@ -257,7 +257,11 @@ def uses_command(base: BaseArgument, data: DataOption = None, key: KeyOption = N
     async def ask(api: Api) -> Object:
         return await whole(api, f"/knowledge-bases/{await id_of(api, ['/knowledge-bases'], base)}/restricted-uses")
 
-    show(Invocation(data, key, json), ask, lambda found: [_use(one) for one in found["data"]] or ["Nobody has asked."])
+    show(
+        CommandOptions(data, key, json),
+        ask,
+        lambda found: [_use(one) for one in found["data"]] or ["Nobody has asked."],
+    )
 
 
 def _preview(found: Object) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lamella.cli.api import Api
-from lamella.cli.asking import Invocation, JsonOption, moment, show, whole
+from lamella.cli.asking import CommandOptions, JsonOption, moment, show, whole
 from lamella.cli.main import DataOption, KeyOption, cli
 from lamella.client import Object
 
@@ -22,7 +22,7 @@ ONCE = "This is shown once: keep it where nobody else reads it."
 def list_command(data: DataOption = None, key: KeyOption = None, json: JsonOption = False) -> None:
     """List your keys, the oldest first; a revoked one stays in the list."""
     show(
-        Invocation(data, key, json),
+        CommandOptions(data, key, json),
         lambda api: whole(api, "/keys"),
         lambda found: [key_line(one) for one in found["data"]],
     )
@@ -51,7 +51,7 @@ def create_command(
     async def ask(api: Api) -> Object:
         return await api.post("/keys", body)
 
-    show(Invocation(data, key, json), ask, new_key)
+    show(CommandOptions(data, key, json), ask, new_key)
 
 
 @keys.command("revoke")
@@ -66,7 +66,7 @@ def revoke_command(
     async def ask(api: Api) -> Object:
         return await api.ask("DELETE", f"/keys/{key_id}")
 
-    show(Invocation(data, key, json), ask, lambda found: [key_line(found)])
+    show(CommandOptions(data, key, json), ask, lambda found: [key_line(found)])
 
 
 def new_key(found: Object) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lamella.cli.api import Api
-from lamella.cli.asking import Invocation, JsonOption, moment, show, whole
+from lamella.cli.asking import CommandOptions, JsonOption, moment, show, whole
 from lamella.cli.inspect import newest
 from lamella.cli.main import DataOption, KeyOption, cli
 from lamella.client import Object
@@ -33,7 +33,7 @@ def list_command(
     async def ask(api: Api) -> Object:
         return await whole(api, f"/conversations/{conversation or await newest(api)}/sessions")
 
-    show(Invocation(data, key, json), ask, lambda found: [_session(one) for one in found["data"]])
+    show(CommandOptions(data, key, json), ask, lambda found: [_session(one) for one in found["data"]])
 
 
 @sessions.command("search")
@@ -53,7 +53,7 @@ def search_command(
     async def ask(api: Api) -> Object:
         return await api.get("/sessions/search", **query)
 
-    show(Invocation(data, key, json), ask, _hits)
+    show(CommandOptions(data, key, json), ask, _hits)
 
 
 @sessions.command("resume")
@@ -65,7 +65,7 @@ def resume_command(
     async def ask(api: Api) -> Object:
         return await api.post(f"/sessions/{session}/resume", {})
 
-    show(Invocation(data, key, json), ask, _answered)
+    show(CommandOptions(data, key, json), ask, _answered)
 
 
 @sessions.command("undo")
@@ -77,7 +77,7 @@ def undo_command(
     async def ask(api: Api) -> Object:
         return await api.post(f"/sessions/{session}/undo", {})
 
-    show(Invocation(data, key, json), ask, _answered)
+    show(CommandOptions(data, key, json), ask, _answered)
 
 
 def _session(one: Object) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from lamella.cli.api import Api, first_run_token
-from lamella.cli.asking import Invocation, JsonOption, id_of, show, whole
+from lamella.cli.asking import CommandOptions, JsonOption, id_of, show, whole
 from lamella.cli.keys import new_key
 from lamella.cli.main import DataOption, KeyOption, cli
 from lamella.client import Object
@@ -36,14 +36,14 @@ def setup_command(
     async def ask(api: Api) -> Object:
         return await api.post("/setup", body)
 
-    show(Invocation(data, None, json, as_nobody=True), ask, _new_user)
+    show(CommandOptions(data, None, json, as_nobody=True), ask, _new_user)
 
 
 @users.command("list")
 def list_command(data: DataOption = None, key: KeyOption = None, json: JsonOption = False) -> None:
     """List the users, the oldest first."""
     show(
-        Invocation(data, key, json),
+        CommandOptions(data, key, json),
         lambda api: whole(api, "/users"),
         lambda found: [_line(one) for one in found["data"]],
     )
@@ -62,7 +62,7 @@ def add_command(
     async def ask(api: Api) -> Object:
         return await api.post("/users", {"name": name, "role": "admin" if admin else "member"})
 
-    show(Invocation(data, key, json), ask, _new_user)
+    show(CommandOptions(data, key, json), ask, _new_user)
 
 
 @users.command("set")
@@ -84,7 +84,7 @@ def set_command(
         found = await id_of(api, ["/users"], user)
         return await api.ask("PATCH", f"/users/{found}", json={n: v for n, v in sent.items() if v is not None})
 
-    show(Invocation(data, key, json), ask, lambda found: [_line(found)])
+    show(CommandOptions(data, key, json), ask, lambda found: [_line(found)])
 
 
 @users.command("issue-key")
@@ -101,7 +101,7 @@ def issue_command(
         found = await id_of(api, ["/users"], user)
         return await api.post(f"/users/{found}/keys", {"name": name})
 
-    show(Invocation(data, key, json), ask, new_key)
+    show(CommandOptions(data, key, json), ask, new_key)
 
 
 def _new_user(found: Object) -> list[str]:
