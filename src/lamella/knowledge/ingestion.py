@@ -205,7 +205,8 @@ class Ingestion:
         if document.found != document.version and not await self._index(job.caller, document):
             await self.tell(document.shelf)
             return None
-        await self._clear(job)
+        if document.version > 1:  # of a first version nothing is left over
+            await self._clear(job)
         return await self._embed(job, document)
 
     async def _index(self, caller: Caller, document: Document) -> bool:
@@ -241,7 +242,7 @@ class Ingestion:
         if left is None:
             return None
         try:
-            while waiting := await store.unembedded_passages(caller, document.id, model, EMBEDDED_AT_ONCE):
+            while left and (waiting := await store.unembedded_passages(caller, document.id, model, EMBEDDED_AT_ONCE)):
                 made = await self._making.embedder.embed([embedded_text(one.text, one.headings) for one in waiting])
                 vectors = dict(zip((one.entry for one in waiting), made.vectors, strict=True))
                 if not await store.embed_passages(caller, document.id, model, vectors):
