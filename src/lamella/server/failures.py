@@ -1,4 +1,4 @@
-"""Errors over HTTP: one shape, one status per code, never a stack trace (API.md)."""
+"""Errors over HTTP: one shape, one status per code, never a stack trace."""
 
 from __future__ import annotations
 

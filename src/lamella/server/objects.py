@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from datetime import datetime
-from typing import Annotated, Any, Generic, Literal, Self, TypeVar
+from functools import cache
+from operator import attrgetter
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar, get_args, get_type_hints
 
 import msgspec
-from msgspec import UNSET, Meta
+from msgspec import Meta
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from lamella.core.models import effort_named
@@ -34,12 +37,26 @@ class Object(msgspec.Struct, kw_only=True):
 
         `ModelObject.of(facts, id="claude-sonnet-5")` takes `provider`, `window` and all else from `facts`.
         """
-        for name in cls.__struct_fields__:
-            if name not in given:
-                value = getattr(record, name, UNSET)
-                if value is not UNSET:
-                    given[name] = value.isoformat() if isinstance(value, datetime) else value
-        return cls(**given)
+        names, values, moments = _shared(cls, type(record))
+        found = dict(zip(names, values(record), strict=True))
+        found.update(given)
+        for name in moments:
+            moment = found[name]
+            if moment.__class__ is datetime:
+                found[name] = moment.isoformat()
+        return cls(**found)
+
+
+@cache
+def _shared(kind: type[Object], record: type) -> tuple[tuple[str, ...], Callable[[object], Any], tuple[str, ...]]:
+    """The fields of an object that records of a type have by the same name, what reads them, and which are moments."""
+    named = {field.name for field in fields(record)} if is_dataclass(record) else set()
+    names = tuple(name for name in kind.__struct_fields__ if name in named or hasattr(record, name))
+    hints = get_type_hints(kind, include_extras=True)
+    moments = tuple(name for name in names if Moment in (hints[name], *get_args(hints[name])))
+    if len(names) > 1:
+        return names, attrgetter(*names), moments
+    return names, lambda found: [getattr(found, name) for name in names], moments
 
 
 class ErrorBody(Object, kw_only=True):

@@ -1,4 +1,4 @@
-"""An `ExecutionRequest` as a request of OpenAI's Responses API, and back, with nothing lost (SPEC W7).
+"""An `ExecutionRequest` as a request of OpenAI's Responses API, and back, with nothing lost.
 
 The message is `input`, the first model `model`, the conversation `conversation`. All other fields are one JSON object,
 cut into values of at most 512 characters under the keys `lamella.0`, `lamella.1` … of `metadata`, beside the caller's
