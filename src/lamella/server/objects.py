@@ -37,7 +37,8 @@ class Object(msgspec.Struct, kw_only=True):
 
         `ModelObject.of(facts, id="claude-sonnet-5")` takes `provider`, `window` and all else from `facts`.
         """
-        names, values, moments = _shared(cls, type(record))
+        kind: Any = type(record)
+        names, values, moments = _shared(cls, kind)
         found = dict(zip(names, values(record), strict=True))
         found.update(given)
         for name in moments:
