@@ -56,12 +56,12 @@ def test_its_window_is_in_the_order_of_its_table() -> None:
 
 
 def test_a_line_about_turns_that_left_changes_what_stands_after_the_summaries() -> None:
-    """In this layout that is the project, and not the first turn."""
+    """In this layout that is the project, and not the first turn: the line itself is the first change."""
     long = [turn(number, answer(f"step_{number}", "word " * 3_000)) for number in range(4)]
     left = made(request(*long, turn(9), budget=8_000, project=Project("proj_1", "Ship", "Sail.")), FIFTH)
     assert letters(left.prompt.segments).startswith("S Σ P")
     (decision,) = [one for one in left.decisions if one.kind is DecisionKind.LEFT_OUT]
-    assert decision.first_changed == "proj_1"
+    assert decision.first_changed == "left-out"
 
 
 @pytest.mark.parametrize("law", LAWS)

@@ -95,15 +95,16 @@ class _Work:
             self._decide(stage(self._context, self._layout, need))
         over = self._window.local - usable(self._context)
         if over > 0 and not self._context.keeps_turns:
-            self._decide(leave_out(self._whole, self._window.rendered[:-1], self._behind_the_summaries(), over))
+            self._decide(
+                leave_out(self._whole, self._window.rendered[:-1], over, behind_summaries=self._turns_follow())
+            )
         if self._window.local > self._most():
             raise _too_long(self._context, self._window)
 
-    def _behind_the_summaries(self) -> str | None:
-        """The fixed segment that the layout has after the summaries; None if the turns follow them."""
-        kinds = [slot.kind for slot in self._layout.of_zone(Zone.FIXED)]
-        later = kinds[kinds.index(Kind.SUMMARY) + 1 :] if Kind.SUMMARY in kinds else []
-        return next((segment.id for segment in self._window.segments if segment.kind in later), None)
+    def _turns_follow(self) -> bool:
+        """Whether the turns stand right after the summaries: no fixed slot of the layout comes between them."""
+        fixed = [slot.kind for slot in self._layout.of_zone(Zone.FIXED)]
+        return not fixed or fixed[-1] is Kind.SUMMARY or Kind.SUMMARY not in fixed
 
     def _most(self) -> int:
         """The local tokens above which a window is refused here, and not left to its provider to refuse.

@@ -300,14 +300,13 @@ def _included(context: ContextInput, layout: Layout) -> Iterator[tuple[Attachmen
 
 
 def leave_out(
-    context: ContextInput, shown: Sequence[RenderedTurn], behind: str | None, over: int
+    context: ContextInput, shown: Sequence[RenderedTurn], over: int, *, behind_summaries: bool
 ) -> tuple[Decision, ...]:
     """Let the oldest turns leave the window, and if that is not enough the oldest summaries, until `over` local tokens
     are free, and some more.
 
-    `shown` are the finished turns in the window, `behind` is the segment after the summaries where the line about them
-    is going to stand; None: the first turn. Nothing is lost: what leaves is stored, found by search, and summarised by
-    the next compaction.
+    `shown` are the finished turns in the window. Unless they stand right `behind_summaries`, the line about what left
+    is the first change. Nothing is lost: it is stored, found by search, and summarised by the next compaction.
     """
     before = Known(context.model.name, context.decisions).left_out(context.history, context.summaries) or LeftOut(
         0, 0, 0
@@ -321,7 +320,7 @@ def leave_out(
         return ()
     now = LeftOut(before.turns + turns, before.summaries + cut, most_of(context))
     last = context.history[now.turns - 1].id if now.turns else context.summaries[now.summaries - 1].id
-    first = (behind or shown[0].segments[0].id) if turns else LEFT_OUT
+    first = shown[0].segments[0].id if turns and behind_summaries else LEFT_OUT
     if cut:
         first = summaries[0].id
     elif before.turns or before.summaries:
