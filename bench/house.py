@@ -10,8 +10,8 @@ What each row says:
 - *one-caller modules*: under 100 lines, imported by one module only, which is in the same package.
 - *class names twice*: a reader who meets `Document` cannot know which one is meant.
 - *Protocols with one implementation*: an interface that nobody needs. A class implements a Protocol when it has all of
-  its methods or names it as a base; a fake in tests counts, a base of another implementation does not. A Protocol that
-  is only `__call__` is the type of a function and is not counted.
+  its methods or names it as a base; a fake in tests counts. A Protocol that is only `__call__` is the type of a
+  function, a private one describes an object of an untyped library: they are not counted.
 - *lazy imports*: import statements inside functions, which hide an arrow.
 - *absent papers*: references such as `DESIGN 3` to documents that the repository does not hold.
 """
@@ -171,10 +171,8 @@ def lonely_protocols(found: list[Module], everywhere: list[Module]) -> list[str]
             for item in node.body
             if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
         }
-        if wanted and wanted != {"__call__"}:
+        if wanted and wanted != {"__call__"} and not name.startswith("_"):
             by = [at for at, (own, bases) in all_methods.items() if name in bases or wanted <= own]
-            bases = {base for at in by for base in given[at][1]}
-            by = [at for at in by if at.rpartition(".")[2] not in bases]
             if len(by) <= 1:
                 lonely.append(f"{name}: {', '.join(by) or 'none'}")
     return lonely

@@ -1,4 +1,4 @@
-"""What compaction costs against the best that could have been done knowing the whole conversation (PROVIDERS 5.1).
+"""What compaction costs against the best that could have been done knowing the whole conversation.
 
     python bench/optimum.py [--reads 0.1 0.05 0.025] [--lines N] [--json]
 

@@ -14,7 +14,7 @@ from scheduling.queue_laws import QUEUE_LAWS, commands_done
 from scheduling.stored import Row, Stored, said
 
 MAY_FAIL = ("TurnInProgress", "InvalidRequest", "ServerStopping")
-"""How a command may be refused. Somebody else's compaction is no reason: `/new` and `/resume` win (SPEC L3)."""
+"""How a command may be refused. Somebody else's compaction is no reason: `/new` and `/resume` win."""
 
 EXPECTED_LOG = {
     "compacted",

@@ -44,7 +44,7 @@ NOT_IN_A_FILE = frozenset({"data", "config"})
 
 OLD_NAMES = {f"ANTHROPIC_{name}": f"{PREFIX}{name}" for name in ("CACHE_TTL", "CACHE_ENABLED", "THINKING_EFFORT")}
 """Variables of the system that layout `lis` follows, and what they are called here; those behind `OLD_PREFIX` keep the
-rest of their names (SPEC L15)."""
+rest of their names."""
 
 
 NOTHING: Mapping[str, object] = {}

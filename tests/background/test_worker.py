@@ -1,4 +1,4 @@
-"""Jobs under leases: done once, tried again after a pause, given up in the end (SPEC X-LEASE)."""
+"""Jobs under leases: done once, tried again after a pause, given up in the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worked examples of PROVIDERS 5.4 to 5.7."""
+"""Worked examples of what pruning and compaction cost, against the formulas written out."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_so_it_is_with_the_bills_of_the_model_table_by_which_the_cheapest_is_cho
 
 
 def test_a_form_of_dynamic_context_costs_what_the_example_says() -> None:
-    """Trace A of PROVIDERS 5.8: 400 tokens, others in each of 40 turns of 3 calls. Without a cache it costs 9,540k."""
+    """400 tokens, others in each of 40 turns of 3 calls. Without a cache it costs 9,540k."""
     ahead = DynamicAhead(400, turns=40, calls=3)
     shares = [round((ahead.kept(rates) - ahead.late()) / 9_540_000, 3) for rates in ALL]
     assert shares == [0.007, 0.002, 0.0]  # .130, .076, .049 in place; .123, .074, .049 last

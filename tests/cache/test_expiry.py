@@ -1,4 +1,4 @@
-"""What is worth being done before and after a cache ends, by the worked example of PROVIDERS 5.5."""
+"""What is worth being done before and after a cache ends, by a worked example."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a cached prefix can be read: from the start of the request that wrote or read it last (PROVIDERS 1.1)."""
+"""How long a cached prefix can be read: from the start of the request that wrote or read it last."""
 
 from __future__ import annotations
 

@@ -51,12 +51,12 @@ def found(total: int, written: tuple[int, ...], markers: tuple[int, ...]) -> int
 def test_a_marker_looks_back_over_twenty_positions_itself_included(
     total: int, written: tuple[int, ...], markers: tuple[int, ...], hit: int | None
 ) -> None:
-    """PROVIDERS 1.1: a write at block 15 is not found from block 35 (35 to 16 are tried), but from a second marker."""
+    """Twenty blocks are looked back: from block 35 (35 to 16) a write at 15 is found by a second marker alone."""
     assert found(total, written, markers) == hit
 
 
 def test_the_previous_tail_is_marked_again_when_it_is_out_of_reach() -> None:
-    """Twenty new blocks and the end of the turn before would be lost without it (PROVIDERS 5.9)."""
+    """Twenty new blocks and the end of the turn before would be lost without it."""
     ledger = Ledger()
     assert positions(send([FIXED, *history(14)], ledger)) == [1, 15]
     near = plan(chained([FIXED, *history(33)]), ledger, facts([FIXED, *history(33)]), MarkerPolicy.PLANNER)
@@ -89,7 +89,7 @@ def test_nothing_that_moves_is_marked() -> None:
 
 @pytest.mark.parametrize("policy", MarkerPolicy)
 def test_markers_stand_in_block_order_and_have_one_life(policy: MarkerPolicy) -> None:
-    """A longer life would have to come first (PROVIDERS 1.1): here all are the shortest that the provider sells."""
+    """A longer life would have to come first: here all are the shortest that the provider sells."""
     for model, life in ((CLAUDE, Ttl.FIVE_MINUTES), (GPT, Ttl.THIRTY_MINUTES)):
         ledger = Ledger()
         for count in (5, 40, 80, 81):
@@ -100,7 +100,7 @@ def test_markers_stand_in_block_order_and_have_one_life(policy: MarkerPolicy) ->
 
 
 def test_the_tail_policy_marks_the_end_whatever_stands_there() -> None:
-    """So it writes a reminder every time and never reads it again: the trap of PROVIDERS 1.1."""
+    """So it writes a reminder every time and never reads it again: a trap of markers on moving blocks."""
     ledger = Ledger()
     first = send([FIXED, QUESTION, REMINDER], ledger, policy=MarkerPolicy.AUTO_TAIL)
     other = segment("another reminder", Zone.TRAILING, Lifetime.STEP)

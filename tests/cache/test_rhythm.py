@@ -1,4 +1,4 @@
-"""When the next request comes, and what is worth being written for it (PROVIDERS 5.2, 5.3)."""
+"""When the next request comes, and what is worth being written for it."""
 
 from __future__ import annotations
 

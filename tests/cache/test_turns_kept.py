@@ -1,4 +1,4 @@
-"""Where a compaction cuts (SPEC L7)."""
+"""Where a compaction cuts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """`/abort` holds from the moment that a message's request begins: before its turn has an id, while it begins, while it
-waits for more (SPEC L12, O15)."""
+waits for more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is sent while a conversation answers waits its turn; quick messages are answered together (SPEC L12, L13)."""
+"""What is sent while a conversation answers waits its turn; quick messages are answered together."""
 
 from __future__ import annotations
 

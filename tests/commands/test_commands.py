@@ -1,4 +1,4 @@
-"""Commands as somebody types them, over the API: answered at once, stored, unseen by models (SPEC L12, L16)."""
+"""Commands as somebody types them, over the API: answered at once, stored, unseen by models."""
 
 from __future__ import annotations
 
@@ -299,7 +299,7 @@ async def test_resume_by_a_number_that_was_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("layout", ["lamella", "lis"])
 async def test_compact_answers_at_once_and_tells_when_it_is_done(tmp_path: Path, layout: str) -> None:
-    """One plain line with the session that has the summary; layout `lis` tells it as its seed does (SPEC L16)."""
+    """One plain line with the session that has the summary; layout `lis` tells it as its seed does."""
     model, gate = ScriptedModel(), Gate()
     async with opened(tmp_path, model, context_budget=20_000) as (app, client, conversation):
         await client.call("PATCH", f"/conversations/{conversation}", json={"layout": layout})

@@ -1,4 +1,4 @@
-"""What is a command and what is text (SPEC L12)."""
+"""What is a command and what is text."""
 
 from __future__ import annotations
 

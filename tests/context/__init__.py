@@ -1,1 +1,1 @@
-"""The laws of DESIGN 3 over generated conversations, and the letters and bytes of small ones."""
+"""The laws of the window over generated conversations, and the letters and bytes of small ones."""

@@ -1,4 +1,4 @@
-"""The laws of the context core (DESIGN 3), each a plain function over a grown conversation.
+"""The laws of the context core, each a plain function over a grown conversation.
 
 A law that is broken raises AssertionError. Law 7 has a file of its own; law 8 belongs to compaction.
 """

@@ -1,4 +1,4 @@
-"""Which files are in the window: every one that fits, decided once, the newest first (law 7, SPEC O3, O4)."""
+"""Which files are in the window: every one that fits, decided once, the newest first (law 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An answer that its model did not end: a note behind it says so in every later request (SPEC O15)."""
+"""An answer that its model did not end: a note behind it says so in every later request."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""Documents as JSON: a one-line prefix, the number first, contents last, one to a line (SPEC O6)."""
+"""Documents as JSON: a one-line prefix, the number first, contents last, one to a line."""
 
 from __future__ import annotations
 

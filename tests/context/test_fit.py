@@ -1,4 +1,4 @@
-"""Law 7 by hand: what gives way in windows of a known size, in which order, and what is said of it (SPEC X-FIT)."""
+"""Law 7 by hand: what gives way in windows of a known size, in which order, and what is said of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The laws of the context core over generated conversations, in every layout and on both wires (DESIGN 3)."""
+"""The laws of the context core over generated conversations, in every layout and on both wires."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The date and time at the end of a user message, from the stored moment alone (SPEC W3)."""
+"""The date and time at the end of a user message, from the stored moment alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures ride on the user message that they came with, counted as each vendor counts them (SPEC O3)."""
+"""Pictures ride on the user message that they came with, counted as each vendor counts them."""
 
 from __future__ import annotations
 

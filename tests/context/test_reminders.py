@@ -1,4 +1,4 @@
-"""Reminders: last, merged, told apart from the user, of role `system` where layout and model have that (SPEC O8)."""
+"""Reminders: last, merged, told apart from the user, of role `system` where layout and model have that."""
 
 from __future__ import annotations
 

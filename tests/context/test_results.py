@@ -1,4 +1,4 @@
-"""Tool results in the window: expanded queries, digests, and what each layout shows of old ones (SPEC O9, L8)."""
+"""Tool results in the window: expanded queries, digests, and what each layout shows of old ones."""
 
 from __future__ import annotations
 

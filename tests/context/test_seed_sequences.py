@@ -1,4 +1,4 @@
-"""The sequences of the seeds, letter for letter, request by request (SPEC O16, W2, L4).
+"""The sequences of the seeds, letter for letter, request by request.
 
 A result that was replaced is written `tr`; the seeds write TR for both.
 """

@@ -1,4 +1,4 @@
-"""The system prompt that ships: a static text in coherent sections (SPEC O1, W1)."""
+"""The system prompt that ships: a static text in coherent sections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the vendors ask of a history, as checks of a body that raise AssertionError (PROVIDERS 1.7 and 2)."""
+"""What the vendors ask of a history, as checks of a body that raise AssertionError."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def check_anthropic(sent: Json) -> None:
 
 
 def check_system_message(messages: list[Json], message: Json) -> None:
-    """In the middle of a conversation: behind a user message, before an answer or last (PROVIDERS 1.6)."""
+    """In the middle of a conversation: behind a user message, before an answer or last."""
     place = messages.index(message)
     assert messages[place - 1]["role"] == "user"
     assert place == len(messages) - 1 or messages[place + 1]["role"] == "assistant"

@@ -1,4 +1,4 @@
-"""The model table against the vendors' rules as PROVIDERS 1.3, 1.5, 1.6 and 2 give them, row by row."""
+"""The model table against the vendors' rules as docs/reference/providers.md gives them, row by row."""
 
 from __future__ import annotations
 

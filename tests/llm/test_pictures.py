@@ -81,7 +81,7 @@ def test_the_same_picture_has_the_same_bytes_and_another_has_others(vendor: str)
 
 
 def test_the_first_picture_changes_the_key_of_messages_where_the_vendor_says_so() -> None:
-    """Anthropic lists it among what invalidates the messages (PROVIDERS 1.2); OpenAI's list has no pictures (2)."""
+    """Anthropic lists it among what invalidates the messages; OpenAI's list has no pictures (2)."""
     plain, seen = Sampling(4_000), Sampling(4_000, images=True)
     claude, gpt, same = (connected(vendor, "http://127.0.0.1:1") for vendor in VENDORS)
     assert set(claude.salts(seen)) == {"messages"}

@@ -171,7 +171,7 @@ def answered(asked: ContextInput, model: ChatModel, heard: Heard) -> ContextInpu
 
 @pytest.mark.parametrize("vendor", VENDORS)
 async def test_usage_counts_the_whole_prompt_once(provider: Provider, vendor: str) -> None:
-    """Anthropic reports the uncached rest as input, OpenAI all of it: ours is all of it for both (PROVIDERS 1.4, 2)."""
+    """Anthropic reports the uncached rest as input, OpenAI all of it: ours is all of it for both."""
     provider.script(r={"text": "ok", "reasoning": "hm", "output_tokens": 50})
     model = provider.model(vendor)
     asked = context(model, "Tell me of the sea. " * 20, system="You answer from documents. " * 400, effort="low")

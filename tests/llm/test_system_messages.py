@@ -1,4 +1,4 @@
-"""System messages behind the first user message, hidden later where the model can do that (PROVIDERS 1.6)."""
+"""System messages behind the first user message, hidden later where the model can do that."""
 
 from __future__ import annotations
 

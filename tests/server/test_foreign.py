@@ -1,4 +1,4 @@
-"""What belongs to somebody else does not exist: the same answer as for an id that nobody ever had (LESSONS, safety)."""
+"""What belongs to somebody else does not exist: the same answer as for an id that nobody ever had."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compaction as a conversation sees it: nobody waits, nothing is lost, and whoever was quicker wins (SPEC L1, L3)."""
+"""Compaction as a conversation sees it: nobody waits, nothing is lost, and whoever was quicker wins."""
 
 from __future__ import annotations
 

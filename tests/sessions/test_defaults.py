@@ -1,4 +1,4 @@
-"""What happens by itself at the shipped settings: detail comes before cents, and the gauge says when (SPEC X-ECON)."""
+"""What happens by itself at the shipped settings: detail comes before cents, and the gauge says when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions that ended without a summary get one in the background, unless they go on first (SPEC L4)."""
+"""Sessions that ended without a summary get one in the background, unless they go on first."""
 
 from __future__ import annotations
 

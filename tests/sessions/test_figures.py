@@ -1,4 +1,4 @@
-"""The notifications, as the sessions seed writes them (SPEC L16)."""
+"""The notifications, as the sessions seed writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A compaction that fails again and again is given up until something has changed (SPEC X-LEASE)."""
+"""A compaction that fails again and again is given up until something has changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fits no single request is summarised in pieces that fit, whatever the provider counts (SPEC L1, L9, L11)."""
+"""What fits no single request is summarised in pieces that fit, whatever the provider counts."""
 
 from __future__ import annotations
 

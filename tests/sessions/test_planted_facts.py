@@ -1,4 +1,4 @@
-"""Facts of user, tool and assistant in a long conversation are found again after five compactions (SPEC X-CHAIN)."""
+"""Facts of user, tool and assistant in a long conversation are found again after five compactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which old results stay until a compaction, over the API: as each tool says, all, or none (SPEC L9)."""
+"""Which old results stay until a compaction, over the API: as each tool says, all, or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When old results become stubs, and which (SPEC L8)."""
+"""When old results become stubs, and which."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ RECENT = [turn(8), turn(9)]
 
 
 def test_by_price_it_happens_when_enough_calls_are_expected_to_repay_what_is_written_anew() -> None:
-    """PROVIDERS 5.6: after the first stub stands what the turns said: 24 F/U calls at reads of 0.05, and half of that
+    """After the first stub stands what the turns said: 24 F/U calls at reads of 0.05, and half of that
     again for the margin.
 
     The row has what it was reckoned from.

@@ -1,4 +1,4 @@
-"""Old results at the shipped settings: what goes, what a stub keeps of it, and who hears of it (SPEC L8, L16)."""
+"""Old results at the shipped settings: what goes, what a stub keeps of it, and who hears of it."""
 
 from __future__ import annotations
 

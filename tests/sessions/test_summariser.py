@@ -1,4 +1,4 @@
-"""Who makes a summary, what is sent for it, and what is done with a bad one (SPEC L9, L11, X-LEASE)."""
+"""Who makes a summary, what is sent for it, and what is done with a bad one."""
 
 from __future__ import annotations
 

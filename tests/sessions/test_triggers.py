@@ -1,4 +1,4 @@
-"""When a compaction is due after a turn, told once when it is in vain, and taken back (SPEC L6, X-LEASE)."""
+"""When a compaction is due after a turn, told once when it is in vain, and taken back."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ECONOMY = Economy(Rates(0.05, 1.25, 5), static=6_000, growth=1_220, calls=40, su
 
 
 def test_a_price_says_when_a_summary_pays_and_the_threshold_still_guards() -> None:
-    """By PROVIDERS 5.7 this conversation costs least when it is compacted at about 48k tokens."""
+    """By the formula of `best_length` this conversation costs least when it is compacted at about 48k tokens."""
     trigger = Trigger(Threshold(tokens=150_000), 4_000, "pays")
     assert trigger.due(CompactionInput(47_000, 200_000, economy=ECONOMY)) is None
     why = trigger.due(CompactionInput(49_000, 200_000, economy=ECONOMY))

@@ -6,15 +6,14 @@ from pathlib import Path
 import pytest
 
 from lamella.core.errors import InvalidRequest, StoreFailed
-from lamella.core.ports import FileStore
-from lamella.storage import FolderFileStore
+from lamella.storage import FileStore
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
 def uploads(tmp_path: Path) -> FileStore:
-    return FolderFileStore(tmp_path / "data" / "files")
+    return FileStore(tmp_path / "data" / "files")
 
 
 async def test_an_upload_appears_when_it_is_whole(uploads: FileStore) -> None:
@@ -71,4 +70,4 @@ async def test_a_folder_that_is_gone_is_an_error(uploads: FileStore) -> None:
 def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("a file")
     with pytest.raises(StoreFailed, match="cannot be made"):
-        FolderFileStore(tmp_path / "data" / "files")
+        FileStore(tmp_path / "data" / "files")

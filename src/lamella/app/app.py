@@ -42,7 +42,6 @@ from lamella.core.errors import ConfigurationError, InvalidRequest, LamellaError
 from lamella.core.ids import Ids, RandomIds
 from lamella.core.models import ModelFacts
 from lamella.core.packets import AnyPacket, decode_packet
-from lamella.core.ports import FileStore
 from lamella.core.records import Caller, TurnRecord
 from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
 from lamella.knowledge.intake import Intake
@@ -53,7 +52,7 @@ from lamella.sessions.sessions import Sessions
 from lamella.settings import Settings, environment, old_variables, unknown_variables
 from lamella.storage.bases import AccessRows
 from lamella.storage.cached import SqlCacheEntries
-from lamella.storage.folder import FolderFileStore, FolderLock
+from lamella.storage.folder import FileStore, FolderLock
 from lamella.storage.recall.store import RecallIndex
 from lamella.storage.store import Store, open_store
 from lamella.tooling.tool import Registry, Tool
@@ -293,7 +292,7 @@ async def open_app(
         parts = CoreSettings.of(settings, tables, headers, demonstration=models.is_demonstration)
         embedder = embedder_of(settings)
         recall = Recall(store, RecallIndex(store.database), embedder, store.jobs, clock)
-        uploads = FolderFileStore(settings.data / "files")
+        uploads = FileStore(settings.data / "files")
         restricted = restricted_of(settings, models, table)
         if restricted is not None:
             stack.push_async_callback(restricted.close)

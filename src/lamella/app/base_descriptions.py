@@ -195,7 +195,7 @@ class BaseDescriptions:
         return None
 
     async def _is_protected(self, job: Job) -> bool:
-        """Whether somebody may use the base and not read it: then the restricted model alone reads it (SPEC W8)."""
+        """Whether somebody may use the base and not read it: then the restricted model alone reads it."""
         grants = await self._access.grants(job.caller, job.subject)
         return any(grant.level is GrantLevel.RESTRICTED for grant in grants)
 

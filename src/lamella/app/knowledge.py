@@ -15,7 +15,7 @@ from lamella.core.clock import Clock
 from lamella.core.errors import InvalidRequest, NotFound, PermissionDenied, ToolFailed
 from lamella.core.ids import Ids
 from lamella.core.knowledge import Document, KnowledgeFound, Searcher, Shelf, ShelfTotals, StoredPassage
-from lamella.core.ports import Embedder, FileStore
+from lamella.core.ports import Embedder
 from lamella.core.records import Caller, Page, PageQuery
 from lamella.knowledge.bound_bases import bound_bases
 from lamella.knowledge.deposits import Deposits
@@ -30,6 +30,7 @@ from lamella.knowledge.restricted.summary import SafeSummary
 from lamella.knowledge.searching import KnowledgeSearch, Searched
 from lamella.settings import Settings
 from lamella.storage.bases import AccessRows
+from lamella.storage.folder import FileStore
 from lamella.storage.knowledge.store import KnowledgeStore
 from lamella.storage.store import Store
 from lamella.tooling.tool import ToolScope

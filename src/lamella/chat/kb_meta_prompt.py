@@ -1,4 +1,4 @@
-"""`kb_meta_prompt`: what the model is told of the knowledge bases that it can search (SPEC W6).
+"""`kb_meta_prompt`: what the model is told of the knowledge bases that it can search.
 
 One block of the dynamic context, never in the system prompt. The order of the bases is that of their ids and the words
 are fixed, so that the same bases give the same bytes whoever bound them in whatever order.
@@ -38,7 +38,7 @@ class BaseFacts:
 
 async def facts_of(base: KnowledgeBase, metadata: SafeMetadataSource) -> BaseFacts:
     """What a caller at this level is told of a base: of a restricted one its name and its owner's hint and keywords, as
-    far as they tell nothing of the documents (SPEC W8).
+    far as they tell nothing of the documents.
     """
     content = base.content
     if base.level is not GrantLevel.FULL:

@@ -1,4 +1,4 @@
-"""Does what waits in a conversation, in order: answers messages, runs commands (SPEC L12, L13)."""
+"""Does what waits in a conversation, in order: answers messages, runs commands."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Message:
     the conversation's; several answer side by side.
 
     `dynamic` are the caller's blocks of the dynamic context, `blocks` the deployment's, which stand before them and may
-    differ when a message is sent again; empty ones are left out (SPEC W4, W5). `choices` are for this
+    differ when a message is sent again; empty ones are left out. `choices` are for this
     message's turn only. `parent_message_id` is the message or run that it follows: None for the beginning, LEAVE for
     where the conversation stands. `sent_at` is when it was sent, where that was earlier than now.
     """

@@ -1,4 +1,4 @@
-"""Commands as they are sent: run now, before and beside any model, or put into the queue (SPEC L12)."""
+"""Commands as they are sent: run now, before and beside any model, or put into the queue."""
 
 from __future__ import annotations
 

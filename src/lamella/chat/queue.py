@@ -1,4 +1,4 @@
-"""What users do with what waits in a conversation: see it, change it, take it out, follow it (SPEC L13)."""
+"""What users do with what waits in a conversation: see it, change it, take it out, follow it."""
 
 from __future__ import annotations
 

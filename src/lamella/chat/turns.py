@@ -90,7 +90,7 @@ class Turns:
         self.engine.stops.stop(turn_id, run_id)
 
     async def _fitting(self, caller: Caller, new: NewTurn, queued_ids: Sequence[str]) -> Begun:
-        """Begin the turn; a conversation that no longer fits the window is compacted first, and then sent (SPEC L6).
+        """Begin the turn; a conversation that no longer fits the window is compacted first, and then sent.
 
         Once: if the compaction fails, or frees too little, things give way until the message fits.
         """

@@ -1,1 +1,1 @@
-"""Slash commands: handled before any model call, free of model tokens, kept out of the model's context (SPEC L12)."""
+"""Slash commands: handled before any model call, free of model tokens, kept out of the model's context."""

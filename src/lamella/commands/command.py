@@ -64,7 +64,7 @@ class Command(Protocol):
     usage: str
     summary: str
     at_once: bool
-    """Whether it runs beside an answer: it does not touch that answer's context (SPEC L12)."""
+    """Whether it runs beside an answer: it does not touch that answer's context."""
 
     async def run(self, asked: CommandCall) -> Answer:
         """Do it. Raises a `LamellaError`; then nothing has changed."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Protocol
 
 from lamella.core.deltas import Delta
@@ -70,26 +68,6 @@ class ModelSource(Protocol):
 
     async def open(self, name: str) -> OpenModel:
         """The model of this name; raises `InvalidRequest` when none is configured that serves it."""
-        ...
-
-
-class FileStore(Protocol):
-    """Where the bytes of uploads lie, under ids made here; a user's file name is never a path."""
-
-    def receive(self, file_id: str) -> AbstractAsyncContextManager[Path]:
-        """A path to write the upload to; kept when the block ends well, removed when it raises."""
-        ...
-
-    def path(self, file_id: str) -> Path:
-        """Where the file lies."""
-        ...
-
-    async def remove(self, file_id: str) -> None:
-        """Remove the file, if it lies there; raises `StoreFailed`."""
-        ...
-
-    async def sweep(self, keep: frozenset[str]) -> int:
-        """Remove what belongs to no row; gives how many."""
         ...
 
 

@@ -11,9 +11,9 @@ from lamella.core.errors import InvalidRequest
 from lamella.core.ids import Ids
 from lamella.core.json import digest
 from lamella.core.knowledge import INGEST, Document, DocumentState, Shelf
-from lamella.core.ports import FileStore
 from lamella.core.records import Caller, NewJob
 from lamella.knowledge.intake import clean_name, write_upload
+from lamella.storage.folder import FileStore
 from lamella.storage.knowledge.store import KnowledgeStore
 
 

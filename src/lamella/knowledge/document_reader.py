@@ -8,10 +8,10 @@ from typing import Protocol
 
 from lamella.core.counting import count_tokens
 from lamella.core.knowledge import Document
-from lamella.core.ports import FileStore
 from lamella.core.records import Caller, File
 from lamella.knowledge.extract_worker import plain
 from lamella.knowledge.extraction import Extraction, ExtractionLimits, Extractor
+from lamella.storage.folder import FileStore
 
 PICTURE = "This is a picture; a document to search needs text. Save its text as a document."
 

@@ -26,7 +26,7 @@ from lamella.background import Again, Worker
 from lamella.core.clock import Clock
 from lamella.core.errors import InvalidRequest, LamellaError, NotFound, ProviderError
 from lamella.core.knowledge import CLEAR, INGEST, Document, DocumentState, DocumentText, NewPassage, Shelf
-from lamella.core.ports import Embedder, FileStore, Jobs
+from lamella.core.ports import Embedder, Jobs
 from lamella.core.records import Caller, Job, NewJob
 from lamella.knowledge.document_reader import DocumentReader
 from lamella.knowledge.extraction import Extraction
@@ -34,6 +34,7 @@ from lamella.knowledge.passage_worker import BATCH, Batch, CutRequest
 from lamella.knowledge.passages import embedded_text, passages_of
 from lamella.search import lexical
 from lamella.search.lexical import LexicalEmbedder
+from lamella.storage.folder import FileStore
 from lamella.storage.knowledge.store import KnowledgeStore
 
 WORKER_MODULE = "lamella.knowledge.passage_worker"

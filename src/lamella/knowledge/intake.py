@@ -12,10 +12,10 @@ from lamella.core.errors import InvalidRequest, NotFound, PayloadTooLarge, Store
 from lamella.core.ids import Ids
 from lamella.core.json import digest
 from lamella.core.messages import Image
-from lamella.core.ports import FileStore
 from lamella.core.records import Caller, File
 from lamella.knowledge.extraction import Extractor, Picture
 from lamella.storage import Store
+from lamella.storage.folder import FileStore
 
 MAX_NAME = 255
 

@@ -88,8 +88,8 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-class FolderFileStore:
-    """A `FileStore` on a folder, which is made when it is missing."""
+class FileStore:
+    """The bytes of uploads in a folder, under ids made here: the name of a user's file is never a path."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -30,7 +30,7 @@ from lamella.core.records import (
 from lamella.sessions.compaction import ENGINE
 from lamella.settings import Settings
 from lamella.storage import Store
-from lamella.storage.folder import FolderFileStore
+from lamella.storage.folder import FileStore
 from lamella.tooling.tool import Registry
 from lamella.turns.effective_settings import layout_named
 from lamella_lab.replay.acting import StagedTool
@@ -81,7 +81,7 @@ LONGEST_WAIT = 30.0
 class ReplayedConversation:
     """One conversation of one user. `names` are its turns by the ids that the trace gives them."""
 
-    def __init__(self, trace: Trace, store: Store, uploads: FolderFileStore, models: ReplayModels) -> None:
+    def __init__(self, trace: Trace, store: Store, uploads: FileStore, models: ReplayModels) -> None:
         self.store = store
         self.stage = models.stage
         self.jobs = StagedJobs(store.jobs, self.stage)

@@ -14,11 +14,11 @@ from lamella.core.errors import InvalidRequest
 from lamella.core.ids import CountingIds, Ids
 from lamella.core.json import digest
 from lamella.core.messages import Image
-from lamella.core.ports import FileStore
 from lamella.core.records import Caller, File, ProjectContent
 from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
 from lamella.knowledge.intake import Intake
 from lamella.storage import Store
+from lamella.storage.folder import FileStore
 from lamella_lab.trace.content import FileContent, content_of
 from lamella_lab.trace.format import TraceAgent, TraceProject
 from lamella_lab.trace.parts import TraceFile

@@ -119,7 +119,7 @@ class ConversationSnapshot:
 
     `session` is the one that the path stands in; the conversation may be in another. `summaries` stand before the turns
     of it: those of the sessions that it continues, the oldest first, and its own when it was closed once and is open
-    again (SPEC L4). `documents` are those that tools brought into the conversation, without their texts.
+    again. `documents` are those that tools brought into the conversation, without their texts.
     `sent_before` is when the newest messages before the window were sent, the oldest first: how often somebody writes
     is not forgotten with a summary. `session_changes` counts the decisions that moved the conversation from one session
     to another, of every branch.

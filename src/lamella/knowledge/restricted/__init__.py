@@ -1,1 +1,1 @@
-"""Restricted access: what may be said of documents that the reader may use and not read (SPEC W8, W10, X-LEAK)."""
+"""Restricted access: what may be said of documents that the reader may use and not read."""

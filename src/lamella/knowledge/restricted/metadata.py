@@ -1,7 +1,5 @@
 """What a model is told of a base whose documents its user may not read: name, hint and keywords, through the guard.
 
-SPEC W8.
-
 Owners write them, and may repeat what stands in the documents without meaning to.
 """
 
@@ -105,7 +103,7 @@ def _checked(written: SafeMetadata, chunks: Sequence[Chunk]) -> SafeMetadata:
 
 
 def without_facts(hint: str) -> str:
-    """A hint without the sentences that hold figures, dates or identifiers, whatever the documents say (SPEC W8)."""
+    """A hint without the sentences that hold figures, dates or identifiers, whatever the documents say."""
     return "".join(sentence for sentence in sentences(hint) if not _holds_facts(sentence)).strip()
 
 

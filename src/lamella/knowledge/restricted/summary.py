@@ -1,4 +1,4 @@
-"""What a second model may answer about restricted documents, and what is left of it for the reader (SPEC W10)."""
+"""What a second model may answer about restricted documents, and what is left of it for the reader."""
 
 from __future__ import annotations
 
