@@ -22,7 +22,7 @@ async def ended_job(app: App, session: str, kind: str = "summarise", caller: Cal
     store = app.store
     async with asyncio.timeout(10):
         while True:
-            found = await store.job(caller, kind, session)  # type: ignore[attr-defined]  # the store holds the jobs too
+            found = await store.jobs.job(caller, kind, session)
             if found is not None and found.status in (JobStatus.FINISHED, JobStatus.FAILED):
                 assert isinstance(found, Job)
                 return found
@@ -146,5 +146,5 @@ async def test_an_empty_session_has_nothing_to_summarise(tmp_path: Path) -> None
     async with talking(tmp_path, model, turns=0) as (app, _, conversation):
         first = await current(app, conversation)
         await app.sessions.begin_anew(LOCAL_OWNER, conversation, why="/new")
-        assert await app.store.job(LOCAL_OWNER, "summarise", first) is None  # type: ignore[attr-defined]
+        assert await app.store.jobs.job(LOCAL_OWNER, "summarise", first) is None
     assert model.requests == []

@@ -72,7 +72,7 @@ class Talk:
         """Let time pass until no compaction waits."""
         await self.app.sessions.settled(self.conversation)
         while True:
-            job: Job | None = await self.app.store.job(LOCAL_OWNER, COMPACT, self.conversation)  # type: ignore[attr-defined]
+            job: Job | None = await self.app.store.jobs.job(LOCAL_OWNER, COMPACT, self.conversation)
             if job is None or job.status not in (JobStatus.WAITING, JobStatus.RUNNING):
                 return
             if job.status is JobStatus.WAITING:
@@ -108,7 +108,9 @@ async def test_what_stands_in_every_window_and_is_too_much_is_said_once(tmp_path
         jobs = []
         for _ in range(4):
             assert await talk.attempts(8_000) == 0
-            jobs.append(await app.store.job(LOCAL_OWNER, COMPACT, talk.conversation))  # type: ignore[attr-defined]
+            job = await app.store.jobs.job(LOCAL_OWNER, COMPACT, talk.conversation)
+            assert job is not None
+            jobs.append(job)
         assert [job.status for job in jobs] == [JobStatus.FAILED] * 4
         assert len({job.id for job in jobs[1:]}) == 1
         last = (await client.get(f"/conversations/{talk.conversation}/commands"))["data"]

@@ -59,7 +59,7 @@ async def prunings(app: App, conversation: str) -> list[Decision]:
 
 
 async def timer(app: App, conversation: str) -> Job | None:
-    found: Job | None = await app.store.job(LOCAL_OWNER, IDLE, conversation)  # type: ignore[attr-defined]
+    found: Job | None = await app.store.jobs.job(LOCAL_OWNER, IDLE, conversation)
     return found
 
 

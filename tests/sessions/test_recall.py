@@ -52,7 +52,7 @@ def passages_of(found: Object) -> list[Object]:
 async def settled(app: App, conversation: str) -> None:
     """Come back when nothing waits to be indexed."""
     while True:
-        job = await app.store.job(LOCAL_OWNER, INDEX, conversation)  # type: ignore[attr-defined]
+        job = await app.store.jobs.job(LOCAL_OWNER, INDEX, conversation)
         if job is not None and job.status not in (JobStatus.WAITING, JobStatus.RUNNING):
             assert job.status is JobStatus.FINISHED, job.error
             return

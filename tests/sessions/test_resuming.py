@@ -46,7 +46,7 @@ async def failed(app: App, session: str) -> None:
     """Come back when a summary of the session has failed."""
     async with asyncio.timeout(10):
         while True:
-            job = await app.store.job(LOCAL_OWNER, "summarise", session)  # type: ignore[attr-defined]
+            job = await app.store.jobs.job(LOCAL_OWNER, "summarise", session)
             if job is not None and job.error is not None:
                 return
             await asyncio.sleep(0.01)

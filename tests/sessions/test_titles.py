@@ -122,7 +122,7 @@ async def test_a_provider_that_fails_is_asked_again_later(tmp_path: Path) -> Non
         await client.send(conversation, WORDS)
         async with asyncio.timeout(10):
             while True:
-                job = await app.store.job(LOCAL_OWNER, "title", conversation)  # type: ignore[attr-defined]
+                job = await app.store.jobs.job(LOCAL_OWNER, "title", conversation)
                 if job is not None and job.attempts and job.status is JobStatus.WAITING:
                     break
                 await asyncio.sleep(0.01)
@@ -134,7 +134,7 @@ async def test_nobody_is_asked_where_titles_are_switched_off(tmp_path: Path) -> 
     async with titling(tmp_path, model, titles=False) as (app, client, conversation):
         await client.send(conversation, WORDS)
         await app.chat.rest(conversation)
-        assert await app.store.job(LOCAL_OWNER, "title", conversation) is None  # type: ignore[attr-defined]
+        assert await app.store.jobs.job(LOCAL_OWNER, "title", conversation) is None
         assert (await client.get(f"/conversations/{conversation}"))["title"] == WORDS
 
 

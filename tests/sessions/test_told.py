@@ -32,7 +32,7 @@ async def job_of(app: App, conversation: str) -> Job:
     """The job as it stands once its row says how it ended, which is after the compaction is settled."""
     with anyio.fail_after(5):
         while True:
-            found = await app.store.job(LOCAL_OWNER, COMPACT, conversation)  # type: ignore[attr-defined]  # it holds the jobs too
+            found = await app.store.jobs.job(LOCAL_OWNER, COMPACT, conversation)
             if isinstance(found, Job) and found.error is not None:
                 return found
             await anyio.sleep(0.01)

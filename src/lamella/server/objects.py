@@ -38,7 +38,7 @@ class Object(msgspec.Struct, kw_only=True):
         `ModelObject.of(facts, id="claude-sonnet-5")` takes `provider`, `window` and all else from `facts`.
         """
         kind: Any = type(record)
-        names, values, moments = _shared(cls, kind)
+        names, values, moments = _shared(cls, kind, frozenset(getattr(record, "__dict__", ())))
         found = dict(zip(names, values(record), strict=True))
         found.update(given)
         for name in moments:
@@ -49,9 +49,14 @@ class Object(msgspec.Struct, kw_only=True):
 
 
 @cache
-def _shared(kind: type[Object], record: type) -> tuple[tuple[str, ...], Callable[[object], Any], tuple[str, ...]]:
-    """The fields of an object that records of a type have by the same name, what reads them, and which are moments."""
-    named = {field.name for field in fields(record)} if is_dataclass(record) else set()
+def _shared(
+    kind: type[Object], record: type, own: frozenset[str]
+) -> tuple[tuple[str, ...], Callable[[object], Any], tuple[str, ...]]:
+    """The fields of an object that records of a type have by the same name, what reads them, and which are moments.
+
+    `own` are the attributes that a record has beside those of its type.
+    """
+    named = own | ({field.name for field in fields(record)} if is_dataclass(record) else set())
     names = tuple(name for name in kind.__struct_fields__ if name in named or hasattr(record, name))
     hints = get_type_hints(kind, include_extras=True)
     moments = tuple(name for name in names if Moment in (hints[name], *get_args(hints[name])))
