@@ -12,9 +12,13 @@ from pathlib import Path
 import msgspec
 from pydantic.fields import FieldInfo
 
+import lamella
+import lamella.client
 from lamella.chat.message import ExecutionRequest
+from lamella.context.layout import Layout
 from lamella.core import packets
 from lamella.core.caching import Ttl
+from lamella.core.models import ModelFacts
 from lamella.core.records import LEAVE
 from lamella.llm.model_table import ModelTable
 from lamella.settings import Settings, default_data_folder, variable_of
@@ -147,7 +151,65 @@ def notes_of(kind: type) -> dict[str, str]:
     return notes
 
 
+def python_page() -> str:
+    """What `import lamella` and `lamella.client` offer: each name with its signature and what its docstring says."""
+    lines = ["# Python\n\n`import lamella` needs no SDK, web framework or database. [Use Lamella as a library]"]
+    lines.append("(../how-to/library.md) opens the whole backend.\n\n")
+    for module, names in ((lamella, lamella.__all__), (lamella.client, lamella.client.__all__)):
+        lines.append(f"## `{module.__name__}`\n\n```python\n{inspect.getdoc(module)}\n```\n\n")
+        lines += [_member(name, getattr(module, name)) for name in sorted(names, key=str.lower)]
+    return MADE + "".join(lines)
+
+
+def _member(name: str, value: object) -> str:
+    if not callable(value):
+        held = ", ".join(f"`{one}`" for one in typing.cast("dict[str, object]", value))
+        return f"### `{name}`\n\nA mapping with {held}.\n\n"
+    lines = [f"### `{name}{_signature(value)}`\n\n{inspect.getdoc(value)}\n\n"]
+    if isinstance(value, type):
+        lines += [
+            f"- `{method}{_signature(found)}`: {(inspect.getdoc(found) or '').partition(chr(10))[0]}\n"
+            for method, found in vars(value).items()
+            if inspect.isfunction(found) and not method.startswith("_")
+        ]
+        lines.append("\n")
+    return "".join(lines)
+
+
+class _Said(str):
+    """A text that stands in a signature as it is."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _signature(value: typing.Callable[..., object]) -> str:
+    try:
+        signature = inspect.signature(value)
+    except ValueError:
+        return ""
+    told = [
+        one.replace(
+            annotation=_Said(one.annotation) if isinstance(one.annotation, str) else one.annotation,
+            default=_default_said(one.default),
+        )
+        for one in signature.parameters.values()
+    ]
+    back = signature.return_annotation
+    return str(signature.replace(parameters=told, return_annotation=_Said(back) if isinstance(back, str) else back))
+
+
+def _default_said(value: object) -> object:
+    """A default as it is written, if it is a long record."""
+    if isinstance(value, Layout):
+        return _Said(f"LAYOUTS[{value.name!r}]")
+    return _Said("FACTS") if isinstance(value, ModelFacts) else value
+
+
 PAGES = {
+    "reference/python.md": python_page,
     "reference/settings.md": settings_page,
     "reference/packets.md": packets_page,
     "reference/execution-request.md": execution_request_page,

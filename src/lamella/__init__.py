@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from lamella.agent.preview import Window, WindowRow, window
     from lamella.context.layouts import LAYOUTS
     from lamella.core.errors import LamellaError
+    from lamella.core.ports import ChatModel
     from lamella.core.tokens import Usage
     from lamella.llm.model_table import facts
     from lamella.llm.scripted import ScriptedModel, calling, saying
@@ -42,6 +43,7 @@ __all__ = [
     "LAYOUTS",
     "AgentRun",
     "AgentTurn",
+    "ChatModel",
     "Fallback",
     "LamellaError",
     "RunHooks",
@@ -64,6 +66,7 @@ _HOMES = {
     "lamella.agent.preview": ("Window", "WindowRow", "window"),
     "lamella.context.layouts": ("LAYOUTS",),
     "lamella.core.errors": ("LamellaError",),
+    "lamella.core.ports": ("ChatModel",),
     "lamella.core.tokens": ("Usage",),
     "lamella.llm.model_table": ("facts",),
     "lamella.llm.scripted": ("ScriptedModel", "calling", "saying"),

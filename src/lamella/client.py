@@ -27,6 +27,8 @@ import msgspec
 from lamella.core.errors import CallerError, ConfigurationError, InvalidRequest, LamellaError
 from lamella.core.packets import AnyPacket, TurnFinished, decode_packet
 
+__all__ = ["Client", "ServerUnreachable", "StoredFile", "connect"]
+
 Object = dict[str, Any]
 """A JSON object of the API; `/docs` of a server describes each."""
 

@@ -46,10 +46,11 @@ def _markdown() -> list[Path]:
 
 
 @pytest.mark.parametrize(
-    "name", ["settings.md", "packets.md", "execution-request.md", "simulator-options.md", "model-prices.md"]
+    "name",
+    ["settings.md", "packets.md", "execution-request.md", "simulator-options.md", "model-prices.md", "python.md"],
 )
 def test_a_generated_page_is_up_to_date(name: str) -> None:
-    assert len(GENERATE.PAGES) == 5
+    assert len(GENERATE.PAGES) == 6
     made = GENERATE.PAGES[f"reference/{name}"]()
     assert (DOCS / "reference" / name).read_text("utf-8") == made, "run: python docs/generate.py"
 

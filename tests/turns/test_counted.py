@@ -42,7 +42,7 @@ def down(request: WireRequest) -> int:
 
 
 async def estimates(app: Any, packets: list[dict[str, Any]]) -> list[tuple[int, int]]:
-    requests = await app.store.requests(LOCAL_OWNER, packets[0]["turn_id"])
+    requests = await app.store.requests.requests(LOCAL_OWNER, packets[0]["turn_id"])
     return [(request.local_tokens, request.estimate) for request in requests]
 
 

@@ -27,6 +27,11 @@ class Pages:
         self.refusals = refusals
         self.written = asyncio.Event()
 
+    @property
+    def turns(self) -> Pages:
+        """The object of the store that has the journal."""
+        return self
+
     async def append_journal(self, entries: Sequence[JournalEntry]) -> None:
         await asyncio.sleep(0)
         if self.refusals:

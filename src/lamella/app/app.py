@@ -20,6 +20,7 @@ from lamella.app.bases import Bases
 from lamella.app.conversations import Conversations, NewConversation
 from lamella.app.core import CoreSettings, build_core, build_services
 from lamella.app.embedding import embedder_of
+from lamella.app.extensions import registered_layouts, registered_tools
 from lamella.app.knowledge import Knowledge, knowledge_of
 from lamella.app.library import Library
 from lamella.app.once import Once
@@ -275,7 +276,7 @@ async def open_app(
     """
     if blocks is None:
         blocks = registered_blocks(settings.dynamic_context, seconds=settings.dynamic_context_seconds)
-    tables = by_name(*LAYOUTS.values(), *layouts)
+    tables = by_name(*LAYOUTS.values(), *layouts, *registered_layouts())
     configs = read_servers(settings.mcp_servers, environment())
     async with AsyncExitStack() as stack:
         stack.enter_context(_locked_folder(settings.data))
@@ -304,7 +305,9 @@ async def open_app(
         knowledge = knowledge_of(settings, store, uploads, embedder, restricted, clock, ids, describing)
         offered = shipped_tools(store, recall, knowledge, settings) if tools is None else tools
         mcp = McpServers(configs)
-        registry = Registry((*offered, *more_tools, *web_tools(settings)), (mcp,) if configs else ())
+        registry = Registry(
+            (*offered, *more_tools, *registered_tools(), *web_tools(settings)), (mcp,) if configs else ()
+        )
         ledger = await stack.enter_async_context(kept_ledger(SqlCacheEntries(store.database), clock))
         services = build_services(store, registry, clock, ids, ledger)
         contexts = DynamicContexts(store, blocks, KbMetaPrompts(knowledge.store, knowledge.access, knowledge.metadata))

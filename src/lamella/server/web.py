@@ -168,7 +168,23 @@ def create_web(
         return by_key is not None and by_key.is_local and not await app.accounts.are_set_up()
 
     # Outside of all that reads something: there requests can overtake each other.
-    return Arrivals(Headers(OriginGuard(with_parts, is_open)), app.chat)
+    return _from_root(Arrivals(Headers(OriginGuard(with_parts, is_open)), app.chat))
+
+
+def _from_root(app: ASGIApp) -> ASGIApp:
+    """The application with its own paths, wherever it is mounted: `/chat/api/v1/status` is its `/api/v1/status`.
+
+    Who may ask is decided by the path, so it has to be the same one for all that read it.
+    """
+
+    async def called(scope: Scope, receive: Receive, send: Send) -> None:
+        root = scope.get("root_path", "")
+        if root and scope["path"].startswith(f"{root}/"):
+            path = scope["path"][len(root) :]
+            scope = {**scope, "path": path, "raw_path": path.encode(), "root_path": ""}
+        await app(scope, receive, send)
+
+    return called
 
 
 @cache

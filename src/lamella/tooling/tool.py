@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, get_type_hints
+from typing import Protocol, get_type_hints, runtime_checkable
 
 import msgspec
 
@@ -99,6 +99,7 @@ class ToolOutput:
     rich: str = ""
 
 
+@runtime_checkable
 class Tool(Protocol):
     """Something a model can call. One whose calls change something outside says so: `side_effects = True`."""
 
