@@ -29,7 +29,7 @@ Revision = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ShelfPart:
     """The passages of one document, in order."""
 
     entries: Ints
@@ -37,9 +37,9 @@ class Part:
     vectors: NDArray[np.float32]
 
 
-def part_of(rows: Sequence[tuple[int, int, bytes | None]], dimension: int) -> Part:
+def part_of(rows: Sequence[tuple[int, int, bytes | None]], dimension: int) -> ShelfPart:
     """The part of some rows: entry, length and vector."""
-    return Part(
+    return ShelfPart(
         np.array([row[0] for row in rows], np.int64),
         np.array([row[1] for row in rows], np.float64),
         matrix_of([row[2] for row in rows], dimension).astype(np.float32),
@@ -47,7 +47,7 @@ def part_of(rows: Sequence[tuple[int, int, bytes | None]], dimension: int) -> Pa
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class ShelfScope:
     """Passages of a shelf, document after document: `offsets` says where each of `documents` begins.
 
     `order` are the places by entry.
@@ -68,10 +68,10 @@ class Scope:
         """Bytes, about."""
         return int(self.vectors.nbytes) + _OVERHEAD * len(self.entries) + self.postings.size
 
-    def part(self, index: int) -> Part:
+    def part(self, index: int) -> ShelfPart:
         """The passages of one of its documents."""
         rows = slice(self.offsets[index], self.offsets[index + 1])
-        return Part(self.entries[rows], self.lengths[rows], self.vectors[rows])
+        return ShelfPart(self.entries[rows], self.lengths[rows], self.vectors[rows])
 
     def occurrences(self, stored: Ints) -> Ints:
         """Occurrences by entry as occurrences by place in this scope, rising; those of other entries are left out."""
@@ -83,13 +83,15 @@ class Scope:
         return np.sort(moved(stored[here], self.order[at[here]]))
 
 
-def scope_of(number: int, documents: Sequence[Revision], parts: Mapping[Revision, Part], dimension: int) -> Scope:
+def scope_of(
+    number: int, documents: Sequence[Revision], parts: Mapping[Revision, ShelfPart], dimension: int
+) -> ShelfScope:
     """The scope of these documents."""
     chosen = [parts[document] for document in documents]
     lengths = [len(part.entries) for part in chosen]
     offsets = (0, *(int(end) for end in np.cumsum(lengths)))
     entries = np.concatenate([np.zeros(0, np.int64), *(part.entries for part in chosen)])
-    return Scope(
+    return ShelfScope(
         number=number,
         documents=tuple(documents),
         offsets=offsets,
@@ -105,22 +107,22 @@ Key = tuple[int, str, int]
 """Number of the shelf, model of the vectors, their dimension."""
 
 
-class ScopeCache:
+class ShelfScopes:
     """Scopes that were used lately, up to a number of bytes."""
 
     def __init__(self, most: int = MOST_BYTES) -> None:
         self._most = most
         self._lock = Lock()
-        self._kept: OrderedDict[Key, Scope] = OrderedDict()
+        self._kept: OrderedDict[Key, ShelfScope] = OrderedDict()
 
-    def find(self, key: Key) -> Scope | None:
+    def find(self, key: Key) -> ShelfScope | None:
         """What is kept under this key, of whatever revision."""
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
             return self._kept.get(key)
 
-    def keep(self, key: Key, scope: Scope) -> None:
+    def keep(self, key: Key, scope: ShelfScope) -> None:
         """Keep a scope; those that were not used for longest make room."""
         with self._lock:
             self._kept[key] = scope

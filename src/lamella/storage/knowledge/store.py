@@ -22,7 +22,7 @@ from lamella.storage.database import Database, reads
 from lamella.storage.knowledge.bindings import BindingRows
 from lamella.storage.knowledge.documents import DocumentRows, find_documents, shelf_number
 from lamella.storage.knowledge.passages import PassageRows, passage_of, tagged
-from lamella.storage.knowledge.scope import MOST_BYTES, Part, Revision, Scope, ScopeCache, part_of, scope_of
+from lamella.storage.knowledge.scope import MOST_BYTES, Revision, ShelfPart, ShelfScope, ShelfScopes, part_of, scope_of
 from lamella.storage.postings import row_of
 from lamella.storage.tables import knowledge_documents, knowledge_passages, knowledge_vectors
 
@@ -35,7 +35,7 @@ class KnowledgeStore(DocumentRows, PassageRows, BindingRows):
 
     def __init__(self, database: Database, ids: Ids, most_bytes: int = MOST_BYTES) -> None:
         super().__init__(database, ids)
-        self._scopes = ScopeCache(most_bytes)
+        self._scopes = ShelfScopes(most_bytes)
 
     @property
     def kept_bytes(self) -> int:
@@ -61,7 +61,7 @@ class KnowledgeStore(DocumentRows, PassageRows, BindingRows):
         )
 
     @reads
-    def _searched(self, connection: Connection, query: KnowledgeQuery, dimension: int) -> list[tuple[Scope, Read]]:
+    def _searched(self, connection: Connection, query: KnowledgeQuery, dimension: int) -> list[tuple[ShelfScope, Read]]:
         """What is searched of each shelf that holds anything, with the postings of the terms."""
         scopes = (self._scope(connection, shelf, query.space.model, dimension) for shelf in query.shelves)
         return [(scope, _read_postings(connection, scope, query.terms)) for scope in scopes if scope is not None]
@@ -75,7 +75,7 @@ class KnowledgeStore(DocumentRows, PassageRows, BindingRows):
         passages = {row["id"]: passage_of(row) for row in rows.mappings()}
         return passages, find_documents(connection, sorted({p.document_id for p in passages.values()}))
 
-    def _scope(self, connection: Connection, shelf: Shelf, model: str, dimension: int) -> Scope | None:
+    def _scope(self, connection: Connection, shelf: Shelf, model: str, dimension: int) -> ShelfScope | None:
         """What is kept of a shelf, with the documents that changed since read again; None for an empty one."""
         number = shelf_number(connection, shelf)
         if number is None:
@@ -90,7 +90,7 @@ class KnowledgeStore(DocumentRows, PassageRows, BindingRows):
         kept = self._scopes.find(key)
         if kept is not None and kept.documents == wanted:
             return kept
-        parts: dict[Revision, Part] = {}
+        parts: dict[Revision, ShelfPart] = {}
         if kept is not None:
             still = set(wanted)
             parts = {document: kept.part(at) for at, document in enumerate(kept.documents) if document in still}
@@ -123,7 +123,7 @@ Read = dict[str, str | Ints]
 """For each term its occurrences in the scope, or in the table as they were read, with commas between."""
 
 
-def _read_postings(connection: Connection, scope: Scope, terms: Sequence[str]) -> Read:
+def _read_postings(connection: Connection, scope: ShelfScope, terms: Sequence[str]) -> Read:
     read: Read = {}
     for term in dict.fromkeys(terms):
         known = scope.postings.find(term)
@@ -143,7 +143,7 @@ class _Chosen:
     similarity: float
 
 
-def _best(searched: Sequence[tuple[Scope, Read]], query: KnowledgeQuery) -> list[_Chosen]:
+def _best(searched: Sequence[tuple[ShelfScope, Read]], query: KnowledgeQuery) -> list[_Chosen]:
     """The best passages of some shelves, ranked together."""
     if not searched:
         return []
@@ -176,7 +176,7 @@ def _first(made: Ranked, entries: Ints, similar: Floats | None, limit: int) -> l
     ]
 
 
-def _held(scope: Scope, read: Read, term: str) -> Ints:
+def _held(scope: ShelfScope, read: Read, term: str) -> Ints:
     """The occurrences of a term, which are kept in `read` from now on."""
     known = read[term]
     if isinstance(known, str):
@@ -185,7 +185,7 @@ def _held(scope: Scope, read: Read, term: str) -> Ints:
 
 
 def _similar(
-    searched: Sequence[tuple[Scope, Read]], chosen: Sequence[_Selected], query: KnowledgeQuery
+    searched: Sequence[tuple[ShelfScope, Read]], chosen: Sequence[_Selected], query: KnowledgeQuery
 ) -> Floats | None:
     """The similarity of every passage, 0 below the floor; None where the query has no vector."""
     if query.vector is None:
@@ -217,7 +217,7 @@ class _Selected:
     new_place: Ints | None
 
     @classmethod
-    def of(cls, scope: Scope, documents: frozenset[str] | None) -> _Selected:
+    def of(cls, scope: ShelfScope, documents: frozenset[str] | None) -> _Selected:
         if documents is None or all(id in documents for id, _ in scope.documents):
             return cls(scope.entries, scope.of_document, scope.lengths, None, None)
         wanted = np.array([id in documents for id, _ in scope.documents], np.bool_)

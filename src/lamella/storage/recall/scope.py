@@ -27,7 +27,7 @@ _OVERHEAD = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SpokenPart:
     """Some passages as they were read; `waiting` is the first that has no vector."""
 
     entries: Ints
@@ -38,11 +38,11 @@ class Part:
     waiting: int | None
 
 
-def part_of(rows: Sequence[Sequence[Any]], dimension: int) -> Part:
+def part_of(rows: Sequence[Sequence[Any]], dimension: int) -> SpokenPart:
     """The passages of some rows, at least one: entry, session, terms, whether it is a message, and its vector, None
     where it has none of this space."""
     entries, sessions, lengths, messages, vectors = zip(*rows, strict=True)
-    return Part(
+    return SpokenPart(
         entries=np.array(entries, np.int64),
         sessions=sessions,
         lengths=np.array(lengths, np.float64),
@@ -53,7 +53,7 @@ def part_of(rows: Sequence[Sequence[Any]], dimension: int) -> Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class SpokenScope:
     """Passages by entry, ascending; `order` puts those of one session together; `version` is that of the owner."""
 
     version: int
@@ -77,12 +77,12 @@ class Scope:
         """Bytes, about."""
         return int(self.vectors.nbytes) + _OVERHEAD * len(self.entries) + self.kept.size
 
-    def with_parts(self, parts: Sequence[Part]) -> Scope:
+    def with_parts(self, parts: Sequence[SpokenPart]) -> SpokenScope:
         """With newer passages behind those that are here."""
         numbers = {session: number for number, session in enumerate(self.sessions)}
         new = [numbers.setdefault(session, len(numbers)) for part in parts for session in part.sessions]
         of_session = np.concatenate([self.of_session, np.array(new, np.int64)])
-        return Scope(
+        return SpokenScope(
             version=self.version,
             dimension=self.dimension,
             entries=np.concatenate([self.entries, *(part.entries for part in parts)]),
@@ -94,7 +94,7 @@ class Scope:
             order=np.argsort(of_session, kind="stable"),
         )
 
-    def without(self, entry: int) -> Scope:
+    def without(self, entry: int) -> SpokenScope:
         """With the passages before this one alone."""
         count = int(np.searchsorted(self.entries, entry))
         return replace(
@@ -152,7 +152,12 @@ class Chosen:
 
 
 def choose(
-    scope: Scope, found: Mapping[str, str | Ints], vector: bytes | None, space: Space, passages: int, sessions: int
+    scope: SpokenScope,
+    found: Mapping[str, str | Ints],
+    vector: bytes | None,
+    space: Space,
+    passages: int,
+    sessions: int,
 ) -> Chosen:
     """The best of a scope, so many passages and sessions at most.
 
@@ -173,7 +178,7 @@ def choose(
     )
 
 
-def _best_of(scope: Scope, made: Ranking, sessions: Ints) -> Iterator[tuple[int, int]]:
+def _best_of(scope: SpokenScope, made: Ranking, sessions: Ints) -> Iterator[tuple[int, int]]:
     """The first of the best passages of each of these sessions that has one."""
     for session in sessions:
         own = np.flatnonzero(scope.of_session == session)
@@ -181,17 +186,17 @@ def _best_of(scope: Scope, made: Ranking, sessions: Ints) -> Iterator[tuple[int,
             yield int(session), best
 
 
-def grown(kept: Scope, parts: Sequence[Part]) -> tuple[Scope, Scope]:
+def grown(kept: SpokenScope, parts: Sequence[SpokenPart]) -> tuple[SpokenScope, SpokenScope]:
     """A scope with newer passages, and as much of it as stays right: up to the first that may still get a vector."""
     scope = kept.with_parts(parts)
     waiting = next((part.waiting for part in parts if part.waiting is not None), None) if scope.dimension else None
     return scope, scope if waiting is None else scope.without(waiting)
 
 
-def empty_scope(version: int, dimension: int) -> Scope:
+def empty_scope(version: int, dimension: int) -> SpokenScope:
     """No passage."""
     none = np.zeros(0, np.int64)
-    return Scope(
+    return SpokenScope(
         version,
         dimension,
         none,
@@ -208,14 +213,14 @@ Key = tuple[str, str | None, str, int]
 """Owner, conversation or None for all, model of the vectors, their dimension."""
 
 
-class ScopeCache:
+class SpokenScopes:
     """Scopes that were used lately, up to a number of bytes."""
 
     def __init__(self, most: int = MOST_BYTES) -> None:
         self._most = most
-        self._kept: OrderedDict[Key, Scope] = OrderedDict()
+        self._kept: OrderedDict[Key, SpokenScope] = OrderedDict()
 
-    def find(self, key: Key, version: int) -> Scope:
+    def find(self, key: Key, version: int) -> SpokenScope:
         """What is kept under this key, if it is of this version, else nothing yet."""
         kept = self._kept.get(key)
         if kept is None or kept.version != version:
@@ -223,7 +228,7 @@ class ScopeCache:
         self._kept.move_to_end(key)
         return kept
 
-    def keep(self, key: Key, scope: Scope) -> None:
+    def keep(self, key: Key, scope: SpokenScope) -> None:
         """Keep a scope, unless a newer one is kept; those that were not used for longest make room."""
         known = self._kept.get(key)
         if known is not None and (known.version, known.last) > (scope.version, scope.last):

@@ -40,7 +40,7 @@ from lamella.core.records import Caller
 from lamella.search.ranking import Ints
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.database import Database, Transactions, insert_missing, reads, writes
-from lamella.storage.recall.scope import MOST_BYTES, Part, Scope, ScopeCache, choose, grown, part_of
+from lamella.storage.recall.scope import MOST_BYTES, SpokenPart, SpokenScope, SpokenScopes, choose, grown, part_of
 from lamella.storage.recall.sources import (
     add_passages,
     find_source,
@@ -80,7 +80,7 @@ class RecallIndex(Transactions):
 
     def __init__(self, database: Database, most_bytes: int = MOST_BYTES) -> None:
         super().__init__(database)
-        self._scopes = ScopeCache(most_bytes)
+        self._scopes = SpokenScopes(most_bytes)
 
     @reads
     def waiting(self, connection: Connection, model: str) -> tuple[tuple[Caller, str], ...]:
@@ -230,7 +230,7 @@ class RecallIndex(Transactions):
 
     @reads
     def _postings(
-        self, connection: Connection, caller: Caller, scope: Scope, terms: Sequence[str]
+        self, connection: Connection, caller: Caller, scope: SpokenScope, terms: Sequence[str]
     ) -> dict[str, str | Ints]:
         """For each term what is kept of it, or the entries that hold it as they are read."""
         found: dict[str, str | Ints] = {}
@@ -253,7 +253,7 @@ class RecallIndex(Transactions):
             find_conversation(connection, caller, conversation_id)
         return recall_version(connection, caller)
 
-    async def _scope(self, caller: Caller, query: RecallQuery, dimension: int) -> Scope:
+    async def _scope(self, caller: Caller, query: RecallQuery, dimension: int) -> SpokenScope:
         """What is kept, with what was added since; read anew when something else changed.
 
         What changes while it is read makes what is kept stale: the next search reads anew.
@@ -267,9 +267,9 @@ class RecallIndex(Transactions):
         self._scopes.keep(key, stays)
         return scope
 
-    async def _read(self, caller: Caller, query: RecallQuery, after: int, dimension: int) -> list[Part]:
+    async def _read(self, caller: Caller, query: RecallQuery, after: int, dimension: int) -> list[SpokenPart]:
         """The passages after entry `after`, page by page; no connection is held between pages."""
-        found: list[Part] = []
+        found: list[SpokenPart] = []
         more = True
         while more:
             parts, after, more = await self._page(caller, query, after, dimension)
@@ -279,7 +279,7 @@ class RecallIndex(Transactions):
     @reads
     def _page(
         self, connection: Connection, caller: Caller, query: RecallQuery, after: int, dimension: int
-    ) -> tuple[list[Part], int, bool]:
+    ) -> tuple[list[SpokenPart], int, bool]:
         """The next page of passages, if there are any, its last entry, and whether there is another page."""
         rows = connection.execute(_rows(caller, query, after, with_vectors=dimension > 0)).all()
         if not rows:
