@@ -216,9 +216,7 @@ async def test_without_an_embeddings_server_words_are_found_and_vectors_come_lat
         assert "does not answer" in (waiting.reason or "")
         assert await stage.find("zeppelin", remote) == ["A zeppelin."]
         for _ in range(5):  # however often: it is never given up
-            job = await stage.store.jobs.job(ANN, INGEST, added.id)
-            assert job is not None
-            assert job.status is not JobStatus.FAILED
+            await wait_for_job(stage, added.id, JobStatus.WAITING)
             remote.asked.clear()
             stage.later(301)
             await asyncio.wait_for(remote.asked.wait(), 10)

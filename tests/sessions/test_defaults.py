@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from random import Random
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from lamella.app.app import LOCAL_OWNER
 from lamella.cache.economics import CompactWhen, Economy, Rates, floor_of, next_compaction, offer
-from lamella.core.ports import Jobs
 from lamella.core.records import NewJob, ProviderLimit
 from lamella.core.tokens import Threshold, Usage
 from lamella.llm.scripted import FACTS, ScriptedModel, ScriptedModels, saying
@@ -218,7 +217,7 @@ async def test_a_compaction_that_a_dead_process_left_is_about_to_run_for_all_who
             status = await client.post(f"{path}/commands", {"text": "/status"})
             return [(await client.get(f"{path}/context"))["compacting"], status["data"]["compacting"]]
 
-        now, jobs = app.clock.now(), cast(Jobs, app.store)
+        now, jobs = app.clock.now(), app.store.jobs
         later = NewJob(COMPACT, conversation, "tried again", now + timedelta(minutes=5))
         await jobs.enqueue(LOCAL_OWNER, later, now)
         assert await said() == [False, False]
