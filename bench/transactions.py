@@ -38,7 +38,7 @@ def verbs(store: Store) -> Mapping[str, Callable[[int], Awaitable[object]]]:
     at = NOON + timedelta(hours=1)
     return {
         "conversation (1 statement)": lambda _: store.conversations.conversation(ANN, "conv_1"),
-        "beginning (12)": lambda _: store.beginnings.beginning(ANN, "conv_1", "m-1"),
+        "beginning": lambda _: store.beginnings.beginning(ANN, "conv_1", "m-1"),
         "claim_key (3, writes)": lambda n: store.keys.claim_key(ANN, f"key {n}", "POST /", "f", f"turn_{n}", at),
         "append_journal (1, writes)": lambda n: store.turns.append_journal([entry(n + 1)]),
     }

@@ -180,8 +180,7 @@ def _from_root(app: ASGIApp) -> ASGIApp:
     async def called(scope: Scope, receive: Receive, send: Send) -> None:
         root = scope.get("root_path", "")
         if root and scope["path"].startswith(f"{root}/"):
-            path = scope["path"][len(root) :]
-            scope = {**scope, "path": path, "raw_path": path.encode(), "root_path": ""}
+            scope = {**scope, "path": scope["path"][len(root) :], "root_path": ""}
         await app(scope, receive, send)
 
     return called
