@@ -196,6 +196,7 @@ async def _fill(store: Store) -> None:
 
 async def _records(store: Store) -> dict[str, object]:
     """What is read of everything, by the verb."""
+    keys = await store.directory.keys("user_ann", ALL)
     page = {
         "conversations": await store.conversations.conversations(ANN, ALL),
         "agents": await store.library.agents(ANN, ALL),
@@ -206,9 +207,9 @@ async def _records(store: Store) -> dict[str, object]:
         "turns": await store.turns.turns(ANN, "conv_1", ALL),
         "on_path": await store.branches.turns_on_path(ANN, "conv_1", ALL),
         "tree": await store.branches.tree(ANN, "conv_1", ALL),
-        "users": await store.directory.users(ALL),
+        "users": [await store.directory.user(id) for id in ("user_ann", "user_bob")],
         "groups": await store.directory.groups(ALL),
-        "keys": await store.directory.keys("user_ann", ALL),
+        "keys": [(replace(key, scopes=frozenset()), sorted(key.scopes)) for key in keys.data],
         "changes": await store.access.grant_changes(ANN, "kb_1", ALL),
         **{kind.value: await store.directory.audit(kind, ALL) for kind in AuditKind},
     }
