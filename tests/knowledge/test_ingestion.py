@@ -377,10 +377,10 @@ async def test_neighbours_are_shown_as_one_and_a_query_of_several_questions_is_o
     text = "\n\n".join(f"# Step {n}\n\nThe zeppelin rises, step {n}. {'More of it. ' * 60}" for n in range(4))
     async with opened(tmp_path) as stage:
         await stage.ready((await stage.add("a.md", text)).id)
-        search = KnowledgeSearch(stage.knowledge, LexicalEmbedder())
-        query = "When does the zeppelin rise? Who steps out of it?"
-        found = await search.search(Searched((SHELF,)), query)
-        assert found.queries == (query,)
+        remote = Remote()
+        search = KnowledgeSearch(stage.knowledge, remote)
+        found = await search.search(Searched((SHELF,)), "When does the zeppelin rise? Who steps out of it?")
+        assert remote.texts == 1
         [hit, *_] = found.hits
         assert hit.passage.text == text[hit.passage.start : hit.passage.end]
         assert hit.passage.text.count("# Step") > 1

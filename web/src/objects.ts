@@ -668,14 +668,10 @@ export interface KnowledgeHit {
   snippet: Snippet
 }
 
-/**
- * What was found. `queries` are all that were run; `without_meaning` says why words decided alone, null if
- * not.
- */
+/** What was found. `without_meaning` says why words decided alone, null if not. */
 export interface KnowledgeSearch {
   object: 'search'
   query: string
-  queries: string[]
   embedder: string
   without_meaning: string | null
   data: KnowledgeHit[]

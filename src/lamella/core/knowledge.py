@@ -8,7 +8,7 @@ their reader may not read one of these bases any more, a fixed sentence stands i
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Literal
@@ -191,12 +191,10 @@ class KnowledgeHit:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeFound:
-    """What was found, the best first. `without`: why meaning had no say, as `core.recall.Found` has it; `queries` are
-    all that were run."""
+    """What was found, the best first. `without`: why meaning had no say, as `core.recall.Found` has it."""
 
     hits: tuple[KnowledgeHit, ...] = ()
     without: str = ""
-    queries: tuple[str, ...] = field(default=())
 
 
 WITHHELD = "This result came from a knowledge base that may not be read in full any more. Search again."

@@ -51,12 +51,12 @@ class KnowledgeSearch:
         if not words:
             raise InvalidRequest("The query is empty.", hint="Say what to look for.", param="query")
         if not where.shelves or where.documents == frozenset():
-            return KnowledgeFound(queries=(words,))
+            return KnowledgeFound()
         vector, without = await self._vector(words)
         space = self._embedder.space
         asked = KnowledgeQuery(query_words(words), space, vector, where.shelves, where.documents, LONGEST_RUN * limit)
         hits = tuple(_neighbours(await self._store.search_knowledge(asked), limit))
-        return KnowledgeFound(hits, without or ("" if hits else space.words_only), (words,))
+        return KnowledgeFound(hits, without or ("" if hits else space.words_only))
 
     async def _vector(self, query: str) -> tuple[bytes | None, str]:
         """The query's vector, or why there is none."""

@@ -242,7 +242,7 @@ class KnowledgeBaseSearch:
             notes = [f"{cut}: {why}. Ask for one thing at a time, or name documents.", *notes]
         if found.without:
             notes = [*notes, f"Searched by words alone: {found.without}"]
-        return _Part(shown, rich, notes, found.queries)
+        return _Part(shown, rich, notes)
 
 
 def _must_reach(reach: SearchReach) -> None:
@@ -351,7 +351,6 @@ class _Part:
     shown: Sequence[Mapping[str, Json]] | None
     rich: Sequence[Json]
     notes: Sequence[str]
-    queries: tuple[str, ...] = ()
 
 
 def _safe(base: RestrictedBase, summary: SafeSummary) -> dict[str, Json]:
@@ -371,7 +370,7 @@ def _output(part: _Part, notes: Sequence[str], restricted: Sequence[Mapping[str,
     rich: dict[str, Json] = {"documents": list(part.rich)}
     rich |= {"restricted": [dict(one) for one in restricted]} if restricted else {}
     content = "{" + ", ".join(pieces) + "}"
-    return ToolOutput(content, part.queries if len(part.queries) > 1 else (), encode_text(rich))
+    return ToolOutput(content, rich=encode_text(rich))
 
 
 def _listed(documents: Sequence[Mapping[str, Json]]) -> str:

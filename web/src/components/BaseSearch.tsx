@@ -40,7 +40,6 @@ export function BaseSearch({ base }: { base: KnowledgeBase }) {
         <>
           <p className={form.hint} data-testid="search-about">
             {found.data.data.length === 0 ? 'Nothing was found.' : `Words: BM25. Vectors: cosine, embedder ${embedderName(found.data.embedder)}. Fused: 1 stands first by both.`}
-            {found.data.queries.length > 1 && ` Searched for: ${found.data.queries.map((one) => `“${one}”`).join(', ')}.`}
           </p>
           {found.data.without_meaning && <p className={styles.warning}>By words alone: {found.data.without_meaning}</p>}
           <ol className={styles.hits}>

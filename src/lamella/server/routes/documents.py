@@ -122,11 +122,10 @@ class KnowledgeHitObject(PassageObject, kw_only=True):
 
 
 class KnowledgeSearchObject(Object, kw_only=True):
-    """What was found. `queries` are all that were run; `without_meaning` says why words decided alone, null if not."""
+    """What was found. `without_meaning` says why words decided alone, null if not."""
 
     object: Literal["search"] = "search"
     query: str
-    queries: list[str]
     embedder: str
     without_meaning: str | None
     data: list[KnowledgeHitObject]
@@ -192,7 +191,6 @@ async def search(body: SearchBody, app: TheApp, caller: TheCaller) -> KnowledgeS
     found = await app.knowledge.search(caller, body.knowledge_base_ids, body.query, body.max_results, body.document_ids)
     return KnowledgeSearchObject(
         query=body.query,
-        queries=list(found.queries),
         embedder=app.knowledge.searching.embedder,
         without_meaning=found.without or None,
         data=[hit_object(hit, query_terms(body.query)) for hit in found.hits],
