@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamella.knowledge.passages import LEAST, PASSAGE, Cut, split
-from lamella.search.graphemes import is_boundary, last_boundary
+from lamella.knowledge.passages import LEAST, PASSAGE, Cut, last_boundary, split
 from measures import MOST_GROWTH, growth
 
 LINES = st.sampled_from(
@@ -38,6 +37,11 @@ LINES = st.sampled_from(
 )
 TEXTS = st.lists(LINES | st.text(max_size=80), max_size=60).map("\n".join) | st.text(max_size=600)
 SIZES = st.sampled_from([(40, 10), (120, 30), (PASSAGE, LEAST)])
+
+
+def is_boundary(text: str, at: int) -> bool:
+    """Whether a text can be cut before its character `at`: after a line break there is always a place to go back to."""
+    return last_boundary(f"\n{text}", at + 1, 0) == at + 1
 
 
 @given(TEXTS, SIZES)

@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import regex
+
 from lamella.core.counting import ApproximateCounter
 from lamella.core.knowledge import NewPassage
-from lamella.search.graphemes import last_boundary
 from lamella.search.lexical import LexicalEmbedder
 from lamella.search.terms import terms_of
 
@@ -21,6 +22,11 @@ PASSAGE = 1_600
 
 LEAST = 400
 """Characters that a passage has before a heading, a page or a paragraph ends it; shorter sections stand together."""
+
+LONGEST_CHARACTER = 64
+"""Code points that are looked back over: what is longer is no character that anybody reads, and is cut anyway."""
+
+_CHARACTER = regex.compile(r"\X")
 
 LONGEST_HEADING = 120
 """Characters of a heading that are kept."""
@@ -225,7 +231,7 @@ def embedded_text(text: str, headings: tuple[str, ...]) -> str:
 
 
 def passages_of(text: str, name: str, *, paged: bool, lexical: LexicalEmbedder | None) -> Iterator[NewPassage]:
-    """The passages of a text, one behind the other.
+    """The passages of a text, one after the other.
 
     A passage is also found by the words of its document's `name` and of the headings that it stands under. With
     `lexical` it brings that embedder's vector.
@@ -247,3 +253,14 @@ def passages_of(text: str, name: str, *, paged: bool, lexical: LexicalEmbedder |
             tokens=_COUNTER.count(piece),
             vector=vector,
         )
+
+
+def last_boundary(text: str, at: int, least: int) -> int:
+    """The last place at or before `at`, and after `least`, that tears nothing a reader sees as one character."""
+    begin = max(at - LONGEST_CHARACTER, least)
+    if at >= len(text):
+        return at
+    places = [begin + found.start() for found in _CHARACTER.finditer(text[begin : at + 1])]
+    torn = "\ud800" <= text[at - 1] <= "\udbff" and "\udc00" <= text[at] <= "\udfff"
+    whole = [place for place in places if begin < place and not (torn and place == at)]
+    return whole[-1] if whole else at - (torn and at - 1 > least)
