@@ -12,7 +12,7 @@ from lamella.context.assemble import Assembled, assemble
 from lamella.context.choices import INCLUDED, LISTED
 from lamella.context.input import ContextInput
 from lamella.context.layouts.lamella import LAMELLA
-from lamella.core.decisions import DecisionKind
+from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import ContextLengthExceeded
 from lamella.core.messages import Attachment, Text, Turn, TurnStatus, UserMessage
 from lamella.core.prompt import Kind, Sampling
@@ -60,9 +60,7 @@ def test_a_window_is_only_refused_when_listing_every_file_would_not_help(
         document += len(files)
         turns.append(turn(number, *files))
     asked = replace(context(budget, *turns), calibration=calibration)
-    unread = [replace(t, user=replace(t.user, attachments=without_tokens(t))) for t in turns]
-    least = replace(context(budget, *unread), calibration=calibration)
-    if fits(least):
+    if fits(replace(asked, decisions=tuple(listing(file) for turn in turns for file in turn.user.attachments))):
         made = assemble(asked, LAMELLA)
         listed = [d for d in made.decisions if d.outcome == LISTED]
         assert all(d.numbers["tokens"] > d.numbers["room"] for d in listed)
@@ -71,9 +69,9 @@ def test_a_window_is_only_refused_when_listing_every_file_would_not_help(
             assemble(asked, LAMELLA)
 
 
-def without_tokens(turn: Turn) -> tuple[Attachment, ...]:
-    """The turn's files as no-one could read them: they are listed whatever the window."""
-    return tuple(replace(a, text=None, tokens=0) for a in turn.user.attachments)
+def listing(file: Attachment) -> Decision:
+    """The decision that lists a file, whatever room there is."""
+    return Decision(DecisionKind.ADMISSION, f"{file.file_id}#{file.document}@{BINDING.name}", LISTED, "engine", "")
 
 
 def fits(context: ContextInput) -> bool:
