@@ -32,8 +32,8 @@ SETTINGS_INTRODUCTION = """
 Every setting is an environment variable, or a line of the file `lamella.toml` in the data folder. Sizes are in tokens
 unless they say bytes.
 
-The command line comes first, then the environment, then the file. In the file a setting is named in small letters
-without `LAMELLA_`, and the name of a table stands before its keys:
+The command line overrides the environment, and the environment overrides the file. In the file, names are lower-case
+without `LAMELLA_`. The name of a table stands before its keys:
 
 ```toml
 context_budget = "120k"
@@ -44,8 +44,8 @@ model = "claude-haiku-5-5"     # compaction_model
 threshold = "80%"
 ```
 
-`LAMELLA_CONFIG` names another file. A key that is no setting keeps Lamella from starting, and the error names the
-nearest setting. `data` and `config` can't stand in the file, because they say where it is.
+`LAMELLA_CONFIG` names another file. An unknown key stops the start, and the error names the nearest setting. `data` and
+`config` can't stand in the file, because they say where it is.
 """
 
 
@@ -55,9 +55,7 @@ def settings_page() -> str:
     lines += ["\n| variable | default | what it is |\n|---|---|---|\n"]
     for name, field in Settings.model_fields.items():
         lines.append(f"| `{variable_of(name, field)}` | {_default(name, field)} | {field.description} |\n")
-    lines.append(
-        "\nA variable that begins with `LAMELLA_` and is none of these is named in the log when Lamella starts.\n"
-    )
+    lines.append("\nAt start the log names each unknown variable that begins with `LAMELLA_`.\n")
     lines.append("\n`lamella serve --data DIR --model NAME` set the folder and the model for one start.\n")
     return MADE + "".join(lines)
 
@@ -74,7 +72,7 @@ def packets_page() -> str:
     lines.append("A turn's stream is server-sent events: `id:` is `n`, `data:` the packet as JSON with its `type`.\n")
     lines.append(
         "`Last-Event-ID`, or `?after=N`, continues after packet N. The last packet of a turn is always "
-        "`turn.finished`.\nA command in the place of a message is answered by one packet `command`.\n"
+        "`turn.finished`.\nA command is answered by one packet `command`.\n"
     )
     for kind in typing.get_args(packets.AnyPacket):
         info = msgspec.inspect.type_info(kind)
@@ -110,7 +108,7 @@ def simulator_options_page() -> str:
         "# Options of the simulator\n\n",
         "`lamella simulate --option NAME=VALUE`, or `POST /_sim/settings` with\n",
     ]
-    lines += ['`{"NAME": VALUE}` while it runs; [simulator.md](simulator.md) says what it does.\n']
+    lines += ['`{"NAME": VALUE}` while it runs. [The provider simulator](simulator.md) says what it does.\n']
     lines += ["\n| option | default | what it is |\n|---|---|---|\n"]
     defaults = dataclasses.asdict(SimulatorSettings())
     for name, note in notes_of(SimulatorSettings).items():

@@ -118,114 +118,123 @@ class Settings(BaseSettings):
             raise ValueError("it is no address beginning with http:// or https://")
         return value
 
-    connections: int = Field(2_000, ge=1, description="How many connections the server holds at once.")
+    connections: int = Field(2_000, ge=1, description="Connections that the server holds at once.")
     connections_per_address: int = Field(
-        500, ge=1, description="How many of them one address may hold; behind a proxy all come from the proxy's."
+        500,
+        ge=1,
+        description="Connections that one address may hold. All connections through a proxy come from the proxy's "
+        "address.",
     )
     data: Path = Field(default_factory=default_data_folder, description="The data folder: database and uploads.")
     config: Path | None = Field(
-        None, description="A TOML file of settings; unset: `lamella.toml` in the data folder, if there is one."
+        None, description="A TOML file of settings. Default: `lamella.toml` in the data folder, if it exists."
     )
-    model: str | None = Field(None, description="The model that answers; default: by the key that is set.")
+    model: str | None = Field(None, description="The default model. Unset: chosen by the API key that is set.")
     models: Path | None = Field(
-        None, description="A JSON file of models whose prices, windows and cache rules go before the shipped table's."
+        None, description="A JSON file of models. Its prices, windows and cache rules override the shipped table."
     )
     fallback_model: str | None = Field(
-        None, description="The model that answers a turn whose own model fails before it has said anything."
+        None, description="The model that answers a turn if its own model fails before the answer begins."
     )
     anthropic_api_key: SecretStr | None = Field(
-        None, validation_alias=_shared("ANTHROPIC_API_KEY"), description="Key for Anthropic's Messages API."
+        None, validation_alias=_shared("ANTHROPIC_API_KEY"), description="API key for Anthropic."
     )
     anthropic_base_url: str | None = Field(
-        None, validation_alias=_shared("ANTHROPIC_BASE_URL"), description="Another server that speaks Messages."
+        None,
+        validation_alias=_shared("ANTHROPIC_BASE_URL"),
+        description="Address of another server that speaks Anthropic Messages.",
     )
     openai_api_key: SecretStr | None = Field(
-        None, validation_alias=_shared("OPENAI_API_KEY"), description="Key for OpenAI's API."
+        None, validation_alias=_shared("OPENAI_API_KEY"), description="API key for OpenAI."
     )
     openai_base_url: str | None = Field(
-        None, validation_alias=_shared("OPENAI_BASE_URL"), description="Another server that speaks Chat Completions."
+        None,
+        validation_alias=_shared("OPENAI_BASE_URL"),
+        description="Address of another server that speaks Chat Completions.",
     )
     openai_api: Literal["responses", "chat"] | None = Field(
         None,
-        description="How OpenAI's models are spoken to; unset: by Responses at OpenAI, by Chat Completions elsewhere.",
+        description="The protocol for OpenAI's models. Unset: `responses` at OpenAI, `chat` elsewhere.",
     )
-    key: SecretStr | None = Field(None, description="The key that the terminal asks with, where accounts are set up.")
+    key: SecretStr | None = Field(None, description="The key that the terminal sends to a server with accounts.")
     context_budget: Tokens | None = Field(
-        None, ge=1000, description="The most tokens of a prompt; default: the model's window less the reserved output."
+        None, ge=1000, description="The largest prompt, in tokens. Unset: the model's window minus the reserved output."
     )
-    max_output: Tokens = Field(16_000, ge=16, description="The most tokens of one answer.")
+    max_output: Tokens = Field(16_000, ge=16, description="The longest answer, in tokens.")
     thinking_effort: str = Field(
         OFF,
-        description="How much the model thinks: off, low (1024), medium (4096), high (16384) or a number of tokens; "
-        "agents, conversations and requests may say otherwise.",
+        description="How much the model thinks: off, low (1024), medium (4096), high (16384) or a number of tokens. "
+        "Agents, conversations and messages can override it.",
     )
     marker_policy: Literal["planner", "seed", "auto_tail", "off"] | None = Field(
-        None, description="Who places the cache markers of new conversations; unset: as the layout says."
+        None, description="Who places the cache markers in new conversations. Unset: the layout's own policy."
     )
     cache_enabled: bool = Field(
-        True, description="Whether cache markers are set; without them a provider that caches by itself still does."
+        True, description="Set cache markers. If false, providers that cache automatically still do."
     )
     cache_diagnostics: bool = Field(
         True,
-        description="Whether vendors that can say why their cache was missed are asked: they get their own name of the "
-        "answer before.",
+        description="Ask vendors that can say why their cache was missed. The request then has their id of the answer "
+        "before.",
     )
     cache_ttl: Literal["5m", "1h"] | None = Field(
         None,
-        description="How long what is marked lives at Anthropic: 5m or 1h; unset: the planner chooses, other policies "
-        "mark for 5m. OpenAI's marks live 30 minutes.",
+        description="Lifetime of marked content at Anthropic. Unset: the planner chooses, other policies use 5m. At "
+        "OpenAI it is always 30 minutes.",
     )
-    keep_recent_tokens: Tokens = Field(4_000, ge=0, description="Recent messages that a compaction keeps as they are.")
+    keep_recent_tokens: Tokens = Field(
+        4_000, ge=0, description="Tokens of the newest messages that a compaction keeps word for word."
+    )
     compaction_threshold: Limit = Field(
         Threshold(share=0.8),
-        description="Input of the last answer that starts a compaction: a share of the budget, or tokens.",
+        description="Size of the last prompt above which a window is compacted: a share of the budget, or tokens.",
     )
     compaction_when: Literal["full", "balanced", "pays"] = Field(
         "balanced",
-        description="When a compaction is made that nobody asked for: full (past the threshold alone), balanced (also "
-        "at the size at which the model's prices make it pay, but not below the floor), or pays (by price at any size: "
-        "the cheapest, and detail goes early); layout lis knows the threshold alone.",
+        description="When a window is compacted automatically: `full` (above the threshold), `balanced` (also if the "
+        "model's prices make it pay, but not below the floor) or `pays` (whenever it pays: the cheapest, but detail "
+        "is lost early). Layout lis uses the threshold only.",
     )
     compaction_floor: Limit | None = Field(
         None,
-        description="With balanced, the size of window below which nothing is compacted by itself: a share of the "
-        "budget, or tokens; unset: 40% of the budget, and 100k at most.",
+        description="With `balanced`, the size below which no window is compacted automatically: a share of the "
+        "budget, or tokens. Unset: 40% of the budget, 100k at most.",
     )
     compaction_model: str | None = Field(
-        None, description="Another model that makes the summaries; unset: the conversation's own."
+        None, description="The model that writes summaries. Unset: the conversation's own."
     )
     compaction_provider: Literal["anthropic", "openai"] | None = Field(
-        None, description="Who serves it; unset: by its name, or as the conversations' models."
+        None, description="Its provider. Unset: known from its name, else that of the conversations' models."
     )
-    compaction_api_key: SecretStr | None = Field(
-        None, description="Its key; unset: that of the conversations' models of the same provider."
-    )
-    compaction_base_url: str | None = Field(None, description="Where it is served; unset: as for the others.")
+    compaction_api_key: SecretStr | None = Field(None, description="Its API key. Unset: that of the same provider.")
+    compaction_base_url: str | None = Field(None, description="Its address. Unset: that of the same provider.")
     compaction_choice: Literal["configured", "cheapest"] = Field(
-        "configured", description="Who makes a summary: the model above, or whichever of the two costs less."
+        "configured",
+        description="Which model writes a summary: the one above (`configured`), or the cheaper one of it and the "
+        "conversation's own (`cheapest`).",
     )
     titles: bool = Field(
         True,
-        description="Whether a model writes the titles of conversations: that of the summaries, else their own; "
-        "otherwise, and for the demonstration, a title is the first words.",
+        description="Let a model write the titles of conversations: the model for summaries, else the conversation's "
+        "own. If false, and in the demonstration, a title is the first words.",
     )
-    compaction_notify: bool = Field(
-        True, description="Whether users are told of prunings and compactions that they did not ask for."
-    )
+    compaction_notify: bool = Field(True, description="Tell users about automatic pruning and compaction.")
     tool_prune_when: Literal["full", "pays"] = Field(
         "pays",
-        description="When old results of tools are pruned that nobody asked to prune: past the threshold alone, or "
-        "already when the model's prices make it pay; layout lis knows the threshold alone.",
+        description="When old tool results are pruned automatically: `full` (above the threshold) or `pays` (also if "
+        "the model's prices make it pay). Layout lis uses the threshold only.",
     )
     tool_prune_threshold: Tokens | None = Field(
         None,
         ge=0,
-        description="Tokens of tool results that start a pruning in any case; unset: 8000 where the threshold alone "
-        "decides, none where prices do.",
+        description="Tokens of tool results above which they are pruned. Unset: 8000 with `full`, no limit with "
+        "`pays`.",
     )
-    tool_keep_threshold: Tokens = Field(2_000, ge=0, description="Tokens of the newest tool results that stay.")
+    tool_keep_threshold: Tokens = Field(
+        2_000, ge=0, description="Tokens of the newest tool results that pruning keeps."
+    )
     tool_summarization_policy: Literal["auto", "keep_all", "keep_none"] = Field(
-        "auto", description="Which old results of tools stay until a compaction: as each tool says, all, or none."
+        "auto", description="Which old tool results stay until a compaction: as each tool says (`auto`), all, or none."
     )
     resume_token_budget: Limit = Field(
         Threshold(share=0.7),
@@ -235,99 +244,103 @@ class Settings(BaseSettings):
         None,
         ge=0,
         le=60_000,
-        description="Milliseconds that a message waits for more before it is answered. Unset: none, but 3000 for a "
-        "message that comes during an answer and waits anyway.",
+        description="Milliseconds that a message waits for more before it is answered. Unset: 0, but 3000 for "
+        "messages that come during an answer.",
     )
-    queue_limit: int = Field(50, ge=1, le=1_000, description="Messages that may wait in a conversation.")
+    queue_limit: int = Field(50, ge=1, le=1_000, description="Messages that may wait in one conversation.")
     recall: Literal["conversation", "user", "off"] = Field(
         "conversation",
-        description="What the model can search with its tools: its conversation, all of the user's, or nothing.",
+        description="What the model can search with its tools: its conversation, all conversations of the user, or "
+        "nothing.",
     )
     embedding_base_url: str | None = Field(
-        None, description="A server with OpenAI's `/v1/embeddings`; unset: an embedder on this machine."
+        None, description="Address of a server with OpenAI's `/v1/embeddings`. Unset: an embedder on this machine."
     )
     embedding_model: str | None = Field(
         None,
-        description="The model of that server; without one `minilm` is all-MiniLM-L6-v2 on this machine (the extra "
+        description="The embedding model of that server. Without a server: `minilm` is all-MiniLM-L6-v2 (needs "
         "`lamella[minilm]`), unset is the built-in lexical embedder.",
     )
-    embedding_api_key: SecretStr | None = Field(None, description="The key for that server, if it wants one.")
+    embedding_api_key: SecretStr | None = Field(None, description="API key for that server, if it needs one.")
     knowledge_summaries: bool = Field(
         True,
-        description="Whether a model writes what a knowledge base is about, from its documents: that of the summaries, "
-        "else the default; never for the demonstration.",
+        description="Let a model write summary and topics of a knowledge base from its documents: the model for "
+        "summaries, else the default. The demonstration never does.",
     )
     knowledge_calls_per_turn: int = Field(
-        10, ge=1, le=1_000, description="How often a turn may search its knowledge bases and project files."
+        10, ge=1, le=1_000, description="Searches of knowledge bases and project files in one turn."
     )
     knowledge_calls_per_conversation: int = Field(
-        300, ge=1, le=100_000, description="How often a conversation may; the model is told before either limit."
+        300, ge=1, le=100_000, description="The same in one conversation. The model is told before it reaches a limit."
     )
     knowledge_result_tokens: int = Field(
         6_000,
         ge=500,
         le=100_000,
-        description="Tokens of the passages that one search of them gives; the model is told what was left out.",
+        description="Tokens of passages that one search returns. The model is told what was left out.",
     )
     restricted_model: str | None = Field(
         None,
-        description="The second model, which alone reads what it says of knowledge bases with restricted access; "
-        "unset: nothing is told of them.",
+        description="The second model, the only one that reads knowledge bases with restricted access. Unset: nothing "
+        "is said about them.",
     )
     restricted_provider: Literal["anthropic", "openai"] | None = Field(
-        None, description="Who serves it; unset: by its name, or as the conversations' models."
+        None, description="Its provider. Unset: known from its name, else that of the conversations' models."
     )
-    restricted_api_key: SecretStr | None = Field(
-        None, description="Its key; unset: that of the conversations' models of the same provider."
-    )
-    restricted_base_url: str | None = Field(None, description="Where it is served; unset: as for the others.")
+    restricted_api_key: SecretStr | None = Field(None, description="Its API key. Unset: that of the same provider.")
+    restricted_base_url: str | None = Field(None, description="Its address. Unset: that of the same provider.")
     restricted_timeout: float = Field(
         30.0,
         gt=0,
         le=600,
-        description="Seconds for all bases of one search; of those that it has not answered about nothing is told.",
+        description="Seconds for all restricted bases of one search. Nothing is said about bases without an answer by "
+        "then.",
     )
     restricted_at_once: int = Field(
-        4, ge=1, le=20, description="About how many bases of one search it is asked at the same time."
+        4, ge=1, le=20, description="Restricted bases of one search that it reads at the same time."
     )
     restricted_confidence: float = Field(
-        0.5, ge=0, le=1, description="How sure it has to be, from 0 to 1, for anything to be told."
+        0.5, ge=0, le=1, description="The least confidence, 0 to 1, at which its answer is used."
     )
     dynamic_context: str = Field(
         "",
-        description="Providers of dynamic context beside the installed ones: `package.module:name`, commas between.",
+        description="Providers of dynamic context besides the installed ones: `package.module:name`, separated by "
+        "commas.",
     )
     dynamic_context_seconds: float = Field(
-        5.0, gt=0, description="Seconds that a provider of dynamic context may take; after that nothing is sent."
+        5.0,
+        gt=0,
+        description="Seconds that a provider of dynamic context may take. After that the message is not sent.",
     )
     dynamic_context_form: Literal["pays", "kept", "late"] = Field(
         "pays",
-        description="Where dynamic context stands in layout lamella: kept behind its question, late (last in each "
-        "request), or pays: decided by price for each session. Models that bind thinking keep it.",
+        description="Place of dynamic context in layout lamella: `kept` after its question, `late` (last in each "
+        "request), or `pays` (decided by price for each session). Models that bind thinking use `kept`.",
     )
     step_limit: int = Field(
-        12, ge=1, le=100, description="Steps of one turn: requests to its model, but for those that are sent again."
+        12, ge=1, le=100, description="Steps of one turn: requests to its model, without repeated ones."
     )
-    open_url: bool = Field(False, description="Whether models can open pages of the web in new conversations.")
+    open_url: bool = Field(False, description="Let models open web pages, in new conversations.")
     open_url_allow: str = Field(
-        "", description="Addresses or networks of your own that `open_url` may open too, such as `10.1.2.0/24`."
+        "", description="Private addresses or networks that `open_url` may open too, such as `10.1.2.0/24`."
     )
     mcp_servers: Path | None = Field(
         None, description="A JSON file of MCP servers (`mcpServers`), whose tools models can call."
     )
     reminder: str | None = Field(None, description="A text that stands last in every request.")
-    max_upload_bytes: int = Field(50_000_000, ge=1, description="The largest file, in bytes.")
+    max_upload_bytes: int = Field(50_000_000, ge=1, description="The largest upload, in bytes.")
     provider_timeout: float = Field(
-        120.0, gt=0, description="Seconds that a provider may be silent, and that all attempts may take to begin."
+        120.0,
+        gt=0,
+        description="Seconds that a provider may be silent, and that all attempts together may take to begin an "
+        "answer.",
     )
     log_llm_requests: bool = Field(
         False,
-        description="Whether the body of every request to a provider is logged as it is sent (`LLM_REQUEST`), and its "
-        "answer (`LLM_RESPONSE`); never a key, and never what is read with restricted access.",
+        description="Log the body of every request to a provider (`LLM_REQUEST`) and its answer (`LLM_RESPONSE`), but "
+        "no key and nothing that is read with restricted access.",
     )
-    log_file: Path | None = Field(
-        None, description="A file that every line of the log is added to as JSON, beside what stderr gets."
-    )
+    log_file: Path | None = Field(None, description="A file for every log line as JSON, in addition to stderr.")
     provider_retries: int = Field(2, ge=0, description="How often a refused or failed request is sent again.")
 
 

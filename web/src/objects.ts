@@ -1564,7 +1564,7 @@ export interface ToolCallPacket {
 
 /**
  * What the tool gave back, as the model reads it. `seconds`: how long it ran; null where it did not.
- * `queries`: all that a search ran; `rich`: what people are shown beside it, as JSON, such as documents with
+ * `queries`: all that a search ran; `rich`: what people see in addition, as JSON, such as documents with
  * scores.
  */
 export interface ToolResultPacket {

@@ -153,7 +153,7 @@ class ToolVerdictPacket(Packet, frozen=True, kw_only=True, tag="tool.verdict"):
 class ToolResultPacket(Packet, frozen=True, kw_only=True, tag="tool.result"):
     """What the tool gave back, as the model reads it. `seconds`: how long it ran; null where it did not.
 
-    `queries`: all that a search ran; `rich`: what people are shown beside it, as JSON, such as documents with scores.
+    `queries`: all that a search ran; `rich`: what people see in addition, as JSON, such as documents with scores.
     """
 
     call_id: str
