@@ -71,12 +71,23 @@ def test_the_api_page_names_every_route() -> None:
     assert missing == []
 
 
-def test_every_decision_has_a_number_of_its_own_and_says_it() -> None:
+def test_decisions_are_numbered_from_1_without_a_gap_and_say_their_number() -> None:
     pages = sorted(page for page in (DOCS / "decisions").glob("*.md") if page.name != "README.md")
-    numbers = [int(page.name[:4]) for page in pages]
-    assert len(set(numbers)) == len(numbers)
+    assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1))
     titles = [page.read_text("utf-8").partition(".")[0] for page in pages]
-    assert titles == [f"# {number}" for number in numbers]
+    assert titles == [f"# {number}" for number in range(1, len(pages) + 1)]
+
+
+def test_the_index_of_decisions_has_each_of_them_once_by_its_title() -> None:
+    pages = [page for page in (DOCS / "decisions").glob("*.md") if page.name != "README.md"]
+    lines = [f"- [{page.read_text('utf-8').splitlines()[0].removeprefix('# ')}]({page.name})" for page in pages]
+    index = (DOCS / "decisions" / "README.md").read_text("utf-8").splitlines()
+    assert sorted(line for line in index if line.startswith("- ")) == sorted(lines)
+
+
+def test_every_decision_says_what_it_costs() -> None:
+    pages = [page for page in (DOCS / "decisions").glob("*.md") if page.name != "README.md"]
+    assert [page.name for page in pages if "**Cost.**" not in page.read_text("utf-8")] == []
 
 
 def test_every_page_is_in_the_index() -> None:
