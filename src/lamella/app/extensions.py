@@ -11,8 +11,9 @@ A tool is a function with a docstring and types, a class that makes a `Tool`, or
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 
+from lamella.chat.dynamic_context import installed_points
 from lamella.context.layout import Layout
 from lamella.core.errors import ConfigurationError
 from lamella.tooling.tool import Tool, function_tool
@@ -35,7 +36,7 @@ def registered_layouts(installed: Iterable[EntryPoint] | None = None) -> tuple[L
 
 
 def _points(group: str, installed: Iterable[EntryPoint] | None) -> list[EntryPoint]:
-    return sorted(entry_points(group=group) if installed is None else installed, key=lambda point: point.name)
+    return sorted(installed_points(group) if installed is None else installed, key=lambda point: point.name)
 
 
 def _tool(point: EntryPoint) -> Tool:
