@@ -140,8 +140,11 @@ _W = rf"[^\W{_SOLID}]"
 _L = rf"[^\W\d_{_SOLID}]"
 _A, _Z = f"(?<!{_W})", f"(?!{_W})"
 """Where an item may begin and end."""
+_PLAIN = rf"(?:{_A}(?!(?:{_MONTH_NAME})\b){_L}{{1,61}}+(?=\.?(?![\w.+@#/:-]))\.?[\s,;!?()\"“”„]*+)+"
+"""Words that no item begins with, and what stands between them. Most of a text is that: it is read in one step."""
 _ITEM = re.compile(
-    r"(?P<url>https?://[^\s<>()\[\]\"'“”„，。、）]{3,300})"
+    rf"{_PLAIN}"
+    r"|(?P<url>https?://[^\s<>()\[\]\"'“”„，。、）]{3,300})"
     rf"|(?P<mail>(?<![\w.+-])[\w.+-]{{1,64}}@{_W}[\w-]{{0,64}}(?:\.{_W}{{1,64}}){{1,4}})"
     rf"|(?P<file>{_A}{_W}(?:{_W}|-){{0,80}}(?:\.(?:{_W}|-){{1,40}}){{0,3}}\.(?:{_EXTENSIONS}){_Z})"
     rf"|(?P<iso>{_A}\d{{4}}-\d{{2}}-\d{{2}}{_Z})"
@@ -231,10 +234,11 @@ def _date(text: str) -> str:
 def _found(text: str) -> Iterator[tuple[str, str]]:
     """The items of a text: their forms, and how they are written."""
     for match in _ITEM.finditer(text):
-        written = match.group().strip()
-        form = _form(str(match.lastgroup), written)
-        if form is not None:
-            yield form, written
+        if match.lastgroup is not None:
+            written = match.group().strip()
+            form = _form(match.lastgroup, written)
+            if form is not None:
+                yield form, written
 
 
 def forms_of(text: str) -> frozenset[str]:
@@ -321,9 +325,7 @@ def _uses(turns: Sequence[Turn]) -> Uses:
 def _items(turns: Sequence[Turn], uses: Uses, kept_tools: Collection[str]) -> Iterator[CheckedItem]:
     for turn in turns:
         id = turn.user.id
-        for sentence in standing_instructions(turn.user.text):
-            yield CheckedItem(_words(sentence), sentence, sentence, Rank.STANDING, id)
-        yield from _remembered(turn.user.text, id)
+        yield from _asked_for(turn)
         for attachment in turn.user.attachments:
             yield CheckedItem(attachment.title.casefold(), attachment.title, f"File: {attachment.title}", Rank.USER, id)
         yield from _items_in(turn.user.text, uses, id)
@@ -331,6 +333,13 @@ def _items(turns: Sequence[Turn], uses: Uses, kept_tools: Collection[str]) -> It
             yield from _items_in(step.text, uses, id)
             for result in step.results:
                 yield from _items_in(result.content, uses, id, result.name in kept_tools)
+
+
+def _asked_for(turn: Turn) -> Iterator[CheckedItem]:
+    """What the user asked for in general, or to remember: nothing else has a rank up to `TOP`."""
+    for sentence in standing_instructions(turn.user.text):
+        yield CheckedItem(_words(sentence), sentence, sentence, Rank.STANDING, turn.user.id)
+    yield from _remembered(turn.user.text, turn.user.id)
 
 
 def _items_in(text: str, uses: Uses, message_id: str, alone: bool = True) -> Iterator[CheckedItem]:
@@ -354,7 +363,7 @@ def _remembered(text: str, message_id: str) -> Iterator[CheckedItem]:
 def line_ranks(summary: str, turns: Sequence[Turn]) -> tuple[Rank, ...]:
     """How important each line of a summary of `turns` is, by what is in it."""
     uses = _uses(turns)
-    asked = [item for item in _items(turns, uses, ()) if item.rank <= TOP]
+    asked = [item for turn in turns for item in _asked_for(turn)]
     return tuple(_line_rank(line, uses, asked) for line in summary.split("\n"))
 
 
