@@ -15,6 +15,7 @@ import httpx2
 from pydantic import SecretStr
 
 from lamella.app.app import App
+from lamella.core.errors import LamellaError
 from lamella.server.testing import Event, ServerClient, served
 from lamella.settings import read_settings
 from storms.case import RETRIES, Case
@@ -186,7 +187,7 @@ class Day:
         try:
             async with asyncio.timeout(PATIENCE):
                 packets = await self._client.send(conversation, "Go on.")
-        except (TimeoutError, httpx2.HTTPError) as error:
+        except (TimeoutError, LamellaError, httpx2.HTTPError) as error:
             return [f"the next message is not answered: {error!r}"]
         said = "".join(packet["text"] for packet in packets if packet["type"] == "text.delta")
         if packets[-1]["status"] != "finished" or said != "Of course.":

@@ -15,8 +15,8 @@ raised as the error that it would be in the server, `NotFound` or `ContextLength
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, BinaryIO
@@ -39,8 +39,8 @@ PAUSES = (0.1, 0.3, 1.0, 3.0, 5.0)
 """Seconds before each attempt to go on with a stream that broke. A packet that comes begins them anew."""
 
 
-_Sending = Callable[[], AbstractAsyncContextManager[httpx2.Response]]
-"""Makes the request of a message; the same one each time."""
+Events = AbstractAsyncContextManager[AsyncIterator[tuple[int | None, str]]]
+"""A stream: the number and the JSON of each event. A packet that is not stored has no number, a comment has neither."""
 
 
 class ServerUnreachable(LamellaError):
@@ -67,16 +67,31 @@ class Client:
 
     async def ask(self, method: str, path: str, **options: Any) -> Object:
         """The JSON of any request under `/api/v1`; `options` are those of httpx2. Raises what the server answered."""
-        with _reachable(self.http):
-            answer = await self.http.request(method, f"/api/v1{path}", **options)
-        body: Object = answer.json() if answer.content else {}
+        answer = await self.call(method, path, **options)
         if answer.is_error:
-            raise refusal(body["error"])
+            raise _refused(answer)
+        body: Object = answer.json() if answer.content else {}
         return body
+
+    async def call(self, method: str, path: str, **options: Any) -> httpx2.Response:
+        """The answer to any request under `/api/v1`, whatever its status."""
+        with _reachable(self.http):
+            return await self.http.request(method, f"/api/v1{path}", **options)
+
+    @asynccontextmanager
+    async def events(
+        self, method: str, path: str, **options: Any
+    ) -> AsyncIterator[AsyncIterator[tuple[int | None, str]]]:
+        """The events of a stream as they come; leaving the block closes the connection. Raises as `ask` does."""
+        async with self.http.stream(method, f"/api/v1{path}", **options) as answer:
+            if answer.is_error:
+                await answer.aread()
+                raise _refused(answer)
+            yield _read(answer.aiter_lines())
 
     async def get(self, path: str, **query: Any) -> Object:
         """The JSON of a GET."""
-        return await self.ask("GET", path, params=query)
+        return await self.ask("GET", path, params=query or None)  # no query leaves that of the path
 
     async def post(self, path: str, body: Mapping[str, Any] | None = None) -> Object:
         """The JSON of a POST."""
@@ -116,10 +131,10 @@ class Client:
             "debounce_ms": debounce_ms,
         }
         body |= {name: value for name, value in optional.items() if value not in (None, [])}
-        path, headers = f"/api/v1/conversations/{conversation_id}/turns", {"idempotency-key": token_hex(16)}
+        path, headers = f"/conversations/{conversation_id}/turns", {"idempotency-key": token_hex(16)}
 
-        def again() -> AbstractAsyncContextManager[httpx2.Response]:
-            return self.http.stream("POST", path, json=body, headers=headers)
+        def again() -> Events:
+            return self.events("POST", path, json=body, headers=headers)
 
         async for packet in self._resumed(again, "", 0):
             yield packet
@@ -137,15 +152,17 @@ class Client:
         """Let a tool call that waits for approval run, or not; `reason` is told to the model."""
         await self.post(f"/turns/{turn_id}/calls/{call_id}/approval", {"approved": approved, "reason": reason})
 
-    async def _resumed(self, send: _Sending | None, turn_id: str, last: int) -> AsyncIterator[AnyPacket]:
+    async def _resumed(self, send: Callable[[], Events] | None, turn_id: str, last: int) -> AsyncIterator[AnyPacket]:
         """Packets of a turn over as many connections as it takes; `send` makes the request that begins it."""
         pauses = iter(self.pauses)
         while True:
-            stream = send() if send is not None and not turn_id else self._events(turn_id, last)
+            stream = send() if send is not None and not turn_id else self._rest(turn_id, last)
             try:
-                async with aclosing(_packets(stream)) as packets:
-                    async for packet in packets:
-                        pauses = iter(self.pauses)
+                async with stream as events:
+                    async for _, data in events:
+                        if not data:
+                            continue
+                        pauses, packet = iter(self.pauses), decode_packet(data.encode())
                         turn_id, last = packet.turn_id or turn_id, packet.n or last
                         yield packet
                         if isinstance(packet, TurnFinished):
@@ -160,8 +177,8 @@ class Client:
                 raise _unreachable(self.http, broken) from broken
             await asyncio.sleep(pause)
 
-    def _events(self, turn_id: str, after: int) -> AbstractAsyncContextManager[httpx2.Response]:
-        return self.http.stream("GET", f"/api/v1/turns/{turn_id}/events", params={"after": after})
+    def _rest(self, turn_id: str, after: int) -> Events:
+        return self.events("GET", f"/turns/{turn_id}/events", params={"after": after})
 
 
 @asynccontextmanager
@@ -172,14 +189,17 @@ async def connect(url: str, key: str | None = None) -> AsyncIterator[Client]:
         yield Client(http)
 
 
-async def _packets(stream: AbstractAsyncContextManager[httpx2.Response]) -> AsyncGenerator[AnyPacket]:
-    async with stream as answer:
-        if answer.is_error:
-            await answer.aread()
-            raise refusal(answer.json()["error"])
-        async for line in answer.aiter_lines():
-            if line.startswith("data: "):
-                yield decode_packet(line[6:].encode())
+async def _read(lines: AsyncIterator[str]) -> AsyncIterator[tuple[int | None, str]]:
+    number: int | None = None
+    async for line in lines:
+        name, _, value = line.partition(": ")
+        if name == "id":
+            number = int(value)
+        elif name == "data":
+            yield number, value
+            number = None
+        elif not name and value:
+            yield None, ""
 
 
 def opened(path: Path) -> BinaryIO:
@@ -199,15 +219,26 @@ def _callers(kind: type[CallerError] = CallerError) -> Iterator[type[CallerError
 
 _KINDS: Mapping[str, type[LamellaError]] = {
     ConfigurationError.code: ConfigurationError,
-    **{error.code: error for error in _callers()},
+    **{error.code: error for error in reversed([*_callers()])},
 }
-"""The errors that are told apart, by their codes."""
+"""The errors that are told apart, by their codes; of several with one code the one that the others extend."""
 
 
 def refusal(error: Mapping[str, Any]) -> LamellaError:
     """The error that a server answered with, as the kind that it would be there."""
     kind = _KINDS.get(str(error.get("code")), LamellaError)
     return kind(str(error.get("message")), hint=error.get("hint"), param=error.get("param"))
+
+
+def _refused(answer: httpx2.Response) -> LamellaError:
+    """The error of an answer; of one that is not Lamella's, such as a proxy's page, its status and first words."""
+    try:
+        return refusal(answer.json()["error"])
+    except (ValueError, TypeError, LookupError, AttributeError):
+        said = " ".join(answer.text.split())[:200]
+        status = f"{answer.status_code} {answer.reason_phrase}".strip()
+        why = f"The server at {answer.request.url} answered {status}" + (f": {said}" if said else ".")
+        return LamellaError(why, hint="Is it a Lamella server?")
 
 
 @contextmanager

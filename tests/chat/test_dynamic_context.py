@@ -7,11 +7,10 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from lamella.chat.dynamic_context import Blocks, BlockScope, DynamicContextProvider
-from lamella.core.errors import ConfigurationError
+from lamella.core.errors import ConfigurationError, LamellaError
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import served
 from lamella.settings import read_settings
@@ -98,11 +97,11 @@ async def test_a_provider_that_fails_sends_nothing_and_tells_nothing_of_its_insi
     parts: dict[str, Any] = {"models": ScriptedModels(model), "blocks": Blocks([Breaks()])}
     async with served(read_settings(data=tmp_path), **parts) as (_, client):
         conversation = await client.conversation()
-        with pytest.raises(httpx2.HTTPStatusError) as caught:
+        with pytest.raises(LamellaError) as caught:
             await client.send(conversation, "May I?")
-        error = caught.value.response.json()["error"]
-        assert error["message"] == "The dynamic context “permissions” could not be made; the message was not sent."
-        assert "secret" not in str(error)
+        error = caught.value
+        assert error.message == "The dynamic context “permissions” could not be made; the message was not sent."
+        assert "secret" not in str(error.as_dict())
         assert (await client.get(f"/conversations/{conversation}/turns"))["data"] == []
     assert model.requests == []
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from lamella.client import PAUSES, Client, ServerUnreachable, connect
-from lamella.core.errors import InvalidRequest, NotFound
+from lamella.client import PAUSES, Client, ServerUnreachable, connect, refusal
+from lamella.core.errors import ContextLengthExceeded, InvalidRequest, LamellaError, NotFound, TurnInProgress
 from lamella.core.packets import AnyPacket, CommandPacket, TextPacket, TurnFinished
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import served
@@ -80,9 +80,13 @@ async def test_a_message_and_its_packets(tmp_path: Path) -> None:
         assert said(packets) == "".join(WORDS)
         again = [packet async for packet in lamella.follow(packets[0].turn_id)]
         assert [packet.n for packet in again] == sorted({packet.n for packet in again})
-        [command] = [packet async for packet in lamella.send(conversation, "/status")]
+        for _ in range(2):
+            [command] = [packet async for packet in lamella.send(conversation, "/status")]
         assert isinstance(command, CommandPacket)
         assert (await lamella.get(f"/conversations/{conversation}"))["title"] == "Tides"
+        one = f"/conversations/{conversation}/commands?limit=1"
+        assert len((await lamella.get(one))["data"]) == 1
+        assert len((await lamella.get(one, limit=2))["data"]) == 2
 
 
 @pytest.mark.parametrize("breaks", [(3,), (5, 0), (0,), (1, 0, 0)])
@@ -121,6 +125,32 @@ async def test_refusals_are_the_errors_of_the_server(tmp_path: Path) -> None:
         (tmp_path / "tides.md").write_text("# Tides")
         stored = await lamella.upload(tmp_path / "tides.md")
         assert (stored.name, stored.status, stored.reason) == ("tides.md", "ready", None)
+
+
+@pytest.mark.parametrize("kind", [ContextLengthExceeded, InvalidRequest, NotFound, TurnInProgress])
+def test_a_code_is_raised_as_its_error(kind: type[LamellaError]) -> None:
+    raised = refusal(kind("So.", hint="Do.", param="text").as_dict())
+    assert type(raised) is kind
+    assert (raised.message, raised.hint, raised.param) == ("So.", "Do.", "text")
+
+
+class Proxy(httpx2.AsyncBaseTransport):
+    """What stands in front of a server that is down."""
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(502, text="<h1>Bad Gateway</h1>")
+
+
+async def test_an_answer_that_is_not_lamella_s_is_an_error_with_its_status() -> None:
+    async with httpx2.AsyncClient(base_url="http://127.0.0.1:9", transport=Proxy()) as http:
+        lamella = Client(http)
+        with pytest.raises(
+            LamellaError, match=r"/api/v1/status answered 502 Bad Gateway: <h1>Bad Gateway</h1>"
+        ) as told:
+            await lamella.get("/status")
+        assert told.value.hint == "Is it a Lamella server?"
+        with pytest.raises(LamellaError, match="answered 502"):
+            [packet async for packet in lamella.send("conv_1", "Hello")]
 
 
 def said(packets: list[AnyPacket]) -> str:

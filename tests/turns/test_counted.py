@@ -6,14 +6,13 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 from structlog.testing import capture_logs
 
 from lamella.agent.calibration import Counted, count
 from lamella.app.app import LOCAL_OWNER
 from lamella.core.decisions import DecisionKind
-from lamella.core.errors import ProviderUnreachable
+from lamella.core.errors import ContextLengthExceeded, ProviderUnreachable
 from lamella.core.prompt import WireRequest
 from lamella.core.tokens import Usage
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
@@ -128,11 +127,9 @@ async def test_a_count_that_fails_leaves_the_estimate(
 async def test_what_the_count_finds_too_large_whatever_gives_way_is_told_and_remembered(tmp_path: Path) -> None:
     model = ScriptedModel([saying("never said")], counting=Provider(3.0))
     async with talking(tmp_path, model, Words(), context_budget=BUDGET) as (_, client, conversation):
-        with pytest.raises(httpx2.HTTPStatusError) as caught:
+        with pytest.raises(ContextLengthExceeded) as caught:
             await client.send(conversation, "word " * 8_900)
-        error = caught.value.response.json()["error"]
-        assert error["code"] == "context_length_exceeded"
-        assert error["message"].startswith("This request has about 3")
+        assert caught.value.message.startswith("This request has about 3")
     assert model.requests == []
 
 

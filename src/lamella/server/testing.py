@@ -23,6 +23,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from lamella.app.app import App, database_path, open_app
+from lamella.client import Client
 from lamella.core.json import Json, decode, decode_object
 from lamella.server.connections import DEFAULT, Limits, bounded
 from lamella.server.entrance import Entrance
@@ -141,25 +142,26 @@ def description() -> ApiDescription:
 
 
 class ServerClient:
-    """Speaks to a server as the page does."""
+    """`lamella.client` for tests: packets as JSON objects, the numbers of events, and answers of any status."""
 
     def __init__(self, http: httpx2.AsyncClient, described: ApiDescription | None = None) -> None:
         self.http = http
+        self.api = Client(http)
         self._described = described
         if described is not None:
             http.event_hooks["response"].append(described.check)
 
     async def call(self, method: str, path: str, **options: Any) -> httpx2.Response:
         """A request under `/api/v1`."""
-        return await self.http.request(method, f"/api/v1{path}", **options)
+        return await self.api.call(method, path, **options)
 
     async def get(self, path: str) -> Object:
         """The JSON of a successful GET under `/api/v1`."""
-        return _object(await self.call("GET", path))
+        return await self.api.get(path)
 
     async def post(self, path: str, body: Json = None, **options: Any) -> Object:
         """The JSON of a successful POST under `/api/v1`."""
-        return _object(await self.call("POST", path, json=body, **options))
+        return await self.api.ask("POST", path, json=body, **options)
 
     async def conversation(self, **fields: Json) -> str:
         """The id of a new conversation."""
@@ -173,9 +175,9 @@ class ServerClient:
     @asynccontextmanager
     async def sending(self, conversation_id: str, text: str, **fields: Json) -> AsyncIterator[AsyncIterator[Event]]:
         """Send a message and read its stream; leaving the block closes the connection."""
-        path = f"/api/v1/conversations/{conversation_id}/turns"
-        async with self.http.stream("POST", path, json={"text": text, **fields}) as response:
-            yield self._events(await _checked(response))
+        path = f"/conversations/{conversation_id}/turns"
+        async with self.api.events("POST", path, json={"text": text, **fields}) as events:
+            yield self._checked(events)
 
     @asynccontextmanager
     async def following(
@@ -184,9 +186,8 @@ class ServerClient:
         """Read a turn's packets, from any number on."""
         query = {} if after is None else {"after": after}
         headers = {} if last_event_id is None else {"last-event-id": str(last_event_id)}
-        path = f"/api/v1/turns/{turn_id}/events"
-        async with self.http.stream("GET", path, params=query, headers=headers) as response:
-            yield self._events(await _checked(response))
+        async with self.api.events("GET", f"/turns/{turn_id}/events", params=query, headers=headers) as events:
+            yield self._checked(events)
 
     async def packets(self, turn_id: str, after: int | None = None) -> list[Object]:
         """A turn's packets to its end."""
@@ -200,21 +201,13 @@ class ServerClient:
 
     async def upload(self, name: str, data: bytes) -> Object:
         """Upload a file."""
-        return _object(await self.call("POST", "/files", files={"file": (name, data)}))
+        return await self.api.ask("POST", "/files", files={"file": (name, data)})
 
-    async def _events(self, response: httpx2.Response) -> AsyncIterator[Event]:
-        number: int | None = None
-        async for line in response.aiter_lines():
-            name, _, value = line.partition(": ")
-            if name == "id":
-                number = int(value)
-            elif name == "data":
-                if self._described is not None:
-                    self._described.check_packet(value)
-                yield Event(number, decode_object(value))
-                number = None
-            elif not name and value:
-                yield Event(None, {})
+    async def _checked(self, events: AsyncIterator[tuple[int | None, str]]) -> AsyncIterator[Event]:
+        async for number, data in events:
+            if data and self._described is not None:
+                self._described.check_packet(data)
+            yield Event(number, decode_object(data) if data else {})
 
 
 @asynccontextmanager
@@ -265,15 +258,3 @@ def _copy(database: bytes, path: Path) -> None:
     if not path.exists():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.write_bytes(database)
-
-
-def _object(response: httpx2.Response) -> Object:
-    response.raise_for_status()
-    return decode_object(response.content)
-
-
-async def _checked(response: httpx2.Response) -> httpx2.Response:
-    if response.is_error:
-        await response.aread()
-        response.raise_for_status()
-    return response
