@@ -22,72 +22,73 @@ class Settings:
     """Defaults are the documented behaviour, or the reading that is harder on the caller."""
 
     clock: Literal["virtual", "system"] = "virtual"
-    """Time that stands still until it is moved, or the machine's."""
+    """`virtual` stands still until it is moved; `system` is the machine's clock."""
     seed: int = 0
-    """Seeds the ids and the signing key, so that two runs give the same bytes."""
+    """Seed of ids and signing key. Two runs with the same seed give the same bytes."""
     rate: Annotated[float, Meta(ge=0)] = 0.0
-    """Streamed characters per second; 0 streams without a pause. Ignored by the virtual clock."""
+    """Streamed characters per second; 0 streams without a pause. The virtual clock ignores it."""
     chunk: AtLeastOne = 24
-    """Characters in one streamed delta of a reply that names no other number."""
+    """Characters of a streamed delta, unless the reply sets `chunk`."""
     ttft_ms: Number = 0
-    """Milliseconds to the first token of a reply that names none; a cache entry is readable from then on."""
+    """Milliseconds to the first token, unless the reply sets `ttft_ms`. A cache entry is readable from then on."""
     default_reply: str | None = None
-    """The scripted reply of a request that names none and matches none; unset lets the answerer speak."""
+    """Name of the reply for requests that name none and match none. Unset: quotes from the request."""
     keep_requests: Number = 500
-    """Requests in the log that `GET /_sim/requests` shows; the oldest go first."""
+    """Requests that the log (`GET /_sim/requests`) keeps; the oldest go first."""
     keep_request_bytes: Number = 256_000_000
-    """Bytes of their bodies."""
+    """Bytes of request bodies that the log keeps."""
     keep_entries: Number = 200_000
-    """Entries of the vendors' caches; those that were used longest ago go first."""
+    """Cache entries that are kept; the least recently used go first."""
     rejected_key_prefix: str = "invalid"
-    """A key that begins with it is a 401."""
+    """A key that begins with this is a 401."""
     require_version: bool = False
-    """The Messages API without an `anthropic-version` header is a 400."""
+    """A request to Messages without an `anthropic-version` header is a 400."""
     new_version_wants_bearer: bool = False
-    """With `anthropic-version: 2026-10-21` a key in `x-api-key` is a 401."""
+    """With `anthropic-version: 2026-10-21`, a key in `x-api-key` is a 401."""
 
     token_factor: Annotated[float, Meta(gt=0)] | None = None
-    """Replaces every model's factor over o200k counts."""
+    """Replaces every model's factor over o200k counts. Example: 1.0 counts exactly o200k."""
     image_tokens: Number = 1_500
-    """For pictures whose size the request does not show (an address), and for other media."""
+    """Tokens of pictures whose size is not in the request (an address), and of other media."""
     most_images: AtLeastOne = 100
-    """Of one request. Both vendors take more on models with a large window."""
+    """Pictures in one request. Both vendors take more on models with a large window."""
     message_overhead: Number = 4
-    """Tokens that every message costs beyond its content."""
+    """Tokens of every message beyond its content."""
     block_overhead: Number = 0
-    """Tokens that every block costs beyond its content."""
+    """Tokens of every block beyond its content."""
     count_drift: Annotated[float, Meta(ge=-1)] = 0.0
-    """Share by which the token counting endpoints are off: 0.02 counts 2 % more than is billed."""
+    """Error of the token counting endpoints: 0.02 counts 2 % more than is billed."""
 
     lookback_positions: AtLeastOne = 20
-    """Positions that a marker looks at, its own included."""
+    """Positions that a marker looks back, its own included."""
     lookback_counts_thinking: bool = True
-    """Thinking blocks take places in the look back."""
+    """Thinking blocks count as positions of the look-back."""
     max_markers: Number = 4
     """`cache_control` markers in a request, the automatic one included."""
     renew_ancestors: bool = False
     """A deep hit also renews the shallower live entries of the same prefix."""
     upgrade_to_1h: bool = False
-    """A 1h marker that hits a live 5m entry turns it into a 1h entry, unbilled."""
+    """A 1h marker that hits a live 5m entry turns it into a 1h entry, without a charge."""
     thinking_salts_system: bool = False
-    """A change of thinking mode or effort also loses the system level."""
+    """A change of thinking mode or effort also loses the system part."""
     eviction_rate: Share = 0.0
-    """Share of Anthropic's cache entries that are lost at birth, chosen by hash and seed."""
+    """Share of Anthropic's cache entries that are lost when they are written, chosen by hash and seed."""
 
     prefix_check_enforced: bool = True
-    """The account was created since 31 Aug 2026: a changed prefix is a 400 unless the request asks for drop_block."""
+    """The account has the prefix check (created since 31 Aug 2026): a changed prefix is a 400, unless the request asks
+    for drop_block."""
     clear_at_may_vanish: bool = False
     """Removing a turn-scoped system message later does not break the prefix of thinking made after it."""
     missing_thinking_refused: bool = True
-    """Inside a tool loop the thinking of the running turn must come back."""
+    """Inside a tool loop, a request without the running turn's thinking is refused."""
     assistant_may_begin: bool = False
-    """A conversation whose first message is the model's is taken."""
+    """A conversation may begin with a message of the model."""
     server_edits_break_prefix: bool = False
     """Clearing by the provider counts as a change before the thinking that comes after it."""
     on_demand_in_totals: bool = True
-    """A compaction that was asked for is billed in the top-level counters; false puts it into `iterations` alone."""
+    """The top-level counters include a requested compaction; if false, only `iterations` has it."""
     diagnostics_pending: bool = False
-    """The answer to a diagnosis is still being worked out."""
+    """A diagnosis is answered as still pending."""
     require_beta_headers: bool = True
     """Fields that exist only under a beta header are unknown without it."""
 
@@ -98,32 +99,32 @@ class Settings:
     openai_first_breakpoints: Number = 2
     """Explicit breakpoints from the front at which a request may match."""
     openai_latest_breakpoints: Number = 50
-    """The guide says 50, the API reference 80."""
+    """Latest explicit breakpoints at which a request may match. The guide says 50, the API reference 80."""
     openai_implicit_writes_developer: bool = False
-    """Implicit mode also writes the end of the initial developer block."""
+    """The implicit mode also writes the end of the initial developer block."""
     openai_compaction_in_usage: bool = True
-    """The usage of a response that was compacted in line has the tokens of both passes; both are billed either way."""
+    """The usage of a response with in-line compaction has the tokens of both passes. Both are billed either way."""
     openai_reasoning_content: bool = False
-    """Show scripted reasoning as `reasoning_content`, as compatible servers do; OpenAI itself does not."""
+    """Show scripted reasoning as `reasoning_content`, as compatible servers do. OpenAI itself does not."""
     legacy_idle_seconds: Number = 600
-    """Life of a step of an older model since its last use."""
+    """Seconds after its last use that a cached step of an older model lives."""
     legacy_requests_per_key: Number = 0
-    """Requests a minute with one prompt_cache_key above which an older model's cache is missed; 0 is no limit."""
+    """Requests a minute with one prompt_cache_key above which an older model misses its cache; 0 is no limit."""
 
     requests_per_minute: Number = 0
-    """Of one account; 0 is no limit."""
+    """Requests a minute of one account; 0 is no limit."""
     input_tokens_per_minute: Number = 0
-    """Of one account; 0 is no limit. Anthropic's cache reads do not count."""
+    """Input tokens a minute of one account; 0 is no limit. Anthropic's cache reads do not count."""
 
     engine: Literal["off", "tokens", "blocks"] = "off"
-    """Instead of the vendors' cache rules those of an engine: any common token prefix (llama.cpp, SGLang), or whole
-    blocks of tokens (vLLM)."""
+    """Replaces the vendors' cache rules by those of an engine: `tokens` reads any common token prefix (llama.cpp,
+    SGLang), `blocks` whole blocks of tokens (vLLM)."""
     engine_block: AtLeastOne = 16
     """Tokens of a block."""
     engine_capacity: AtLeastOne = 1_000_000
     """Tokens that the engine's cache holds; the least recently used go first."""
     engine_tokenizer: str | None = None
-    """Path of a `tokenizer.json`, read with the package `tokenizers`; unset counts with o200k."""
+    """Path of a `tokenizer.json`, read with the package `tokenizers`. Unset: o200k."""
 
 
 def checked(values: Mapping[str, object], *, strict: bool = True) -> Settings:
