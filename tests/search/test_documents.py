@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lamella.search.documents import PLACE_BITS, Ranked, moved, rank_documents
-from lamella.search.ranking import Corpus, Ints
-from lamella.search.terms import query_words, terms_of
+from lamella.core.recall import Space
+from lamella.search.documents import rank_documents
+from lamella.search.ranking import PLACE_BITS, Corpus, Ints, Matches, Ranking, moved
+from lamella.search.terms import is_form, query_words, terms_of
 
 FILLER = "much was written of fog gulls rope and a broken clock that day while nobody looked at the sea again"
 
 
 def ranked(
     query: str, *documents: Sequence[str], similar: Sequence[float] | None = None, weight: float = 0.0
-) -> Ranked:
+) -> Ranking:
     """The ranking of documents, each given as its passages."""
     passages = [terms_of(passage) for document in documents for passage in document]
     numbers = [number for number, document in enumerate(documents) for _ in document]
@@ -30,7 +31,13 @@ def ranked(
     found: dict[str, Ints] = {word: np.array(held[word], np.int64) for word in words}
     corpus = Corpus(np.array(numbers, np.int64), np.array([len(terms) for terms in passages], np.float64))
     near = np.array(similar, np.float64) if similar is not None else None
-    return rank_documents(corpus, words, found, near, weight)
+    forms: dict[str, Ints] = {word: np.array(sorted(_forms(held, word)), np.int64) for word in words}
+    space = Space("test", 0.0, 0.0, document_weight=weight)
+    return rank_documents(corpus, Matches(words, found, forms, near), space)
+
+
+def _forms(held: Mapping[str, Sequence[int]], word: str) -> list[int]:
+    return [place for term, places in held.items() if is_form(word, term) for place in places]
 
 
 def first(query: str, *documents: str) -> int:
@@ -65,6 +72,27 @@ def test_words_that_stand_together_in_the_query_count_more_where_they_do_so_in_a
 def test_a_document_that_begins_with_a_word_is_about_it() -> None:
     ends, begins = f"{FILLER} {FILLER} heron", f"heron {FILLER} {FILLER}"
     assert first("heron", ends, begins) == 1
+
+
+def test_another_form_of_a_word_is_found_and_counts_less_than_the_word() -> None:
+    documents = (f"Brücken {FILLER}", f"Brücke {FILLER}", f"brisk {FILLER}")
+    assert ranked("Brücke", *([document] for document in documents)).first(9).tolist() == [1, 0]
+
+
+def test_rare_words_decide_in_a_long_query_and_common_ones_by_their_number_in_a_short_one() -> None:
+    held = " gulls rope clock day ".join(f"common{number}" for number in range(6))
+    documents = [held if number % 2 else FILLER for number in range(40)]
+    documents[2] += " quagga"
+    query = "quagga " + " ".join(f"common{number}" for number in range(5, -1, -1))
+    assert "quagga" not in documents[first(query, *documents)]
+    assert first(f"{query} {' '.join(f'absent{number}' for number in range(25))}", *documents) == 2
+
+
+def test_characters_without_breaks_count_as_often_as_they_stand_there() -> None:
+    """Seven pairs overlap in eight characters: they are four words, not seven."""
+    run = "一二三四五六七八"
+    documents = (f"{FILLER} {run}", f"alpha beta gamma delta epsilon {FILLER}")
+    assert first(f"{run} delta gamma epsilon beta alpha", *documents) == 1
 
 
 def test_a_long_document_is_found_by_the_passage_that_answers_and_shows_it_first() -> None:

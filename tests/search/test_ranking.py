@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lamella.search.ranking import Corpus, first_of, rank
+from lamella.core.recall import Space
+from lamella.search.ranking import PLACE_BITS, Corpus, Matches, first_of, rank_conversations
 
 
 @settings(max_examples=50)
@@ -24,8 +25,11 @@ def test_the_first_are_those_of_a_whole_stable_sort(scores: list[int], limit: in
 )
 def test_a_score_is_one_at_most(held: list[list[int]], similar: list[float] | None) -> None:
     corpus = Corpus(np.array([0, 0, 0, 1, 1, 2, 2], np.int64), np.full(7, 9.0))
-    postings = [(np.array(sorted(holders), np.int64), np.ones(len(holders), np.int64)) for holders in held]
+    words = [str(number) for number in range(len(held))]
+    places = {
+        word: np.array(sorted(holders), np.int64) << PLACE_BITS for word, holders in zip(words, held, strict=True)
+    }
     near = np.array(similar, np.float64) if similar is not None else None
-    made = rank(corpus, postings, near, 0.5, 0.5)
-    for scores in (made.scores, made.sessions):
+    made = rank_conversations(corpus, Matches(words, places, similar=near), Space("test", 0.5, 0.0, 0.5))
+    for scores in (made.scores, made.groups, made.covers):
         assert ((scores >= 0) & (scores <= 1)).all()

@@ -54,7 +54,6 @@ from lamella.settings import Settings, environment, old_variables, unknown_varia
 from lamella.storage.bases import AccessRows
 from lamella.storage.cached import SqlCacheEntries
 from lamella.storage.folder import FileStore, FolderLock
-from lamella.storage.recall.store import RecallIndex
 from lamella.storage.store import Store, open_store
 from lamella.tooling.tool import Registry, Tool
 from lamella.tools.addresses import AddressPolicy, allowances
@@ -292,7 +291,7 @@ async def open_app(
         _check_settings(models, settings)
         parts = CoreSettings.of(settings, tables, headers, demonstration=models.is_demonstration)
         embedder = embedder_of(settings)
-        recall = Recall(store, RecallIndex(store.database), embedder, store.jobs, clock)
+        recall = Recall(store, store.recall, embedder, store.jobs, clock)
         uploads = FileStore(settings.data / "files")
         restricted = restricted_of(settings, models, table)
         if restricted is not None:

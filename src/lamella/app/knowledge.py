@@ -322,7 +322,7 @@ def knowledge_of(
     """The documents of a server; without a `second` model nothing is told of restricted bases, and without a
     `describing` one nobody writes what a base is about.
     """
-    documents = KnowledgeStore(store.database, ids)
+    documents = store.knowledge
     limits = ExtractionLimits(max_bytes=settings.max_upload_bytes, seconds=READING_SECONDS)
     extractor = ProcessExtractor(limits, children=1)
     making = Making(DocumentReader(store.files, uploads, extractor), embedder)

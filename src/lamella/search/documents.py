@@ -8,6 +8,12 @@ once, and all of a long query count. A document gets one score, the sum of
 - BM25 of pairs: two telling words of the query, one soon after the other, stand so in the document ("boundary layer");
 - half the weight of each word among the document's first ones, where its title or subject stands.
 
+Three rules hold for every part:
+
+- Other forms of a word (`terms.is_form`) count less than the word: "Brücken" for "Brücke".
+- In a long query rare words gain on common ones, which would otherwise decide by their number.
+- Pairs of characters, as scripts without breaks between words have them, overlap. Each counts about half a word.
+
 Its passages share that score by their own BM25: the best one has it whole. Vectors come in as a similarity, relative to
 the most similar passage. Every part is a sum over the words of the query, weighted by how rare they are. So the parts
 have one scale, and a sentence of common words can lift nothing.
@@ -18,15 +24,28 @@ one that says "a layer of paint at the boundary of the wing".
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import log2
 
 import numpy as np
 
-from lamella.search.ranking import Corpus, Floats, Ints, first_of, weight_of
-from lamella.search.terms import is_telling
+from lamella.core.recall import Space
+from lamella.search.ranking import (
+    PLACE_BITS,
+    Corpus,
+    Floats,
+    Ints,
+    Matches,
+    Ranking,
+    counted,
+    place_in,
+    relative,
+    weight_of,
+)
+from lamella.search.terms import is_pair, is_telling
 
 K1 = 1.5
 B = 0.75
@@ -48,23 +67,17 @@ LEAD = 0.5
 
 LEAD_TERMS = 16
 
-PLACE_BITS = 16
-"""An occurrence is the passage's number, shifted by this, plus the place of the word in the passage."""
+FORM = 0.4
+"""What another form of a word counts beside the word."""
 
-_PLACES = (1 << PLACE_BITS) - 1
+OVERLAP = 0.25
+"""What a pair of characters loses for each pair beside it: a run of n characters counts n / 2 words."""
 
+SHORT = 8
+"""Words of a query up to which they weigh as BM25 says."""
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """Scores of passages: `scores` is 0 for what was not found and 1 at most, `words` their own BM25."""
-
-    scores: Floats
-    words: Floats
-
-    def first(self, limit: int) -> Ints:
-        """The passages that were found, the best first."""
-        order = first_of(self.scores, limit)
-        return order[self.scores[order] > 0]
+RARER = 0.25
+"""What is added to the power of a word's weight with each doubling of the query beyond `SHORT` words."""
 
 
 @dataclass(slots=True)
@@ -72,96 +85,96 @@ class _Texts:
     """Documents, or passages, as BM25 knows them: how long each is, and its sum so far."""
 
     pulls: Floats
+    power: float
     scores: Floats = field(init=False)
 
     def __post_init__(self) -> None:
         self.scores = np.zeros(len(self.pulls))
 
     @classmethod
-    def of(cls, lengths: Floats) -> _Texts:
-        return cls(K1 * (1 - B + B * lengths / max(float(lengths.mean()), 1.0)))
+    def of(cls, lengths: Floats, power: float) -> _Texts:
+        return cls(K1 * (1 - B + B * lengths / max(float(lengths.mean()), 1.0)), power)
 
-    def add(self, holders: Ints, times: Ints, share: float) -> float:
+    def add(self, holders: Ints, times: Ints | Floats, share: float) -> float:
         """Count a word of the query, or a pair; gives what it weighs here."""
-        weight = share * weight_of(len(holders), len(self.pulls))
+        weight = float(share * weight_of(len(holders), len(self.pulls)) ** self.power)
         self.scores[holders] += weight * times * (K1 + 1) / (times + self.pulls[holders])
         return weight
 
 
-def rank_documents(
-    corpus: Corpus, query: Sequence[str], held: Mapping[str, Ints], similar: Floats | None, weight: float
-) -> Ranked:
-    """The ranking of passages, given document after document.
-
-    `query` are the words in their order, `held` has for each the occurrences in the corpus, rising. `similar` are the
-    similarities of passages, 0 where they mean nothing; `weight` is what the most similar one counts beside the best by
-    words.
-    """
-    count = len(corpus.lengths)
-    if not count:
-        return Ranked(np.zeros(0), np.zeros(0))
-    words, own = _by_words(corpus, query, held)
-    scores = _relative(words)
-    if similar is not None and weight:
-        scores = (scores + weight * _relative(similar)) / (1 + weight)
-    return Ranked(scores, own)
+def rank_documents(corpus: Corpus, matches: Matches, space: Space) -> Ranking:
+    """The ranking of passages, given document after document."""
+    if not len(corpus.lengths):
+        return Ranking(np.zeros(0), np.zeros(0))
+    words, own = _by_words(corpus, matches)
+    scores, weight = relative(words), space.document_weight
+    if matches.similar is not None and weight:
+        scores = (scores + weight * relative(matches.similar)) / (1 + weight)
+    return Ranking(scores, own)
 
 
-def moved(occurrences: Ints, places: Ints) -> Ints:
-    """The same occurrences in passages that have other numbers."""
-    return (places << PLACE_BITS) | (occurrences & _PLACES)
-
-
-def _by_words(corpus: Corpus, query: Sequence[str], held: Mapping[str, Ints]) -> tuple[Floats, Floats]:
+def _by_words(corpus: Corpus, matches: Matches) -> tuple[Floats, Floats]:
     """What each passage scores by the words of the query, and its own BM25."""
-    of = corpus.sessions
+    of = corpus.groups
     firsts = np.flatnonzero(np.diff(of, prepend=-1))
-    passages = _Texts.of(corpus.lengths)
-    documents = _Texts.of(np.add.reduceat(corpus.lengths, firsts))
+    shares = _shares(matches.words)
+    power = 1 + RARER * max(0.0, log2(len(shares) / SHORT)) if shares else 1.0
+    passages = _Texts.of(corpus.lengths, power)
+    documents = _Texts.of(np.add.reduceat(corpus.lengths, firsts), power)
     is_first = np.zeros(len(of), np.bool_)
     is_first[firsts] = True
     lead = np.zeros(len(firsts))
-    for term, times in Counter(query).items():
-        places = held[term]
-        if not len(places):
+    for word, share in shares.items():
+        held = matches.held[word]
+        forms = matches.forms.get(word, held[:0])
+        if not len(held) and not len(forms):
             continue
-        share = _share(times)
-        passages.add(*_counted(places >> PLACE_BITS), share)
-        weight = documents.add(*_counted(of[places >> PLACE_BITS]), share)
-        early = places[(places & _PLACES) < LEAD_TERMS] >> PLACE_BITS
+        passages.add(*_together(held >> PLACE_BITS, forms >> PLACE_BITS), share)
+        weight = documents.add(*_together(of[held >> PLACE_BITS], of[forms >> PLACE_BITS]), share)
+        early = held[place_in(held) < LEAD_TERMS] >> PLACE_BITS
         lead[np.unique(of[early[is_first[early]]])] += weight
     best = np.maximum.reduceat(passages.scores, firsts)
-    for pair, times in _pairs(query, held):
-        documents.add(*_counted(of[pair >> PLACE_BITS]), PAIR * _share(times))
+    for pair, share in _pairs(matches):
+        documents.add(*counted(of[pair >> PLACE_BITS]), PAIR * share)
     whole = documents.scores + PASSAGE * best + LEAD * lead
     return whole[of] * passages.scores / np.where(best > 0, best, 1.0)[of], passages.scores
 
 
-def _pairs(query: Sequence[str], held: Mapping[str, Ints]) -> Iterator[tuple[Ints, int]]:
-    """For each pair of telling words where it stands, if anywhere, and how often the query has it."""
-    telling = [term for term in query if is_telling(term)]
+def _together(held: Ints, forms: Ints) -> tuple[Ints, Ints | Floats]:
+    """The numbers in two rising rows, each once, and how often; those in `forms` count less."""
+    if not len(forms):
+        return counted(held)
+    numbers, places = np.unique(np.concatenate([held, forms]), return_inverse=True)
+    weights = np.repeat([1.0, FORM], [len(held), len(forms)])
+    return numbers, np.bincount(places, weights=weights)
+
+
+def _shares(words: Sequence[str]) -> Mapping[str, float]:
+    """What each word of a query counts: once, or more if it is repeated, up to `REPEATED` + 1."""
+    times: defaultdict[str, float] = defaultdict(float)
+    for before, word, after in zip(("", *words), words, (*words[1:], ""), strict=False):
+        times[word] += 1 - OVERLAP * (_overlap(before, word) + _overlap(word, after))
+    return {word: _share(count) for word, count in times.items()}
+
+
+def _overlap(one: str, other: str) -> bool:
+    return is_pair(one) and is_pair(other) and one[1] == other[0]
+
+
+def _pairs(matches: Matches) -> Iterator[tuple[Ints, float]]:
+    """For each pair of telling words where it stands, if anywhere, and what it counts in the query."""
+    telling = [word for word in matches.words if is_telling(word)]
     for (one, other), times in Counter(pairwise(telling)).items():
-        firsts, seconds = held[one], held[other]
+        firsts, seconds = matches.held[one], matches.held[other]
         if one == other or not len(firsts) or not len(seconds):
             continue
         after = np.searchsorted(seconds, firsts, side="right")
         gaps = seconds[np.minimum(after, len(seconds) - 1)] - firsts
         near = firsts[(gaps > 0) & (gaps <= PAIR_GAP)]
         if len(near):
-            yield near, times
+            yield near, _share(times * (1 - 2 * OVERLAP * _overlap(one, other)))
 
 
-def _share(times: int) -> float:
+def _share(times: float) -> float:
     """What a word of the query counts that stands in it so often."""
     return (REPEATED + 1) * times / (REPEATED + times)
-
-
-def _counted(rising: Ints) -> tuple[Ints, Ints]:
-    """The numbers that stand in a rising row, each once, and how often."""
-    starts = np.flatnonzero(np.diff(rising, prepend=-1))
-    return rising[starts], np.diff(starts, append=len(rising))
-
-
-def _relative(scores: Floats) -> Floats:
-    top = float(scores.max())
-    return scores / top if top > 0 else scores

@@ -1,18 +1,24 @@
-"""Ranks passages of conversations by words and by meaning, and fuses the two ranks. Pure.
+"""What both rules of ranking share, and the rule for conversations; that for documents is `search.documents`. Pure.
 
-By words: BM25 with the statistics of what is searched and of nothing else, so that nobody's texts change what somebody
-else finds. A passage also counts what its neighbours in the conversation say: an answer holds few words of its
-question. A session that holds more of the query lifts its passages. What few passages hold decides where it weighs as
-much as the rest of the query: whoever asks for a name or a number means those that have it.
+A rule takes what is searched (`Corpus`) and where the words of a query stand there (`Matches`), and gives every passage
+a score (`Ranking`).
+
+Conversations are ranked by words and by meaning, and the two ranks are fused. By words: BM25 with the statistics of
+what is searched and of nothing else, so that nobody's texts change what somebody else finds. A passage also counts what
+its neighbours in the conversation say: an answer holds few words of its question. A session that holds more of the
+query lifts its passages. Terms that few passages hold decide if they weigh as much as the rest of the query: a question
+with a name or a number is about those that have it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
+from lamella.core.recall import Space
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -43,76 +49,120 @@ RANKED = 2_000
 """How many passages get a rank of their own by words, and by meaning."""
 
 
+PLACE_BITS = 16
+"""An occurrence is the passage's number, shifted by this, plus the place of the word in the passage."""
+
+_PLACES = (1 << PLACE_BITS) - 1
+
+
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """What is searched: for each passage the number of its session and how many terms it has.
+    """What is searched: for each passage the number of its group, and how many terms it has.
 
-    Passages of one session stand together, in the order in which they were said.
+    A group is a document or a session. Its passages stand together, in the order in which they were written or said.
     """
 
-    sessions: Ints
+    groups: Ints
     lengths: Floats
 
     @property
-    def groups(self) -> int:
-        """How many sessions there are."""
-        return int(self.sessions.max()) + 1 if len(self.sessions) else 0
+    def group_count(self) -> int:
+        """How many groups there are."""
+        return int(self.groups.max()) + 1 if len(self.groups) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Where the words of a query stand in a corpus, and how near its passages are in meaning.
+
+    `words` are in their order, with repetitions. `held` has for each its occurrences, rising, `forms` those of other
+    forms of the word. `similar` is 0 for a passage whose similarity means nothing, None if the query has no vector.
+    """
+
+    words: Sequence[str]
+    held: Mapping[str, Ints]
+    forms: Mapping[str, Ints] = field(default_factory=dict)
+    similar: Floats | None = None
+
+
+_NONE = np.zeros(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """`scores` of passages, 0 for what was not found, 1 at most; `sessions` of sessions, 1 for the best.
+    """`scores` of passages, 0 for what was not found, 1 at most; `words` are the passages' own BM25 scores.
 
-    `covers`: the share of the query, by the weight of its terms, that each session holds. `words` are the passages' own
-    BM25 scores.
+    `groups`: scores of sessions, 1 for the best. `covers`: the share of the query, by the weight of its terms, that
+    each session holds. Both are empty for documents.
     """
 
     scores: Floats
-    sessions: Floats
-    covers: Floats
     words: Floats
+    groups: Floats = field(default_factory=_NONE.copy)
+    covers: Floats = field(default_factory=_NONE.copy)
+
+    def first(self, limit: int) -> Ints:
+        """The passages that were found, the best first."""
+        order = first_of(self.scores, limit)
+        return order[self.scores[order] > 0]
+
+
+Rule = Callable[[Corpus, Matches, Space], Ranking]
+"""`rank_conversations`, or `rank_documents` of `search.documents`."""
 
 
 Postings = Sequence[tuple[Ints, Ints]]
 """For each term of the query: the passages that hold it, and how often."""
 
 
-def rank(
-    corpus: Corpus,
-    postings: Postings,
-    similar: Floats | None,
-    weight: float,
-    session_weight: float = 0.0,
-) -> Ranking:
-    """The ranking. `similar` are the passages' similarities to the query, 0 where it means nothing.
-
-    `weight` is what the order by them counts beside the order by words, `session_weight` what a session's nearest
-    passages count beside its words.
-    """
+def rank_conversations(corpus: Corpus, matches: Matches, space: Space) -> Ranking:
+    """The ranking of what was said. A word counts once, however often the query says it."""
     count = len(corpus.lengths)
-    words, covers = np.zeros(count), np.zeros(corpus.groups)
-    session_words = np.zeros(corpus.groups)
+    held = [matches.held[word] for word in dict.fromkeys(matches.words)]
+    postings = [counted(places >> PLACE_BITS) for places in held if len(places)]
+    own, covers, session_words = np.zeros(count), np.zeros(corpus.group_count), np.zeros(corpus.group_count)
     if count:
-        words = _bm25(corpus.lengths, postings)
-        session_words, covers = _by_session(corpus, postings)
-    own = words
-    words = _with_neighbours(words, corpus.sessions)
-    lift = _relative(session_words)[corpus.sessions] if count else words
-    scores = _reciprocal(words * (1 + SESSION * lift))
-    best = 1.0
-    if similar is not None:
-        scores = scores + weight * _reciprocal(_with_neighbours(similar, corpus.sessions) * (similar > 0))
+        own = _bm25(corpus.lengths, postings)
+        session_words, covers = _by_session(corpus, postings, len(held))
+    lift = relative(session_words)[corpus.groups]
+    words = _reciprocal(_with_neighbours(own, corpus.groups) * (1 + SESSION * lift))
+    scores = _fused(words, matches.similar, corpus, postings, space.weight)
+    near = matches.similar
+    passages = own if own.any() or near is None else near
+    sessions = relative(_sum_of_best(passages, corpus)) + SESSION_WORDS * relative(session_words)
+    if near is not None and space.session_weight:
+        sessions = sessions + space.session_weight * relative(_sum_of_best(near, corpus))
+    return Ranking(scores, own, relative(sessions), covers)
+
+
+def _fused(words: Floats, near: Floats | None, corpus: Corpus, postings: Postings, weight: float) -> Floats:
+    """The ranks by words with those by meaning, 1 for what is first in both; passages with a rare name come first."""
+    scores, best = words, 1.0
+    if near is not None and weight:
+        scores = scores + weight * _reciprocal(_with_neighbours(near, corpus.groups) * (near > 0))
         best += weight
-    scores *= (RANK + 1) / best
-    deciding = _deciding(postings, count)
+    scores = scores * ((RANK + 1) / best)
+    deciding = _deciding(postings, len(scores))
     if len(deciding):
         scores /= 2
         scores[deciding] += 0.5
-    passages = words if words.any() or similar is None else similar
-    sessions = _relative(_sum_of_best(passages, corpus)) + SESSION_WORDS * _relative(session_words)
-    if similar is not None and session_weight:
-        sessions = sessions + session_weight * _relative(_sum_of_best(similar, corpus))
-    return Ranking(scores, _relative(sessions), covers, own)
+    return scores
+
+
+def moved(occurrences: Ints, places: Ints) -> Ints:
+    """The same occurrences in passages that have other numbers."""
+    return (places << PLACE_BITS) | (occurrences & _PLACES)
+
+
+def place_in(occurrences: Ints) -> Ints:
+    """The places of the words within their passages."""
+    return occurrences & _PLACES
+
+
+def counted(rising: Ints) -> tuple[Ints, Ints]:
+    """The numbers that stand in a rising row, each once, and how often."""
+    starts = np.flatnonzero(np.diff(rising, prepend=-1))
+    return rising[starts], np.diff(starts, append=len(rising))
 
 
 def weight_of(holders: int, count: int) -> float:
@@ -137,17 +187,17 @@ def _bm25(lengths: Floats, postings: Postings) -> Floats:
     return scores
 
 
-def _by_session(corpus: Corpus, postings: Postings) -> tuple[Floats, Floats]:
-    """BM25 of whole sessions, and what share of the query each holds."""
-    groups = corpus.groups
-    lengths = np.bincount(corpus.sessions, weights=corpus.lengths, minlength=groups).astype(np.float64)
+def _by_session(corpus: Corpus, postings: Postings, asked: int) -> tuple[Floats, Floats]:
+    """BM25 of whole sessions, and what share of the query each holds; `asked` is how many terms the query has."""
+    groups, count = corpus.group_count, len(corpus.lengths)
+    lengths = np.bincount(corpus.groups, weights=corpus.lengths, minlength=groups).astype(np.float64)
     merged: list[tuple[Ints, Ints]] = []
-    covers, whole = np.zeros(groups), 0.0
+    covers, whole = np.zeros(groups), (asked - len(postings)) * weight_of(0, count)
     for holders, times in postings:
-        sums = np.bincount(corpus.sessions[holders], weights=times, minlength=groups)
+        sums = np.bincount(corpus.groups[holders], weights=times, minlength=groups)
         having = np.flatnonzero(sums)
         merged.append((having, sums[having].astype(np.int64)))
-        weight = weight_of(len(holders), len(corpus.lengths))
+        weight = weight_of(len(holders), count)
         covers[having] += weight
         whole += weight
     return _bm25(lengths, merged), covers / whole if whole else covers
@@ -185,23 +235,24 @@ def first_of(scores: Floats, limit: int) -> Ints:
     return near[np.argsort(-scores[near], kind="stable")[:limit]]
 
 
-def _relative(scores: Floats) -> Floats:
+def relative(scores: Floats) -> Floats:
+    """Scores as shares of the highest."""
     top = float(scores.max()) if len(scores) else 0.0
     return scores / top if top > 0 else scores
 
 
 def _sum_of_best(scores: Floats, corpus: Corpus) -> Floats:
     """For each session its best passages, each further one counting less."""
-    made, left = np.zeros(corpus.groups), scores.copy()
+    made, left = np.zeros(corpus.group_count), scores.copy()
     if not len(scores):
         return made
-    starts = np.flatnonzero(np.diff(corpus.sessions, prepend=-1))
-    groups = corpus.sessions[starts]
+    starts = np.flatnonzero(np.diff(corpus.groups, prepend=-1))
+    groups = corpus.groups[starts]
     sizes = np.diff(starts, append=len(scores))
     for place in range(SESSION_PASSAGES):
         best = np.maximum.reduceat(left, starts)
         made[groups] += np.maximum(best, 0) * SESSION_FADING**place
         firsts = np.flatnonzero(left == np.repeat(best, sizes))
-        here = corpus.sessions[firsts]
+        here = corpus.groups[firsts]
         left[firsts[np.diff(here, prepend=-1) != 0]] = 0
     return made

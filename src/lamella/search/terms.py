@@ -46,6 +46,9 @@ FUNCTION_WORDS = (
 """Words of four letters and more that name no subject, in some languages. Searches weigh such words by how many texts
 hold them; with few texts that says little."""
 
+_LEAST_STEM, _LONGEST_ENDING = 5, 3
+"""Letters that forms of a word share at least, and those that an ending has at most."""
+
 _LEAST_LETTERS = 4
 """Letters of a word that may name a subject by itself; a number needs one digit less."""
 
@@ -90,6 +93,32 @@ def is_telling(term: str) -> bool:
     if term in _FUNCTION_STEMS:
         return False
     return len(term) >= _LEAST_LETTERS or not term.isalpha() or _DENSE_TERM.match(term) is not None
+
+
+def is_pair(term: str) -> bool:
+    """Whether a term is a pair of characters of a script without breaks between words: `预算`; not `is`."""
+    return len(term) == 2 and _DENSE_TERM.match(term) is not None
+
+
+def common_beginning(term: str) -> str:
+    """How every other form of a word begins: `brück` for `brücken`; "" for a term that has none."""
+    if len(term) < _LEAST_STEM or not term.isalpha() or _DENSE_TERM.match(term):
+        return ""
+    return term[: max(_LEAST_STEM, len(term) - _LONGEST_ENDING, -(-len(term) * 7 // 10))]
+
+
+def is_form(term: str, other: str) -> bool:
+    """Whether two terms may be forms of one word: they begin alike for at least 70 % of the longer one, and differ in
+    endings of three letters at most. `brücke` and `brücken`; not `station` and `stationary`.
+    """
+    beginning = common_beginning(term)
+    if term == other or not beginning or not other.isalpha() or not other.startswith(beginning):
+        return False
+    alike = next(
+        (at for at, pair in enumerate(zip(term, other, strict=False)) if pair[0] != pair[1]), min(len(term), len(other))
+    )
+    longest = max(len(term), len(other))
+    return longest - alike <= _LONGEST_ENDING and alike * 10 >= 7 * longest
 
 
 def spans_of(text: str) -> Iterator[tuple[int, int, str]]:

@@ -21,8 +21,11 @@ from lamella.storage.directory import DirectoryRows
 from lamella.storage.files import FileRows
 from lamella.storage.jobs import JobRows
 from lamella.storage.keys import KeyRows
+from lamella.storage.knowledge.store import KnowledgeStore
 from lamella.storage.library import LibraryRows
 from lamella.storage.migrate import migrate
+from lamella.storage.recall.store import RecallIndex
+from lamella.storage.scopes import Scopes
 from lamella.storage.sqlite import sqlite_database, sqlite_url
 
 
@@ -52,6 +55,9 @@ class Store:
         self.access = AccessRows(database, ids)
         self.jobs = JobRows(database, ids)
         self.keys = KeyRows(database, ids)
+        scopes = Scopes()
+        self.knowledge = KnowledgeStore(database, ids, scopes)
+        self.recall = RecallIndex(database, scopes)
 
     async def close(self) -> None:
         """Close the database; every verb fails from now on."""

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
-    ColumnElement,
     Connection,
     RowMapping,
     Select,
@@ -19,7 +18,6 @@ from sqlalchemy import (
     literal,
     or_,
     select,
-    text,
     update,
 )
 
@@ -30,21 +28,19 @@ from lamella.core.records import Caller
 from lamella.storage.columns import NAMES, json_of, json_text, moment_text
 from lamella.storage.database import Rows, reads, writes
 from lamella.storage.knowledge.documents import remove_row, this_document
+from lamella.storage.passages import WRITTEN, NewEntry
 from lamella.storage.tables import knowledge_documents, knowledge_passages, knowledge_vectors
 
-_ADD_WORDS = text("INSERT INTO knowledge_words (rowid, terms) VALUES (:id, :terms)")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
-def tagged(shelf: int, terms: str) -> str:
-    """Terms with blanks between as they stand in the full-text table, each behind the number of its shelf: one token,
-    as everything that is not ASCII belongs to one.
-    """
-    tag = "\u00b7"
+def tag_of(shelf: int) -> str:
+    """The number of a shelf as the tag of its terms."""
+    tag = ""
     while shelf:
         shelf, rest = divmod(shelf, len(_DIGITS))
         tag = _DIGITS[rest] + tag
-    return tag + terms.replace(" ", f" {tag}") if terms else ""
+    return tag
 
 
 def passage_of(row: RowMapping) -> StoredPassage:
@@ -75,14 +71,6 @@ def found_passages(caller: Caller, document_id: str) -> Select[*tuple[Any, ...]]
         )
         .where(this_document(caller, document_id))
     )
-
-
-def _without_vector(model: str) -> ColumnElement[bool]:
-    return or_(knowledge_vectors.c.model.is_(None), knowledge_vectors.c.model != model)
-
-
-def _vector_row(owner: str, entry: int, model: str, data: bytes) -> dict[str, Any]:
-    return {"entry_id": entry, "owner": owner, "model": model, "dimension": len(data) // 2, "data": data}
 
 
 class PassageRows(Rows):
@@ -123,43 +111,17 @@ class PassageRows(Rows):
 
         A passage that stands in the version that is found, word for word, has its vector.
         """
-        rows = [
-            {
-                "owner": caller.user_id,
-                "document_id": document_id,
-                "version": version,
-                "position": position,
-                "start": passage.start,
-                "end": passage.end,
-                "page": passage.page,
-                "headings": json_text(passage.headings),
-                "length": passage.length,
-                "tokens": passage.tokens,
-                "digest": digest(passage.text.encode()),
-                "text": passage.text,
-            }
-            for position, passage in enumerate(passages, first)
-        ]
         this = select(knowledge_documents.c.shelf, knowledge_documents.c.found)
         row = connection.execute(this.where(this_document(caller, document_id, version))).first()
         if row is None:
             return False
         shelf, found = row
-        adding = insert(knowledge_passages).returning(knowledge_passages.c.id, sort_by_parameter_order=True)
-        entries = list(connection.execute(adding, rows).scalars())
-        words = [
-            {"id": entry, "terms": tagged(shelf, passage.terms)}
-            for entry, passage in zip(entries, passages, strict=True)
+        new = [
+            NewEntry(_row(caller.user_id, document_id, version, position, passage), passage.terms, passage.vector)
+            for position, passage in enumerate(passages, first)
         ]
-        connection.execute(_ADD_WORDS, words)
-        made = [
-            _vector_row(caller.user_id, entry, model, passage.vector)
-            for entry, passage in zip(entries, passages, strict=True)
-            if passage.vector is not None
-        ]
-        if made:
-            connection.execute(insert(knowledge_vectors), made)
-        elif found is not None:
+        entries = WRITTEN.add(connection, tag_of(shelf), new, model)
+        if found is not None and all(passage.vector is None for passage in passages):
             _take_over(connection, caller, document_id, found, entries, model)
         return True
 
@@ -222,7 +184,7 @@ class PassageRows(Rows):
         query = (
             found_passages(caller, document_id)
             .outerjoin(knowledge_vectors, knowledge_vectors.c.entry_id == knowledge_passages.c.id)
-            .where(_without_vector(model))
+            .where(WRITTEN.without_vector(model))
             .order_by(knowledge_passages.c.id)
             .limit(limit)
         )
@@ -248,15 +210,11 @@ class PassageRows(Rows):
                 f"have {known}.",
                 hint="Give the other model its own name in LAMELLA_EMBEDDING_MODEL.",
             )
-        of = found_passages(caller, document_id).where(knowledge_passages.c.id.in_(sorted(vectors)))
-        query = of.with_only_columns(knowledge_passages.c.id)
-        there = list(connection.execute(query).scalars())
-        connection.execute(delete(knowledge_vectors).where(knowledge_vectors.c.entry_id.in_(there)))
-        rows = [_vector_row(caller.user_id, entry, model, vectors[entry]) for entry in there]
-        if not rows:
+        found = found_passages(caller, document_id).with_only_columns(knowledge_passages.c.id)
+        count = WRITTEN.embed(connection, caller.user_id, model, vectors, knowledge_passages.c.id.in_(found))
+        if not count:
             return False
-        connection.execute(insert(knowledge_vectors), rows)
-        more = knowledge_documents.c.embedded + len(rows)
+        more = knowledge_documents.c.embedded + count
         every = knowledge_documents.c.passages
         counted = case((more < every, more), else_=every)
         changed = update(knowledge_documents).where(this_document(caller, document_id)).values(embedded=counted)
@@ -300,6 +258,23 @@ class PassageRows(Rows):
             .limit(limit)
         )
         return tuple(map(passage_of, connection.execute(query).mappings()))
+
+
+def _row(owner: str, document_id: str, version: int, position: int, passage: NewPassage) -> dict[str, Any]:
+    return {
+        "owner": owner,
+        "document_id": document_id,
+        "version": version,
+        "position": position,
+        "start": passage.start,
+        "end": passage.end,
+        "page": passage.page,
+        "headings": json_text(passage.headings),
+        "length": passage.length,
+        "tokens": passage.tokens,
+        "digest": digest(passage.text.encode()),
+        "text": passage.text,
+    }
 
 
 def _take_over(

@@ -8,7 +8,7 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, delete, insert, select, text, update
+from sqlalchemy import Connection, RowMapping, delete, select, update
 
 from lamella.core.errors import NotFound
 from lamella.core.knowledge import WITHHELD, WITHHELD_ANSWER, WITHHELD_SUMMARY, bases_of, held_back
@@ -18,7 +18,8 @@ from lamella.core.records import Caller
 from lamella.storage.columns import NAMES, json_of, local_moment_text, parts_of, word_of
 from lamella.storage.database import insert_missing
 from lamella.storage.grants import closed_bases
-from lamella.storage.tables import messages, recall_entries, recall_vectors, recall_versions, sessions, turns
+from lamella.storage.passages import SAID, NewEntry
+from lamella.storage.tables import messages, recall_entries, recall_versions, sessions, turns
 
 
 def recall_version(connection: Connection, caller: Caller) -> int:
@@ -53,12 +54,9 @@ def forget_recall(connection: Connection, caller: Caller, conversation_id: str) 
         touch_recall(connection, caller)
 
 
-_ADD_WORDS = text("INSERT INTO recall_words (rowid, terms) VALUES (:id, :terms)")
-
-
-def tagged(owner: str, term: str) -> str:
-    """A term as it stands in the full-text table: one token, as everything that is not ASCII belongs to one."""
-    return f"{blake2b(owner.encode(), digest_size=6).hexdigest()}\u00b7{term}"
+def tag_of(owner: str) -> str:
+    """The tag of an owner's terms."""
+    return blake2b(owner.encode(), digest_size=6).hexdigest()
 
 
 def _entry_row(owner: str, conversation_id: str, passage: Passage) -> dict[str, Any]:
@@ -76,32 +74,16 @@ def _entry_row(owner: str, conversation_id: str, passage: Passage) -> dict[str, 
     }
 
 
-def vector_row(owner: str, entry: int, model: str, data: bytes) -> dict[str, Any]:
-    """The row of a vector: float16, little-endian."""
-    return {"entry_id": entry, "owner": owner, "model": model, "dimension": len(data) // 2, "data": data}
-
-
 def add_passages(
     connection: Connection, caller: Caller, conversation_id: str, passages: Sequence[Passage], model: str
 ) -> None:
     """Store passages with their words, and the vectors that they bring."""
-    if not passages:
-        return
-    rows = [_entry_row(caller.user_id, conversation_id, passage) for passage in passages]
-    adding = insert(recall_entries).returning(recall_entries.c.id, sort_by_parameter_order=True)
-    entries = list(connection.execute(adding, rows).scalars())
-    words = [
-        {"id": entry, "terms": " ".join(tagged(caller.user_id, term) for term in passage.terms)}
-        for entry, passage in zip(entries, passages, strict=True)
+    new = [
+        NewEntry(_entry_row(caller.user_id, conversation_id, passage), " ".join(passage.terms), passage.vector)
+        for passage in passages
     ]
-    connection.execute(_ADD_WORDS, words)
-    vectors = [
-        vector_row(caller.user_id, entry, model, passage.vector)
-        for entry, passage in zip(entries, passages, strict=True)
-        if passage.vector is not None
-    ]
-    if vectors:
-        connection.execute(insert(recall_vectors), vectors)
+    if new:
+        SAID.add(connection, tag_of(caller.user_id), new, model)
 
 
 _MESSAGES = (

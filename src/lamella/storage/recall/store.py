@@ -1,15 +1,13 @@
-"""Passages that can be found again, on SQLite: postings from FTS5, vectors exactly, ranked by `search.ranking`.
-
-An owner's terms stand in the full-text table behind the owner's tag, and are read by name from its vocabulary: no query
-language is spoken, and nobody's postings are read but the owner's.
-"""
+"""What was said and can be found again: turns and summaries become passages, which `search.ranking` ranks."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from sqlalchemy import (
     ColumnElement,
     Connection,
@@ -17,10 +15,7 @@ from sqlalchemy import (
     and_,
     delete,
     func,
-    insert,
-    or_,
     select,
-    text,
     type_coerce,
     update,
 )
@@ -37,10 +32,10 @@ from lamella.core.recall import (
     Speaker,
 )
 from lamella.core.records import Caller
-from lamella.search.ranking import Ints
+from lamella.search.ranking import Ranking, first_of, rank_conversations
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.database import Database, Transactions, insert_missing, reads, writes
-from lamella.storage.recall.scope import MOST_BYTES, SpokenPart, SpokenScope, SpokenScopes, choose, grown, part_of
+from lamella.storage.passages import SAID
 from lamella.storage.recall.sources import (
     add_passages,
     find_source,
@@ -48,21 +43,14 @@ from lamella.storage.recall.sources import (
     readable_sessions,
     readable_summaries,
     recall_version,
-    tagged,
+    tag_of,
     touch_recall,
-    vector_row,
 )
-from lamella.storage.tables import messages, recall_entries, recall_turns, recall_vectors, sessions, turns
-
-_POSTINGS = text("SELECT group_concat(doc) FROM recall_postings WHERE term = :term")
-"""The entries that hold a term, as often as they do, in one text: read apart from the event loop."""
+from lamella.storage.scopes import Part, Reading, Scope, Scopes, ranked
+from lamella.storage.tables import messages, recall_entries, recall_turns, sessions, turns
 
 _SESSIONS_SHOWN = 20
 _ROWS_AT_ONCE = 1_000
-
-
-def _without_vector(model: str) -> ColumnElement[bool]:
-    return or_(recall_vectors.c.model.is_(None), recall_vectors.c.model != model)
 
 
 def _summary_without_vector(model: str) -> ColumnElement[bool]:
@@ -72,15 +60,15 @@ def _summary_without_vector(model: str) -> ColumnElement[bool]:
 
 _ENDED = and_(turns.c.finished_at.is_not(None), recall_turns.c.turn_id.is_(None))
 _TURNS = turns.outerjoin(recall_turns, recall_turns.c.turn_id == turns.c.id)
-_VECTORS = recall_entries.outerjoin(recall_vectors, recall_vectors.c.entry_id == recall_entries.c.id)
+_VECTORS = SAID.with_vectors()
 
 
 class RecallIndex(Transactions):
     """The port `RecallIndex` on a database file."""
 
-    def __init__(self, database: Database, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, database: Database, scopes: Scopes | None = None) -> None:
         super().__init__(database)
-        self._scopes = SpokenScopes(most_bytes)
+        self._scopes = scopes or Scopes()
 
     @reads
     def waiting(self, connection: Connection, model: str) -> tuple[tuple[Caller, str], ...]:
@@ -89,7 +77,7 @@ class RecallIndex(Transactions):
             select(turns.c.owner, turns.c.conversation_id).select_from(_TURNS).where(_ENDED),
             select(recall_entries.c.owner, recall_entries.c.conversation_id)
             .select_from(_VECTORS)
-            .where(_without_vector(model)),
+            .where(SAID.without_vector(model)),
             select(sessions.c.owner, sessions.c.conversation_id).where(_summary_without_vector(model)),
         )
         found: dict[tuple[str, str], None] = {}
@@ -139,7 +127,7 @@ class RecallIndex(Transactions):
         query = (
             select(recall_entries.c.id)
             .select_from(_VECTORS)
-            .where(_mine(caller, conversation_id), _without_vector(model))
+            .where(_mine(caller, conversation_id), SAID.without_vector(model))
             .order_by(recall_entries.c.id)
             .limit(limit)
         )
@@ -153,12 +141,7 @@ class RecallIndex(Transactions):
     @writes
     def embed(self, connection: Connection, caller: Caller, model: str, vectors: Mapping[int, bytes]) -> None:
         """Give passages their vectors, by entry; those that are gone are passed over."""
-        mine = (recall_entries.c.owner == caller.user_id, recall_entries.c.id.in_(sorted(vectors)))
-        there = list(connection.execute(select(recall_entries.c.id).where(*mine)).scalars())
-        connection.execute(delete(recall_vectors).where(recall_vectors.c.entry_id.in_(there)))
-        rows = [vector_row(caller.user_id, entry, model, vectors[entry]) for entry in there]
-        if rows:
-            connection.execute(insert(recall_vectors), rows)
+        SAID.embed(connection, caller.user_id, model, vectors)
 
     @reads
     def unembedded_summaries(
@@ -203,42 +186,27 @@ class RecallIndex(Transactions):
         """What of the caller's fits the query best; raises `NotFound` for a foreign conversation."""
         dimension = len(query.vector) // 2 if query.vector is not None else 0
         scope = await self._scope(caller, query, dimension)
-        found = await self._postings(caller, scope, query.terms)
-        chosen = await asyncio.to_thread(choose, scope, found, query.vector, query.space, query.limit, _SESSIONS_SHOWN)
-        made, first = chosen.made, chosen.best_of
-        wanted = {*chosen.passages, *(first[session] for session in chosen.sessions if session in first)}
+        reading = await self._reading(caller, scope, query.terms)
+        chosen = await asyncio.to_thread(_choose, reading, query)
         sources, told = await self._readable(
             caller,
-            [int(scope.entries[place]) for place in wanted],
-            [scope.sessions[session] for session in chosen.sessions],
+            sorted({*chosen.hits, *chosen.best.values()}),
+            [scope.whole.groups[session] for session in chosen.sessions],
         )
-        hits = {
-            place: Hit(*sources[entry], float(made.scores[place]))
-            for place in wanted
-            if (entry := int(scope.entries[place])) in sources
-        }
+        hits = {entry: Hit(*source, chosen.scores[entry]) for entry, source in sources.items()}
+        made = chosen.made
         return Found(
-            tuple(hits[place] for place in chosen.passages if place in hits),
+            tuple(hits[entry] for entry in chosen.hits if entry in hits),
             tuple(
-                SessionHit(
-                    scope.sessions[s], float(made.sessions[s]), float(made.covers[s]), hits.get(first.get(s, -1))
-                )
+                SessionHit(id, float(made.groups[s]), float(made.covers[s]), hits.get(chosen.best.get(s, -1)))
                 for s in chosen.sessions
-                if scope.sessions[s] in told
+                if (id := scope.whole.groups[s]) in told
             ),
         )
 
     @reads
-    def _postings(
-        self, connection: Connection, caller: Caller, scope: SpokenScope, terms: Sequence[str]
-    ) -> dict[str, str | Ints]:
-        """For each term what is kept of it, or the entries that hold it as they are read."""
-        found: dict[str, str | Ints] = {}
-        for term in terms:
-            kept = scope.kept.find(term)
-            asked = {"term": tagged(caller.user_id, term)}
-            found[term] = kept if kept is not None else connection.execute(_POSTINGS, asked).scalar_one() or ""
-        return found
+    def _reading(self, connection: Connection, caller: Caller, scope: Scope, terms: Sequence[str]) -> Reading:
+        return SAID.reading(connection, scope, tag_of(caller.user_id), terms)
 
     @reads
     def _readable(
@@ -253,38 +221,43 @@ class RecallIndex(Transactions):
             find_conversation(connection, caller, conversation_id)
         return recall_version(connection, caller)
 
-    async def _scope(self, caller: Caller, query: RecallQuery, dimension: int) -> SpokenScope:
+    async def _scope(self, caller: Caller, query: RecallQuery, dimension: int) -> Scope:
         """What is kept, with what was added since; read anew when something else changed.
 
         What changes while it is read makes what is kept stale: the next search reads anew.
         """
-        key = (caller.user_id, query.conversation_id, query.space.model, dimension)
-        kept = self._scopes.find(key, await self._version(caller, query.conversation_id))
+        of = query.conversation_id or ""
+        key = (SAID.name, caller.user_id, of, query.space.model, str(dimension))
+        mark = ("", await self._version(caller, query.conversation_id))
+        kept = self._scopes.find(key)
+        if kept is None or kept.marks != (mark,):
+            kept = Scope.of({mark: Part.of((), dimension)})
         parts = await self._read(caller, query, kept.last, dimension)
         if not parts:
             return kept
-        scope, stays = await asyncio.to_thread(grown, kept, parts)
-        self._scopes.keep(key, stays)
+        whole = await asyncio.to_thread(Part.joined, [kept.whole, *parts])
+        scope = await asyncio.to_thread(Scope.of, {mark: whole})
+        stays = whole.complete()
+        self._scopes.keep(key, scope if stays is whole else Scope.of({mark: stays}))
         return scope
 
-    async def _read(self, caller: Caller, query: RecallQuery, after: int, dimension: int) -> list[SpokenPart]:
+    async def _read(self, caller: Caller, query: RecallQuery, after: int, dimension: int) -> list[Part]:
         """The passages after entry `after`, page by page; no connection is held between pages."""
-        found: list[SpokenPart] = []
-        more = True
-        while more:
-            parts, after, more = await self._page(caller, query, after, dimension)
-            found += parts
+        found: list[Part] = []
+        while page := await self._page(caller, query, after, dimension):
+            found.append(page)
+            after = int(page.entries[-1])
+            if len(page.entries) < _ROWS_AT_ONCE:
+                break
         return found
 
     @reads
     def _page(
         self, connection: Connection, caller: Caller, query: RecallQuery, after: int, dimension: int
-    ) -> tuple[list[SpokenPart], int, bool]:
-        """The next page of passages, if there are any, its last entry, and whether there is another page."""
-        rows = connection.execute(_rows(caller, query, after, with_vectors=dimension > 0)).all()
-        if not rows:
-            return [], after, False
-        return [part_of(rows, dimension)], rows[-1][0], len(rows) == _ROWS_AT_ONCE
+    ) -> Part | None:
+        """The next page of passages, if there are any."""
+        rows = connection.execute(_rows(caller, query, after, dimension)).all()
+        return Part.of(rows, dimension) if rows else None
 
     @reads
     def source(self, connection: Connection, caller: Caller, conversation_id: str | None, reference: str) -> Source:
@@ -297,22 +270,50 @@ def _mine(caller: Caller, conversation_id: str | None) -> ColumnElement[bool]:
     return owned if conversation_id is None else and_(owned, recall_entries.c.conversation_id == conversation_id)
 
 
-def _rows(caller: Caller, query: RecallQuery, after: int, *, with_vectors: bool) -> Select[Any]:
-    """The first passages after entry `after`, as `part_of` takes them: unconverted, since there are many."""
-    of_space = and_(recall_vectors.c.entry_id == recall_entries.c.id, recall_vectors.c.model == query.space.model)
+def _rows(caller: Caller, query: RecallQuery, after: int, dimension: int) -> Select[Any]:
+    """The first passages after entry `after`, as `Part.of` takes them: unconverted, since there are many."""
     summary = recall_entries.c.speaker == Speaker.SUMMARY.value
-    made = (
-        select(
-            recall_entries.c.id,
-            func.coalesce(messages.c.session_id, recall_entries.c.source_id),
-            recall_entries.c.length,
-            type_coerce(~summary, NullType()),
-            type_coerce(recall_vectors.c.data, NullType()) if with_vectors else text("NULL"),
-        )
-        .select_from(recall_entries)
-        .outerjoin(messages, messages.c.id == recall_entries.c.source_id)
-    )
-    if with_vectors:
-        made = made.outerjoin(recall_vectors, of_space)
+    joined, vector = SAID.of_space(recall_entries, query.space.model, dimension)
+    made = select(
+        recall_entries.c.id,
+        func.coalesce(messages.c.session_id, recall_entries.c.source_id),
+        recall_entries.c.length,
+        type_coerce(~summary, NullType()),
+        vector,
+    ).select_from(joined.outerjoin(messages, messages.c.id == recall_entries.c.source_id))
     made = made.where(_mine(caller, query.conversation_id), recall_entries.c.id > after)
     return made.order_by(recall_entries.c.id).limit(_ROWS_AT_ONCE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """What is shown, best first: entries, sessions by number, and the best entry of each session that has one."""
+
+    made: Ranking
+    hits: tuple[int, ...]
+    sessions: tuple[int, ...]
+    best: Mapping[int, int]
+    scores: Mapping[int, float]
+
+
+def _choose(reading: Reading, query: RecallQuery) -> _Chosen:
+    """The best of a scope. A summary lifts its session, and is no hit itself."""
+    found = ranked(rank_conversations, [reading], query.terms, query.space, query.vector)
+    scope, made = reading.scope, found.made
+    scores = made.scores * scope.whole.shown[scope.order]
+    hits = [int(at) for at in first_of(scores, query.limit) if scores[at] > 0]
+    sessions = [int(s) for s in first_of(made.groups, _SESSIONS_SHOWN) if made.groups[s] > 0]
+    best = {}
+    for session in sessions:
+        first, end = np.searchsorted(found.of_group, (session, session + 1))
+        at = int(first) + int(np.argmax(scores[first:end]))
+        if scores[at] > 0:
+            best[session] = at
+    entries = {at: int(found.entries[at]) for at in (*hits, *best.values())}
+    return _Chosen(
+        made,
+        tuple(entries[at] for at in hits),
+        tuple(sessions),
+        {session: entries[at] for session, at in best.items()},
+        {entry: float(scores[at]) for at, entry in entries.items()},
+    )

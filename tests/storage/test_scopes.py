@@ -1,0 +1,84 @@
+"""What is kept in memory of passages: one cache for documents and for what was said, within its bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lamella.core.ids import CountingIds
+from lamella.core.knowledge import Shelf
+from lamella.storage import Store
+from lamella.storage.knowledge.store import KnowledgeStore
+from lamella.storage.recall.store import RecallIndex
+from lamella.storage.scopes import Part, Scope, Scopes
+
+from .examples import ANN, conversation
+from .test_knowledge import find as find_document
+from .test_knowledge import publish
+from .test_recall import find, ids, say
+
+pytestmark = pytest.mark.anyio
+
+VECTOR = np.ones(4, "<f2").tobytes()
+
+
+def scope(first: int, count: int, revision: int = 1) -> Scope:
+    return Scope.of({("", revision): Part.of([(first + n, "sess_1", 9, True, VECTOR) for n in range(count)], 4)})
+
+
+def test_what_was_not_used_for_longest_makes_room() -> None:
+    kept = Scopes(2 * scope(1, 10).size)
+    for name in ("a", "b"):
+        kept.keep((name,), scope(1, 10))
+    assert kept.find(("a",)) is not None
+    kept.keep(("c",), scope(1, 10))
+    assert [name for name in "abc" if kept.find((name,)) is not None] == ["a", "c"]
+    kept.keep(("d",), scope(1, 50))
+    assert (kept.find(("d",)), kept.size) == (None, 0)
+
+
+def test_less_of_the_same_is_not_kept_in_place_of_more() -> None:
+    kept = Scopes()
+    more = scope(1, 20)
+    kept.keep(("a",), more)
+    kept.keep(("a",), scope(1, 10))
+    assert kept.find(("a",)) is more
+    changed = scope(1, 10, revision=2)
+    kept.keep(("a",), changed)
+    assert kept.find(("a",)) is changed
+
+
+def test_what_may_still_get_a_vector_is_not_kept() -> None:
+    rows = [(1, "s", 9, True, VECTOR), (2, "t", 9, True, None), (3, "s", 9, True, VECTOR)]
+    assert Part.of(rows, 4).complete().entries.tolist() == [1]
+    assert Part.of(rows, 0).complete().entries.tolist() == [1, 2, 3]
+    joined = Part.joined([Part.of(rows[:1], 4), Part.of(rows[1:], 4)])
+    assert (joined.groups, joined.of_group.tolist(), joined.waiting) == (("s", "t"), [0, 1, 0], 2)
+
+
+async def test_documents_and_conversations_share_the_bytes(store: Store) -> None:
+    kept = Scopes()
+    knowledge, recall = KnowledgeStore(store.database, CountingIds(), kept), RecallIndex(store.database, kept)
+    await store.conversations.create_conversation(ANN, conversation())
+    await say(store, recall, 1, "The zeppelin lands.")
+    await publish(knowledge, "doc_1", "The zeppelin lands.")
+    assert ids(await find(recall, "zeppelin"))
+    said = kept.size
+    assert await find_document(knowledge, "zeppelin")
+    assert kept.size > said > 0
+    await knowledge.remove_document(ANN, "doc_1")
+    assert await find_document(knowledge, "zeppelin") == ()
+    assert kept.size == said
+
+
+async def test_a_cache_that_holds_nothing_changes_nothing(store: Store) -> None:
+    small = Scopes(0)
+    knowledge, recall = KnowledgeStore(store.database, CountingIds(), small), RecallIndex(store.database, small)
+    await store.conversations.create_conversation(ANN, conversation())
+    for number in range(3):
+        await say(store, recall, number, f"The zeppelin {number} lands.")
+        await publish(knowledge, f"doc_{number}", f"The zeppelin {number} lands.")
+        for of in (None, "conv_1"):
+            assert len(ids(await find(recall, "zeppelin lands", conversation_id=of, limit=99))) == 2 * (number + 1)
+        assert len(await find_document(knowledge, "zeppelin lands", Shelf(ANN.user_id, "kb_1"))) == number + 1
+    assert small.size == 0
