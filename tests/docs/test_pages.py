@@ -126,6 +126,24 @@ def test_pages_that_code_names_exist() -> None:
     assert sorted((source, name) for source, name in named if not (ROOT / name).exists()) == []
 
 
+def test_source_files_that_pages_name_exist() -> None:
+    """`sessions/idle.py` in a page is the end of the path of a file of the repository."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True
+    )
+    if listed.returncode != 0:
+        pytest.skip("needs git")
+    files = [f"/{name}" for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
+    named = {
+        (page.relative_to(ROOT).as_posix(), name)
+        for page in _markdown()
+        for name in re.findall(r"`([\w./-]+\.(?:py|tsx?|sql|sh))`", page.read_text("utf-8"))
+        if "NAME" not in name
+    }
+    assert len(named) > 50
+    assert sorted((page, name) for page, name in named if not any(file.endswith(f"/{name}") for file in files)) == []
+
+
 def test_the_site_has_every_page_and_its_links_lead_to_files_of_the_site(tmp_path: Path) -> None:
     SITE.Site(tmp_path).build()
     pages = {page: page.read_text("utf-8") for page in tmp_path.rglob("*.html")}
