@@ -11,7 +11,7 @@ import pytest
 import lamella.guard
 
 FOLDER = Path(lamella.guard.__file__).parent / "languages"
-LANGUAGES = ("en", "de", "fr", "es")
+LANGUAGES = ("en", "de", "fr", "es", "ru", "zh", "ja")
 SCRIPTS = {"en": "latin", "de": "latin", "fr": "latin", "es": "latin", "ru": "cyrillic", "zh": "han", "ja": "kana"}
 KEYS = {
     "function_words",
@@ -125,6 +125,12 @@ NUMERALS = {
         tiers douzaine double quadrupler décennie quinzaine cinquante-six quatre-vingt-dix""",
     "es": """dos quince veintidós treinta quinientos doscientas mil millones primera tercer décima mitad tercio docena
         doble triplicó década centenar dieciséis cuatrocientos""",
+    "ru": """два двух трёх четырьмя пятнадцать двадцатью сорока пятидесяти восемьсот тысячами миллиона миллиардов
+        второго третьей десятого двухсот трёхлетний пятикратно полтора половине треть удвоился десятилетия вдвое""",
+    "zh": """二 三 十五 二十三 三百 两千 五万 八亿 第二 第三 十二个 三分之一 一半 双倍 翻番 百分之五 世纪
+        季度 两百万 几十""",
+    "ja": """二 三 十五 二十三 三百 二千 五万 八億 第二 第三 ふたつ みっつ 三分の一 半分 倍増 世紀
+        四半期 数百 何十 ダブル""",
 }
 ORDINARY = {
     "en": """height weight freight often canine feminine server contract deadline network fortune tension attention
@@ -135,6 +141,12 @@ ORDINARY = {
         serveur contrat milieu centime descente innocent moitoyen""",
     "es": """ciencia reciente ciertos docente conoce entonces bizcocho crece ofrece estrés paciente decente millonario
         servidor contrato humillar pésimo derrochó suficiente""",
+    "ru": """просто место часто стоимость пятно опять сотрудник семья одинаково простой постоянно осторожно истории
+        пистолет стройный утро повторить автор распятие семинар договор сервер обязательство нашествие""",
+    "zh": """十分 万一 老百姓 百货 千方百计 三角形 第三方 二维码 四川 四周 再三 五金 半导体 半岛 两岸 一般 一起 统一
+        服务器 合同""",
+    "ja": """十分 万一 千葉 百貨店 三角形 第三者 二次元 四季 四角 五輪 七夕 八百屋 九州 十字架 万年筆 一般 統一 契約
+        サーバー 一緒""",
 }
 
 
