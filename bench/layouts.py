@@ -110,21 +110,24 @@ def rows(found: Sequence[Cost]) -> list[list[str]]:
     return made
 
 
-def sentence(trace: str, found: Sequence[Cost]) -> str:
-    """What the numbers of one trace say: the least and the most, for each model."""
-    said = []
+def summary(found: Sequence[Cost]) -> list[str]:
+    """A table with the cheapest and the dearest setting of each trace, for each model."""
+    head = ["trace", "what it is"]
     for model in MODELS:
-        costs = sorted((c for c in found if c.trace == trace and c.model == model), key=lambda c: c.cost)
-        least, most = costs[0], costs[-1]
-        same = [c for c in costs if c.cost <= least.cost * 1.005]
-        names = [f"`{c.layout}` with {c.policy}" for c in same]
-        listed = names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
-        said.append(
-            f"on {model} {listed} {'cost' if len(same) > 1 else 'costs'} least, ${least.cost:.4f}, and "
-            f"`{most.layout}` with {most.policy} most, {most.cost / least.cost:.1f} times that"
-        )
-    text = f"*{trace}*, {ABOUT[trace]}: " + "; ".join(said) + "."
-    return textwrap.fill(text, 120, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
+        head += [f"{model}: cheapest", "dearest"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for trace in dict.fromkeys(c.trace for c in found):
+        cells = [trace, ABOUT[trace]]
+        for model in MODELS:
+            costs = sorted((c for c in found if c.trace == trace and c.model == model), key=lambda c: c.cost)
+            least, most = costs[0], costs[-1]
+            names = [f"`{c.layout}` with {c.policy}" for c in costs if c.cost <= least.cost * 1.005]
+            cells += [
+                f"${least.cost:.4f}: {', '.join(names)}",
+                f"{most.cost / least.cost:.1f} times: `{most.layout}` with {most.policy}",
+            ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
 
 
 def section(found: Sequence[Cost]) -> str:
@@ -141,13 +144,14 @@ def section(found: Sequence[Cost]) -> str:
         ),
         "",
     ]
+    lines += [*summary(found), "", "All settings:", ""]
     head, *body = rows(found)
     lines += ["| " + " | ".join(head) + " |", "|---|---|---|" + "---:|" * (len(head) - 3)]
     before = ""
     for row in body:
         lines.append("| " + " | ".join([row[0] if row[0] != before else "", *row[1:]]) + " |")
         before = row[0]
-    lines += ["", *(sentence(trace, found) for trace in dict.fromkeys(c.trace for c in found)), "", END]
+    lines += ["", END]
     return "\n".join(lines)
 
 
@@ -158,7 +162,7 @@ def written(page: str, made: str) -> str:
         return f"{page.rstrip()}\n\n## What layouts cost\n\n{made}\n"
     _, ended, after = rest.partition(END)
     if not ended:
-        raise SystemExit(f"{PAGE}: “{BEGIN}” has no “{END}” behind it.")
+        raise SystemExit(f"{PAGE}: “{BEGIN}” has no “{END}” after it.")
     return before + made + after
 
 
