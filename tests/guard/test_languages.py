@@ -32,6 +32,10 @@ KEYS = {
     "glossary",
     "capitalised",
     "acronyms",
+    "endings",
+    "forms",
+    "determiners",
+    "before_dates",
 }
 CASED = {"nouns", "noun_suffixes", "capitalised", "acronyms"}
 LEAST = {"function_words": 150, "numerals": 80, "glossary": 700, "first_names": 400, "surnames": 200, "acronyms": 60}
@@ -63,7 +67,7 @@ def test_a_file_names_its_language_and_has_every_key(language: str) -> None:
     loaded = tomllib.loads((FOLDER / f"{language}.toml").read_text(encoding="utf-8"))
     assert (loaded["language"], loaded["script"]) == (language, SCRIPTS[language])
     assert loaded["name"]
-    german = {"nouns", "noun_suffixes", "noun_exceptions"} if language == "de" else set()
+    german = {"nouns", "noun_suffixes"} if language == "de" else set()
     assert set(lists(language)) == KEYS | german
 
 
@@ -93,6 +97,7 @@ def test_the_glossary_frees_no_date_numeral_or_first_name(language: str) -> None
     for key in ("months", "weekdays", "first_names", "numerals", "spelling_alphabet"):
         held = set(words(language, key)) - set(words(language, "ambiguous_dates"))
         assert set(words(language, "glossary")) & held == set(), key
+    assert glossary & set(words(language, "first_names")) == set()
     assert [w for w in glossary if is_numeral(language, w)] == []
 
 
