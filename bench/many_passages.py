@@ -7,7 +7,6 @@ common and rare ones rare, as in a real store.
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +25,6 @@ from lamella.core.recall import Passage, Speaker
 from lamella.core.records import Caller, Conversation, NewRun, NewTurn, RunEnd, TurnEnd
 from lamella.search.passages import circumstances
 from lamella.search.terms import terms_of
-from lamella.storage.columns import json_text
 from lamella.storage.recall.sources import add_passages
 from lamella.storage.store import Store
 from lamella.storage.tables import conversations, messages, recall_turns, runs, sessions, turns
@@ -115,9 +113,8 @@ def _conversation(
         rows[runs].append(template.copied(runs, id=run, turn_id=turn))
         for row, speaker, text in ((question, Speaker.USER, asked), (answer, Speaker.ASSISTANT, answered)):
             id = ids.new("msg")
-            parts = json_text([{**json.loads(row["parts"])[0], "text": text}])
             run_id = run if row["run_id"] else None
-            changes = {"id": id, "turn_id": turn, "session_id": session, "run_id": run_id, "parts": parts}
+            changes = {"id": id, "turn_id": turn, "session_id": session, "run_id": run_id, "parts": (Text(text),)}
             rows[messages].append({**row, **changes})
             terms = [*terms_of(text), *circumstances(speaker.value, at)]
             passages.append(Passage(id, "", speaker, "", at, 0, len(text), terms))

@@ -11,14 +11,14 @@ an earlier request.
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+
+from sqlalchemy import insert, select, update
 
 from assemble import ACCOUNT, BEGUN, LAYOUT, POLICY, Conversation, model_of
 from lamella.agent.request import draft, prepare
@@ -41,8 +41,10 @@ from lamella.core.records import (
 )
 from lamella.core.records import Conversation as Row
 from lamella.storage import Store
-from lamella.storage.mapping.turns import end_row, run_row, step_row, turn_row, user_message_row
+from lamella.storage.conversations.messages import end_row, run_row, step_row, turn_row, user_message_row
+from lamella.storage.sqlite import sqlite_engine, sqlite_url
 from lamella.storage.store import open_store
+from lamella.storage.tables import conversations, messages, runs, turns
 from tables import arguments, emit, middle, milliseconds, show
 
 MODEL = "claude-opus-5-5"
@@ -83,30 +85,26 @@ def turn_of(number: int, talk: Conversation) -> tuple[NewTurn, TurnEnd]:
     return new, TurnEnd(new.id, TurnStatus.FINISHED, [run], at)
 
 
-def fill(path: Path, turns: int) -> None:
+def fill(path: Path, count: int) -> None:
     """Write the turns as the store's verbs would, in one transaction."""
     talk, parent = Conversation(model_of(MODEL)), Place()
-    with sqlite3.connect(path) as database:
-        for number in range(turns):
+    engine = sqlite_engine(sqlite_url(path), writes=True)
+    with engine.begin() as database:
+        session = database.execute(select(conversations.c.session_id)).scalar_one()
+        for number in range(count):
             new, end = turn_of(number, talk)
             [run] = end.runs
+            steps = [step_row(OWNER.user_id, new.id, run.run_id, 1, step) for step in run.steps]
             rows = [
-                ("turns", turn_row(OWNER.user_id, new, parent, end.finished_at) | end_row(end)),
-                ("runs", run_row(OWNER.user_id, new.id, 0, new.runs[0]) | end_row(run)),
-                ("messages", user_message_row(OWNER.user_id, new)),
-                *(("messages", step_row(OWNER.user_id, new.id, run.run_id, 1, step)) for step in run.steps),
+                (turns, turn_row(OWNER.user_id, new, parent, end.finished_at) | end_row(end)),
+                (runs, run_row(OWNER.user_id, new.id, 0, new.runs[0]) | end_row(run)),
+                *((messages, {**row, "session_id": session}) for row in (user_message_row(OWNER.user_id, new), *steps)),
             ]
             for table, row in rows:
-                insert(database, table, row)
+                database.execute(insert(table), row)
             parent = Place(new.id, run.run_id)
-        head = (parent.turn_id, parent.run_id, ID)
-        database.execute("UPDATE conversations SET head = ?, head_run_id = ? WHERE id = ?", head)
-
-
-def insert(database: sqlite3.Connection, table: str, row: dict[str, Any]) -> None:
-    """One row."""
-    names, places = ", ".join(row), ", ".join("?" * len(row))
-    database.execute(f"INSERT INTO {table} ({names}) VALUES ({places})", tuple(row.values()))
+        database.execute(update(conversations).values(head=parent.turn_id, head_run_id=parent.run_id))
+    engine.dispose()
 
 
 async def timed(rounds: int, work: Callable[[], Awaitable[object]]) -> float:

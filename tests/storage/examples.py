@@ -40,8 +40,9 @@ from lamella.core.records import (
 from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep, SessionSummary
 from lamella.core.tokens import Usage
 from lamella.storage import Store
-from lamella.storage.mapping.library import conversation_row, file_row, file_text_row, session_row
-from lamella.storage.mapping.turns import run_row, step_row, turn_row, user_message_row
+from lamella.storage.conversations.messages import run_row, step_row, turn_row, user_message_row
+from lamella.storage.files import file_text_row
+from lamella.storage.rows import values
 from lamella.storage.tables import attachments, conversations, file_texts, files, messages, runs, sessions, turns
 
 ANN = Caller("user_ann")
@@ -244,18 +245,18 @@ def long_conversation(count: int) -> Iterator[tuple[Table, list[dict[str, Any]]]
     text = "It says a good deal about that, and about this too. " * 30
     first = session()
     held = replace(conversation(), head=begun[-1].id, head_run_id=begun[-1].runs[0].id, session_id=first.id)
-    yield conversations, [conversation_row(owner, held)]
-    yield sessions, [session_row(owner, first)]
-    yield files, [file_row(owner, file())]
+    yield conversations, [values(conversations, held, owner=owner)]
+    yield sessions, [values(sessions, first, owner=owner)]
+    yield files, [values(files, file(), owner=owner)]
     yield file_texts, [file_text_row(owner, "file_1", "A long report. " * 10_000)]
     yield (
         turns,
         [
-            {**turn_row(owner, turn, parent, NOON), "status": "finished"}
+            {**turn_row(owner, turn, parent, NOON), "status": TurnStatus.FINISHED}
             for turn, parent in zip(begun, parents, strict=False)
         ],
     )
-    yield runs, [{**run_row(owner, turn.id, 0, turn.runs[0]), "status": "finished"} for turn in begun]
+    yield runs, [{**run_row(owner, turn.id, 0, turn.runs[0]), "status": TurnStatus.FINISHED} for turn in begun]
     label = {"session_id": first.id}
     yield messages, [{**user_message_row(owner, turn), **label} for turn in begun]
     yield (

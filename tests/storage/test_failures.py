@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from pathlib import Path
 
@@ -31,6 +32,13 @@ from .examples import (
 )
 
 pytestmark = pytest.mark.anyio
+
+TOLD = {
+    "file_texts.data": "the text of file_1",
+    "requests.base": "request req_1 (a base is missing)",
+    "conversations.session_id": "conversation conv_1 (session odd is missing)",
+}
+"""What an error says of damage that no single column shows."""
 
 
 @pytest.fixture
@@ -176,3 +184,6 @@ async def test_a_damaged_row_is_named_and_never_skipped(database: SqliteBacking,
         with pytest.raises(StoreFailed, match="damaged") as caught:
             await getattr(getattr(store, subject), name)(ANN, *arguments.get(verb, ("conv_1",)))
         assert caught.value.hint
+        if column := re.match(r"UPDATE (\w+) SET (\w+) =", statement):
+            named = ".".join(column.groups())
+            assert caught.value.message == f"A stored row is damaged: {TOLD.get(named, named)}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from functools import partial
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, delete, exists, insert, or_, select, update
 
@@ -24,51 +24,19 @@ from lamella.core.access import (
     level_of,
 )
 from lamella.core.errors import InvalidRequest, NotFound, PermissionDenied
-from lamella.core.json import decode, encode_text
 from lamella.core.knowledge import Shelf
 from lamella.core.records import Caller, Page, PageQuery
-from lamella.storage.columns import NAMES, json_of, json_text, moment_text, word_of
-from lamella.storage.database import Rows, page, reads, writes
-from lamella.storage.failures import damaged
+from lamella.storage.database import Rows, reads, writes
 from lamella.storage.grants import Granting, change_of, find_grants, name_of, standings, write_grant
 from lamella.storage.keys import forget_keys
 from lamella.storage.knowledge.documents import forget_shelf
+from lamella.storage.rows import mine, page, page_rows, record, values
 from lamella.storage.tables import grant_changes, grants, group_members, knowledge_bases, restricted_uses, users
 from lamella.storage.tables import knowledge_bases as bases
 
 
 def _base_of(row: RowMapping, standing: BaseStanding) -> KnowledgeBase:
-    return KnowledgeBase(
-        id=row["id"],
-        owner=row["owner"],
-        content=BaseContent(
-            name=row["name"],
-            description=row["description"],
-            visible=row["visible"],
-            hint=row["hint"],
-            keywords=json_of(NAMES, row["keywords"], f"knowledge base {row['id']}"),
-            summary=row["summary"],
-            topics=json_of(NAMES, row["topics"], f"knowledge base {row['id']}"),
-            described_by=word_of(DescribedBy, row["described_by"], f"knowledge base {row['id']}"),
-        ),
-        level=level_of(standing),
-        created_at=datetime.fromisoformat(row["created_at"]),
-        updated_at=datetime.fromisoformat(row["updated_at"]),
-    )
-
-
-def _values(content: BaseContent, at: datetime) -> dict[str, Any]:
-    return {
-        "name": content.name,
-        "description": content.description,
-        "visible": content.visible,
-        "hint": content.hint,
-        "keywords": json_text(content.keywords),
-        "summary": content.summary,
-        "topics": json_text(content.topics),
-        "described_by": content.described_by.value,
-        "updated_at": moment_text(at),
-    }
+    return record(KnowledgeBase, row, content=record(BaseContent, row), level=level_of(standing))
 
 
 def find_base(connection: Connection, caller: Caller, base_id: str) -> KnowledgeBase:
@@ -109,7 +77,7 @@ class AccessRows(Rows):
         self, connection: Connection, caller: Caller, base_id: str, content: BaseContent, at: datetime
     ) -> KnowledgeBase:
         """Store a new base of the caller."""
-        row = {"id": base_id, "owner": caller.user_id, "created_at": moment_text(at), **_values(content, at)}
+        row = values(bases, content, id=base_id, owner=caller.user_id, created_at=at, updated_at=at)
         if connection.execute(select(users.c.id).where(users.c.id == caller.user_id)).first() is None:
             raise NotFound(f"There is no user {caller.user_id}.", param="user_id")
         connection.execute(insert(bases), row)
@@ -125,14 +93,14 @@ class AccessRows(Rows):
         """The bases that the caller can see."""
         seen: list[KnowledgeBase] = []
         while True:
-            rows, has_more = page(connection, select(bases).where(_in_sight(caller)), bases.c.id, query)
-            known = standings(connection, caller, [row["id"] for row in rows])
-            shown = [row for row in rows if can_see(known[row["id"]], visible=row["visible"])]
+            rows = page_rows(connection, select(bases).where(_in_sight(caller)), bases.c.id, query)
+            known = standings(connection, caller, [row["id"] for row in rows.data])
+            shown = [row for row in rows.data if can_see(known[row["id"]], visible=row["visible"])]
             seen += [_base_of(row, known[row["id"]]) for row in shown]
             room = query.limit
-            if not has_more or len(seen) >= room:
-                return Page(tuple(seen[:room]), has_more or len(seen) > room)
-            query = PageQuery(room, rows[-1]["id"], query.order)
+            if not rows.has_more or len(seen) >= room:
+                return Page(tuple(seen[:room]), rows.has_more or len(seen) > room)
+            query = PageQuery(room, rows.data[-1]["id"], query.order)
 
     @writes
     def change_base(
@@ -147,8 +115,8 @@ class AccessRows(Rows):
         before = own_base(connection, caller, base_id).content
         after = edit(before)
         if after != before:
-            changed = update(bases).where(bases.c.id == base_id, bases.c.owner == caller.user_id)
-            connection.execute(changed.values(**_values(after, at)))
+            changed = values(bases, after, updated_at=at)
+            connection.execute(update(bases).where(*mine(bases, caller, base_id)).values(**changed))
         return find_base(connection, caller, base_id)
 
     @writes
@@ -166,16 +134,9 @@ class AccessRows(Rows):
 
         `made_from` is a fingerprint of the documents, as `described_from` gives it back.
         """
-        values = {
-            "summary": summary,
-            "topics": json_text(tuple(topics)),
-            "described_by": DescribedBy.MODEL.value,
-            "described_from": made_from,
-            "updated_at": moment_text(at),
-        }
-        this = (bases.c.id == base_id, bases.c.owner == caller.user_id)
-        free = bases.c.described_by != DescribedBy.USER.value
-        return connection.execute(update(bases).where(*this, free).values(**values)).rowcount > 0
+        said = {"summary": summary, "topics": tuple(topics), "described_by": DescribedBy.MODEL}
+        free = update(bases).where(*mine(bases, caller, base_id), bases.c.described_by != DescribedBy.USER)
+        return connection.execute(free.values(**said, described_from=made_from, updated_at=at)).rowcount > 0
 
     @reads
     def described_from(self, connection: Connection, caller: Caller, base_id: str) -> str | None:
@@ -186,13 +147,9 @@ class AccessRows(Rows):
         query = select(bases.c.described_by, bases.c.described_from).where(bases.c.id == base_id)
         own_base(connection, caller, base_id)
         by, made_from = connection.execute(query).one()
-        match word_of(DescribedBy, by, f"knowledge base {base_id}"):
-            case DescribedBy.USER:
-                return None
-            case DescribedBy.MODEL:
-                return str(made_from)
-            case DescribedBy.NOBODY:
-                return ""
+        if by is DescribedBy.USER:
+            return None
+        return str(made_from) if by is DescribedBy.MODEL else ""
 
     @writes
     def delete_base(self, connection: Connection, caller: Caller, base_id: str, at: datetime) -> None:
@@ -203,7 +160,7 @@ class AccessRows(Rows):
             write_grant(connection, self._ids, base_id, caller.user_id, gone)
         forget_shelf(connection, self._ids, Shelf(caller.user_id, base_id))
         forget_keys(connection, caller, base_id)
-        connection.execute(delete(bases).where(bases.c.id == base_id, bases.c.owner == caller.user_id))
+        connection.execute(delete(bases).where(*mine(bases, caller, base_id)))
 
     @reads
     def grants(self, connection: Connection, caller: Caller, base_id: str) -> tuple[Grant, ...]:
@@ -243,8 +200,7 @@ class AccessRows(Rows):
         """Every change of the grants on a base of the caller's."""
         of_base = select(grant_changes).where(grant_changes.c.knowledge_base_id == base_id)
         own_base(connection, caller, base_id)
-        rows, has_more = page(connection, of_base, grant_changes.c.id, query)
-        return Page(tuple(map(change_of, rows)), has_more)
+        return page(connection, of_base, grant_changes.c.id, query, change_of)
 
     @writes
     def record_restricted_use(self, connection: Connection, use: RestrictedUse) -> RestrictedUse:
@@ -257,7 +213,8 @@ class AccessRows(Rows):
         kept = replace(
             use, id=self._ids.new("use"), user_name=name or use.user_id, question=use.question[:LONGEST_QUESTION]
         )
-        connection.execute(insert(restricted_uses), _row(kept, owner))
+        row = values(restricted_uses, kept, owner=owner, knowledge_base_id=kept.base_id)
+        connection.execute(insert(restricted_uses), row)
         return kept
 
     @reads
@@ -267,47 +224,4 @@ class AccessRows(Rows):
         """Those of a base of the caller's; raises `NotFound` and `PermissionDenied`."""
         of_base = select(restricted_uses).where(restricted_uses.c.knowledge_base_id == base_id)
         own_base(connection, caller, base_id)
-        rows, has_more = page(connection, of_base, restricted_uses.c.id, query)
-        return Page(tuple(map(_use_of, rows)), has_more)
-
-
-def _row(use: RestrictedUse, owner: str) -> dict[str, object]:
-    return {
-        "id": use.id,
-        "owner": owner,
-        "knowledge_base_id": use.base_id,
-        "user_id": use.user_id,
-        "user_name": use.user_name,
-        "at": moment_text(use.at),
-        "question": use.question,
-        "decision": use.decision,
-        "reason": use.reason,
-        "chunks": use.chunks,
-        "removed": encode_text(use.removed),
-        "cached": use.cached,
-        "model": use.model,
-        "input_tokens": use.input_tokens,
-        "output_tokens": use.output_tokens,
-    }
-
-
-def _use_of(row: RowMapping) -> RestrictedUse:
-    removed = decode(row["removed"])
-    if not isinstance(removed, list):
-        raise damaged(f"use {row['id']}", row["removed"])
-    return RestrictedUse(
-        id=row["id"],
-        base_id=row["knowledge_base_id"],
-        user_id=row["user_id"],
-        user_name=row["user_name"],
-        at=datetime.fromisoformat(row["at"]),
-        question=row["question"],
-        decision=row["decision"],
-        reason=row["reason"],
-        chunks=row["chunks"],
-        removed=tuple(map(str, removed)),
-        cached=row["cached"],
-        model=row["model"],
-        input_tokens=row["input_tokens"],
-        output_tokens=row["output_tokens"],
-    )
+        return page(connection, of_base, restricted_uses.c.id, query, partial(record, RestrictedUse, base_id=base_id))

@@ -1,29 +1,131 @@
-"""Single columns: JSON, moments, words of a fixed list, and how they are read back.
+"""Types of columns: each turns a Python value into what the database holds, and back.
 
-The stored form of parts has its own structs, so that renaming a field in `core` never changes what lies in a database.
+A column of type `UtcMoment` takes and gives an aware `datetime`, `OneOf(JobStatus)` an enum, `Json(...)` a value that
+msgspec decodes, `Parts` the parts of a message. A row then has the values of the core's records, and `storage.rows`
+needs only their names. A stored value that can't be read raises `StoreFailed`, which names the column.
+
+Parts have structs of their own, so that renaming a field in `core` never changes what lies in a database.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, TypeVar, assert_never
+from typing import Any, assert_never
 
 import msgspec
+from sqlalchemy import Dialect, String, Table
+from sqlalchemy import Text as LongString
+from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from lamella.core.caching import Diagnosis
 from lamella.core.errors import InvalidRequest
-from lamella.core.json import JsonObject
 from lamella.core.messages import Reasoning, StoredPart, Text, ToolCall, ToolResult
-from lamella.core.prompt import ToolSpec
-from lamella.core.records import Pinned, Said, StoredMarker, StoredSegment
-from lamella.core.sessions import Carried
-from lamella.core.tokens import Usage
 from lamella.storage.failures import damaged, unicode_only
 
-DataT = TypeVar("DataT")
-WordT = TypeVar("WordT", bound=StrEnum)
+_encoder = msgspec.json.Encoder()
+
+
+class ColumnType(TypeDecorator[Any]):
+    """A type that names its column when a stored value makes no sense."""
+
+    impl: type[String] = LongString
+    cache_ok = True
+    place = "a value"
+
+    @property
+    def reader(self) -> Callable[[Any], Any]:
+        """What makes the Python value of a stored one; raises `ValueError` or `KeyError` when it makes no sense."""
+        raise NotImplementedError
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
+        """SQLAlchemy's hook: null is None in every column. One call for each value, since rows have many."""
+        read, place = self.reader, self.place
+
+        def processed(value: Any) -> Any:
+            if value is None:
+                return None
+            try:
+                return read(value)
+            except (ValueError, KeyError) as error:
+                raise damaged(place, error) from error
+
+        return processed
+
+
+def name_columns(table: Table) -> None:
+    """Tell the types of a table's columns where they stand."""
+    for column in table.c:
+        if isinstance(column.type, ColumnType):
+            column.type.place = f"{table.name}.{column.name}"
+
+
+class UtcMoment(ColumnType):
+    """A moment in UTC, as text of fixed width that sorts by time: `2026-03-01T12:00:00.000000+00:00`."""
+
+    impl = String
+    cache_ok = True
+
+    @property
+    def reader(self) -> Callable[[str], datetime]:
+        """Of a text the moment."""
+        return datetime.fromisoformat
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> str | None:
+        """SQLAlchemy's hook; raises `InvalidRequest` for a moment without a zone."""
+        return None if value is None else moment_text(value)
+
+
+class LocalMoment(UtcMoment):
+    """A moment that keeps the offset it was given in: `2026-03-01T13:00:00+01:00`."""
+
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> str | None:
+        """As that of `UtcMoment`."""
+        return None if value is None else local_moment_text(value)
+
+
+class OneOf(ColumnType):
+    """A word of a fixed list."""
+
+    cache_ok = True
+
+    def __init__(self, kind: type[StrEnum], held: type[String] = String) -> None:
+        super().__init__()
+        self.kind, self.held = kind, held
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """SQLAlchemy's hook: what the database calls this type."""
+        return dialect.type_descriptor(self.held())
+
+    @property
+    def reader(self) -> Callable[[str], StrEnum]:
+        """Of a text the word."""
+        return {word.value: word for word in self.kind}.__getitem__
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """SQLAlchemy's hook."""
+        return None if value is None else str(value)
+
+
+class Json(ColumnType):
+    """A value as JSON, decoded as a type that msgspec knows: `Json(tuple[ToolSpec, ...])`."""
+
+    cache_ok = True
+
+    def __init__(self, kind: Any) -> None:
+        super().__init__()
+        self.kind = kind
+
+    @property
+    def reader(self) -> Callable[[str], Any]:
+        """Of a JSON text the value."""
+        return msgspec.json.Decoder(self.kind).decode
+
+    def process_bind_param(self, value: object, dialect: Dialect) -> str | None:
+        """SQLAlchemy's hook; raises `InvalidRequest` for text that is not Unicode."""
+        return None if value is None else json_text(value)
 
 
 class _TextJson(msgspec.Struct, tag="text", omit_defaults=True):
@@ -52,48 +154,31 @@ class _ResultJson(msgspec.Struct, tag="tool_result", omit_defaults=True):
     rich: str = ""
 
 
+class Parts(ColumnType):
+    """What a model or a user said: a JSON list of objects with a `type`."""
+
+    cache_ok = True
+    decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(list[_TextJson | _ReasoningJson | _CallJson])
+
+    @property
+    def reader(self) -> Callable[[str], tuple[StoredPart, ...]]:
+        """Of a JSON text the parts."""
+        decode = self.decoder.decode
+        return lambda value: () if value == "[]" else tuple(map(_part_of, decode(value)))
+
+    def process_bind_param(self, value: Sequence[StoredPart] | None, dialect: Dialect) -> str | None:
+        """SQLAlchemy's hook; raises `InvalidRequest` for text that is not Unicode."""
+        return None if value is None else json_text(list(map(_part_json, value)))
+
+
+class Results(Parts):
+    """What tools gave back: as `Parts`, of results alone."""
+
+    cache_ok = True
+    decoder = msgspec.json.Decoder(list[_ResultJson])
+
+
 _PartJson = _TextJson | _ReasoningJson | _CallJson | _ResultJson
-
-_encoder = msgspec.json.Encoder()
-_parts_decoder = msgspec.json.Decoder(list[_PartJson])
-
-TOOLS = msgspec.json.Decoder(tuple[ToolSpec, ...])
-SEGMENTS = msgspec.json.Decoder(tuple[StoredSegment, ...])
-ZONES = msgspec.json.Decoder(tuple[tuple[str, int], ...])
-MARKERS = msgspec.json.Decoder(tuple[StoredMarker, ...])
-NOTES = msgspec.json.Decoder(tuple[tuple[str, str], ...])
-ABSENT = NOTES
-DIAGNOSIS = msgspec.json.Decoder(Diagnosis)
-PINNED = msgspec.json.Decoder(Pinned)
-SAID = msgspec.json.Decoder(Said)
-CARRIED = msgspec.json.Decoder(tuple[Carried, ...])
-NAMES = msgspec.json.Decoder(tuple[str, ...])
-HEAD: msgspec.json.Decoder[JsonObject] = msgspec.json.Decoder(dict[str, Any])
-NUMBERS: msgspec.json.Decoder[Mapping[str, float]] = msgspec.json.Decoder(dict[str, float])
-SPENT: msgspec.json.Decoder[Mapping[str, Usage]] = msgspec.json.Decoder(dict[str, Usage])
-ERROR: msgspec.json.Decoder[Mapping[str, str | None]] = msgspec.json.Decoder(dict[str, str | None])
-
-
-def json_text(value: object) -> str:
-    """The column of a JSON value; raises `InvalidRequest` for text that is not Unicode."""
-    with unicode_only():
-        return _encoder.encode(value).decode()
-
-
-def json_of(decoder: msgspec.json.Decoder[DataT], value: str, what: str) -> DataT:
-    """The value of a JSON column; raises `StoreFailed` naming `what` when it is damaged."""
-    try:
-        return decoder.decode(value)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise damaged(what, error) from error
-
-
-def word_of(kind: type[WordT], value: str, what: str) -> WordT:
-    """The word of a column; raises `StoreFailed` naming `what` when it is none of `kind`."""
-    try:
-        return kind(value)
-    except ValueError as error:
-        raise damaged(what, error) from error
 
 
 def _part_json(part: StoredPart) -> _PartJson:
@@ -125,24 +210,19 @@ def _part_of(part: _PartJson) -> StoredPart:
             assert_never(part)
 
 
-def parts_text(parts: Sequence[StoredPart]) -> str:
-    """The column of a list of parts; raises `InvalidRequest` for text that is not Unicode."""
-    return json_text([_part_json(part) for part in parts])
-
-
-def parts_of(value: str, what: str) -> tuple[StoredPart, ...]:
-    """The parts of a column; raises `StoreFailed` naming `what` when it is damaged."""
-    found = json_of(_parts_decoder, value, what)
-    return tuple(map(_part_of, found))
+def json_text(value: object) -> str:
+    """A value as JSON; raises `InvalidRequest` for text that is not Unicode."""
+    with unicode_only():
+        return _encoder.encode(value).decode()
 
 
 def moment_text(value: datetime) -> str:
-    """The column of a moment: in UTC, of fixed width."""
+    """A moment in UTC, of fixed width."""
     return _aware(value).astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def local_moment_text(value: datetime) -> str:
-    """The column of a moment that keeps the offset it was given in."""
+    """A moment with the offset it was given in."""
     return _aware(value).isoformat()
 
 

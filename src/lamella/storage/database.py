@@ -14,12 +14,11 @@ from contextvars import copy_context
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import Column, Connection, Engine, QueuePool, RowMapping, Select, Table
+from sqlalchemy import Connection, Engine, QueuePool, Table
 from sqlalchemy.dialects import postgresql, sqlite
 
 from lamella.core.errors import StoreFailed
 from lamella.core.ids import Ids
-from lamella.core.records import PageQuery
 from lamella.storage.failures import plain_errors
 
 ParamsT = ParamSpec("ParamsT")
@@ -149,15 +148,3 @@ def insert_missing(connection: Connection, table: Table, rows: Sequence[Mapping[
     if rows:
         dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
         connection.execute(dialect.insert(table).on_conflict_do_nothing(), rows)
-
-
-def page(
-    connection: Connection, rows: Select[*tuple[Any, ...]], key: Column[str], query: PageQuery
-) -> tuple[Sequence[RowMapping], bool]:
-    """One page of `rows` by their id `key`, and whether another follows."""
-    rising = query.order == "asc"
-    if query.after is not None:
-        rows = rows.where(key > query.after if rising else key < query.after)
-    limited = rows.order_by(key.asc() if rising else key.desc()).limit(query.limit + 1)
-    found = connection.execute(limited).mappings().all()
-    return found[: query.limit], len(found) > query.limit

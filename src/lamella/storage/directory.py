@@ -5,17 +5,33 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
-from sqlalchemy import Column, Connection, RowMapping, Select, delete, func, insert, literal, null, or_, select, update
+from sqlalchemy import (
+    Column,
+    Connection,
+    RowMapping,
+    Select,
+    String,
+    delete,
+    func,
+    insert,
+    literal,
+    null,
+    or_,
+    select,
+    type_coerce,
+    update,
+)
 
-from lamella.core.access import LOCAL_USER, AuditEntry, AuditKind, Group, Key, Role, Scope, User, UserChange
+from lamella.core.access import LOCAL_USER, AuditEntry, AuditKind, Group, Key, Role, User, UserChange
 from lamella.core.errors import InvalidRequest, NotFound, PermissionDenied
 from lamella.core.ids import Ids
 from lamella.core.records import Page, PageQuery
-from lamella.storage.columns import NAMES, json_of, json_text, moment_text, word_of
-from lamella.storage.database import Rows, insert_missing, page, reads, writes
+from lamella.storage.database import Rows, insert_missing, reads, writes
 from lamella.storage.grants import forget_group
+from lamella.storage.rows import Row, page, page_rows, record, values
 from lamella.storage.tables import (
     api_keys,
     grant_changes,
@@ -30,23 +46,12 @@ from lamella.storage.tables import (
 ACCOUNTS = "accounts"
 
 
-def user_of(row: RowMapping) -> User:
-    """The user of a row; raises `StoreFailed` for a role that there is not."""
-    return User(
-        id=row["id"],
-        name=row["name"],
-        role=word_of(Role, row["role"], f"user {row['id']}"),
-        created_at=datetime.fromisoformat(row["created_at"]),
-        disabled=row["disabled"],
-    )
-
-
 def find_user(connection: Connection, user_id: str) -> User:
     """One user."""
     row = connection.execute(select(users).where(users.c.id == user_id)).mappings().first()
     if row is None:
         raise NotFound(f"There is no user {user_id}.", param="user_id")
-    return user_of(row)
+    return record(User, row)
 
 
 def _check_free(connection: Connection, name: str, user_id: str) -> None:
@@ -58,7 +63,7 @@ def _check_free(connection: Connection, name: str, user_id: str) -> None:
 
 def _check_admins(connection: Connection) -> None:
     """Raises `InvalidRequest` when nobody is left to keep users and keys."""
-    active = select(func.count()).select_from(users).where(users.c.role == Role.ADMIN.value, ~users.c.disabled)
+    active = select(func.count()).select_from(users).where(users.c.role == Role.ADMIN, ~users.c.disabled)
     if connection.execute(active).scalar_one() == 0:
         raise InvalidRequest(
             "This is the only admin: nobody could keep users and keys.", hint="Make another user admin first."
@@ -71,8 +76,7 @@ class DirectoryRows(Rows):
     @reads
     def set_up_at(self, connection: Connection) -> datetime | None:
         """When accounts were set up; None while the person at this machine is the only user."""
-        at = connection.execute(select(set_ups.c.at).where(set_ups.c.name == ACCOUNTS)).scalar()
-        return None if at is None else datetime.fromisoformat(at)
+        return connection.execute(select(set_ups.c.at).where(set_ups.c.name == ACCOUNTS)).scalar()
 
     @writes
     def set_up(self, connection: Connection, name: str, key: Key, at: datetime) -> User:
@@ -80,12 +84,12 @@ class DirectoryRows(Rows):
 
         Raises `PermissionDenied` when that was done before; then nothing is stored.
         """
-        mine = {"owner": LOCAL_USER, "name": ACCOUNTS, "at": moment_text(at)}
+        mine = {"owner": LOCAL_USER, "name": ACCOUNTS, "at": at}
         done = select(set_ups.c.at).where(set_ups.c.name == ACCOUNTS)
         if connection.execute(done).first() is not None:
             raise PermissionDenied("Accounts are set up already.", hint="Ask an admin for a key.")
         _check_free(connection, name, LOCAL_USER)
-        named = {"name": name, "folded": name.casefold(), "role": Role.ADMIN.value, "disabled": False}
+        named = {"name": name, "folded": name.casefold(), "role": Role.ADMIN, "disabled": False}
         connection.execute(update(users).where(users.c.id == LOCAL_USER).values(**named))
         connection.execute(insert(api_keys), key_row(key))
         connection.execute(insert(set_ups), mine)
@@ -94,16 +98,8 @@ class DirectoryRows(Rows):
     @writes
     def add_user(self, connection: Connection, user: User, key: Key | None = None) -> User:
         """Store a new user, with a first key."""
-        row = {
-            "id": user.id,
-            "name": user.name,
-            "folded": user.name.casefold(),
-            "role": user.role.value,
-            "disabled": user.disabled,
-            "created_at": moment_text(user.created_at),
-        }
         _check_free(connection, user.name, user.id)
-        insert_missing(connection, users, [row])
+        insert_missing(connection, users, [values(users, user, folded=user.name.casefold())])
         if key is not None:
             connection.execute(insert(api_keys), key_row(key))
         return find_user(connection, user.id)
@@ -116,34 +112,27 @@ class DirectoryRows(Rows):
     @reads
     def users(self, connection: Connection, query: PageQuery) -> Page[User]:
         """All users, the local one included."""
-        rows, has_more = page(connection, select(users), users.c.id, query)
-        return Page(tuple(map(user_of, rows)), has_more)
+        return page(connection, select(users), users.c.id, query, partial(record, User))
 
     @writes
     def change_user(self, connection: Connection, user_id: str, change: UserChange) -> User:
         """Change a user; raises `InvalidRequest` when no admin would be left."""
-        named = {} if change.name is None else {"name": change.name, "folded": change.name.casefold()}
-        role = {} if change.role is None else {"role": change.role.value}
-        values = {**named, **role, **({} if change.disabled is None else {"disabled": change.disabled})}
+        folded = None if change.name is None else change.name.casefold()
+        given = values(users, change, folded=folded)
+        changed = {name: value for name, value in given.items() if value is not None}
         find_user(connection, user_id)
         if change.name is not None:
             _check_free(connection, change.name, user_id)
-        if values:
-            connection.execute(update(users).where(users.c.id == user_id).values(**values))
+        if changed:
+            connection.execute(update(users).where(users.c.id == user_id).values(**changed))
             _check_admins(connection)
         return find_user(connection, user_id)
 
     @writes
     def add_group(self, connection: Connection, group: Group) -> Group:
         """Store a new group, without its members."""
-        row = {
-            "id": group.id,
-            "name": group.name,
-            "folded": group.name.casefold(),
-            "created_at": moment_text(group.created_at),
-        }
         _check_group_free(connection, group.name, group.id)
-        connection.execute(insert(groups), row)
+        connection.execute(insert(groups), values(groups, group, folded=group.name.casefold()))
         return find_group(connection, group.id)
 
     @reads
@@ -154,9 +143,8 @@ class DirectoryRows(Rows):
     @reads
     def groups(self, connection: Connection, query: PageQuery) -> Page[Group]:
         """All groups, with their members."""
-        rows, has_more = page(connection, select(groups), groups.c.id, query)
-        members = _members(connection, [row["id"] for row in rows])
-        return Page(tuple(_group_of(row, members.get(row["id"], ())) for row in rows), has_more)
+        rows = page_rows(connection, select(groups), groups.c.id, query)
+        return Page(_groups_of(connection, rows.data), rows.has_more)
 
     @writes
     def rename_group(self, connection: Connection, group_id: str, name: str) -> Group:
@@ -216,8 +204,7 @@ class DirectoryRows(Rows):
     def keys(self, connection: Connection, user_id: str, query: PageQuery) -> Page[Key]:
         """The keys of a user, revoked ones included; not those that pages logged in by."""
         mine = select(api_keys).where(api_keys.c.owner == user_id, api_keys.c.parent_id.is_(None))
-        rows, has_more = page(connection, mine, api_keys.c.id, query)
-        return Page(tuple(map(key_of, rows)), has_more)
+        return page(connection, mine, api_keys.c.id, query, key_of)
 
     @reads
     def keys_by_prefix(self, connection: Connection, prefix: str) -> Sequence[tuple[Key, Key | None, User]]:
@@ -232,21 +219,20 @@ class DirectoryRows(Rows):
         its = or_(api_keys.c.id == key_id, api_keys.c.parent_id == key_id)
         _find(connection, user_id, key_id)
         ended = update(api_keys).where(its, api_keys.c.owner == user_id, api_keys.c.revoked_at.is_(None))
-        connection.execute(ended.values(revoked_at=moment_text(at)))
+        connection.execute(ended.values(revoked_at=at))
         return _find(connection, user_id, key_id)
 
     @writes
     def use_key(self, connection: Connection, key_id: str, at: datetime) -> None:
         """Note when it was last used."""
         used = update(api_keys).where(api_keys.c.id == key_id)
-        connection.execute(used.values(last_used_at=moment_text(at)))
+        connection.execute(used.values(last_used_at=at))
 
     @reads
     def audit(self, connection: Connection, kind: AuditKind, query: PageQuery) -> Page[AuditEntry]:
         """What happened of this kind."""
         rows, key = _LISTS[kind]
-        found, has_more = page(connection, rows, key, query)
-        return Page(tuple(map(_entry_of, found)), has_more)
+        return page(connection, rows, key, query, _entry_of)
 
 
 def _members(connection: Connection, group_ids: Sequence[str]) -> Mapping[str, Sequence[User]]:
@@ -258,12 +244,13 @@ def _members(connection: Connection, group_ids: Sequence[str]) -> Mapping[str, S
     )
     found: defaultdict[str, list[User]] = defaultdict(list)
     for row in connection.execute(query).mappings():
-        found[row["group_id"]].append(user_of(row))
+        found[row["group_id"]].append(record(User, row))
     return found
 
 
-def _group_of(row: RowMapping, members: Sequence[User]) -> Group:
-    return Group(row["id"], row["name"], datetime.fromisoformat(row["created_at"]), tuple(members))
+def _groups_of(connection: Connection, rows: Sequence[RowMapping]) -> tuple[Group, ...]:
+    members = _members(connection, [row["id"] for row in rows])
+    return tuple(record(Group, row, members=tuple(members.get(row["id"], ()))) for row in rows)
 
 
 def find_group(connection: Connection, group_id: str) -> Group:
@@ -271,7 +258,8 @@ def find_group(connection: Connection, group_id: str) -> Group:
     row = connection.execute(select(groups).where(groups.c.id == group_id)).mappings().first()
     if row is None:
         raise NotFound(f"There is no group {group_id}.", param="group_id")
-    return _group_of(row, _members(connection, [group_id]).get(group_id, ()))
+    [found] = _groups_of(connection, [row])
+    return found
 
 
 def _check_group_free(connection: Connection, name: str, group_id: str) -> None:
@@ -280,43 +268,14 @@ def _check_group_free(connection: Connection, name: str, group_id: str) -> None:
         raise InvalidRequest(f"There is a group “{name}” already.", hint="Choose another name.", param="name")
 
 
-def key_row(key: Key) -> dict[str, Any]:
-    """The row of a new key."""
-    return {
-        "id": key.id,
-        "owner": key.user_id,
-        "name": key.name,
-        "prefix": key.prefix,
-        "digest": key.digest,
-        "scopes": json_text(sorted(key.scopes)),
-        "issued_by": key.issued_by,
-        "parent_id": key.parent_id,
-        "created_at": moment_text(key.created_at),
-        "expires_at": None if key.expires_at is None else moment_text(key.expires_at),
-    }
+def key_row(key: Key) -> Row:
+    """The row of a key."""
+    return values(api_keys, key, owner=key.user_id, scopes=sorted(key.scopes))
 
 
 def key_of(row: RowMapping) -> Key:
-    """The key of a row; raises `StoreFailed` for a scope that there is not."""
-    what = f"key {row['id']}"
-    return Key(
-        id=row["id"],
-        user_id=row["owner"],
-        name=row["name"],
-        prefix=row["prefix"],
-        digest=row["digest"],
-        scopes=frozenset(word_of(Scope, word, what) for word in json_of(NAMES, row["scopes"], what)),
-        issued_by=row["issued_by"],
-        created_at=datetime.fromisoformat(row["created_at"]),
-        expires_at=_moment(row["expires_at"]),
-        parent_id=row["parent_id"],
-        last_used_at=_moment(row["last_used_at"]),
-        revoked_at=_moment(row["revoked_at"]),
-    )
-
-
-def _moment(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)
+    """The key of a row."""
+    return record(Key, row, user_id=row["owner"])
 
 
 def _find(connection: Connection, user_id: str, key_id: str) -> Key:
@@ -333,8 +292,7 @@ def _parent(connection: Connection, key: Key) -> Key | None:
 
 def _user(connection: Connection, key: Key) -> User:
     row = connection.execute(select(users).where(users.c.id == key.user_id)).mappings().one()
-    role = word_of(Role, row["role"], f"user {row['id']}")
-    return User(row["id"], row["name"], role, datetime.fromisoformat(row["created_at"]), row["disabled"])
+    return record(User, row)
 
 
 MEMBER = "member"
@@ -352,8 +310,8 @@ _GRANTS = (
         grant_changes.c.subject_name,
         grant_changes.c.knowledge_base_id.label("on"),
         _owners.c.name.label("on_name"),
-        grant_changes.c.before,
-        grant_changes.c.after,
+        type_coerce(grant_changes.c.before, String).label("before"),
+        type_coerce(grant_changes.c.after, String).label("after"),
     )
     .outerjoin(_actors, _actors.c.id == grant_changes.c.by)
     .outerjoin(_owners, _owners.c.id == grant_changes.c.owner)
@@ -404,7 +362,7 @@ def write_member_change(
         "group_id": group.id,
         "group_name": group.name,
         "by": by,
-        "at": moment_text(at),
+        "at": at,
         "before": None if is_in else MEMBER,
         "after": MEMBER if is_in else None,
     }
@@ -412,15 +370,4 @@ def write_member_change(
 
 
 def _entry_of(row: RowMapping) -> AuditEntry:
-    return AuditEntry(
-        id=row["id"],
-        at=datetime.fromisoformat(row["at"]),
-        by=row["by"],
-        by_name=row["by_name"] or row["by"],
-        subject=row["subject"],
-        subject_name=row["subject_name"],
-        on=row["on"],
-        on_name=row["on_name"] or "",
-        before=row["before"],
-        after=row["after"],
-    )
+    return record(AuditEntry, row, by_name=row["by_name"] or row["by"], on_name=row["on_name"] or "")

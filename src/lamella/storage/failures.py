@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import structlog
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from lamella.core.errors import InvalidRequest, StoreFailed
@@ -71,4 +71,7 @@ def plain_errors() -> Iterator[None]:
         with unicode_only():
             yield
     except SQLAlchemyError as error:
+        # The type of a column refused a value that was to be stored (`storage.columns`).
+        if isinstance(error, StatementError) and isinstance(error.orig, InvalidRequest):
+            raise error.orig from None
         raise failure(error) from error

@@ -8,25 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, RowMapping, delete, insert, select, update
 
 from lamella.core.errors import FileInUse, NotFound
 from lamella.core.messages import Attachment, Image
 from lamella.core.records import Caller, File, Page, PageQuery
-from lamella.storage.database import Rows, page, reads, writes
+from lamella.storage.database import Rows, reads, writes
+from lamella.storage.failures import damaged, unicode_only
 from lamella.storage.keys import forget_keys
 from lamella.storage.knowledge.documents import forget_documents, uploaded_documents
-from lamella.storage.mapping.library import (
-    Contents,
-    attachment_of,
-    file_of,
-    file_row,
-    file_text_of,
-    file_text_row,
-    image_of,
-    image_row,
-)
+from lamella.storage.rows import Row, find_row, mine, page, record, values
 from lamella.storage.tables import (
     attachments,
     conversations,
@@ -87,9 +80,7 @@ class Numbers:
 
 def numbers_of(connection: Connection, caller: Caller, conversation_id: str, file_ids: Sequence[str]) -> Numbers:
     """What is stored of these files in a conversation. Raises `NotFound`."""
-    following = select(conversations.c.next_document).where(
-        conversations.c.id == conversation_id, conversations.c.owner == caller.user_id
-    )
+    following = select(conversations.c.next_document).where(*mine(conversations, caller, conversation_id))
     number: int | None = connection.execute(following).scalar_one_or_none()
     if number is None:
         raise NotFound(f"There is no conversation {conversation_id}.", param="conversation_id")
@@ -105,7 +96,7 @@ def _known(
         document_numbers.c.file_id.in_(file_ids),
     )
     rows = connection.execute(query).mappings()
-    return {row["file_id"]: Numbered(row["document"], row["uses"], row["project_use"]) for row in rows}
+    return {row["file_id"]: record(Numbered, row) for row in rows}
 
 
 def store_numbers(connection: Connection, caller: Caller, conversation_id: str, numbers: Numbers) -> None:
@@ -115,21 +106,12 @@ def store_numbers(connection: Connection, caller: Caller, conversation_id: str, 
     changed: Mapping[str, Numbered] = {file_id: numbers.known[file_id] for file_id in sorted(numbers.changed)}
     these = (document_numbers.c.conversation_id == conversation_id, document_numbers.c.owner == caller.user_id)
     connection.execute(delete(document_numbers).where(*these, document_numbers.c.file_id.in_(list(changed))))
-    rows = [
-        {
-            "conversation_id": conversation_id,
-            "file_id": file_id,
-            "owner": caller.user_id,
-            "document": numbered.document,
-            "uses": numbered.uses,
-            "project_use": numbered.project_use,
-        }
-        for file_id, numbered in changed.items()
-    ]
+    of = {"conversation_id": conversation_id, "owner": caller.user_id}
+    rows = [values(document_numbers, numbered, file_id=file_id, **of) for file_id, numbered in changed.items()]
     connection.execute(insert(document_numbers), rows)
     connection.execute(
         update(conversations)
-        .where(conversations.c.id == conversation_id, conversations.c.owner == caller.user_id)
+        .where(*mine(conversations, caller, conversation_id))
         .values(next_document=numbers.following)
     )
 
@@ -140,11 +122,7 @@ HOLDERS_NAMED = 5
 
 def find_file(connection: Connection, caller: Caller, file_id: str) -> File:
     """The caller's file."""
-    query = select(files).where(files.c.id == file_id, files.c.owner == caller.user_id)
-    row = connection.execute(query).mappings().first()
-    if row is None:
-        raise NotFound(f"There is no file {file_id}.", param="file_id")
-    return file_of(row)
+    return record(File, find_row(connection, files, caller, file_id, "file"))
 
 
 def find_files(connection: Connection, caller: Caller, file_ids: Sequence[str], param: str = "file_ids") -> list[File]:
@@ -152,25 +130,62 @@ def find_files(connection: Connection, caller: Caller, file_ids: Sequence[str], 
     if not file_ids:
         return []
     query = select(files).where(files.c.id.in_(sorted(set(file_ids))), files.c.owner == caller.user_id)
-    found = {row["id"]: file_of(row) for row in connection.execute(query).mappings()}
+    found = {row["id"]: record(File, row) for row in connection.execute(query).mappings()}
     for file_id in file_ids:
         if file_id not in found:
             raise NotFound(f"There is no file {file_id}.", param=param)
     return [found[file_id] for file_id in file_ids]
 
 
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The texts and the pictures of some files, by id."""
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+    images: Mapping[str, Image] = field(default_factory=dict)
+
+
+def attachment_of(file: File, document: int, use: int, contents: Contents) -> Attachment:
+    """A file as an attachment with its number, and which use of it in the conversation this is."""
+    return Attachment(
+        file_id=file.id,
+        document=document,
+        title=file.name,
+        media_type=file.media_type,
+        size=file.size,
+        tokens=file.tokens,
+        text=contents.texts.get(file.id),
+        reason=file.reason,
+        image=contents.images.get(file.id),
+        use=use,
+    )
+
+
+def file_text_row(owner: str, file_id: str, text: str) -> Row:
+    """The row of a file's text."""
+    with unicode_only():
+        return {"file_id": file_id, "owner": owner, "data": text.encode()}
+
+
+def _text_of(row: RowMapping) -> str:
+    try:
+        return str(row["data"], "utf-8")
+    except UnicodeDecodeError as error:
+        raise damaged(f"the text of {row['file_id']}", error) from error
+
+
 def _texts(connection: Connection, caller: Caller, file_ids: Sequence[str]) -> dict[str, str]:
     if not file_ids:
         return {}
     query = select(file_texts).where(file_texts.c.file_id.in_(file_ids), file_texts.c.owner == caller.user_id)
-    return {row["file_id"]: file_text_of(row) for row in connection.execute(query).mappings()}
+    return {row["file_id"]: _text_of(row) for row in connection.execute(query).mappings()}
 
 
 def _images(connection: Connection, caller: Caller, file_ids: Sequence[str]) -> dict[str, Image]:
     if not file_ids:
         return {}
     query = select(file_images).where(file_images.c.file_id.in_(file_ids), file_images.c.owner == caller.user_id)
-    return {row["file_id"]: image_of(row) for row in connection.execute(query).mappings()}
+    return {row["file_id"]: record(Image, row) for row in connection.execute(query).mappings()}
 
 
 def find_contents(connection: Connection, caller: Caller, of: Iterable[File]) -> Contents:
@@ -221,13 +236,11 @@ class FileRows(Rows):
         self, connection: Connection, caller: Caller, file: File, text: str | None, image: Image | None = None
     ) -> None:
         """Store a file's row, and its extracted text or its picture."""
-        row = file_row(caller.user_id, file)
-        text_row = None if text is None else file_text_row(caller.user_id, file.id, text)
-        connection.execute(insert(files), row)
-        if text_row is not None:
-            connection.execute(insert(file_texts), text_row)
+        connection.execute(insert(files), values(files, file, owner=caller.user_id))
+        if text is not None:
+            connection.execute(insert(file_texts), file_text_row(caller.user_id, file.id, text))
         if image is not None:
-            connection.execute(insert(file_images), image_row(caller.user_id, image))
+            connection.execute(insert(file_images), values(file_images, image, owner=caller.user_id))
 
     @writes
     def delete_file(self, connection: Connection, caller: Caller, file_id: str) -> None:
@@ -242,7 +255,7 @@ class FileRows(Rows):
             )
         forget_keys(connection, caller, file_id)
         forget_documents(connection, self._ids, caller, knowledge_documents.c.id == file_id)
-        connection.execute(delete(files).where(files.c.id == file_id, files.c.owner == caller.user_id))
+        connection.execute(delete(files).where(*mine(files, caller, file_id)))
 
     @reads
     def attachments(
@@ -272,9 +285,8 @@ class FileRows(Rows):
     @reads
     def files(self, connection: Connection, caller: Caller, query: PageQuery) -> Page[File]:
         """The caller's files."""
-        mine = select(files).where(files.c.owner == caller.user_id)
-        rows, has_more = page(connection, mine, files.c.id, query)
-        return Page(tuple(map(file_of, rows)), has_more)
+        own = select(files).where(files.c.owner == caller.user_id)
+        return page(connection, own, files.c.id, query, partial(record, File))
 
     @reads
     def file_text(self, connection: Connection, caller: Caller, file_id: str) -> str | None:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlalchemy import Connection, RowMapping, delete, insert, select
+from sqlalchemy import Connection, RowMapping, String, delete, insert, select, type_coerce
 
 from lamella.core.access import BaseStanding, Grant, GrantChange, GrantLevel, Group, Subject, level_of
 from lamella.core.counting import count_tokens
@@ -20,18 +20,20 @@ from lamella.core.knowledge import DOUBTFUL, WITHHELD_SUMMARY, bases_of_steps, u
 from lamella.core.messages import Turn
 from lamella.core.records import Caller, TurnRecord
 from lamella.core.sessions import Session
-from lamella.storage.columns import moment_text, word_of
 from lamella.storage.failures import damaged
+from lamella.storage.rows import record
 from lamella.storage.tables import grant_changes, grants, group_members, groups, knowledge_bases, users
 
 
 def standings(connection: Connection, caller: Caller, base_ids: Sequence[str]) -> Mapping[str, BaseStanding]:
     """What is known about the caller and each of these bases."""
     user_id = caller.user_id
-    asker = connection.execute(select(users.c.role, users.c.disabled).where(users.c.id == user_id)).first()
+    # A word that no role or level has is no error here: `level_of` takes it for `none`.
+    role, level = (type_coerce(column, String).label(column.name) for column in (users.c.role, grants.c.level))
+    asker = connection.execute(select(role, users.c.disabled).where(users.c.id == user_id)).first()
     owned = select(knowledge_bases.c.id, knowledge_bases.c.owner).where(knowledge_bases.c.id.in_(base_ids))
     owners = {row.id: row.owner for row in connection.execute(owned)}
-    mine = select(grants.c.knowledge_base_id, grants.c.level).where(grants.c.knowledge_base_id.in_(base_ids))
+    mine = select(grants.c.knowledge_base_id, level).where(grants.c.knowledge_base_id.in_(base_ids))
     own = mine.where(grants.c.subject_kind == "user", grants.c.subject_id == user_id)
     direct = {row.knowledge_base_id: row.level for row in connection.execute(own)}
     of_groups = mine.join(group_members, group_members.c.group_id == grants.c.subject_id).where(
@@ -81,15 +83,14 @@ def write_grant(connection: Connection, ids: Ids, base_id: str, owner: str, gran
     subject, level = granting.subject, granting.level
     here = (grants.c.knowledge_base_id == base_id, grants.c.subject_id == subject.id)
     before = connection.execute(select(grants.c.level).where(*here)).scalar()
-    after = None if level is None else level.value
-    if before == after:
+    if before is level:
         return
     shared = {"owner": owner, "knowledge_base_id": base_id, "subject_id": subject.id, "subject_kind": subject.kind}
-    given = {"by": granting.by, "at": moment_text(granting.at)}
+    given = {"by": granting.by, "at": granting.at}
     connection.execute(delete(grants).where(*here))
-    if after is not None:
-        connection.execute(insert(grants), {**shared, **given, "level": after})
-    changed = {"id": ids.new("change"), "subject_name": granting.name, "before": before, "after": after}
+    if level is not None:
+        connection.execute(insert(grants), {**shared, **given, "level": level})
+    changed = {"id": ids.new("change"), "subject_name": granting.name, "before": before, "after": level}
     connection.execute(insert(grant_changes), {**shared, **given, **changed})
 
 
@@ -118,19 +119,13 @@ def _subject_of(row: RowMapping) -> Subject:
 
 
 def _grant_of(row: RowMapping) -> Grant:
-    level = word_of(GrantLevel, row["level"], f"grant on {row['knowledge_base_id']}")
     name = row["user_name"] or row["group_name"] or row["subject_id"]
-    return Grant(_subject_of(row), name, level, row["by"], datetime.fromisoformat(row["at"]))
+    return record(Grant, row, subject=_subject_of(row), name=name)
 
 
 def change_of(row: RowMapping) -> GrantChange:
     """The kept change of a row."""
-    what = f"change {row['id']}"
-    before, after = (
-        None if word is None else word_of(GrantLevel, word, what) for word in (row["before"], row["after"])
-    )
-    at = datetime.fromisoformat(row["at"])
-    return GrantChange(row["id"], _subject_of(row), row["subject_name"], row["by"], at, before, after)
+    return record(GrantChange, row, subject=_subject_of(row), name=row["subject_name"])
 
 
 def closed_bases(connection: Connection, caller: Caller, bases: Iterable[str]) -> frozenset[str]:

@@ -6,16 +6,21 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, and_, case, delete, func, literal, or_, select, update
 
 from lamella.core.errors import LeaseLost
 from lamella.core.records import Caller, Job, JobStatus, NewJob
-from lamella.storage.columns import moment_text
 from lamella.storage.database import Rows, insert_missing, reads, writes
-from lamella.storage.mapping.library import error_text, job_of, job_row
+from lamella.storage.rows import record, values
 from lamella.storage.tables import jobs
 
-_OPEN = (JobStatus.WAITING.value, JobStatus.RUNNING.value)
+_OPEN = (JobStatus.WAITING, JobStatus.RUNNING)
+_JOB = [column for column in jobs.c if column.name != "asked_at"]
+"""What is read of a job. `asked_at` is only compared: it is empty in rows that are older than the column."""
+
+
+def _job_of(row: RowMapping) -> Job:
+    return record(Job, row, caller=Caller(row["owner"]))
 
 
 def _newest(caller: Caller, kind: str, subject: str) -> ColumnElement[bool]:
@@ -30,7 +35,7 @@ def check_lease(connection: Connection, job: Job) -> None:
 
 
 def _held(job: Job) -> tuple[ColumnElement[bool], ...]:
-    return jobs.c.id == job.id, jobs.c.token == job.token, jobs.c.status == JobStatus.RUNNING.value
+    return jobs.c.id == job.id, jobs.c.token == job.token, jobs.c.status == JobStatus.RUNNING
 
 
 def _lost(job: Job) -> LeaseLost:
@@ -44,13 +49,14 @@ def enqueue_job(connection: Connection, caller: Caller, id: str, job: NewJob, at
     """Store work to do, unless a job for the same waits or runs already."""
     this = _newest(caller, job.kind, job.subject)
     connection.execute(delete(jobs).where(this, jobs.c.status.not_in(_OPEN)))
-    row = job_row(caller.user_id, id, job, at)
+    fresh = {"status": JobStatus.WAITING, "attempts": 0, "token": 0, "due_at": job.not_before, "asked_at": at}
+    row = values(jobs, job, id=id, owner=caller.user_id, created_at=at, **fresh)
     insert_missing(connection, jobs, [row])
     if job.follows:
-        runs = jobs.c.status == JobStatus.RUNNING.value
+        runs = jobs.c.status == JobStatus.RUNNING
         connection.execute(update(jobs).where(this, runs).values(again=True))
     if job.takes_over:
-        waits = jobs.c.status == JobStatus.WAITING.value
+        waits = jobs.c.status == JobStatus.WAITING
         asked = {name: row[name] for name in ("payload", "cause", "due_at", "asked_at", "attempts")}
         connection.execute(update(jobs).where(this, waits).values(**asked))
 
@@ -69,14 +75,14 @@ class JobRows(Rows):
         this = _newest(caller, job.kind, job.subject)
         id = self._ids.new("job")
         enqueue_job(connection, caller, id, job, at)
-        return job_of(connection.execute(select(jobs).where(this)).mappings().one())
+        return _job_of(connection.execute(select(*_JOB).where(this)).mappings().one())
 
     @reads
     def job(self, connection: Connection, caller: Caller, kind: str, subject: str) -> Job | None:
         """The newest job of a kind for a subject."""
-        query = select(jobs).where(_newest(caller, kind, subject))
+        query = select(*_JOB).where(_newest(caller, kind, subject))
         row = connection.execute(query).mappings().one_or_none()
-        return None if row is None else job_of(row)
+        return None if row is None else _job_of(row)
 
     @writes
     def claim(
@@ -89,19 +95,18 @@ class JobRows(Rows):
         only: str | None = None,
     ) -> Job | None:
         """The job that is due longest of whoever has the fewest running, leased; None when none is due."""
-        moment = moment_text(now)
         # Counted once, not for each of thousands that wait: this stands in a writing transaction.
         others = jobs.alias()
         running = (
             select(others.c.owner, others.c.kind, func.count().label("count"))
-            .where(others.c.status == JobStatus.RUNNING.value, others.c.due_at > moment)
+            .where(others.c.status == JobStatus.RUNNING, others.c.due_at > now)
             .group_by(others.c.owner, others.c.kind)
             .subquery()
         )
         due = (
             select(jobs.c.id)
             .outerjoin(running, and_(running.c.owner == jobs.c.owner, running.c.kind == jobs.c.kind))
-            .where(jobs.c.kind.in_(kinds), jobs.c.status.in_(_OPEN), jobs.c.due_at <= moment)
+            .where(jobs.c.kind.in_(kinds), jobs.c.status.in_(_OPEN), jobs.c.due_at <= now)
             .where(*(or_(jobs.c.kind != kind, jobs.c.owner != owner) for kind, owner in busy))
             .order_by(func.coalesce(running.c.count, 0), jobs.c.due_at, jobs.c.id)
             .limit(1)
@@ -116,31 +121,30 @@ class JobRows(Rows):
             update(jobs)
             .where(jobs.c.id == job_id)
             .values(
-                status=JobStatus.RUNNING.value,
+                status=JobStatus.RUNNING,
                 due_at=_lease_end(now, lease_seconds),
-                asked_at=moment,
+                asked_at=now,
                 token=jobs.c.token + 1,
                 attempts=jobs.c.attempts + 1,
                 again=False,
             )
-            .returning(*jobs.c)
+            .returning(*_JOB)
         )
-        return job_of(connection.execute(leased).mappings().one())
+        return _job_of(connection.execute(leased).mappings().one())
 
     @writes
     def clock_set_back(self, connection: Connection, now: datetime) -> int:
         """See `Jobs.clock_set_back`."""
-        moment = moment_text(now)
-        waits = jobs.c.status == JobStatus.WAITING.value
-        stranded = update(jobs).where(waits, jobs.c.asked_at > moment, jobs.c.due_at > moment)
-        return connection.execute(stranded.values(due_at=moment, asked_at=moment)).rowcount
+        waits = jobs.c.status == JobStatus.WAITING
+        stranded = update(jobs).where(waits, jobs.c.asked_at > now, jobs.c.due_at > now)
+        return connection.execute(stranded.values(due_at=now, asked_at=now)).rowcount
 
     @reads
     def next_due(self, connection: Connection, kinds: Sequence[str]) -> datetime | None:
         """When the next job can be claimed, by its own time or because its lease has ended."""
         query = select(func.min(jobs.c.due_at)).where(jobs.c.kind.in_(kinds), jobs.c.status.in_(_OPEN))
-        found = connection.execute(query).scalar_one()
-        return None if found is None else datetime.fromisoformat(found)
+        due: datetime | None = connection.execute(query).scalar_one()
+        return due
 
     @writes
     def release(self, connection: Connection, now: datetime) -> int:
@@ -148,8 +152,8 @@ class JobRows(Rows):
 
         Only for a process that is alone on this database: whoever held it has ended.
         """
-        held = jobs.c.status == JobStatus.RUNNING.value
-        waits = {"status": JobStatus.WAITING.value, "due_at": moment_text(now), "asked_at": moment_text(now)}
+        held = jobs.c.status == JobStatus.RUNNING
+        waits = {"status": JobStatus.WAITING, "due_at": now, "asked_at": now}
         return connection.execute(update(jobs).where(held).values(**waits)).rowcount
 
     @writes
@@ -173,28 +177,30 @@ class JobRows(Rows):
     ) -> None:
         """The job failed: it waits until `retry_at`, or it has ended."""
         if retry_at is None:
-            values = _ended(JobStatus.FAILED, at)
+            changed = _ended(JobStatus.FAILED, at)
         else:
-            values = {"status": JobStatus.WAITING.value, "due_at": moment_text(retry_at), "asked_at": moment_text(at)}
-        self._change(connection, job, {**values, "error": error_text(error)})
+            changed = {"status": JobStatus.WAITING, "due_at": retry_at, "asked_at": at}
+        self._change(connection, job, {**changed, "error": error})
 
-    def _change(self, connection: Connection, job: Job, values: Mapping[str, Any]) -> None:
+    def _change(self, connection: Connection, job: Job, changed: Mapping[str, Any]) -> None:
         """Change a job that is still held."""
-        result = connection.execute(update(jobs).where(*_held(job)).values(**values))
+        result = connection.execute(update(jobs).where(*_held(job)).values(**changed))
         if result.rowcount == 0:
             raise _lost(job)
 
 
 def _ended(status: JobStatus, at: datetime) -> dict[str, Any]:
     """A job has ended, or waits as if it were new where it was asked for while it ran."""
+    # Values within an expression don't know the column that they go to: they get its type.
+    moment, of = literal(at, jobs.c.due_at.type), jobs.c.status.type
     return {
-        "status": case((jobs.c.again, JobStatus.WAITING.value), else_=status.value),
-        "ended_at": case((jobs.c.again, None), else_=moment_text(at)),
-        "due_at": case((jobs.c.again, moment_text(at)), else_=jobs.c.due_at),
-        "asked_at": moment_text(at),
+        "status": case((jobs.c.again, literal(JobStatus.WAITING, of)), else_=literal(status, of)),
+        "ended_at": case((jobs.c.again, None), else_=moment),
+        "due_at": case((jobs.c.again, moment), else_=jobs.c.due_at),
+        "asked_at": at,
         "attempts": case((jobs.c.again, 0), else_=jobs.c.attempts),
     }
 
 
-def _lease_end(now: datetime, lease_seconds: float) -> str:
-    return moment_text(now + timedelta(seconds=lease_seconds))
+def _lease_end(now: datetime, lease_seconds: float) -> datetime:
+    return now + timedelta(seconds=lease_seconds)

@@ -8,7 +8,6 @@ from sqlalchemy import ColumnElement, Connection, delete, func, literal, or_, se
 
 from lamella.core.errors import IdempotencyMismatch
 from lamella.core.records import Caller
-from lamella.storage.columns import moment_text
 from lamella.storage.database import Rows, insert_missing, writes
 from lamella.storage.tables import idempotency_keys as keys
 from lamella.storage.tables import notices, queued_messages, turns
@@ -39,7 +38,7 @@ def forget_conversation_keys(connection: Connection, caller: Caller, conversatio
 
 
 def _expired(now: datetime) -> ColumnElement[bool]:
-    return keys.c.at < moment_text(now - KEYS_LAST)
+    return keys.c.at < now - KEYS_LAST
 
 
 class KeyRows(Rows):
@@ -66,7 +65,7 @@ class KeyRows(Rows):
             "route": route,
             "fingerprint": fingerprint,
             "result_id": result_id,
-            "at": moment_text(at),
+            "at": at,
         }
         this = (keys.c.owner == caller.user_id, keys.c.key == key)
         query = select(keys.c.route, keys.c.fingerprint, keys.c.result_id).where(*this)

@@ -6,28 +6,28 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, RowMapping, delete, func, insert, select, update
 
 from lamella.core.agents import Agent
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.records import Caller, File, Page, PageQuery, ProjectContent, StoredAgent, StoredProject, SystemPrompt
-from lamella.storage.columns import moment_text
-from lamella.storage.database import Rows, page, reads, writes
+from lamella.storage.database import Rows, reads, writes
 from lamella.storage.files import find_files
 from lamella.storage.keys import forget_keys
 from lamella.storage.knowledge.documents import index_files
-from lamella.storage.mapping.library import agent_of, agent_row, file_of, project_of, system_prompt_of
+from lamella.storage.rows import find_row, mine, page, page_rows, record, values
 from lamella.storage.tables import agents, files, project_files, projects, system_prompts
 
 
 def find_agent(connection: Connection, caller: Caller, agent_id: str) -> StoredAgent:
     """The caller's agent."""
-    query = select(agents).where(agents.c.id == agent_id, agents.c.owner == caller.user_id)
-    row = connection.execute(query).mappings().first()
-    if row is None:
-        raise NotFound(f"There is no agent {agent_id}.", param="agent_id")
-    return agent_of(row)
+    return _agent_of(find_row(connection, agents, caller, agent_id, "agent"))
+
+
+def _agent_of(row: RowMapping) -> StoredAgent:
+    return record(StoredAgent, row, agent=record(Agent, row))
 
 
 class LibraryRows(Rows):
@@ -36,8 +36,7 @@ class LibraryRows(Rows):
     @writes
     def add_agent(self, connection: Connection, caller: Caller, agent: Agent, at: datetime) -> StoredAgent:
         """Store a new agent of the caller."""
-        moments = {"created_at": moment_text(at), "updated_at": moment_text(at)}
-        row = {"owner": caller.user_id, **agent_row(agent), **moments}
+        row = values(agents, agent, owner=caller.user_id, created_at=at, updated_at=at)
         connection.execute(insert(agents), row)
         return find_agent(connection, caller, agent.id)
 
@@ -49,9 +48,8 @@ class LibraryRows(Rows):
     @reads
     def agents(self, connection: Connection, caller: Caller, query: PageQuery) -> Page[StoredAgent]:
         """The caller's agents."""
-        mine = select(agents).where(agents.c.owner == caller.user_id)
-        rows, has_more = page(connection, mine, agents.c.id, query)
-        return Page(tuple(map(agent_of, rows)), has_more)
+        own = select(agents).where(agents.c.owner == caller.user_id)
+        return page(connection, own, agents.c.id, query, _agent_of)
 
     @writes
     def change_agent(
@@ -61,12 +59,8 @@ class LibraryRows(Rows):
         before = find_agent(connection, caller, agent_id).agent
         after = edit(before)
         if after != before:
-            changed = agent_row(replace(after, id=before.id, revision=before.revision + 1))
-            connection.execute(
-                update(agents)
-                .where(agents.c.id == agent_id, agents.c.owner == caller.user_id)
-                .values(**changed, updated_at=moment_text(at))
-            )
+            changed = values(agents, replace(after, id=before.id, revision=before.revision + 1), updated_at=at)
+            connection.execute(update(agents).where(*mine(agents, caller, agent_id)).values(**changed))
         return find_agent(connection, caller, agent_id)
 
     @writes
@@ -74,7 +68,7 @@ class LibraryRows(Rows):
         """Remove it; its conversations go on without it."""
         find_agent(connection, caller, agent_id)
         forget_keys(connection, caller, agent_id)
-        connection.execute(delete(agents).where(agents.c.id == agent_id, agents.c.owner == caller.user_id))
+        connection.execute(delete(agents).where(*mine(agents, caller, agent_id)))
 
     @writes
     def add_system_prompt(
@@ -84,15 +78,9 @@ class LibraryRows(Rows):
         column = system_prompts.c
         newest = select(func.coalesce(func.max(column.version), 0)).where(column.owner == caller.user_id)
         version = connection.execute(newest).scalar_one() + 1
-        row = {
-            "owner": caller.user_id,
-            "version": version,
-            "text": text,
-            "note": note,
-            "created_at": moment_text(at),
-        }
-        connection.execute(insert(system_prompts), row)
-        return SystemPrompt(version, text, note, at)
+        made = SystemPrompt(version, text, note, at)
+        connection.execute(insert(system_prompts), values(system_prompts, made, owner=caller.user_id))
+        return made
 
     @reads
     def system_prompt(self, connection: Connection, caller: Caller, version: int) -> SystemPrompt:
@@ -103,44 +91,31 @@ class LibraryRows(Rows):
         row = connection.execute(query).mappings().first()
         if row is None:
             raise NotFound(f"There is no version {version} of the system prompt.", param="system_prompt_version")
-        return system_prompt_of(row)
+        return record(SystemPrompt, row)
 
     @reads
     def newest_system_prompt(self, connection: Connection, caller: Caller) -> SystemPrompt | None:
         """The newest stored version, None when the caller wrote none."""
-        mine = select(system_prompts).where(system_prompts.c.owner == caller.user_id)
-        query = mine.order_by(system_prompts.c.version.desc()).limit(1)
+        own = select(system_prompts).where(system_prompts.c.owner == caller.user_id)
+        query = own.order_by(system_prompts.c.version.desc()).limit(1)
         row = connection.execute(query).mappings().first()
-        return None if row is None else system_prompt_of(row)
+        return None if row is None else record(SystemPrompt, row)
 
     @reads
     def system_prompts(self, connection: Connection, caller: Caller, query: PageQuery) -> Page[SystemPrompt]:
         """The stored versions; `query.after` is a version."""
-        version = system_prompts.c.version
-        rows = select(system_prompts).where(system_prompts.c.owner == caller.user_id)
-        rising = query.order == "asc"
+        own = select(system_prompts).where(system_prompts.c.owner == caller.user_id)
         if query.after is not None:
-            after = version_of(query.after, "after")
-            rows = rows.where(version > after if rising else version < after)
-        limited = rows.order_by(version.asc() if rising else version.desc()).limit(query.limit + 1)
-        found = connection.execute(limited).mappings().all()
-        return Page(tuple(map(system_prompt_of, found[: query.limit])), len(found) > query.limit)
+            version_of(query.after, "after")
+        return page(connection, own, system_prompts.c.version, query, partial(record, SystemPrompt))
 
     @writes
     def add_project(
         self, connection: Connection, caller: Caller, project_id: str, content: ProjectContent, at: datetime
     ) -> StoredProject:
         """Store a new project of the caller; raises `InvalidRequest` for a file that has no text to give."""
-        row = {
-            "id": project_id,
-            "owner": caller.user_id,
-            "name": content.name,
-            "instructions": content.instructions,
-            "revision": 1,
-            "created_at": moment_text(at),
-            "updated_at": moment_text(at),
-        }
-        connection.execute(insert(projects), row)
+        new = {"id": project_id, "owner": caller.user_id, "revision": 1, "created_at": at, "updated_at": at}
+        connection.execute(insert(projects), values(projects, content, **new))
         held = _hold(connection, caller, project_id, content.file_ids)
         index_files(connection, self._ids, caller.user_id, held, at)
         return find_project(connection, caller, project_id)
@@ -153,10 +128,9 @@ class LibraryRows(Rows):
     @reads
     def projects(self, connection: Connection, caller: Caller, query: PageQuery) -> Page[StoredProject]:
         """The caller's projects."""
-        mine = select(projects).where(projects.c.owner == caller.user_id)
-        rows, has_more = page(connection, mine, projects.c.id, query)
-        held = _files(connection, caller, [row["id"] for row in rows])
-        return Page(tuple(project_of(row, held.get(row["id"], ())) for row in rows), has_more)
+        own = select(projects).where(projects.c.owner == caller.user_id)
+        rows = page_rows(connection, own, projects.c.id, query)
+        return Page(_projects_of(connection, caller, rows.data), rows.has_more)
 
     @writes
     def change_project(
@@ -175,16 +149,8 @@ class LibraryRows(Rows):
         before = project.content
         after = edit(before)
         if after != before:
-            connection.execute(
-                update(projects)
-                .where(projects.c.id == project_id, projects.c.owner == caller.user_id)
-                .values(
-                    name=after.name,
-                    instructions=after.instructions,
-                    revision=project.revision + 1,
-                    updated_at=moment_text(at),
-                )
-            )
+            changed = values(projects, after, revision=project.revision + 1, updated_at=at)
+            connection.execute(update(projects).where(*mine(projects, caller, project_id)).values(**changed))
             if after.file_ids != before.file_ids:
                 held = _hold(connection, caller, project_id, after.file_ids)
                 index_files(connection, self._ids, caller.user_id, held, at)
@@ -195,7 +161,7 @@ class LibraryRows(Rows):
         """Remove it; its files stay, and its conversations go on without it."""
         find_project(connection, caller, project_id)
         forget_keys(connection, caller, project_id)
-        connection.execute(delete(projects).where(projects.c.id == project_id, projects.c.owner == caller.user_id))
+        connection.execute(delete(projects).where(*mine(projects, caller, project_id)))
 
 
 LARGEST = 2**31 - 1
@@ -220,17 +186,19 @@ def _files(connection: Connection, caller: Caller, project_ids: Sequence[str]) -
     )
     found: defaultdict[str, list[File]] = defaultdict(list)
     for row in connection.execute(query).mappings():
-        found[row["project_id"]].append(file_of(row))
+        found[row["project_id"]].append(record(File, row))
     return found
 
 
 def find_project(connection: Connection, caller: Caller, project_id: str) -> StoredProject:
     """The caller's project."""
-    query = select(projects).where(projects.c.id == project_id, projects.c.owner == caller.user_id)
-    row = connection.execute(query).mappings().first()
-    if row is None:
-        raise NotFound(f"There is no project {project_id}.", param="project_id")
-    return project_of(row, _files(connection, caller, [project_id]).get(project_id, ()))
+    [found] = _projects_of(connection, caller, [find_row(connection, projects, caller, project_id, "project")])
+    return found
+
+
+def _projects_of(connection: Connection, caller: Caller, rows: Sequence[RowMapping]) -> tuple[StoredProject, ...]:
+    held = _files(connection, caller, [row["id"] for row in rows])
+    return tuple(record(StoredProject, row, files=tuple(held.get(row["id"], ()))) for row in rows)
 
 
 def _check_readable(file: File) -> None:
@@ -248,8 +216,8 @@ def _hold(connection: Connection, caller: Caller, project_id: str, file_ids: Seq
     held = find_files(connection, caller, file_ids)
     for file in held:
         _check_readable(file)
-    mine = (project_files.c.project_id == project_id, project_files.c.owner == caller.user_id)
-    connection.execute(delete(project_files).where(*mine))
+    before = (project_files.c.project_id == project_id, project_files.c.owner == caller.user_id)
+    connection.execute(delete(project_files).where(*before))
     rows = [
         {"project_id": project_id, "file_id": file_id, "owner": caller.user_id, "position": position}
         for position, file_id in enumerate(file_ids)

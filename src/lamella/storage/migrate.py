@@ -70,7 +70,7 @@ def _make(connection: Connection) -> None:
             folded=name.lower(),
             role="admin",
             disabled=False,
-            created_at=datetime.now(UTC).isoformat(timespec="microseconds"),
+            created_at=datetime.now(UTC),
         )
     )
 

@@ -28,9 +28,8 @@ from lamella.storage.conversations.requests import find_last_bill
 from lamella.storage.conversations.sessions import count_session_changes, find_ancestry, find_sessions, followed_run
 from lamella.storage.database import Rows, reads, writes
 from lamella.storage.failures import damaged
-from lamella.storage.files import Numbers, find_contents, numbers_of, store_numbers
+from lamella.storage.files import Numbers, attachment_of, find_contents, numbers_of, store_numbers
 from lamella.storage.library import find_agent, find_project
-from lamella.storage.mapping.library import attachment_of
 
 RECENT = 40
 """Messages before the window of which it is read when they were sent: what is older says nothing of the next one."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import Connection, RowMapping, or_, select, update
 
@@ -23,14 +22,14 @@ from lamella.core.records import (
     TurnOnPath,
 )
 from lamella.core.sessions import SessionReturn, SessionStep
-from lamella.storage.columns import moment_text
 from lamella.storage.conversations.conversations import find_conversation, turn_in_progress
 from lamella.storage.conversations.decided import Moment, decide
+from lamella.storage.conversations.messages import beginning_of
 from lamella.storage.conversations.paths import find_records, line_of
 from lamella.storage.conversations.sessions import followed_run, move_to_session
 from lamella.storage.conversations.turns import check_head
-from lamella.storage.database import Rows, page, reads, writes
-from lamella.storage.mapping.turns import beginning_of
+from lamella.storage.database import Rows, reads, writes
+from lamella.storage.rows import find_row, mine, page_rows, record
 from lamella.storage.tables import conversations, messages, runs, turns
 
 
@@ -57,7 +56,7 @@ def _path_rows(
 def _before(connection: Connection, caller: Caller, conversation: Conversation, turn_id: str) -> Place:
     """What a turn follows; nothing for one that is not here."""
     query = select(turns.c.parent_id, turns.c.parent_run_id).where(
-        turns.c.id == turn_id, turns.c.conversation_id == conversation.id, turns.c.owner == caller.user_id
+        *mine(turns, caller, turn_id), turns.c.conversation_id == conversation.id
     )
     row = connection.execute(query).first()
     return Place(*row) if row is not None else Place()
@@ -106,11 +105,8 @@ class BranchRows(Rows):
         of_message = select(messages.c.turn_id, messages.c.run_id).where(messages.c.id == message_id)
         of_run = select(runs.c.turn_id, runs.c.id).where(runs.c.id == message_id)
         row = connection.execute(of_message).first() or connection.execute(of_run).first()
-        query = select(turns.c.id).where(
-            turns.c.id == (row[0] if row is not None else None),
-            turns.c.conversation_id == conversation_id,
-            turns.c.owner == caller.user_id,
-        )
+        here = mine(turns, caller, row[0] if row is not None else "")
+        query = select(turns.c.id).where(*here, turns.c.conversation_id == conversation_id)
         if row is None or connection.execute(query).first() is None:
             raise NotFound(
                 f"There is no message {message_id[:80]} in this conversation.",
@@ -125,11 +121,7 @@ class BranchRows(Rows):
     @reads
     def turn_of_run(self, connection: Connection, caller: Caller, run_id: str) -> str:
         """The id of the turn that a run belongs to."""
-        query = select(runs.c.turn_id).where(runs.c.id == run_id, runs.c.owner == caller.user_id)
-        turn_id: str | None = connection.execute(query).scalar_one_or_none()
-        if turn_id is None:
-            raise NotFound(f"There is no run {run_id}.", param="run_id")
-        return turn_id
+        return str(find_row(connection, runs, caller, run_id, "run")["turn_id"])
 
     @reads
     def latest(self, connection: Connection, caller: Caller, conversation_id: str, place: Place) -> Place:
@@ -158,17 +150,16 @@ class BranchRows(Rows):
         if conversation.running_turn not in (None, place.turn_id):
             raise turn_in_progress(str(conversation.running_turn))
         check_head(conversation, expected)
-        mine = (runs.c.id == place.run_id, runs.c.turn_id == place.turn_id, turns.c.id == runs.c.turn_id)
-        query = select(runs.c.id).where(*mine, turns.c.conversation_id == conversation_id)
+        this = (runs.c.id == place.run_id, runs.c.turn_id == place.turn_id, turns.c.id == runs.c.turn_id)
+        query = select(runs.c.id).where(*this, turns.c.conversation_id == conversation_id)
         if connection.execute(query).first() is None:
             raise NotFound(f"There is no run {place.run_id} in turn {place.turn_id}.", param="run_id")
         if session is not None:
             move_to_session(connection, caller, conversation, session)
-        values: dict[str, Any] = {"head": place.turn_id, "head_run_id": place.run_id, "forked": True}
         connection.execute(
             update(conversations)
-            .where(conversations.c.id == conversation_id, conversations.c.owner == caller.user_id)
-            .values(updated_at=moment_text(at), **values)
+            .where(*mine(conversations, caller, conversation_id))
+            .values(updated_at=at, head=place.turn_id, head_run_id=place.run_id, forked=True)
         )
         decide(connection, self._ids, caller, Moment(conversation_id, at, place.turn_id), decided)
         return find_conversation(connection, caller, conversation_id)
@@ -190,27 +181,26 @@ class BranchRows(Rows):
     @reads
     def tree(self, connection: Connection, caller: Caller, conversation_id: str, query: PageQuery) -> Page[Branch]:
         """Every turn of a conversation, in whatever branch, by id."""
-        mine = (
+        all_turns = (
             select(*turns.c, messages.c.parts)
             .join(messages, (messages.c.turn_id == turns.c.id) & (messages.c.seq == 0))
             .where(turns.c.conversation_id == conversation_id, turns.c.owner == caller.user_id)
         )
         find_conversation(connection, caller, conversation_id)
-        rows, has_more = page(connection, mine, turns.c.id, query)
+        rows = page_rows(connection, all_turns, turns.c.id, query)
         of = select(runs.c.id, runs.c.turn_id, runs.c.model, runs.c.status).order_by(runs.c.number)
-        of = of.where(runs.c.turn_id.in_([row["id"] for row in rows]), runs.c.owner == caller.user_id)
+        of = of.where(runs.c.turn_id.in_([row["id"] for row in rows.data]), runs.c.owner == caller.user_id)
         made: defaultdict[str, tuple[tuple[NewRun, TurnStatus], ...]] = defaultdict(tuple)
         for id, turn_id, model, status in connection.execute(of).all():
-            made[turn_id] += ((NewRun(id, model), TurnStatus(status)),)
+            made[turn_id] += ((NewRun(id, model), status),)
         data = tuple(
-            Branch(
-                id=row["id"],
+            record(
+                Branch,
+                row,
                 parent=Place(row["parent_id"], row["parent_run_id"]),
                 text=beginning_of(row),
-                status=TurnStatus(row["status"]),
-                started_at=datetime.fromisoformat(row["started_at"]),
                 runs=made[row["id"]],
             )
-            for row in rows
+            for row in rows.data
         )
-        return Page(data, has_more)
+        return Page(data, rows.has_more)

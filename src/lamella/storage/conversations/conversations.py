@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, or_, select, update
 
-from lamella.core.errors import NotFound, TurnInProgress
+from lamella.core.errors import TurnInProgress
 from lamella.core.records import (
     LEAVE,
     Caller,
@@ -19,15 +19,16 @@ from lamella.core.records import (
     StoredDecision,
 )
 from lamella.core.sessions import Session, SessionCause
-from lamella.storage.columns import json_text, moment_text
 from lamella.storage.conversations.decided import Moment, decide, find_decision_page, find_decisions
-from lamella.storage.database import Rows, page, reads, writes
+from lamella.storage.database import Rows, reads, writes
 from lamella.storage.jobs import forget_jobs
 from lamella.storage.keys import forget_conversation_keys
 from lamella.storage.library import find_agent, find_project
-from lamella.storage.mapping.library import conversation_of, conversation_row, session_row
 from lamella.storage.recall.sources import forget_recall
+from lamella.storage.rows import find_row, mine, page, recorder, values
 from lamella.storage.tables import conversations, jobs, sessions, turns
+
+_conversation_of = recorder(Conversation, conversations.c)
 
 
 def turn_in_progress(turn_id: str) -> TurnInProgress:
@@ -42,11 +43,7 @@ def find_conversation(
     connection: Connection, caller: Caller, conversation_id: str, *, lock: bool = False
 ) -> Conversation:
     """The caller's conversation; `lock` keeps other writers away from it until the transaction ends."""
-    query = select(conversations).where(conversations.c.id == conversation_id, conversations.c.owner == caller.user_id)
-    row = connection.execute(query.with_for_update() if lock else query).mappings().first()
-    if row is None:
-        raise NotFound(f"There is no conversation {conversation_id}.", param="conversation_id")
-    return conversation_of(row)
+    return _conversation_of(find_row(connection, conversations, caller, conversation_id, "conversation", lock=lock))
 
 
 _WINDOW = frozenset({"layout", "system_prompt", "tools"})
@@ -63,22 +60,15 @@ def _check_mine(connection: Connection, caller: Caller, agent_id: str | None, pr
 
 def _changed(change: ConversationChange) -> dict[str, Any]:
     """The columns that a change names."""
-    given = {name: getattr(change, name) for name in ("title", "model", "layout", "marker_policy")}
-    values: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    given = {name: getattr(change, name) for name in ("title", "model", "layout", "marker_policy", "tools")}
+    changed: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if change.title is not None:
-        values["titled_by"] = "user" if change.title.strip() else "nobody"
+        changed["titled_by"] = "user" if change.title.strip() else "nobody"
     if change.system_prompt is not None:
-        values["system_prompt"] = change.system_prompt.text
-        values["system_prompt_version"] = change.system_prompt.version
-    if change.tools is not None:
-        values["tools"] = json_text(change.tools)
-    if change.agent_id is not LEAVE:
-        values["agent_id"] = change.agent_id
-    if change.project_id is not LEAVE:
-        values["project_id"] = change.project_id
-    if change.thinking_effort is not LEAVE:
-        values["thinking_effort"] = change.thinking_effort
-    return values
+        changed["system_prompt"] = change.system_prompt.text
+        changed["system_prompt_version"] = change.system_prompt.version
+    left = {name: getattr(change, name) for name in ("agent_id", "project_id", "thinking_effort")}
+    return changed | {name: value for name, value in left.items() if value is not LEAVE}
 
 
 class ConversationRows(Rows):
@@ -88,10 +78,10 @@ class ConversationRows(Rows):
     def create_conversation(self, connection: Connection, caller: Caller, conversation: Conversation) -> None:
         """Store a new conversation of the caller, in a first session that the store names."""
         first = Session(self._ids.new("sess"), conversation.id, 1, conversation.created_at, SessionCause.CREATED)
-        row = conversation_row(caller.user_id, replace(conversation, session_id=first.id))
         _check_mine(connection, caller, conversation.agent_id, conversation.project_id)
-        connection.execute(insert(conversations), row)
-        connection.execute(insert(sessions), session_row(caller.user_id, first))
+        begun, owner = replace(conversation, session_id=first.id), caller.user_id
+        connection.execute(insert(conversations), values(conversations, begun, owner=owner))
+        connection.execute(insert(sessions), values(sessions, first, owner=owner))
 
     @reads
     def conversation(self, connection: Connection, caller: Caller, conversation_id: str) -> Conversation:
@@ -101,26 +91,21 @@ class ConversationRows(Rows):
     @reads
     def conversations(self, connection: Connection, caller: Caller, query: PageQuery) -> Page[Conversation]:
         """The caller's conversations."""
-        mine = select(conversations).where(conversations.c.owner == caller.user_id)
-        rows, has_more = page(connection, mine, conversations.c.id, query)
-        return Page(tuple(map(conversation_of, rows)), has_more)
+        own = select(conversations).where(conversations.c.owner == caller.user_id)
+        return page(connection, own, conversations.c.id, query, _conversation_of)
 
     @writes
     def change_conversation(
         self, connection: Connection, caller: Caller, conversation_id: str, change: ConversationChange, at: datetime
     ) -> Conversation:
         """Change it, with the decisions that say so; raises `TurnInProgress` for what a running turn stands on."""
-        values = _changed(change)
-        changed = (
-            update(conversations)
-            .where(conversations.c.id == conversation_id, conversations.c.owner == caller.user_id)
-            .values(updated_at=moment_text(at), **values)
-        )
+        changed = _changed(change)
         conversation = find_conversation(connection, caller, conversation_id, lock=True)
-        if conversation.running_turn is not None and not values.keys().isdisjoint(_WINDOW):
+        if conversation.running_turn is not None and not changed.keys().isdisjoint(_WINDOW):
             raise turn_in_progress(conversation.running_turn)
-        _check_mine(connection, caller, values.get("agent_id"), values.get("project_id"))
-        connection.execute(changed)
+        _check_mine(connection, caller, changed.get("agent_id"), changed.get("project_id"))
+        this = mine(conversations, caller, conversation_id)
+        connection.execute(update(conversations).where(*this).values(updated_at=at, **changed))
         decide(connection, self._ids, caller, Moment(conversation_id, at, conversation.head), change.decisions)
         return find_conversation(connection, caller, conversation_id)
 
@@ -129,8 +114,7 @@ class ConversationRows(Rows):
         """Give it a title that a model wrote; False, and nothing changes, where its title is not its first words."""
         titled = (
             update(conversations)
-            .where(conversations.c.id == conversation_id, conversations.c.owner == caller.user_id)
-            .where(conversations.c.titled_by == "words")
+            .where(*mine(conversations, caller, conversation_id), conversations.c.titled_by == "words")
             .values(title=title, titled_by="model")
         )
         find_conversation(connection, caller, conversation_id)
@@ -152,9 +136,7 @@ class ConversationRows(Rows):
             or_(subject == conversation_id, subject.in_(own_sessions), subject.in_(own_turns)),
         )
         forget_recall(connection, caller, conversation_id)
-        connection.execute(
-            delete(conversations).where(conversations.c.id == conversation_id, conversations.c.owner == caller.user_id)
-        )
+        connection.execute(delete(conversations).where(*mine(conversations, caller, conversation_id)))
 
     @reads
     def decisions(self, connection: Connection, caller: Caller, conversation_id: str) -> tuple[StoredDecision, ...]:

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, RowMapping, insert, select
 
 from lamella.core.decisions import WAY, Decision, DecisionKind
 from lamella.core.ids import Ids
 from lamella.core.records import Caller, Page, PageQuery, Place, StoredDecision
 from lamella.core.sessions import SessionCause
-from lamella.storage.database import page
-from lamella.storage.mapping.turns import decision_of, decision_row
+from lamella.storage.rows import page, recorder, values
 from lamella.storage.tables import decisions, runs, sessions, turns
 
 
@@ -30,14 +28,20 @@ class Moment:
 
 def decide(connection: Connection, ids: Ids, caller: Caller, moment: Moment, made: Sequence[Decision]) -> None:
     """Store what was decided at a moment."""
-    rows: list[dict[str, Any]] = [
-        decision_row(
-            caller.user_id, moment.conversation_id, ids.new("dec"), moment.at, decision, moment.turn_id, moment.run_id
-        )
+    rows = [
+        values(decisions, moment, id=ids.new("dec"), owner=caller.user_id, **values(decisions, decision))
         for decision in made
     ]
     if rows:
         connection.execute(insert(decisions), rows)
+
+
+_made_of = recorder(Decision, decisions.c)
+_stored_of = recorder(StoredDecision, decisions.c)
+
+
+def _decision_of(row: RowMapping) -> StoredDecision:
+    return _stored_of(row, decision=_made_of(row))
 
 
 def find_decisions(connection: Connection, caller: Caller, conversation_id: str) -> tuple[StoredDecision, ...]:
@@ -47,7 +51,7 @@ def find_decisions(connection: Connection, caller: Caller, conversation_id: str)
         .where(decisions.c.conversation_id == conversation_id, decisions.c.owner == caller.user_id)
         .order_by(decisions.c.at, decisions.c.id)
     )
-    return tuple(map(decision_of, connection.execute(query).mappings()))
+    return tuple(map(_decision_of, connection.execute(query).mappings()))
 
 
 def find_decision_page(
@@ -55,8 +59,7 @@ def find_decision_page(
 ) -> Page[StoredDecision]:
     """A page of them."""
     mine = select(decisions).where(decisions.c.conversation_id == conversation_id, decisions.c.owner == caller.user_id)
-    rows, more = page(connection, mine, decisions.c.id, query)
-    return Page(tuple(map(decision_of, rows)), more)
+    return page(connection, mine, decisions.c.id, query, _decision_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +84,7 @@ class Tree:
     first: str
 
     def path(self, place: Place) -> tuple[Place, ...]:
-        """The turns from the first to the head, canonical, the running one included, each with the answer that is
-        followed.
-        """
+        """The places from the first turn to this one, each with the run that is followed."""
         found: list[Place] = []
         while place.turn_id is not None:
             found.append(place)
@@ -152,10 +153,7 @@ def find_tree(connection: Connection, caller: Caller, conversation_id: str) -> T
     """The shape of a conversation: read only where it is more than one line."""
     mine = (turns.c.conversation_id == conversation_id, turns.c.owner == caller.user_id)
     query = select(turns.c.id, turns.c.parent_id, turns.c.parent_run_id, turns.c.started_at).where(*mine)
-    nodes = {
-        id: _Node(Place(parent, run), datetime.fromisoformat(at))
-        for id, parent, run, at in connection.execute(query).all()
-    }
+    nodes = {id: _Node(Place(parent, run), at) for id, parent, run, at in connection.execute(query).all()}
     models = select(runs.c.id, runs.c.model).join(turns, turns.c.id == runs.c.turn_id).where(*mine)
     named = {row.id: row.model for row in connection.execute(models).all()}
     mine = (sessions.c.conversation_id == conversation_id, sessions.c.owner == caller.user_id)

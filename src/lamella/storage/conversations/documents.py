@@ -8,17 +8,15 @@ from datetime import datetime
 
 from sqlalchemy import Connection, RowMapping, insert, select, update
 
-from lamella.core.errors import NotFound
 from lamella.core.json import digest
 from lamella.core.knowledge import WITHHELD_DOCUMENT
 from lamella.core.messages import Attachment
 from lamella.core.records import Caller, FoundDocument
-from lamella.storage.columns import NAMES, json_of, json_text, moment_text
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.database import Rows, reads, writes
 from lamella.storage.failures import damaged, unicode_only
 from lamella.storage.grants import closed_bases
-from lamella.storage.mapping.library import Row
+from lamella.storage.rows import Row, find_row, mine, record, values
 from lamella.storage.tables import conversations, found_documents
 
 _HEAD = tuple(column for column in found_documents.c if column.name not in ("data", "digest", "owner"))
@@ -27,31 +25,12 @@ _HEAD = tuple(column for column in found_documents.c if column.name not in ("dat
 def _row(owner: str, conversation_id: str, found: FoundDocument) -> Row:
     with unicode_only():
         data = found.text.encode()
-        return {
-            "owner": owner,
-            "conversation_id": conversation_id,
-            "title": found.title,
-            "media_type": found.media_type,
-            "url": found.url,
-            "size": found.size,
-            "digest": digest((found.url or "").encode(), found.title.encode(), data),
-            "data": data,
-            "made_from": json_text(found.made_from),
-        }
+        mark = digest((found.url or "").encode(), found.title.encode(), data)
+    return values(found_documents, found, owner=owner, conversation_id=conversation_id, digest=mark, data=data)
 
 
 def _of(row: RowMapping, text: str | None = None) -> Attachment:
-    return Attachment(
-        file_id=row["id"],
-        document=row["document"],
-        title=row["title"],
-        media_type=row["media_type"],
-        size=row["size"],
-        tokens=row["tokens"],
-        text=text,
-        found=True,
-        url=row["url"],
-    )
+    return record(Attachment, row, file_id=row["id"], text=text, found=True)
 
 
 def find_documents(connection: Connection, caller: Caller, conversation_id: str) -> tuple[Attachment, ...]:
@@ -69,11 +48,10 @@ def _held_back(
     connection: Connection, caller: Caller, rows: Sequence[RowMapping], texts: Sequence[str | None]
 ) -> tuple[Attachment, ...]:
     """The documents of these rows; of one that was made from a base that is closed to the caller only the number."""
-    made_from = [json_of(NAMES, row["made_from"], f"document {row['id']}") for row in rows]
-    closed = closed_bases(connection, caller, (base for bases in made_from for base in bases))
+    closed = closed_bases(connection, caller, (base for row in rows for base in row["made_from"]))
     documents = [_of(row, text) for row, text in zip(rows, texts, strict=True)]
     return tuple(
-        one if closed.isdisjoint(bases) else _withheld(one) for one, bases in zip(documents, made_from, strict=True)
+        one if closed.isdisjoint(row["made_from"]) else _withheld(one) for one, row in zip(documents, rows, strict=True)
     )
 
 
@@ -110,12 +88,7 @@ class FoundDocumentRows(Rows):
         if known is not None:
             return _of(known, found.text)
         number = _take_number(connection, caller, conversation_id)
-        row |= {
-            "id": self._ids.new("doc"),
-            "document": number,
-            "tokens": tokens,
-            "created_at": moment_text(at),
-        }
+        row |= {"id": self._ids.new("doc"), "document": number, "tokens": tokens, "created_at": at}
         connection.execute(insert(found_documents), row)
         stored = connection.execute(same).mappings().one()
         return _of(stored, found.text)
@@ -133,24 +106,19 @@ class FoundDocumentRows(Rows):
         find_conversation(connection, caller, conversation_id)
         rows = connection.execute(query).mappings().all()
         found = _held_back(connection, caller, rows, [_text(row) for row in rows])
-        return tuple((datetime.fromisoformat(row["created_at"]), one) for row, one in zip(rows, found, strict=True))
+        return tuple((row["created_at"], one) for row, one in zip(rows, found, strict=True))
 
     @reads
     def document(self, connection: Connection, caller: Caller, document_id: str) -> Attachment:
         """A document that a tool brought into a conversation, with its text."""
-        query = select(found_documents).where(
-            found_documents.c.id == document_id, found_documents.c.owner == caller.user_id
-        )
-        row = connection.execute(query).mappings().first()
-        if row is None:
-            raise NotFound(f"There is no document {document_id}.", param="document_id")
+        row = find_row(connection, found_documents, caller, document_id, "document")
         [document] = _held_back(connection, caller, [row], [_text(row)])
         return document
 
 
 def _text(row: RowMapping) -> str:
     try:
-        return bytes(row["data"]).decode()
+        return str(row["data"], "utf-8")
     except UnicodeDecodeError as error:
         raise damaged(f"the text of {row['id']}", error) from error
 
@@ -159,7 +127,7 @@ def _take_number(connection: Connection, caller: Caller, conversation_id: str) -
     """The conversation's next document number, which nobody else gets."""
     taken = (
         update(conversations)
-        .where(conversations.c.id == conversation_id, conversations.c.owner == caller.user_id)
+        .where(*mine(conversations, caller, conversation_id))
         .values(next_document=conversations.c.next_document + 1)
         .returning(conversations.c.next_document)
     )

@@ -12,14 +12,13 @@ from datetime import datetime
 
 from sqlalchemy import CTE, Connection, RowMapping, Select, func, literal, or_, select
 
-from lamella.core.errors import NotFound
 from lamella.core.messages import Attachment, Turn
-from lamella.core.records import Caller, Place, TurnRecord
+from lamella.core.records import Caller, File, Place, TurnRecord
+from lamella.storage.conversations.messages import MESSAGE, Attached, turn_of, turn_record_of
 from lamella.storage.failures import damaged
-from lamella.storage.files import find_contents
+from lamella.storage.files import attachment_of, find_contents
 from lamella.storage.grants import records_held_back, turns_held_back
-from lamella.storage.mapping.library import Attached, attachment_of, file_of
-from lamella.storage.mapping.turns import turn_of, turn_record_of
+from lamella.storage.rows import find_row, record
 from lamella.storage.tables import attachments, files, messages, runs, turns
 
 
@@ -42,35 +41,12 @@ def line_of(caller: Caller, place: Place, after: str | None, most: int | None = 
     return line_cte.union_all(older)
 
 
-_MESSAGE = (
-    messages.c.id,
-    messages.c.turn_id,
-    messages.c.run_id,
-    messages.c.model,
-    messages.c.parts,
-    messages.c.results,
-    messages.c.stop_reason,
-    messages.c.made_after,
-    messages.c.reminder,
-    messages.c.made_from,
-    messages.c.tokens,
-    messages.c.sent_at,
-    messages.c.timezone,
-    messages.c.dynamic,
-    messages.c.dynamic_whys,
-)
-
-
 _TurnIds = Select[tuple[str]]
 
 
 def find_turn(connection: Connection, caller: Caller, turn_id: str) -> RowMapping:
     """The row of the caller's turn."""
-    query = select(turns).where(turns.c.id == turn_id, turns.c.owner == caller.user_id)
-    row = connection.execute(query).mappings().first()
-    if row is None:
-        raise NotFound(f"There is no turn {turn_id}.", param="turn_id")
-    return row
+    return find_row(connection, turns, caller, turn_id, "turn")
 
 
 def _attachments(connection: Connection, caller: Caller, turn_ids: _TurnIds) -> Attached:
@@ -83,16 +59,12 @@ def _attachments(connection: Connection, caller: Caller, turn_ids: _TurnIds) -> 
         .order_by(attachments.c.message_id, attachments.c.position)
     )
     rows = connection.execute(query).mappings().all()
-    of = [file_of(row) for row in rows]
+    of = [record(File, row) for row in rows]
     contents = find_contents(connection, caller, of)
     found: defaultdict[str, tuple[Attachment, ...]] = defaultdict(tuple)
     for row, file in zip(rows, of, strict=True):
         found[row["message_id"]] += (attachment_of(file, row["document"], row["use"], contents),)
     return found
-
-
-def _path_of(by_turn: Mapping[str, Sequence[RowMapping]], attached: Attached) -> list[Turn]:
-    return [turn_of(turn_id, rows[0]["status"], rows, attached) for turn_id, rows in by_turn.items()]
 
 
 def _by_turn(rows: Sequence[RowMapping]) -> Mapping[str, list[RowMapping]]:
@@ -106,7 +78,7 @@ def find_records(connection: Connection, caller: Caller, rows: Sequence[RowMappi
     """The turns of these rows, with their messages."""
     turn_ids = select(turns.c.id).where(turns.c.id.in_([row["id"] for row in rows]))
     query = (
-        select(*_MESSAGE)
+        select(*MESSAGE)
         .where(messages.c.turn_id.in_(turn_ids), messages.c.owner == caller.user_id)
         .order_by(messages.c.turn_id, messages.c.seq)
     )
@@ -129,7 +101,7 @@ def find_sent(connection: Connection, caller: Caller, turn_id: str | None, most:
         .where(messages.c.owner == caller.user_id, messages.c.run_id.is_(None))
         .order_by(line.c.depth.desc())
     )
-    return tuple(datetime.fromisoformat(sent) for sent in connection.execute(query).scalars() if sent)
+    return tuple(sent for sent in connection.execute(query).scalars() if sent)
 
 
 def find_path(
@@ -144,7 +116,7 @@ def find_path(
         return ()
     line = line_of(caller, place, after)
     query = (
-        select(*_MESSAGE, func.coalesce(runs.c.status, line.c.status).label("status"))
+        select(*MESSAGE, func.coalesce(runs.c.status, line.c.status).label("status"))
         .join(line, line.c.id == messages.c.turn_id)
         .join(runs, runs.c.id == line.c.followed, isouter=True)
         .where(messages.c.owner == caller.user_id)
@@ -155,5 +127,5 @@ def find_path(
     attached = _attachments(connection, caller, select(line.c.id))
     if place.turn_id not in by_turn:
         raise damaged(f"conversation {conversation_id}", "its turns are missing")
-    found = _path_of(by_turn, attached)
+    found = [turn_of(turn_id, rows[0]["status"], rows, attached) for turn_id, rows in by_turn.items()]
     return turns_held_back(connection, caller, found)

@@ -8,31 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, case, func, insert, or_, select, update
+from sqlalchemy import Connection, case, func, insert, or_, select, type_coerce, update
+from sqlalchemy import Text as Stored
 
 from lamella.core.errors import NotFound, NotWaiting, QueueFull
 from lamella.core.json import JsonObject
-from lamella.core.records import Caller, Notice, NoticeKind, Page, PageQuery, QueuedMessage, QueueStatus, Totals
-from lamella.storage.columns import HEAD, json_of, json_text, moment_text, word_of
+from lamella.core.records import Caller, Notice, Page, PageQuery, QueuedMessage, QueueStatus, Totals
 from lamella.storage.conversations.conversations import find_conversation
-from lamella.storage.database import Rows, page, reads, writes
-from lamella.storage.mapping.library import Row, queued_of, queued_row
-from lamella.storage.mapping.turns import beginning_of
+from lamella.storage.conversations.messages import beginning_of
+from lamella.storage.database import Rows, reads, writes
+from lamella.storage.rows import find_row, mine, page, record, values
 from lamella.storage.tables import messages, notices, requests, sessions
 from lamella.storage.tables import queued_messages as queue
 
-_QUEUED = queue.c.status == QueueStatus.QUEUED.value
+_QUEUED = queue.c.status == QueueStatus.QUEUED
 
 
 def _find(connection: Connection, caller: Caller, message_id: str) -> QueuedMessage:
-    query = select(queue).where(queue.c.id == message_id, queue.c.owner == caller.user_id)
-    row = connection.execute(query).mappings().first()
-    if row is None:
-        raise NotFound(f"There is no queued message {message_id}.", param="message_id")
-    return queued_of(row)
+    return record(QueuedMessage, find_row(connection, queue, caller, message_id, "queued message"))
 
 
 def _left(message: QueuedMessage) -> NotWaiting:
@@ -56,10 +52,10 @@ def _full(limit: int) -> QueueFull:
     )
 
 
-def _change(connection: Connection, caller: Caller, message_id: str, **values: Any) -> QueuedMessage:
+def _change(connection: Connection, caller: Caller, message_id: str, **changed: Any) -> QueuedMessage:
     """Change a message that still waits."""
-    this = (queue.c.id == message_id, queue.c.owner == caller.user_id)
-    result = connection.execute(update(queue).where(*this, _QUEUED).values(**values))
+    this = mine(queue, caller, message_id)
+    result = connection.execute(update(queue).where(*this, _QUEUED).values(**changed))
     message = _find(connection, caller, message_id)
     if result.rowcount == 0:
         raise _left(message)
@@ -76,7 +72,7 @@ def take_queued(
 ) -> None:
     """Take waiting messages of a conversation out of the queue, into a turn; raises `NotWaiting` for one that left."""
     for message_id in message_ids:
-        taken = _change(connection, caller, message_id, status=status.value, turn_id=turn_id)
+        taken = _change(connection, caller, message_id, status=status, turn_id=turn_id)
         if taken.conversation_id != conversation_id:
             raise NotFound(f"There is no queued message {message_id} in this conversation.", param="message_id")
 
@@ -100,7 +96,7 @@ class QueueRows(Rows):
             raise _full(limit)
         before = connection.execute(last).scalar_one()
         stored = replace(message, seq=1 if before is None else before + 1)
-        connection.execute(insert(queue), queued_row(caller.user_id, stored))
+        connection.execute(insert(queue), values(queue, stored, owner=caller.user_id))
         return stored
 
     @reads
@@ -117,7 +113,7 @@ class QueueRows(Rows):
             .order_by(queue.c.seq)
         )
         find_conversation(connection, caller, conversation_id)
-        return tuple(map(queued_of, connection.execute(query).mappings()))
+        return tuple(record(QueuedMessage, row) for row in connection.execute(query).mappings())
 
     @writes
     def change_queued(
@@ -130,52 +126,21 @@ class QueueRows(Rows):
         payload: JsonObject | None = None,
     ) -> QueuedMessage:
         """Give a waiting message another text or payload; raises `NotWaiting` when it waits no more."""
-        values = {} if text is None else {"text": text}
-        if payload is not None:
-            values["payload"] = json_text(payload)
-        return _change(connection, caller, message_id, **values)
+        given = {"text": text, "payload": payload}
+        changed = {name: value for name, value in given.items() if value is not None}
+        return _change(connection, caller, message_id, **changed)
 
     @writes
     def cancel_queued(self, connection: Connection, caller: Caller, message_id: str) -> QueuedMessage:
         """Take a waiting message out of the queue; raises `NotWaiting` when it waits no more."""
-        return _change(connection, caller, message_id, status=QueueStatus.CANCELLED.value)
+        return _change(connection, caller, message_id, status=QueueStatus.CANCELLED)
 
     @reads
     def all_queued(self, connection: Connection) -> tuple[tuple[Caller, QueuedMessage], ...]:
         """The messages of every owner that wait, by conversation and in order: for recovery at start."""
         query = select(queue).where(_QUEUED).order_by(queue.c.conversation_id, queue.c.seq)
         rows = connection.execute(query).mappings().all()
-        return tuple((Caller(row["owner"]), queued_of(row)) for row in rows)
-
-
-def _row(owner: str, notice: Notice) -> Row:
-    return {
-        "id": notice.id,
-        "owner": owner,
-        "conversation_id": notice.conversation_id,
-        "turn_id": notice.turn_id,
-        "kind": notice.kind.value,
-        "name": notice.name,
-        "argument": notice.argument,
-        "text": notice.text,
-        "data": json_text(notice.data),
-        "at": moment_text(notice.at),
-    }
-
-
-def _of(row: RowMapping) -> Notice:
-    what = f"notice {row['id']}"
-    return Notice(
-        id=row["id"],
-        conversation_id=row["conversation_id"],
-        turn_id=row["turn_id"],
-        kind=word_of(NoticeKind, row["kind"], what),
-        at=datetime.fromisoformat(row["at"]),
-        text=row["text"],
-        name=row["name"],
-        argument=row["argument"],
-        data=json_of(HEAD, row["data"], what),
-    )
+        return tuple((Caller(row["owner"]), record(QueuedMessage, row)) for row in rows)
 
 
 class NoticeRows(Rows):
@@ -197,24 +162,19 @@ class NoticeRows(Rows):
         """
         find_conversation(connection, caller, notice.conversation_id)
         take_queued(connection, caller, notice.conversation_id, queued_ids, None, status)
-        connection.execute(insert(notices), _row(caller.user_id, notice))
+        connection.execute(insert(notices), values(notices, notice, owner=caller.user_id))
 
     @reads
     def notice(self, connection: Connection, caller: Caller, notice_id: str) -> Notice:
         """One notice."""
-        query = select(notices).where(notices.c.id == notice_id, notices.c.owner == caller.user_id)
-        row = connection.execute(query).mappings().first()
-        if row is None:
-            raise NotFound(f"There is no notice {notice_id}.", param="notice_id")
-        return _of(row)
+        return record(Notice, find_row(connection, notices, caller, notice_id, "notice"))
 
     @reads
     def notices(self, connection: Connection, caller: Caller, conversation_id: str, query: PageQuery) -> Page[Notice]:
         """The notices of a conversation."""
         rows = select(notices).where(notices.c.conversation_id == conversation_id, notices.c.owner == caller.user_id)
         find_conversation(connection, caller, conversation_id)
-        found, has_more = page(connection, rows, notices.c.id, query)
-        return Page(tuple(map(_of, found)), has_more)
+        return page(connection, rows, notices.c.id, query, partial(record, Notice))
 
     @reads
     def totals(self, connection: Connection, caller: Caller, conversation_id: str) -> Totals:
@@ -227,7 +187,7 @@ class NoticeRows(Rows):
             requests.c.owner == caller.user_id,
             requests.c.usage_estimated.is_(True),
         )
-        of_bases = or_(messages.c.made_from != "[]", messages.c.results.contains("knowledge_base"))
+        of_bases = or_(messages.c.made_from != (), type_coerce(messages.c.results, Stored).contains("knowledge_base"))
         counts = (
             select(
                 messages.c.session_id,

@@ -26,14 +26,13 @@ from lamella.core.records import (
     StoredBlock,
     StoredSegment,
 )
-from lamella.storage.columns import PINNED, json_of, json_text, moment_text
+from lamella.storage.columns import json_text
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.conversations.decided import Moment, decide
 from lamella.storage.conversations.paths import find_turn, line_of
 from lamella.storage.database import Rows, insert_missing, reads, writes
 from lamella.storage.failures import damaged
-from lamella.storage.mapping.library import USAGE_COLUMNS, usage_of
-from lamella.storage.mapping.turns import block_of, block_row, request_end_row, request_of, request_row, segments_of
+from lamella.storage.rows import USAGE_COLUMNS, Row, mine, record, usage_of, usage_row, values
 from lamella.storage.tables import blocks, pinned, provider_limits, requests, turns
 
 
@@ -48,23 +47,15 @@ class PinnedTo:
 
 def pin(connection: Connection, caller: Caller, to: PinnedTo, what: Pinned) -> None:
     """Store what stands around a conversation, unless the same did the last time that it was stored."""
-    data = json_text(what)
-    row = {
-        "id": to.id,
-        "owner": caller.user_id,
-        "conversation_id": to.conversation_id,
-        "at": moment_text(to.at),
-        "digest": digest(data.encode()),
-        "data": data,
-    }
+    mark = digest(json_text(what).encode())
     newest = (
         select(pinned.c.digest)
         .where(pinned.c.conversation_id == to.conversation_id, pinned.c.owner == caller.user_id)
         .order_by(pinned.c.at.desc())
         .limit(1)
     )
-    if connection.execute(newest).scalar_one_or_none() != row["digest"]:
-        connection.execute(insert(pinned).values(**row))
+    if connection.execute(newest).scalar_one_or_none() != mark:
+        connection.execute(insert(pinned), values(pinned, to, owner=caller.user_id, digest=mark, data=what))
 
 
 def find_pinned(connection: Connection, caller: Caller, conversation_id: str) -> tuple[tuple[datetime, Pinned], ...]:
@@ -74,9 +65,7 @@ def find_pinned(connection: Connection, caller: Caller, conversation_id: str) ->
         .where(pinned.c.conversation_id == conversation_id, pinned.c.owner == caller.user_id)
         .order_by(pinned.c.at)
     )
-    rows = connection.execute(query).all()
-    what = f"what stood around {conversation_id}"
-    return tuple((datetime.fromisoformat(at), json_of(PINNED, data, what)) for at, data in rows)
+    return tuple((at, data) for at, data in connection.execute(query))
 
 
 _LONGEST_CHAIN = 64
@@ -89,9 +78,9 @@ Found = Mapping[str, RowMapping]
 
 def _with_bases(connection: Connection, caller: Caller, *which: ColumnElement[bool]) -> Found:
     """What is needed to put together the segments of some requests: theirs, and those of their bases."""
-    mine = select(requests.c.id, requests.c.base).where(requests.c.owner == caller.user_id)
-    chain = mine.where(*which).cte("chain", recursive=True)
-    chain = chain.union(mine.where(requests.c.id == chain.c.base))
+    own = select(requests.c.id, requests.c.base).where(requests.c.owner == caller.user_id)
+    chain = own.where(*which).cte("chain", recursive=True)
+    chain = chain.union(own.where(requests.c.id == chain.c.base))
     query = select(requests).where(requests.c.id.in_(select(chain.c.id)), requests.c.owner == caller.user_id)
     return {row["id"]: row for row in connection.execute(query).mappings()}
 
@@ -105,8 +94,7 @@ def _segments(found: Found, request_id: str) -> tuple[StoredSegment, ...]:
         if row is None:
             raise damaged(f"request {request_id}", "a base is missing")
         if wanted > row["shared"]:
-            own = segments_of(row["segments"], f"request {current}")
-            pieces.append(own[: wanted - row["shared"]])
+            pieces.append(row["segments"][: wanted - row["shared"]])
             wanted = row["shared"]
         current = row["base"]
     return tuple(segment for piece in reversed(pieces) for segment in piece)
@@ -116,7 +104,26 @@ def _find_request(connection: Connection, caller: Caller, request_id: str) -> Re
     found = _with_bases(connection, caller, requests.c.id == request_id)
     if request_id not in found:
         raise NotFound(f"There is no request {request_id}.", param="request_id")
-    return request_of(found[request_id], _segments(found, request_id))
+    return _request_of(found, request_id)
+
+
+def _request_of(found: Found, request_id: str) -> RequestRecord:
+    row = found[request_id]
+    usage = None if row["input_tokens"] is None else usage_of(row)
+    return record(RequestRecord, row, segments=_segments(found, request_id), usage=usage)
+
+
+def bill_row(end: RequestEnd) -> Row:
+    """What a request was billed."""
+    return {**usage_row(end.usage), "cost": end.cost}
+
+
+def request_end_row(end: RequestEnd) -> Row:
+    """What the end of a request changes in its row."""
+    changed = values(requests, end, **usage_row(end.usage))
+    if end.provider_request_id is None:
+        del changed["provider_request_id"]
+    return changed
 
 
 def _starting_point(connection: Connection, caller: Caller, request: NewRequest) -> tuple[str | None, int, int]:
@@ -169,8 +176,8 @@ def find_last_bill(
     row = connection.execute(query).mappings().one_or_none()
     if row is None:
         return None
-    at, followed = datetime.fromisoformat(row["at"]), _is_followed(connection, caller, place, row)
-    return LastBill(row["id"], row["turn_id"], at, row["local_tokens"], usage_of(row), followed, row["answer_id"])
+    followed = _is_followed(connection, caller, place, row)
+    return record(LastBill, row, request_id=row["id"], usage=usage_of(row), followed=followed)
 
 
 def _is_followed(connection: Connection, caller: Caller, place: Place, request: RowMapping) -> bool:
@@ -190,25 +197,27 @@ class RequestRows(Rows):
     @writes
     def record_request(self, connection: Connection, caller: Caller, request: NewRequest) -> None:
         """Store a request, its new blocks and its decisions, before it is sent."""
-        record, owner = request.record, caller.user_id
-        new_blocks = [block_row(owner, record.conversation_id, block) for block in request.blocks]
-        turn = find_turn(connection, caller, record.turn_id)
-        if turn["conversation_id"] != record.conversation_id:
-            raise NotFound(f"There is no turn {record.turn_id} in {record.conversation_id}.", param="turn_id")
+        new, owner = request.record, {"owner": caller.user_id}
+        of = {**owner, "conversation_id": new.conversation_id}
+        turn = find_turn(connection, caller, new.turn_id)
+        if turn["conversation_id"] != new.conversation_id:
+            raise NotFound(f"There is no turn {new.turn_id} in {new.conversation_id}.", param="turn_id")
         base, shared, depth = _starting_point(connection, caller, request)
-        connection.execute(insert(requests), request_row(owner, record, base, shared, depth))
-        insert_missing(connection, blocks, new_blocks)
-        moment = Moment(record.conversation_id, record.at, record.turn_id, record.run_id)
+        stored_on = {"base": base, "shared": shared, "depth": depth, "length": len(new.segments)}
+        billed = {} if new.usage is None else usage_row(new.usage)
+        row = values(requests, new, **owner, **stored_on, **billed, segments=new.segments[shared:])
+        connection.execute(insert(requests), row)
+        insert_missing(connection, blocks, [values(blocks, block, **of) for block in request.blocks])
+        moment = Moment(new.conversation_id, new.at, new.turn_id, new.run_id)
         decide(connection, self._ids, caller, moment, request.decisions)
         if request.pinned is not None:
-            to = PinnedTo(record.id, record.conversation_id, record.at)
-            pin(connection, caller, to, request.pinned)
+            pin(connection, caller, PinnedTo(new.id, new.conversation_id, new.at), request.pinned)
 
     @writes
     def end_request(self, connection: Connection, caller: Caller, end: RequestEnd) -> None:
         """Store what became of a request that was sent beside a turn, whose end does not wait for it."""
-        mine = (requests.c.id == end.request_id, requests.c.owner == caller.user_id)
-        result = connection.execute(update(requests).where(*mine).values(**request_end_row(end)))
+        this = mine(requests, caller, end.request_id)
+        result = connection.execute(update(requests).where(*this).values(**request_end_row(end)))
         if result.rowcount == 0:
             raise NotFound(f"There is no request {end.request_id}.", param="request_id")
 
@@ -222,8 +231,8 @@ class RequestRows(Rows):
         """The requests of a turn, in order."""
         find_turn(connection, caller, turn_id)
         found = _with_bases(connection, caller, requests.c.turn_id == turn_id)
-        mine = sorted((row["at"], request_id) for request_id, row in found.items() if row["turn_id"] == turn_id)
-        return tuple(request_of(found[request_id], _segments(found, request_id)) for _, request_id in mine)
+        its = sorted((row["at"], request_id) for request_id, row in found.items() if row["turn_id"] == turn_id)
+        return tuple(_request_of(found, request_id) for _, request_id in its)
 
     @reads
     def last_bill(self, connection: Connection, caller: Caller, conversation_id: str, model: str) -> LastBill | None:
@@ -236,31 +245,30 @@ class RequestRows(Rows):
         """The limit that a model's refusals taught, while it is believed; shared by all that use the account."""
         limits = provider_limits.c
         query = select(provider_limits).where(limits.account == account, limits.model == model)
-        row = connection.execute(query.where(limits.until > moment_text(now))).mappings().first()
-        return ProviderLimit(account, model, row["tokens"], datetime.fromisoformat(row["until"])) if row else None
+        row = connection.execute(query.where(limits.until > now)).mappings().first()
+        return record(ProviderLimit, row) if row else None
 
     @writes
     def keep_provider_limit(self, connection: Connection, limit: ProviderLimit) -> None:
         """Store a limit in place of the one before; one that is believed until the past is as good as none."""
-        mine = (provider_limits.c.account == limit.account, provider_limits.c.model == limit.model)
-        values = {"account": limit.account, "model": limit.model, "tokens": limit.tokens}
-        connection.execute(delete(provider_limits).where(*mine))
-        connection.execute(insert(provider_limits).values(**values, until=moment_text(limit.until)))
+        this = (provider_limits.c.account == limit.account, provider_limits.c.model == limit.model)
+        connection.execute(delete(provider_limits).where(*this))
+        connection.execute(insert(provider_limits), values(provider_limits, limit))
 
     @reads
     def blocks(self, connection: Connection, caller: Caller, request_id: str) -> tuple[StoredBlock, ...]:
         """The wire blocks of a request, in order."""
         found: dict[str, StoredBlock] = {}
-        record = _find_request(connection, caller, request_id)
-        digests = [digest for segment in record.segments for digest in segment.blocks]
+        request = _find_request(connection, caller, request_id)
+        digests = [digest for segment in request.segments for digest in segment.blocks]
         distinct = list(dict.fromkeys(digests))
         for i in range(0, len(distinct), _CHUNK):
             query = select(blocks).where(
-                blocks.c.conversation_id == record.conversation_id,
+                blocks.c.conversation_id == request.conversation_id,
                 blocks.c.owner == caller.user_id,
                 blocks.c.digest.in_(distinct[i : i + _CHUNK]),
             )
-            found.update((row["digest"], block_of(row)) for row in connection.execute(query).mappings())
+            found.update((row["digest"], record(StoredBlock, row)) for row in connection.execute(query).mappings())
         if len(found) < len(distinct):
             raise damaged(f"request {request_id}", "blocks are missing")
         return tuple(found[digest] for digest in digests)

@@ -7,36 +7,42 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, func, insert, select, update
+from sqlalchemy import Connection, RowMapping, Select, func, insert, select, update
 
 from lamella.core.decisions import DecisionKind
 from lamella.core.errors import NotFound, SessionMoved
-from lamella.core.messages import TurnStatus
 from lamella.core.records import Caller, Conversation, Job, NewJob, Page, PageQuery, Place, first_choice
 from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep, SessionSummary
 from lamella.core.tokens import Usage
-from lamella.storage.columns import json_text, moment_text
 from lamella.storage.conversations.conversations import find_conversation, turn_in_progress
 from lamella.storage.conversations.decided import Moment, decide
 from lamella.storage.conversations.paths import line_of
 from lamella.storage.database import Rows, reads, writes
 from lamella.storage.grants import sessions_held_back
 from lamella.storage.jobs import check_lease, enqueue_job
-from lamella.storage.mapping.library import session_of, session_row
 from lamella.storage.recall.sources import forget_source, touch_recall
+from lamella.storage.rows import Row, mine, record, values
 from lamella.storage.tables import conversations, decisions, messages, runs, sessions, turns
 
 _NO_VECTOR = {"embedding": None, "embedding_model": None}
 _SESSION = [column for column in sessions.c if column.name not in _NO_VECTOR]
 
 
+def _session_of(row: RowMapping) -> Session:
+    return record(Session, row, check=row["summary_check"])
+
+
+def _session_row(owner: str, session: Session) -> Row:
+    return values(sessions, session, owner=owner, summary_check=session.check)
+
+
 def find_session(connection: Connection, caller: Caller, session_id: str, *, lock: bool = False) -> Session:
     """The caller's session; `lock` keeps other writers away from it until the transaction ends."""
-    query = select(*_SESSION).where(sessions.c.id == session_id, sessions.c.owner == caller.user_id)
+    query = select(*_SESSION).where(*mine(sessions, caller, session_id))
     row = connection.execute(query.with_for_update() if lock else query).mappings().first()
     if row is None:
         raise NotFound(f"There is no session {session_id}.", param="session_id")
-    [session] = sessions_held_back(connection, caller, [session_of(row)])
+    [session] = sessions_held_back(connection, caller, [_session_of(row)])
     return session
 
 
@@ -52,12 +58,12 @@ def find_sessions(connection: Connection, caller: Caller, conversation_id: str) 
 
 def _found(connection: Connection, caller: Caller, query: Select[*tuple[Any, ...]]) -> tuple[Session, ...]:
     rows = connection.execute(query).mappings()
-    return sessions_held_back(connection, caller, [session_of(row) for row in rows])
+    return sessions_held_back(connection, caller, [_session_of(row) for row in rows])
 
 
 def find_ancestry(connection: Connection, caller: Caller, session_id: str) -> tuple[Session, ...]:
     """The caller's session behind those that it goes on from, as far as each inherits; the oldest first."""
-    first = select(sessions.c.id, sessions.c.parent_id, sessions.c.inherits).where(*_mine(caller, session_id))
+    first = select(sessions.c.id, sessions.c.parent_id, sessions.c.inherits).where(*mine(sessions, caller, session_id))
     line = first.cte("ancestry", recursive=True)
     parent = sessions.alias("parent")
     line = line.union(
@@ -76,11 +82,7 @@ def spend(connection: Connection, caller: Caller, session_id: str, spent: Mappin
         return
     session = find_session(connection, caller, session_id, lock=True)
     total = {**session.usage, **{name: session.usage.get(name, Usage()) + usage for name, usage in spent.items()}}
-    connection.execute(update(sessions).where(*_mine(caller, session_id)).values(usage=json_text(total)))
-
-
-def _mine(caller: Caller, session_id: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    return sessions.c.id == session_id, sessions.c.owner == caller.user_id
+    connection.execute(update(sessions).where(*mine(sessions, caller, session_id)).values(usage=total))
 
 
 def check_current(conversation: Conversation, expected: str) -> None:
@@ -94,7 +96,7 @@ def count_session_changes(connection: Connection, caller: Caller, conversation_i
     query = select(func.count()).where(
         decisions.c.conversation_id == conversation_id,
         decisions.c.owner == caller.user_id,
-        decisions.c.kind == DecisionKind.SESSION.value,
+        decisions.c.kind == DecisionKind.SESSION,
     )
     return int(connection.execute(query).scalar_one())
 
@@ -114,28 +116,23 @@ def _close(
     connection: Connection, caller: Caller, conversation: Conversation, cause: SessionCause, why: str, at: datetime
 ) -> None:
     """Close the session that the conversation is in."""
-    values = {
-        "closed_at": moment_text(at),
-        "closed_by": cause.value,
-        "ends_with": conversation.head,
-        "why": why,
-    }
-    connection.execute(update(sessions).where(*_mine(caller, conversation.session_id)).values(values))
+    closed = {"closed_at": at, "closed_by": cause, "ends_with": conversation.head, "why": why}
+    connection.execute(update(sessions).where(*mine(sessions, caller, conversation.session_id)).values(closed))
 
 
 def _summarise(
     connection: Connection, caller: Caller, session_id: str, summary: SessionSummary, ends_with: str | None
 ) -> None:
     """Give a session its summary, which stands for its turns up to `ends_with`."""
-    values = {
+    made = {
         "summary": summary.text,
         "summary_tokens": summary.tokens,
         "summary_ends_with": ends_with,
-        "summary_check": json_text(summary.check),
-        "made_from": json_text(summary.made_from),
+        "summary_check": summary.check,
+        "made_from": summary.made_from,
         **_NO_VECTOR,
     }
-    connection.execute(update(sessions).where(*_mine(caller, session_id)).values(values))
+    connection.execute(update(sessions).where(*mine(sessions, caller, session_id)).values(made))
     spend(connection, caller, session_id, {"summary": summary.usage})
 
 
@@ -146,7 +143,7 @@ def _open_next(connection: Connection, caller: Caller, conversation: Conversatio
     if step.session.parent_id not in {None, *(session.id for session in known)}:
         raise NotFound(f"There is no session {step.session.parent_id} here.", param="parent_id")
     opened = replace(step.session, number=known[-1].number + 1)
-    connection.execute(insert(sessions), session_row(caller.user_id, opened))
+    connection.execute(insert(sessions), _session_row(caller.user_id, opened))
     _close(connection, caller, conversation, opened.opened_by, step.why, step.at)
     return opened
 
@@ -156,11 +153,10 @@ def _open_again(connection: Connection, caller: Caller, conversation: Conversati
     _close(connection, caller, conversation, back.cause, back.why, back.at)
     opened: dict[str, Any] = {"closed_at": None, "closed_by": None, "ends_with": None, "why": ""}
     if back.forgets_summary:
-        opened |= {"summary": None, "summary_tokens": 0, "summary_ends_with": None, "summary_check": "{}"}
-        opened |= {"made_from": "[]"}
-        opened |= _NO_VECTOR
+        opened |= {"summary": None, "summary_tokens": 0, "summary_ends_with": None, "summary_check": {}}
+        opened |= {"made_from": (), **_NO_VECTOR}
         forget_source(connection, caller, back.session_id)
-    connection.execute(update(sessions).where(*_mine(caller, back.session_id)).values(opened))
+    connection.execute(update(sessions).where(*mine(sessions, caller, back.session_id)).values(opened))
 
 
 def move_to_session(
@@ -177,9 +173,7 @@ def move_to_session(
         _open_again(connection, caller, conversation, move)
         opened = find_session(connection, caller, move.session_id)
     connection.execute(
-        update(conversations)
-        .where(conversations.c.id == conversation.id, conversations.c.owner == caller.user_id)
-        .values(session_id=opened.id)
+        update(conversations).where(*mine(conversations, caller, conversation.id)).values(session_id=opened.id)
     )
     return opened
 
@@ -189,8 +183,8 @@ def _equip(connection: Connection, caller: Caller, step: SessionStep) -> None:
     if step.tools is not None:
         connection.execute(
             update(conversations)
-            .where(conversations.c.id == step.session.conversation_id, conversations.c.owner == caller.user_id)
-            .values(tools=json_text(step.tools))
+            .where(*mine(conversations, caller, step.session.conversation_id))
+            .values(tools=step.tools)
         )
 
 
@@ -217,7 +211,7 @@ def _enter(
         raise _not_on_path(session.begins_after)
     connection.execute(
         update(conversations)
-        .where(conversations.c.id == conversation.id, conversations.c.owner == caller.user_id)
+        .where(*mine(conversations, caller, conversation.id))
         .values(
             session_id=session.id,
             head=head,
@@ -241,22 +235,19 @@ def followed_run(connection: Connection, caller: Caller, conversation: Conversat
     """
     if turn_id is None or turn_id == conversation.head:
         return conversation.head_run_id if turn_id is not None else None
-    mine = turns.c.owner == caller.user_id
-    last = select(turns.c.parent_run_id).where(turns.c.parent_id == turn_id, mine)
+    last = select(turns.c.parent_run_id).where(turns.c.parent_id == turn_id, turns.c.owner == caller.user_id)
     last = last.order_by(turns.c.started_at.desc(), turns.c.id.desc()).limit(1)
     continued: str | None = connection.execute(last).scalar_one_or_none()
     if continued is not None:
         return continued
     query = select(runs.c.id, runs.c.status).where(runs.c.turn_id == turn_id, runs.c.owner == caller.user_id)
     found = connection.execute(query.order_by(runs.c.number)).all()
-    chosen: str = found[first_choice([TurnStatus(status) for _, status in found])][0]
+    chosen: str = found[first_choice([status for _, status in found])][0]
     return chosen
 
 
 def _check_turn(connection: Connection, caller: Caller, conversation_id: str, turn_id: str) -> None:
-    query = select(turns.c.id).where(
-        turns.c.id == turn_id, turns.c.owner == caller.user_id, turns.c.conversation_id == conversation_id
-    )
+    query = select(turns.c.id).where(*mine(turns, caller, turn_id), turns.c.conversation_id == conversation_id)
     if connection.execute(query).first() is None:
         raise NotFound(f"There is no turn {turn_id} in this conversation.", param="head")
 
@@ -281,8 +272,8 @@ class SessionRows(Rows):
     ) -> Page[Session]:
         """Some of the sessions of a conversation."""
         number, rising = sessions.c.number, query.order == "asc"
-        mine = sessions.c.conversation_id == conversation_id, sessions.c.owner == caller.user_id
-        rows = select(*_SESSION).where(*mine).order_by(number.asc() if rising else number.desc())
+        own = sessions.c.conversation_id == conversation_id, sessions.c.owner == caller.user_id
+        rows = select(*_SESSION).where(*own).order_by(number.asc() if rising else number.desc())
         find_conversation(connection, caller, conversation_id)
         if query.after is not None:
             after = find_session(connection, caller, query.after).number

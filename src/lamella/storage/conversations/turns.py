@@ -33,25 +33,18 @@ from lamella.core.records import (
     first_choice,
 )
 from lamella.core.tokens import Usage
-from lamella.storage.columns import fixed_offset, moment_text
+from lamella.storage.columns import fixed_offset
 from lamella.storage.conversations.conversations import find_conversation, turn_in_progress
 from lamella.storage.conversations.decided import Moment, decide
+from lamella.storage.conversations.messages import end_row, run_row, step_row, turn_row, user_message_row
 from lamella.storage.conversations.paths import find_path, find_records, find_turn
 from lamella.storage.conversations.queue import take_queued
-from lamella.storage.conversations.requests import PinnedTo, find_pinned, pin
+from lamella.storage.conversations.requests import PinnedTo, bill_row, find_pinned, pin, request_end_row
 from lamella.storage.conversations.sessions import move_to_session, spend
-from lamella.storage.database import Rows, insert_missing, page, reads, writes
+from lamella.storage.database import Rows, insert_missing, reads, writes
 from lamella.storage.failures import damaged
 from lamella.storage.files import find_files, numbered, numbers_of, store_numbers
-from lamella.storage.mapping.turns import (
-    bill_row,
-    end_row,
-    request_end_row,
-    run_row,
-    step_row,
-    turn_row,
-    user_message_row,
-)
+from lamella.storage.rows import mine, page_rows, values
 from lamella.storage.tables import (
     attachments,
     conversations,
@@ -118,8 +111,8 @@ def _end_requests(
     if unknown := ended.keys() - {row["id"] for row in rows}:
         raise NotFound(f"There is no request {min(unknown)} in turn {turn_id}.", param="request_id")
     for one in ended.values():
-        mine = (requests.c.id == one.request_id, requests.c.owner == caller.user_id)
-        connection.execute(update(requests).where(*mine).values(**request_end_row(one)))
+        this = mine(requests, caller, one.request_id)
+        connection.execute(update(requests).where(*this).values(**request_end_row(one)))
     spent: defaultdict[str, Usage] = defaultdict(Usage)
     for row in rows:
         if row["id"] in ended:
@@ -140,7 +133,7 @@ def _end_requests(
 def _end_runs(connection: Connection, caller: Caller, end: TurnEnd) -> None:
     """Store how the runs of a turn ended; raises `NotFound` for one that is not the turn's."""
     for run in end.runs:
-        this = (runs.c.id == run.run_id, runs.c.turn_id == end.turn_id, runs.c.owner == caller.user_id)
+        this = (*mine(runs, caller, run.run_id), runs.c.turn_id == end.turn_id)
         result = connection.execute(update(runs).where(*this).values(**end_row(run)))
         if result.rowcount == 0:
             raise NotFound(f"There is no run {run.run_id} in turn {end.turn_id}.", param="run_id")
@@ -222,7 +215,7 @@ class TurnRows(Rows):
         """Make the turn the conversation's head."""
         connection.execute(
             update(conversations)
-            .where(conversations.c.id == conversation.id, conversations.c.owner == caller.user_id)
+            .where(*mine(conversations, caller, conversation.id))
             .values(
                 head=turn.id,
                 head_run_id=None,
@@ -230,7 +223,7 @@ class TurnRows(Rows):
                 running_turn=turn.id,
                 title=conversation.title or title_of(turn.text),
                 titled_by=conversation.titled_by if conversation.title else "words",
-                updated_at=moment_text(at),
+                updated_at=at,
             )
         )
 
@@ -281,11 +274,10 @@ class TurnRows(Rows):
     @reads
     def turns(self, connection: Connection, caller: Caller, conversation_id: str, query: PageQuery) -> Page[TurnRecord]:
         """The turns of a conversation, of every branch, by id."""
-        mine = select(turns).where(turns.c.conversation_id == conversation_id, turns.c.owner == caller.user_id)
+        own = select(turns).where(turns.c.conversation_id == conversation_id, turns.c.owner == caller.user_id)
         find_conversation(connection, caller, conversation_id)
-        rows, has_more = page(connection, mine, turns.c.id, query)
-        records = find_records(connection, caller, rows)
-        return Page(records, has_more)
+        rows = page_rows(connection, own, turns.c.id, query)
+        return Page(find_records(connection, caller, rows.data), rows.has_more)
 
     @writes
     def finish_turn(self, connection: Connection, caller: Caller, end: TurnEnd) -> None:
@@ -295,19 +287,20 @@ class TurnRows(Rows):
         """
         made = [(run.run_id, place, step) for run in end.runs for place, step in enumerate(run.steps)]
         ended = {one.request_id: one for one in end.requests}
-        running = turns.c.status == TurnStatus.RUNNING.value
-        this = (turns.c.id == end.turn_id, turns.c.owner == caller.user_id)
+        running = turns.c.status == TurnStatus.RUNNING
         turn = find_turn(connection, caller, end.turn_id)
         conversation = find_conversation(connection, caller, turn["conversation_id"], lock=True)
         label = {"session_id": conversation.session_id}
-        result = connection.execute(update(turns).where(*this, running).values(**end_row(end)))
+        result = connection.execute(
+            update(turns).where(*mine(turns, caller, end.turn_id), running).values(**end_row(end))
+        )
         if result.rowcount == 0:
             return
         _end_runs(connection, caller, end)
         bills, spent = _end_requests(connection, caller, end.turn_id, ended)
         spend(connection, caller, conversation.session_id, spent)
-        mine = (messages.c.turn_id == end.turn_id, messages.c.owner == caller.user_id)
-        connection.execute(update(messages).where(*mine).values(label))
+        its = (messages.c.turn_id == end.turn_id, messages.c.owner == caller.user_id)
+        connection.execute(update(messages).where(*its).values(label))
         if made:
             steps = [
                 {
@@ -323,12 +316,11 @@ class TurnRows(Rows):
         others = [run.run_id for n, run in enumerate(end.runs) if can_go_on(statuses, n)]
         connection.execute(
             update(conversations)
-            .where(conversations.c.id == conversation.id, conversations.c.owner == caller.user_id)
-            .where(conversations.c.running_turn == end.turn_id)
+            .where(*mine(conversations, caller, conversation.id), conversations.c.running_turn == end.turn_id)
             .values(
                 running_turn=None,
                 head_run_id=case((conversations.c.head_run_id.in_(others), conversations.c.head_run_id), else_=chosen),
-                updated_at=moment_text(end.finished_at),
+                updated_at=end.finished_at,
             )
         )
 
@@ -345,7 +337,7 @@ class TurnRows(Rows):
         query = (
             select(turns.c.owner, turns.c.id, turns.c.conversation_id, runs.c.id)
             .join(runs, runs.c.turn_id == turns.c.id)
-            .where(turns.c.status == TurnStatus.RUNNING.value)
+            .where(turns.c.status == TurnStatus.RUNNING)
             .order_by(turns.c.id, runs.c.number)
         )
         found: dict[str, UnfinishedTurn] = {}
@@ -367,18 +359,7 @@ class TurnRows(Rows):
         for entry in entries:
             if owners.get(entry.turn_id, entry.owner) != entry.owner:
                 raise NotFound(f"There is no turn {entry.turn_id}.", param="turn_id")
-        rows = [
-            {
-                "turn_id": entry.turn_id,
-                "first": entry.first,
-                "last": entry.last,
-                "owner": entry.owner,
-                "data": entry.data,
-            }
-            for entry in entries
-            if entry.turn_id in owners
-        ]
-        insert_missing(connection, journal, rows)
+        insert_missing(connection, journal, [values(journal, entry) for entry in entries if entry.turn_id in owners])
 
     @reads
     def journal(
@@ -392,7 +373,7 @@ class TurnRows(Rows):
         )
         find_turn(connection, caller, turn_id)
         entries = connection.execute(query).scalars().all()
-        lines = (line for data in entries for line in bytes(data).split(b"\n") if line)
+        lines = (line for data in entries for line in data.split(b"\n") if line)
         try:
             packets = tuple((_numbers.decode(line).n, line) for line in lines)
         except msgspec.DecodeError as error:

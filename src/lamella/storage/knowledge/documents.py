@@ -25,10 +25,10 @@ from lamella.core.errors import NotFound
 from lamella.core.ids import Ids
 from lamella.core.knowledge import CLEAR, INGEST, Document, DocumentState, Shelf, ShelfTotals
 from lamella.core.records import Caller, File, NewJob, Page, PageQuery
-from lamella.storage.columns import moment_text, word_of
-from lamella.storage.database import Rows, insert_missing, page, reads, writes
+from lamella.storage.database import Rows, insert_missing, reads, writes
 from lamella.storage.failures import unicode_only
 from lamella.storage.jobs import enqueue_job, forget_jobs
+from lamella.storage.rows import Row, page, record, values
 from lamella.storage.tables import (
     files,
     jobs,
@@ -42,56 +42,19 @@ _ROWS = select(knowledge_documents, knowledge_shelves.c.name.label("shelf_name")
     knowledge_shelves, knowledge_shelves.c.number == knowledge_documents.c.shelf
 )
 _THERE = knowledge_documents.c.removed.is_(False)
-_UNREADY = tuple(s.value for s in DocumentState if s not in (DocumentState.READY, DocumentState.FAILED))
+_UNREADY = tuple(state for state in DocumentState if state not in (DocumentState.READY, DocumentState.FAILED))
 
 
 def document_of(row: RowMapping) -> Document:
     """A row of `_ROWS`."""
-    return Document(
-        id=row["id"],
-        shelf=Shelf(row["owner"], row["shelf_name"]),
-        name=row["name"],
-        size=row["size"],
-        digest=row["digest"],
-        created_at=datetime.fromisoformat(row["created_at"]),
-        updated_at=datetime.fromisoformat(row["updated_at"]),
-        state=word_of(DocumentState, row["state"], f"document {row['id']}"),
-        media_type=row["media_type"],
-        pages=row["pages"],
-        tokens=row["tokens"],
-        code=row["code"],
-        reason=row["reason"],
-        version=row["version"],
-        found=row["found"],
-        passages=row["passages"],
-        embedded=row["embedded"],
-        model=row["model"],
-        upload=row["upload"],
-    )
+    return record(Document, row, shelf=Shelf(row["owner"], row["shelf_name"]))
 
 
-def _row(document: Document, shelf: int) -> dict[str, Any]:
+def _row(document: Document, shelf: int) -> Row:
+    """The row of a new document."""
     with unicode_only():
         document.name.encode()
-    return {
-        "id": document.id,
-        "owner": document.shelf.owner,
-        "shelf": shelf,
-        "name": document.name,
-        "media_type": document.media_type,
-        "size": document.size,
-        "digest": document.digest,
-        "upload": document.upload,
-        "state": document.state.value,
-        "tokens": 0,
-        "version": 1,
-        "revision": 0,
-        "passages": 0,
-        "embedded": 0,
-        "created_at": moment_text(document.created_at),
-        "updated_at": moment_text(document.updated_at),
-        "removed": False,
-    }
+    return values(knowledge_documents, document, owner=document.shelf.owner, shelf=shelf, revision=0, removed=False)
 
 
 def this_document(caller: Caller, document_id: str, version: int | None = None) -> ColumnElement[bool]:
@@ -140,7 +103,7 @@ def index_files(connection: Connection, ids: Ids, owner: str, held: Sequence[Fil
         document = Document(file.id, Shelf(owner), file.name, file.size, "", at, at, media_type=file.media_type)
         insert_missing(connection, knowledge_documents, [_row(document, shelf)])
         row = select(knowledge_documents.c.state).where(this_document(caller, file.id))
-        if connection.execute(row).scalar_one_or_none() == DocumentState.WAITING.value:
+        if connection.execute(row).scalar_one_or_none() is DocumentState.WAITING:
             job = NewJob(INGEST, file.id, "a project holds it", at)
             enqueue_job(connection, caller, ids.new("job"), job, at)
 
@@ -155,9 +118,8 @@ def forget_documents(connection: Connection, ids: Ids, caller: Caller, which: Co
     forget_jobs(connection, caller, jobs.c.subject.in_(gone))
     query = select(knowledge_documents.c.id, knowledge_documents.c.updated_at).where(*mine)
     for document_id, at in connection.execute(query).all():
-        moment = datetime.fromisoformat(at)
-        job = NewJob(CLEAR, document_id, "it was removed", moment)
-        enqueue_job(connection, caller, ids.new("job"), job, moment)
+        job = NewJob(CLEAR, document_id, "it was removed", at)
+        enqueue_job(connection, caller, ids.new("job"), job, at)
     changed = update(knowledge_documents).where(*mine)
     connection.execute(changed.values(removed=True, revision=knowledge_documents.c.revision + 1))
 
@@ -190,7 +152,7 @@ class DocumentRows(Rows):
             knowledge_documents.c.shelf == shelf,
             knowledge_documents.c.name == document.name,
             knowledge_documents.c.digest == document.digest,
-            knowledge_documents.c.state != DocumentState.FAILED.value,
+            knowledge_documents.c.state != DocumentState.FAILED,
             _THERE,
         )
         known = connection.execute(same.limit(1)).mappings().first()
@@ -219,10 +181,10 @@ class DocumentRows(Rows):
     ) -> Document:
         waiting = {
             "version": knowledge_documents.c.version + 1,
-            "state": DocumentState.WAITING.value,
+            "state": DocumentState.WAITING,
             "code": None,
             "reason": None,
-            "updated_at": moment_text(job.not_before),
+            "updated_at": job.not_before,
         }
         id = self._ids.new("job")
         find_document(connection, caller, document_id)
@@ -240,8 +202,7 @@ class DocumentRows(Rows):
     def documents_on_shelf(self, connection: Connection, shelf: Shelf, query: PageQuery) -> Page[Document]:
         """The documents of a shelf."""
         on = (knowledge_shelves.c.owner == shelf.owner, knowledge_shelves.c.name == shelf.id, _THERE)
-        rows, has_more = page(connection, _ROWS.where(*on), knowledge_documents.c.id, query)
-        return Page(tuple(map(document_of, rows)), has_more)
+        return page(connection, _ROWS.where(*on), knowledge_documents.c.id, query, document_of)
 
     @reads
     def shelf_totals(
@@ -266,7 +227,7 @@ class DocumentRows(Rows):
         if documents is not None:
             query = query.where(of.id.in_(sorted(documents)))
         rows = connection.execute(query).all()
-        states = {word_of(DocumentState, row[0], "a document"): int(row[1]) for row in rows}
+        states = {row[0]: int(row[1]) for row in rows}
         sums = [sum(int(row[column] or 0) for row in rows) for column in range(2, 6)]
         return ShelfTotals(states, *sums)
 
@@ -295,7 +256,7 @@ class DocumentRows(Rows):
     def unready_documents(self, connection: Connection, model: str) -> tuple[tuple[Caller, str], ...]:
         """Documents of every owner that are to be made ready, or have no vectors of this model."""
         of = knowledge_documents.c
-        other = and_(of.state == DocumentState.READY.value, func.coalesce(of.model, "") != model)
+        other = and_(of.state == DocumentState.READY, func.coalesce(of.model, "") != model)
         query = select(of.owner, of.id).where(_THERE, or_(of.state.in_(_UNREADY), other)).order_by(of.id)
         return tuple((Caller(owner), id) for owner, id in connection.execute(query))
 
@@ -329,7 +290,7 @@ class DocumentRows(Rows):
         reason: str | None = None,
     ) -> bool:
         """How far a version is, and why it goes no further."""
-        values = {"state": state.value, "code": code, "reason": reason, "updated_at": moment_text(at)}
+        values = {"state": state, "code": code, "reason": reason, "updated_at": at}
         return self._change(connection, caller, document_id, version, values)
 
     @writes
@@ -338,13 +299,13 @@ class DocumentRows(Rows):
     ) -> bool:
         """All vectors are there: the document is ready."""
         values = {
-            "state": DocumentState.READY.value,
+            "state": DocumentState.READY,
             "code": None,
             "reason": None,
             "model": model,
             "embedded": knowledge_documents.c.passages,
             "revision": knowledge_documents.c.revision + 1,
-            "updated_at": moment_text(at),
+            "updated_at": at,
         }
         return self._change(connection, caller, document_id, version, values)
 

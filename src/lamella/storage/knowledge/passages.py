@@ -25,10 +25,10 @@ from lamella.core.errors import InvalidRequest
 from lamella.core.json import digest
 from lamella.core.knowledge import DocumentState, DocumentText, NewPassage, StoredPassage
 from lamella.core.records import Caller
-from lamella.storage.columns import NAMES, json_of, json_text, moment_text
 from lamella.storage.database import Rows, reads, writes
 from lamella.storage.knowledge.documents import remove_row, this_document
 from lamella.storage.passages import WRITTEN, NewEntry
+from lamella.storage.rows import record
 from lamella.storage.tables import knowledge_documents, knowledge_passages, knowledge_vectors
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -45,17 +45,7 @@ def tag_of(shelf: int) -> str:
 
 def passage_of(row: RowMapping) -> StoredPassage:
     """A row of `knowledge_passages`."""
-    return StoredPassage(
-        entry=row["id"],
-        document_id=row["document_id"],
-        position=row["position"],
-        start=row["start"],
-        end=row["end"],
-        text=row["text"],
-        headings=json_of(NAMES, row["headings"], f"passage {row['id']}"),
-        page=row["page"],
-        tokens=row["tokens"],
-    )
+    return record(StoredPassage, row, entry=row["id"])
 
 
 def found_passages(caller: Caller, document_id: str) -> Select[*tuple[Any, ...]]:
@@ -149,7 +139,7 @@ class PassageRows(Rows):
             "pages": facts.pages,
             "passages": count,
             "embedded": of_version.scalar_subquery(),
-            "updated_at": moment_text(at),
+            "updated_at": at,
         }
         published = update(knowledge_documents).where(this_document(caller, document_id, version)).values(**values)
         return connection.execute(published).rowcount > 0
@@ -269,7 +259,7 @@ def _row(owner: str, document_id: str, version: int, position: int, passage: New
         "start": passage.start,
         "end": passage.end,
         "page": passage.page,
-        "headings": json_text(passage.headings),
+        "headings": passage.headings,
         "length": passage.length,
         "tokens": passage.tokens,
         "digest": digest(passage.text.encode()),

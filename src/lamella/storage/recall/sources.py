@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 from hashlib import blake2b
 from typing import Any
 
@@ -15,10 +14,10 @@ from lamella.core.knowledge import WITHHELD, WITHHELD_ANSWER, WITHHELD_SUMMARY, 
 from lamella.core.messages import Text, ToolResult
 from lamella.core.recall import Passage, Source, Speaker
 from lamella.core.records import Caller
-from lamella.storage.columns import NAMES, json_of, local_moment_text, parts_of, word_of
 from lamella.storage.database import insert_missing
 from lamella.storage.grants import closed_bases
 from lamella.storage.passages import SAID, NewEntry
+from lamella.storage.rows import values
 from lamella.storage.tables import messages, recall_entries, recall_versions, sessions, turns
 
 
@@ -60,18 +59,10 @@ def tag_of(owner: str) -> str:
 
 
 def _entry_row(owner: str, conversation_id: str, passage: Passage) -> dict[str, Any]:
-    return {
-        "owner": owner,
-        "conversation_id": conversation_id,
-        "source_id": passage.id,
-        "call_id": passage.call_id,
-        "speaker": passage.speaker.value,
-        "name": passage.name,
-        "at": local_moment_text(passage.at),
-        "start": passage.start,
-        "end": passage.end,
-        "length": len(passage.terms),
-    }
+    of = {"owner": owner, "conversation_id": conversation_id, "source_id": passage.id, "length": len(passage.terms)}
+    row = values(recall_entries, passage, **of)
+    del row["id"]
+    return row
 
 
 def add_passages(
@@ -124,7 +115,7 @@ def find_sources(connection: Connection, caller: Caller, entries: Sequence[int])
         )
         # What is held back is not found either: that words stand in it would tell something.
         if source is not None and source.content not in (WITHHELD, WITHHELD_ANSWER, WITHHELD_SUMMARY):
-            source = replace(source, speaker=word_of(Speaker, row["speaker"], f"recall entry {row['id']}"))
+            source = replace(source, speaker=row["speaker"])
             found[row["id"]] = (source, row["start"], row["end"])
     return found
 
@@ -168,12 +159,11 @@ def readable_sessions(connection: Connection, caller: Caller, session_ids: Seque
 
 
 def _results_of(row: RowMapping) -> list[ToolResult]:
-    return [part for part in parts_of(row["results"], f"message {row['id']}") if isinstance(part, ToolResult)]
+    return [part for part in row["results"] if isinstance(part, ToolResult)]
 
 
 def _made_from(row: RowMapping) -> frozenset[str]:
-    bases: tuple[str, ...] = json_of(NAMES, row["made_from"], f"row {row['id']}")
-    return frozenset(bases)
+    return frozenset(row["made_from"])
 
 
 def _closed(
@@ -186,7 +176,6 @@ def _closed(
 
 def _message_of(row: RowMapping, call_id: str, closed: frozenset[str]) -> Source | None:
     """A message, or the result of a call of it; None when it has no such call. What came from `closed` is held back."""
-    what = f"message {row['id']}"
     name, speaker = "", Speaker.ASSISTANT if row["seq"] else Speaker.USER
     # What a user's message carries is told beside it: the words are the user's own.
     made_from = _made_from(row) if row["seq"] else frozenset[str]()
@@ -200,8 +189,7 @@ def _message_of(row: RowMapping, call_id: str, closed: frozenset[str]) -> Source
     elif is_closed:
         content = WITHHELD_ANSWER
     else:
-        content = "".join(part.text for part in parts_of(row["parts"], what) if isinstance(part, Text))
-    at = datetime.fromisoformat(row["sent_at"] or row["started_at"])
+        content = "".join(part.text for part in row["parts"] if isinstance(part, Text))
     return Source(
         conversation_id=row["conversation_id"],
         session_id=row["session_id"],
@@ -211,7 +199,7 @@ def _message_of(row: RowMapping, call_id: str, closed: frozenset[str]) -> Source
         call_id=call_id,
         speaker=speaker,
         name=name,
-        at=at,
+        at=row["sent_at"] or row["started_at"],
         content=content,
         made_from=tuple(sorted(made_from - closed)),
     )
@@ -228,7 +216,7 @@ def _summary_of(row: RowMapping, closed: frozenset[str] = frozenset()) -> Source
         call_id="",
         speaker=Speaker.SUMMARY,
         name="",
-        at=datetime.fromisoformat(row["closed_at"] or row["opened_at"]),
+        at=row["closed_at"] or row["opened_at"],
         content=(row["summary"] or "") if made_from.isdisjoint(closed) else WITHHELD_SUMMARY,
         made_from=tuple(sorted(made_from)),
     )

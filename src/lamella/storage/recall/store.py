@@ -272,7 +272,7 @@ def _mine(caller: Caller, conversation_id: str | None) -> ColumnElement[bool]:
 
 def _rows(caller: Caller, query: RecallQuery, after: int, dimension: int) -> Select[Any]:
     """The first passages after entry `after`, as `Part.of` takes them: unconverted, since there are many."""
-    summary = recall_entries.c.speaker == Speaker.SUMMARY.value
+    summary = recall_entries.c.speaker == Speaker.SUMMARY
     joined, vector = SAID.of_space(recall_entries, query.space.model, dimension)
     made = select(
         recall_entries.c.id,

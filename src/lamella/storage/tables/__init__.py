@@ -1,9 +1,10 @@
-"""The tables, one module a noun. Every row has an owner; what belongs to a conversation goes with it.
+"""The tables, one module per subject. Every row has an owner; the rows of a conversation are removed with it.
 
 Portable to PostgreSQL: JSON is text, bytes are bytes. Moments are ISO 8601 text in UTC, of fixed width so that they
-sort; only `sent_at` keeps the offset of the sender's zone.
+sort; only `sent_at` keeps the offset of the sender's zone. `storage.columns` has the types.
 """
 
+from lamella.storage.columns import name_columns
 from lamella.storage.tables.access import (
     api_keys,
     grant_changes,
@@ -51,6 +52,9 @@ from lamella.storage.tables.turns import (
     runs,
     turns,
 )
+
+for _table in metadata.tables.values():
+    name_columns(_table)
 
 __all__ = [
     "RECALL_WORDS",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, LargeBinary, String, Table, Text
 
+from lamella.core.access import DescribedBy, GrantLevel, Role, Scope
+from lamella.storage.columns import Json, OneOf, UtcMoment
 from lamella.storage.tables.parts import metadata, owner, row_id
 
 users = Table(
@@ -12,9 +14,9 @@ users = Table(
     row_id(),
     Column("name", String, nullable=False),
     Column("folded", String, nullable=False),
-    Column("role", String, nullable=False),
+    Column("role", OneOf(Role), nullable=False),
     Column("disabled", Boolean, nullable=False),
-    Column("created_at", String, nullable=False),
+    Column("created_at", UtcMoment, nullable=False),
     Index("uq_users_folded", "folded", unique=True),
 )
 """The owners of all other rows. `folded` is the name without its case: no two users differ in that alone."""
@@ -24,7 +26,7 @@ set_ups = Table(
     metadata,
     owner(),
     Column("name", String, primary_key=True),
-    Column("at", String, nullable=False),
+    Column("at", UtcMoment, nullable=False),
 )
 """What was set up once and for all, by whom: `accounts` from when on everybody needs a key."""
 
@@ -34,7 +36,7 @@ groups = Table(
     row_id(),
     Column("name", String, nullable=False),
     Column("folded", String, nullable=False),
-    Column("created_at", String, nullable=False),
+    Column("created_at", UtcMoment, nullable=False),
     Index("uq_groups_folded", "folded", unique=True),
 )
 """Users who are granted access together; `folded` as in `users`. They are the server's, and its admins keep them."""
@@ -55,13 +57,13 @@ api_keys = Table(
     Column("name", Text, nullable=False),
     Column("prefix", String, nullable=False, index=True),
     Column("digest", LargeBinary, nullable=False),
-    Column("scopes", Text, nullable=False),
+    Column("scopes", Json(frozenset[Scope]), nullable=False),
     Column("issued_by", String, nullable=False),
     Column("parent_id", String, ForeignKey("api_keys.id", ondelete="CASCADE"), index=True),
-    Column("created_at", String, nullable=False),
-    Column("expires_at", String),
-    Column("last_used_at", String),
-    Column("revoked_at", String),
+    Column("created_at", UtcMoment, nullable=False),
+    Column("expires_at", UtcMoment),
+    Column("last_used_at", UtcMoment),
+    Column("revoked_at", UtcMoment),
     Index("ix_api_keys_owner_id", "owner", "id"),
 )
 """`digest` is the SHA-256 of the key, which is kept nowhere; `prefix` finds it. A login of a page is a key whose
@@ -75,14 +77,14 @@ knowledge_bases = Table(
     Column("name", Text, nullable=False),
     Column("description", Text, nullable=False),
     Column("visible", Boolean, nullable=False),
-    Column("created_at", String, nullable=False),
-    Column("updated_at", String, nullable=False),
+    Column("created_at", UtcMoment, nullable=False),
+    Column("updated_at", UtcMoment, nullable=False),
     Column("hint", Text, nullable=False, server_default=""),
     Column("summary", Text, nullable=False, server_default=""),
-    Column("topics", Text, nullable=False, server_default="[]"),
-    Column("described_by", Text, nullable=False, server_default="nobody"),
+    Column("topics", Json(tuple[str, ...]), nullable=False, server_default="[]"),
+    Column("described_by", OneOf(DescribedBy, Text), nullable=False, server_default="nobody"),
     Column("described_from", Text, nullable=False, server_default=""),
-    Column("keywords", Text, nullable=False, server_default="[]"),
+    Column("keywords", Json(tuple[str, ...]), nullable=False, server_default="[]"),
     Index("ix_knowledge_bases_owner_id", "owner", "id"),
 )
 """`described_by` is whose words summary and topics are; `described_from` the fingerprint of the documents that a model
@@ -95,9 +97,9 @@ grants = Table(
     Column("subject_id", String, primary_key=True, index=True),
     Column("subject_kind", String, nullable=False),
     owner(),
-    Column("level", String, nullable=False),
+    Column("level", OneOf(GrantLevel), nullable=False),
     Column("by", String, nullable=False),
-    Column("at", String, nullable=False),
+    Column("at", UtcMoment, nullable=False),
 )
 """What a user or a group (`subject_kind`) may read of a base; `owner` is the base's."""
 
@@ -111,9 +113,9 @@ grant_changes = Table(
     Column("subject_kind", String, nullable=False),
     Column("subject_name", Text, nullable=False),
     Column("by", String, nullable=False),
-    Column("at", String, nullable=False),
-    Column("before", String),
-    Column("after", String),
+    Column("at", UtcMoment, nullable=False),
+    Column("before", OneOf(GrantLevel)),
+    Column("after", OneOf(GrantLevel)),
     Index("ix_grant_changes_knowledge_base_id_id", "knowledge_base_id", "id"),
 )
 """Every change of a grant; the rows outlive the base. `before` and `after` are levels, null for no grant."""
@@ -127,7 +129,7 @@ member_changes = Table(
     Column("group_id", String, nullable=False),
     Column("group_name", Text, nullable=False),
     Column("by", String, nullable=False),
-    Column("at", String, nullable=False),
+    Column("at", UtcMoment, nullable=False),
     Column("before", String),
     Column("after", String),
 )
@@ -141,12 +143,12 @@ restricted_uses = Table(
     Column("knowledge_base_id", String, ForeignKey("knowledge_bases.id", ondelete="CASCADE"), nullable=False),
     Column("user_id", String, nullable=False),
     Column("user_name", Text, nullable=False),
-    Column("at", String, nullable=False),
+    Column("at", UtcMoment, nullable=False),
     Column("question", Text, nullable=False),
     Column("decision", String, nullable=False),
     Column("reason", String, nullable=False),
     Column("chunks", Integer, nullable=False),
-    Column("removed", Text, nullable=False),
+    Column("removed", Json(tuple[str, ...]), nullable=False),
     Column("cached", Boolean, nullable=False),
     Column("model", String, nullable=False),
     Column("input_tokens", Integer, nullable=False),

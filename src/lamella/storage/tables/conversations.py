@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, LargeBinary, String, Table, Text, text
 
+from lamella.core.decisions import DecisionKind
+from lamella.core.prompt import ToolSpec
+from lamella.core.records import NoticeKind, QueueStatus
+from lamella.core.sessions import Carried, SessionCause
+from lamella.core.tokens import Usage
+from lamella.storage.columns import Json, LocalMoment, OneOf, UtcMoment
 from lamella.storage.tables.parts import metadata, owner, part_of, row_id
 
 conversations = Table(
@@ -16,9 +24,9 @@ conversations = Table(
     Column("layout", String, nullable=False),
     Column("marker_policy", String, nullable=False),
     Column("system_prompt", Text, nullable=False),
-    Column("tools", Text, nullable=False),
-    Column("created_at", String, nullable=False),
-    Column("updated_at", String, nullable=False),
+    Column("tools", Json(tuple[ToolSpec, ...]), nullable=False),
+    Column("created_at", UtcMoment, nullable=False),
+    Column("updated_at", UtcMoment, nullable=False),
     Column("head", String),
     Column("running_turn", String),
     Column("next_document", Integer, nullable=False, server_default="1"),
@@ -49,21 +57,21 @@ sessions = Table(
     Column("parent_id", String, ForeignKey("sessions.id"), index=True),
     Column("begins_after", String),
     Column("inherits", Boolean, nullable=False),
-    Column("carries", Text),
-    Column("opened_at", String, nullable=False),
-    Column("opened_by", String, nullable=False),
-    Column("closed_at", String),
-    Column("closed_by", String),
+    Column("carries", Json(tuple[Carried, ...])),
+    Column("opened_at", UtcMoment, nullable=False),
+    Column("opened_by", OneOf(SessionCause), nullable=False),
+    Column("closed_at", UtcMoment),
+    Column("closed_by", OneOf(SessionCause)),
     Column("ends_with", String),
     Column("why", Text, nullable=False, server_default=""),
     Column("summary", Text),
     Column("summary_tokens", Integer, nullable=False, server_default="0"),
     Column("summary_ends_with", String),
-    Column("summary_check", Text, nullable=False, server_default="{}"),
+    Column("summary_check", Json(dict[str, Any]), nullable=False, server_default="{}"),
     Column("embedding", LargeBinary),
     Column("embedding_model", String),
-    Column("usage", Text, nullable=False, server_default="{}"),
-    Column("made_from", Text, nullable=False, server_default="[]"),
+    Column("usage", Json(dict[str, Usage]), nullable=False, server_default="{}"),
+    Column("made_from", Json(tuple[str, ...]), nullable=False, server_default="[]"),
     Index("uq_sessions_conversation_id_number", "conversation_id", "number", unique=True),
 )
 """`begins_after`, `ends_with` and `summary_ends_with` are turns of the conversation; `carries` is the JSON array of the
@@ -78,13 +86,13 @@ decisions = Table(
     row_id(),
     owner(),
     part_of("conversation_id", "conversations.id"),
-    Column("at", String, nullable=False),
-    Column("kind", String, nullable=False),
+    Column("at", UtcMoment, nullable=False),
+    Column("kind", OneOf(DecisionKind), nullable=False),
     Column("subject", Text, nullable=False),
     Column("outcome", Text, nullable=False),
     Column("who", String, nullable=False),
     Column("why", Text, nullable=False),
-    Column("numbers", Text, nullable=False),
+    Column("numbers", Json(dict[str, float]), nullable=False),
     Column("first_changed", String),
     Column("turn_id", String),
     Column("run_id", String),
@@ -100,10 +108,10 @@ queued_messages = Table(
     Column("seq", Integer, nullable=False),
     Column("sender", String, nullable=False),
     Column("text", Text, nullable=False),
-    Column("sent_at", String, nullable=False),
+    Column("sent_at", LocalMoment, nullable=False),
     Column("timezone", String, nullable=False),
-    Column("payload", Text, nullable=False),
-    Column("status", String, nullable=False),
+    Column("payload", Json(dict[str, Any]), nullable=False),
+    Column("status", OneOf(QueueStatus), nullable=False),
     Column("turn_id", String),
     Index("uq_queued_messages_conversation_id_seq", "conversation_id", "seq", unique=True),
     Index("ix_queued_messages_status", "status"),
@@ -117,11 +125,11 @@ notices = Table(
     owner(),
     part_of("conversation_id", "conversations.id"),
     Column("turn_id", String),
-    Column("kind", String, nullable=False),
+    Column("kind", OneOf(NoticeKind), nullable=False),
     Column("name", String, nullable=False),
     Column("argument", Text, nullable=False),
     Column("text", Text, nullable=False),
-    Column("data", Text, nullable=False),
-    Column("at", String, nullable=False),
+    Column("data", Json(dict[str, Any]), nullable=False),
+    Column("at", UtcMoment, nullable=False),
 )
 """Commands with their answers, and notifications: what a conversation shows behind `turn_id` and no model reads."""

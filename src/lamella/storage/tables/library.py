@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, LargeBinary, String, Table, Text
 
+from lamella.storage.columns import Json, UtcMoment
 from lamella.storage.tables.parts import metadata, owner, row_id
 
 agents = Table(
@@ -15,14 +16,14 @@ agents = Table(
     Column("prompt", Text, nullable=False),
     Column("reminder", Text, nullable=False),
     Column("replaces_system", Boolean, nullable=False),
-    Column("tools", Text),
+    Column("tools", Json(tuple[str, ...])),
     Column("model", String),
     Column("layout", String),
     Column("thinking_effort", String),
     Column("fallback_model", String),
     Column("revision", Integer, nullable=False),
-    Column("created_at", String, nullable=False),
-    Column("updated_at", String, nullable=False),
+    Column("created_at", UtcMoment, nullable=False),
+    Column("updated_at", UtcMoment, nullable=False),
     Index("ix_agents_owner_id", "owner", "id"),
 )
 """`tools` is the JSON list of the names of the tools that it may use, null for all."""
@@ -35,8 +36,8 @@ projects = Table(
     Column("name", Text, nullable=False),
     Column("instructions", Text, nullable=False),
     Column("revision", Integer, nullable=False),
-    Column("created_at", String, nullable=False),
-    Column("updated_at", String, nullable=False),
+    Column("created_at", UtcMoment, nullable=False),
+    Column("updated_at", UtcMoment, nullable=False),
     Index("ix_projects_owner_id", "owner", "id"),
 )
 
@@ -47,7 +48,7 @@ system_prompts = Table(
     Column("version", Integer, primary_key=True, autoincrement=False),
     Column("text", Text, nullable=False),
     Column("note", Text, nullable=False),
-    Column("created_at", String, nullable=False),
+    Column("created_at", UtcMoment, nullable=False),
 )
 """The versions that an owner wrote, from 1. Version 0 is the one that ships and is not stored."""
 
@@ -61,7 +62,7 @@ files = Table(
     Column("size", BigInteger, nullable=False),
     Column("status", String, nullable=False),
     Column("tokens", Integer, nullable=False),
-    Column("created_at", String, nullable=False),
+    Column("created_at", UtcMoment, nullable=False),
     Column("pages", Integer),
     Column("code", String),
     Column("reason", Text),

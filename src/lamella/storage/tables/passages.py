@@ -17,6 +17,9 @@ from sqlalchemy import (
     event,
 )
 
+from lamella.core.knowledge import DocumentState
+from lamella.core.recall import Speaker
+from lamella.storage.columns import Json, LocalMoment, OneOf, UtcMoment
 from lamella.storage.tables.parts import metadata, owner, part_of, row_id
 
 recall_entries = Table(
@@ -27,9 +30,9 @@ recall_entries = Table(
     part_of("conversation_id", "conversations.id", index=False),
     Column("source_id", String, nullable=False),
     Column("call_id", String, nullable=False),
-    Column("speaker", String, nullable=False),
+    Column("speaker", OneOf(Speaker), nullable=False),
     Column("name", String, nullable=False),
-    Column("at", String, nullable=False),
+    Column("at", LocalMoment, nullable=False),
     Column("start", Integer, nullable=False),
     Column("end", Integer, nullable=False),
     Column("length", Integer, nullable=False),
@@ -111,7 +114,7 @@ knowledge_documents = Table(
     Column("size", BigInteger, nullable=False),
     Column("digest", String, nullable=False),
     Column("upload", String, nullable=False),
-    Column("state", String, nullable=False),
+    Column("state", OneOf(DocumentState), nullable=False),
     Column("code", String),
     Column("reason", Text),
     Column("pages", Integer),
@@ -122,8 +125,8 @@ knowledge_documents = Table(
     Column("passages", Integer, nullable=False),
     Column("embedded", Integer, nullable=False),
     Column("model", String),
-    Column("created_at", String, nullable=False),
-    Column("updated_at", String, nullable=False),
+    Column("created_at", UtcMoment, nullable=False),
+    Column("updated_at", UtcMoment, nullable=False),
     Column("removed", Boolean, nullable=False),
     Index("ix_knowledge_documents_shelf_id", "shelf", "id"),
     Index("ix_knowledge_documents_state", "state"),
@@ -142,7 +145,7 @@ knowledge_passages = Table(
     Column("start", Integer, nullable=False),
     Column("end", Integer, nullable=False),
     Column("page", Integer),
-    Column("headings", Text, nullable=False),
+    Column("headings", Json(tuple[str, ...]), nullable=False),
     Column("length", Integer, nullable=False),
     Column("tokens", Integer, nullable=False),
     Column("digest", String, nullable=False),

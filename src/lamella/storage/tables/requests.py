@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, LargeBinary, String, Table, Text, text
 
+from lamella.core.caching import Diagnosis, Ttl
+from lamella.core.records import JobStatus, Said, StoredMarker, StoredSegment
+from lamella.storage.columns import Json, OneOf, UtcMoment
 from lamella.storage.tables.parts import metadata, owner, part_of, row_id, usage
 
 requests = Table(
@@ -19,17 +24,17 @@ requests = Table(
     Column("layout", String, nullable=False),
     Column("marker_policy", String, nullable=False),
     Column("thinking_effort", String, nullable=False, server_default="off"),
-    Column("at", String, nullable=False),
-    Column("head", Text, nullable=False),
+    Column("at", UtcMoment, nullable=False),
+    Column("head", Json(dict[str, Any]), nullable=False),
     Column("letters", Text, nullable=False),
     Column("base", String, ForeignKey("requests.id"), index=True),
     Column("shared", Integer, nullable=False),
     Column("depth", Integer, nullable=False),
     Column("length", Integer, nullable=False),
-    Column("segments", Text, nullable=False),
-    Column("zones", Text, nullable=False),
-    Column("markers", Text, nullable=False),
-    Column("notes", Text, nullable=False),
+    Column("segments", Json(tuple[StoredSegment, ...]), nullable=False),
+    Column("zones", Json(tuple[tuple[str, int], ...]), nullable=False),
+    Column("markers", Json(tuple[StoredMarker, ...]), nullable=False),
+    Column("notes", Json(tuple[tuple[str, str], ...]), nullable=False),
     Column("protocol", String, nullable=False),
     Column("local_tokens", Integer, nullable=False),
     Column("estimate", Integer, nullable=False),
@@ -40,12 +45,12 @@ requests = Table(
     Column("provider_request_id", String),
     Column("dropped_thinking", Integer, nullable=False, server_default="0"),
     Column("answer_id", String),
-    Column("diagnosis", Text),
-    Column("said", Text),
+    Column("diagnosis", Json(Diagnosis)),
+    Column("said", Json(Said)),
     *usage(nullable=True),
     Column("cost", Float),
-    Column("error", Text),
-    Column("absent", Text, nullable=False, server_default="[]"),
+    Column("error", Json(dict[str, str | None])),
+    Column("absent", Json(tuple[tuple[str, str], ...]), nullable=False, server_default="[]"),
     Column("run_id", String),
     Index("ix_requests_conversation_id_model_at", "conversation_id", "model", "at"),
 )
@@ -70,9 +75,9 @@ cache_entries = Table(
     metadata,
     Column("key", String, primary_key=True),
     Column("tokens", Integer, nullable=False),
-    Column("ttl", String, nullable=False),
-    Column("used_at", String, nullable=False),
-    Column("ends_at", String, nullable=False, index=True),
+    Column("ttl", OneOf(Ttl), nullable=False),
+    Column("used_at", UtcMoment, nullable=False),
+    Column("ends_at", UtcMoment, nullable=False, index=True),
     Column("exact", Boolean, nullable=False),
 )
 """What providers have cached: `key` is the hash of account, model, salts and blocks. It has no owner: conversations of
@@ -84,7 +89,7 @@ provider_limits = Table(
     Column("account", String, primary_key=True),
     Column("model", String, primary_key=True),
     Column("tokens", Integer, nullable=False),
-    Column("until", String, nullable=False),
+    Column("until", UtcMoment, nullable=False),
 )
 """The most tokens of a prompt that a model takes, as its refusals taught. It has no owner: see `cache_entries`."""
 
@@ -97,7 +102,7 @@ idempotency_keys = Table(
     Column("route", String, nullable=False),
     Column("fingerprint", String, nullable=False),
     Column("result_id", String, nullable=False, index=True),
-    Column("at", String, nullable=False),
+    Column("at", UtcMoment, nullable=False),
 )
 
 jobs = Table(
@@ -107,16 +112,16 @@ jobs = Table(
     owner(),
     Column("kind", String, nullable=False),
     Column("subject", String, nullable=False, index=True),
-    Column("payload", Text, nullable=False),
+    Column("payload", Json(dict[str, Any]), nullable=False),
     Column("cause", Text, nullable=False),
-    Column("status", String, nullable=False),
+    Column("status", OneOf(JobStatus), nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("token", Integer, nullable=False),
-    Column("due_at", String, nullable=False),
-    Column("asked_at", String, nullable=False, server_default=""),
-    Column("created_at", String, nullable=False),
-    Column("ended_at", String),
-    Column("error", Text),
+    Column("due_at", UtcMoment, nullable=False),
+    Column("asked_at", UtcMoment, nullable=False, server_default=""),
+    Column("created_at", UtcMoment, nullable=False),
+    Column("ended_at", UtcMoment),
+    Column("error", Json(dict[str, str | None])),
     Column("again", Boolean, nullable=False, server_default=text("0")),
     Index("uq_jobs_owner_kind_subject", "owner", "kind", "subject", unique=True),
     Index("ix_jobs_kind_status_due_at", "kind", "status", "due_at"),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Float, ForeignKey, Index, Integer, LargeBinary, String, Table, Text, text
 
+from lamella.core.messages import StopReason, TurnStatus
+from lamella.core.records import Pinned
+from lamella.storage.columns import Json, LocalMoment, OneOf, Parts, Results, UtcMoment
 from lamella.storage.tables.parts import metadata, owner, part_of, row_id, usage
 
 turns = Table(
@@ -13,10 +16,10 @@ turns = Table(
     owner(),
     part_of("conversation_id", "conversations.id", index=False),
     Column("parent_id", String, ForeignKey("turns.id"), index=True),
-    Column("status", String, nullable=False),
-    Column("started_at", String, nullable=False),
-    Column("finished_at", String),
-    Column("error", Text),
+    Column("status", OneOf(TurnStatus), nullable=False),
+    Column("started_at", UtcMoment, nullable=False),
+    Column("finished_at", UtcMoment),
+    Column("error", Json(dict[str, str | None])),
     *usage(nullable=False),
     Column("cost", Float, nullable=False, server_default="0"),
     Column("parent_run_id", String),
@@ -39,9 +42,9 @@ runs = Table(
     part_of("turn_id", "turns.id", index=False),
     Column("number", Integer, nullable=False),
     Column("model", String, nullable=False),
-    Column("status", String, nullable=False),
-    Column("finished_at", String),
-    Column("error", Text),
+    Column("status", OneOf(TurnStatus), nullable=False),
+    Column("finished_at", UtcMoment),
+    Column("error", Json(dict[str, str | None])),
     *usage(nullable=False),
     Column("cost", Float, nullable=False, server_default="0"),
     Index("uq_runs_turn_id_number", "turn_id", "number", unique=True),
@@ -57,21 +60,21 @@ messages = Table(
     Column("seq", Integer, nullable=False),
     Column("role", String, nullable=False),
     Column("model", String),
-    Column("parts", Text, nullable=False),
-    Column("results", Text, nullable=False, server_default="[]"),
-    Column("stop_reason", String),
+    Column("parts", Parts, nullable=False),
+    Column("results", Results, nullable=False, server_default="[]"),
+    Column("stop_reason", OneOf(StopReason)),
     Column("made_after", String, nullable=False, server_default=""),
     Column("reminder", Text, nullable=False, server_default=""),
     Column("tokens", Integer, nullable=False),
-    Column("sent_at", String),
+    Column("sent_at", LocalMoment),
     Column("timezone", String),
     Column("dynamic", Text),
-    Column("dynamic_whys", Text, nullable=False, server_default="[]"),
+    Column("dynamic_whys", Json(tuple[str, ...]), nullable=False, server_default="[]"),
     *usage(nullable=True),
     Column("cost", Float),
     part_of("session_id", "sessions.id"),
     Column("run_id", String),
-    Column("made_from", Text, nullable=False, server_default="[]"),
+    Column("made_from", Json(tuple[str, ...]), nullable=False, server_default="[]"),
     Index("uq_messages_turn_id_seq", "turn_id", "seq", unique=True),
 )
 """`seq` 0 is the user message of the turn, the others are the steps of its runs, one run after the other. Usage is that
@@ -87,9 +90,9 @@ pinned = Table(
     row_id(),
     owner(),
     part_of("conversation_id", "conversations.id", index=False),
-    Column("at", String, nullable=False),
+    Column("at", UtcMoment, nullable=False),
     Column("digest", String, nullable=False),
-    Column("data", Text, nullable=False),
+    Column("data", Json(Pinned), nullable=False),
     Index("ix_pinned_conversation_id_at", "conversation_id", "at"),
 )
 """What stood around a conversation from a moment on, to the next row: `id` is the turn that began then, or the request
@@ -134,8 +137,8 @@ found_documents = Table(
     Column("tokens", Integer, nullable=False),
     Column("digest", String, nullable=False),
     Column("data", LargeBinary, nullable=False),
-    Column("created_at", String, nullable=False),
-    Column("made_from", Text, nullable=False, server_default="[]"),
+    Column("created_at", UtcMoment, nullable=False),
+    Column("made_from", Json(tuple[str, ...]), nullable=False, server_default="[]"),
     Index("ix_found_documents_conversation_id_digest", "conversation_id", "digest", unique=True),
 )
 """What tools brought into a conversation to read; `digest` is the fingerprint of where it came from and of its text.
