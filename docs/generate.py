@@ -63,7 +63,7 @@ def settings_page() -> str:
 def _default(name: str, field: FieldInfo) -> str:
     if name == "data":
         return f"`~/{default_data_folder().relative_to(Path.home())}`"
-    return "" if field.default is None else f"`{str(field.default).lower()}`"
+    return "" if field.default in (None, "") else f"`{str(field.default).lower()}`"
 
 
 def packets_page() -> str:
