@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cache
 
 from lamella.core.counting import count_tokens
 from lamella.core.json import JsonObject
@@ -142,20 +143,27 @@ _A, _Z = f"(?<!{_W})", f"(?!{_W})"
 """Where an item may begin and end."""
 _PLAIN = rf"(?:{_A}(?!(?:{_MONTH_NAME})\b){_L}{{1,61}}+(?=\.?(?![\w.+@#/:-]))\.?[\s,;!?()\"“”„]*+)+"
 """Words that no item begins with, and what stands between them. Most of a text is that: it is read in one step."""
-_ITEM = re.compile(
-    rf"{_PLAIN}"
-    r"|(?P<url>https?://[^\s<>()\[\]\"'“”„，。、）]{3,300})"
-    rf"|(?P<mail>(?<![\w.+-])[\w.+-]{{1,64}}@{_W}[\w-]{{0,64}}(?:\.{_W}{{1,64}}){{1,4}})"
-    rf"|(?P<file>{_A}{_W}(?:{_W}|-){{0,80}}(?:\.(?:{_W}|-){{1,40}}){{0,3}}\.(?:{_EXTENSIONS}){_Z})"
-    rf"|(?P<iso>{_A}\d{{4}}-\d{{2}}-\d{{2}}{_Z})"
-    rf"|(?P<dotted>{_A}\d{{1,2}}\.\d{{1,2}}\.(?:\d{{4}}|\d{{2}}){_Z})"
-    rf"|(?P<day>{_A}\d{{1,2}}(?:st|nd|rd|th|\.)?\s(?:of\s)?(?:{_MONTH_NAME})\b\.?(?:,?\s\d{{4}}\b)?)"
-    rf"|(?P<month>{_A}(?:{_MONTH_NAME})\b\.?\s\d{{1,2}}(?:st|nd|rd|th)?\b(?:,?\s\d{{4}}\b)?)"
-    rf"|(?P<time>{_A}\d{{1,2}}:\d{{2}}(?::\d{{2}})?{_Z})"
-    rf"|(?P<id>{_A}(?!_)(?=[\d_#/-]{{0,80}}{_L}){_W}{{1,61}}(?:[#/-]{_W}{{1,60}}){{0,6}}{_Z})"
-    rf"|(?P<figure>[€$£¥]\s?\d+(?:[.,'’]\d+)*|{_A}\d+(?:[.,'’]\d+)*{_Z}\s?[%‰€$£¥]?)",
-    re.IGNORECASE,
-)
+
+
+@cache
+def _item() -> re.Pattern[str]:
+    """Compiled when a summary is first checked: it takes longer than any other module takes to load."""
+    return re.compile(
+        rf"{_PLAIN}"
+        r"|(?P<url>https?://[^\s<>()\[\]\"'“”„，。、）]{3,300})"
+        rf"|(?P<mail>(?<![\w.+-])[\w.+-]{{1,64}}@{_W}[\w-]{{0,64}}(?:\.{_W}{{1,64}}){{1,4}})"
+        rf"|(?P<file>{_A}{_W}(?:{_W}|-){{0,80}}(?:\.(?:{_W}|-){{1,40}}){{0,3}}\.(?:{_EXTENSIONS}){_Z})"
+        rf"|(?P<iso>{_A}\d{{4}}-\d{{2}}-\d{{2}}{_Z})"
+        rf"|(?P<dotted>{_A}\d{{1,2}}\.\d{{1,2}}\.(?:\d{{4}}|\d{{2}}){_Z})"
+        rf"|(?P<day>{_A}\d{{1,2}}(?:st|nd|rd|th|\.)?\s(?:of\s)?(?:{_MONTH_NAME})\b\.?(?:,?\s\d{{4}}\b)?)"
+        rf"|(?P<month>{_A}(?:{_MONTH_NAME})\b\.?\s\d{{1,2}}(?:st|nd|rd|th)?\b(?:,?\s\d{{4}}\b)?)"
+        rf"|(?P<time>{_A}\d{{1,2}}:\d{{2}}(?::\d{{2}})?{_Z})"
+        rf"|(?P<id>{_A}(?!_)(?=[\d_#/-]{{0,80}}{_L}){_W}{{1,61}}(?:[#/-]{_W}{{1,60}}){{0,6}}{_Z})"
+        rf"|(?P<figure>[€$£¥]\s?\d+(?:[.,'’]\d+)*|{_A}\d+(?:[.,'’]\d+)*{_Z}\s?[%‰€$£¥]?)",
+        re.IGNORECASE,
+    )
+
+
 _DIGIT = re.compile(r"\d")
 _OUR_ID = re.compile(r"\b(?:msg|turn|step|call|sess|file|doc)_[0-9a-z]{1,40}\b")
 
@@ -233,7 +241,7 @@ def _date(text: str) -> str:
 
 def _found(text: str) -> Iterator[tuple[str, str]]:
     """The items of a text: their forms, and how they are written."""
-    for match in _ITEM.finditer(text):
+    for match in _item().finditer(text):
         if match.lastgroup is not None:
             written = match.group().strip()
             form = _form(match.lastgroup, written)
