@@ -35,7 +35,7 @@ def test_its_entry_points_are_found() -> None:
 
 @pytest.mark.parametrize("value", ["tides:nothing", "no_such_package:tool", "tides:HIGH_WATER"])
 def test_what_can_not_be_used_is_named(value: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"The entry point broken of lamella.tools .{value}. can't be used"):
+    with pytest.raises(ConfigurationError, match=f"“{value}” of the entry point broken of lamella.tools can't be used"):
         registered_tools(points(TOOLS, broken=value))
     with pytest.raises(ConfigurationError, match="can't be used"):
         registered_layouts(points(LAYOUTS, broken=value))

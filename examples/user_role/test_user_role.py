@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lamella.chat.dynamic_context import GROUP, registered_blocks
+from lamella.app.extensions import BLOCKS, registered_blocks
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import client, served
 from lamella.settings import read_settings
@@ -22,7 +22,7 @@ POINTS = tomllib.loads((Path(__file__).parent / "pyproject.toml").read_text("utf
 async def test_admin_and_member_are_told_apart_by_their_keys(tmp_path: Path) -> None:
     model = ScriptedModel([saying("Yes."), saying("No.")])
     settings = read_settings(data=tmp_path, debounce_ms=0, titles=False)
-    blocks = registered_blocks("", [EntryPoint(name, value, GROUP) for name, value in POINTS[GROUP].items()])
+    blocks = registered_blocks("", [EntryPoint(name, value, BLOCKS) for name, value in POINTS[BLOCKS].items()])
     assert blocks.names == (UserRole.name,)
     parts: dict[str, Any] = {"models": ScriptedModels(model), "blocks": blocks}
     async with served(settings, **parts) as (_, first):

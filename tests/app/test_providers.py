@@ -168,4 +168,4 @@ def test_which_protocol_a_model_is_spoken_to_in(
     variables: Any, given: dict[str, str], name: str, protocol: str
 ) -> None:
     """Responses at OpenAI, Chat Completions at servers that speak like it; a setting overrules both."""
-    assert providers(variables(**given)).facts(name).protocol.value == protocol
+    assert providers(variables(**given)).facts(name).protocol == protocol

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lamella.chat.dynamic_context import GROUP, BlockScope, registered_blocks
+from lamella.app.extensions import BLOCKS, registered_blocks
+from lamella.chat.dynamic_context import BlockScope
 from lamella.core.errors import ConfigurationError
 from lamella.settings import read_settings
 
@@ -53,13 +54,13 @@ def names(setting: str, *points: EntryPoint, tmp_path: Path) -> tuple[str, ...]:
 
 
 def test_classes_functions_and_objects_are_found_in_their_order(tmp_path: Path) -> None:
-    point = EntryPoint("first", f"{HERE}:First", GROUP)
+    point = EntryPoint("first", f"{HERE}:First", BLOCKS)
     named = f"{HERE}:third, {HERE}:second,"
     assert names(named, point, tmp_path=tmp_path) == ("zeta", "alpha", "beta")
 
 
 def test_what_is_both_installed_and_named_is_one_provider(tmp_path: Path) -> None:
-    point = EntryPoint("first", f"{HERE}:First", GROUP)
+    point = EntryPoint("first", f"{HERE}:First", BLOCKS)
     assert names(f"{HERE}:First", point, tmp_path=tmp_path) == ("zeta",)
 
 

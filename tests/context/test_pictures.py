@@ -76,7 +76,7 @@ def test_a_name_stands_right_before_its_picture_on_every_wire(model: ModelFacts,
     )
     window = made(asked, layout)
     assert letters(window.prompt.segments) == "S P U1"
-    parts = shown_on_the_wire(window, model.protocol.value)
+    parts = shown_on_the_wire(window, str(model.protocol))
     pictures = ["image"] if model.provider == "anthropic" else ["image_url", "input_image"]
     names = [
         before["text"]

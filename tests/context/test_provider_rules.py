@@ -56,7 +56,7 @@ class Exchange:
     def infer(self, sent: Sent, planned: PlannedStep) -> tuple[AnswerPart, ...]:
         """One request. One that fails has begun to answer and gets no bill."""
         self.now += timedelta(seconds=next(iter(self.gaps)))
-        wire = sent.context.model.protocol.value
+        wire = str(sent.context.model.protocol)
         model = adapter(wire, sent.context.model)
         blocks = model.wire(sent.assembled.prompt).blocks
         keys, facts = keyed(sent.assembled, wire, blocks, sent.context.calibration, self.now)

@@ -20,7 +20,7 @@ from lamella.app.bases import Bases
 from lamella.app.conversations import Conversations, NewConversation
 from lamella.app.core import CoreSettings, build_core, build_services
 from lamella.app.embedding import embedder_of
-from lamella.app.extensions import registered_layouts, registered_tools
+from lamella.app.extensions import registered_blocks, registered_layouts, registered_tools, registered_wires
 from lamella.app.knowledge import Knowledge, knowledge_of
 from lamella.app.library import Library
 from lamella.app.once import Once
@@ -29,7 +29,7 @@ from lamella.app.request_map import RequestMap, map_request
 from lamella.app.second import restricted_of, second_of
 from lamella.cache.ledger import Ledger
 from lamella.chat import Chat, Outgoing
-from lamella.chat.dynamic_context import Blocks, DynamicContexts, registered_blocks
+from lamella.chat.dynamic_context import Blocks, DynamicContexts
 from lamella.chat.kb_meta_prompt import KbMetaPrompts
 from lamella.chat.mailbox import in_progress
 from lamella.chat.message import ExecutionRequest
@@ -275,6 +275,7 @@ async def open_app(
     """
     if blocks is None:
         blocks = registered_blocks(settings.dynamic_context, seconds=settings.dynamic_context_seconds)
+    registered_wires()  # one that can't be used is told at the start
     tables = by_name(*LAYOUTS.values(), *layouts, *registered_layouts())
     configs = read_servers(settings.mcp_servers, environment())
     async with AsyncExitStack() as stack:

@@ -1,5 +1,5 @@
-"""Which embedder a deployment has: the lexical one, MiniLM on this machine, or a server's. What is heavy is loaded when
-it is first needed.
+"""Which embedder a deployment has: the lexical one, MiniLM on this machine, an installed package's, or a server's. What
+is heavy is loaded when it is first needed.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from lamella.app.extensions import embedder_names, registered_embedder
 from lamella.app.providers import NO_KEY
 from lamella.core.errors import ConfigurationError
 from lamella.core.ports import Embedder
@@ -53,11 +54,14 @@ def embedder_of(settings: Settings) -> Embedder:
         return LexicalEmbedder()
     if url is None and model == MINILM:
         return LocalEmbedder(minilm_folder())
+    if url is None and model is not None and (registered := registered_embedder(model)) is not None:
+        return registered
     if url is None or model is None:
         missing = "LAMELLA_EMBEDDING_BASE_URL" if url is None else "LAMELLA_EMBEDDING_MODEL"
         raise ConfigurationError(
             f"{missing} is not set.",
-            hint="Embeddings need both an address and a model; “minilm” alone is the one on this machine.",
+            hint="Embeddings of a server need an address and a model. Without an address the model is "
+            f"{' or '.join((MINILM, *embedder_names()))}.",
             param=missing,
         )
     return RemoteEmbedder(settings, url, model)

@@ -7,14 +7,14 @@ import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from types import ModuleType
 from typing import Protocol
 
 from lamella.app.demonstration import MODEL as DEMONSTRATION_MODEL
 from lamella.app.demonstration import Simulator, demonstration
+from lamella.app.extensions import Wire, registered_wires
 from lamella.core.clock import SystemClock
 from lamella.core.errors import InvalidRequest
-from lamella.core.models import ModelFacts, WireProtocol
+from lamella.core.models import SHIPPED_WIRES, ModelFacts, WireProtocol
 from lamella.core.ports import ChatModel, ModelSource, OpenModel
 from lamella.llm.model_table import ModelTable
 from lamella.llm.patient import LoggedModel, PatientModel
@@ -153,12 +153,14 @@ class Providers:
         """What is known of a model that is served here; raises `InvalidRequest` otherwise."""
         provider = self.provider_of(name)
         facts = self._table.facts(name.removeprefix(f"{provider}:"), provider)
+        if facts.protocol not in SHIPPED_WIRES:
+            _registered(facts.protocol)
         return replace(facts, protocol=self._protocol(facts))
 
-    def _protocol(self, facts: ModelFacts) -> WireProtocol:
+    def _protocol(self, facts: ModelFacts) -> str:
         """What the model is spoken to in: few servers that speak OpenAI's protocols speak more than the first."""
         settings = self._settings
-        if facts.provider != "openai":
+        if facts.provider != "openai" or facts.protocol not in SHIPPED_WIRES:
             return facts.protocol
         if settings.openai_api is None:
             return WireProtocol.CHAT if settings.openai_base_url else facts.protocol
@@ -230,17 +232,31 @@ class Providers:
 
 async def adapter(facts: ModelFacts, endpoint: Endpoint) -> ChatModel:
     """The adapter for a model; its SDK is imported in a thread (a second). It asks once: see `PatientModel`."""
-    made = _build(await load_adapter(facts.protocol), facts, endpoint)
+    made = _build(await load_wire(facts.protocol), facts, endpoint)
     return LoggedModel(made) if endpoint.log_bodies else made
 
 
-async def load_adapter(protocol: WireProtocol) -> ModuleType:
-    """The module of a protocol's adapter."""
-    return await asyncio.to_thread(importlib.import_module, f"lamella.llm.{protocol.value}")
+async def load_wire(name: str) -> Wire:
+    """The adapter of a wire; raises `InvalidRequest` if it is not installed."""
+    if name in SHIPPED_WIRES:
+        module = await asyncio.to_thread(importlib.import_module, f"lamella.llm.{name}")
+        return Wire(module.connect, module.body_of)
+    return _registered(name)
 
 
-def _build(module: ModuleType, facts: ModelFacts, endpoint: Endpoint) -> ChatModel:
-    model: ChatModel = module.connect(
+def _registered(name: str) -> Wire:
+    found = registered_wires()
+    if name not in found:
+        raise InvalidRequest(
+            f"The wire “{name}” is not installed.",
+            hint=f"Install the package that has it. Installed are: {', '.join([*sorted(SHIPPED_WIRES), *found])}.",
+            param="wire",
+        )
+    return found[name]
+
+
+def _build(wire: Wire, facts: ModelFacts, endpoint: Endpoint) -> ChatModel:
+    return wire.connect(
         facts,
         base_url=endpoint.base_url,
         key=endpoint.key,
@@ -248,4 +264,3 @@ def _build(module: ModuleType, facts: ModelFacts, endpoint: Endpoint) -> ChatMod
         retries=0,
         log_bodies=endpoint.log_bodies,
     )
-    return model

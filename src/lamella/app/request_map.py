@@ -5,17 +5,18 @@ Also here: the body of a stored request, put together again from its blocks as t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 
+from lamella.app.extensions import registered_wires
 from lamella.cache.why import Why
 from lamella.core.errors import StoreFailed
 from lamella.core.json import Json, decode, decode_object, digest
-from lamella.core.models import WireProtocol
+from lamella.core.models import SHIPPED_WIRES
 from lamella.core.prompt import Marker, Ttl, WireBlock, WireRequest
 from lamella.core.records import RequestRecord, StoredBlock, StoredMarker, StoredSegment
 from lamella.core.tokens import Usage
-from lamella.llm import anthropic_wire, openai_wire, responses_wire
 
 PREVIEW = 280
 """Characters of a segment's text that a map shows."""
@@ -195,22 +196,27 @@ def _text(value: Json) -> str:
 
 
 def stored_body(record: RequestRecord, blocks: Sequence[StoredBlock]) -> dict[str, object]:
-    """The JSON body that was handed to the provider's SDK; raises `StoreFailed` for an unknown protocol."""
+    """The JSON body that was handed to the provider's SDK; raises `StoreFailed` for an unknown wire."""
     wire = tuple(
         WireBlock(block.level, block.role, decode_object(block.data), block.data, block.digest, "", markable=True)
         for block in blocks
     )
     markers = tuple(Marker(marker.index, Ttl(marker.ttl), marker.why) for marker in record.markers)
     request = WireRequest(record.head, wire, markers)
-    match record.protocol:
-        case WireProtocol.MESSAGES:
-            return anthropic_wire.body_of(request)
-        case WireProtocol.CHAT:
-            return openai_wire.body_of(request)
-        case WireProtocol.RESPONSES:
-            return responses_wire.body_of(request)
-        case _:
-            raise StoreFailed(f"Request {record.id} was sent on an unknown protocol: {record.protocol}.")
+    return _body_of(record)(request)
+
+
+def _body_of(record: RequestRecord) -> Callable[[WireRequest], dict[str, object]]:
+    """What writes the bodies of a wire: of those that ship, without their SDK."""
+    if record.protocol in SHIPPED_WIRES:
+        shipped: Callable[[WireRequest], dict[str, object]] = import_module(
+            f"lamella.llm.{record.protocol}_wire"
+        ).body_of
+        return shipped
+    own = registered_wires().get(record.protocol)
+    if own is None:
+        raise StoreFailed(f"Request {record.id} was sent on a wire that is not installed: {record.protocol}.")
+    return own.body_of
 
 
 def sizes_of(record: RequestRecord) -> str:

@@ -13,9 +13,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import cache
-from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from itertools import pairwise
 from typing import Protocol, runtime_checkable
 
@@ -30,11 +27,6 @@ from lamella.core.records import LEAVE, Caller, Conversation
 from lamella.storage import Store
 
 log = structlog.get_logger()
-
-GROUP = "lamella.dynamic_context"
-"""The group of entry points. Each names a provider, or a class or function that makes one without arguments."""
-
-SETTING = "LAMELLA_DYNAMIC_CONTEXT"
 
 SECONDS = 5.0
 """How long a provider may take if no setting says otherwise."""
@@ -128,52 +120,6 @@ def _checked(block: object) -> str:
         raise TypeError(f"a block is a text or None, not {type(block).__name__}")
     block.encode()
     return block.strip()
-
-
-@cache
-def installed_points(group: str) -> tuple[EntryPoint, ...]:
-    """The entry points of a group. Read once for each process: reading every installed package takes about 20 ms."""
-    return tuple(entry_points(group=group))
-
-
-def registered_blocks(
-    setting: str, installed: Iterable[EntryPoint] | None = None, *, seconds: float = SECONDS
-) -> Blocks:
-    """The providers that entry points and the setting name. `setting` is `package.module:name`, several with commas.
-
-    Raises `ConfigurationError` for a provider that can't be used.
-    """
-    points = installed_points(GROUP) if installed is None else installed
-    named = [path.strip() for path in setting.split(",") if path.strip()]
-    places = [(point.value, f"the entry point {point.name}") for point in points] + [(path, SETTING) for path in named]
-    found = [_provider(path, where) for path, where in dict(places).items()]
-    return Blocks(found, seconds)
-
-
-def _provider(path: str, where: str) -> DynamicContextProvider:
-    """The provider at `package.module:name`; a class or a function is called."""
-    module, _, name = path.partition(":")
-    if not name:
-        raise _unusable(path, where, "it has no “:”")
-    try:
-        found: object = import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
-        if isinstance(found, type) or not isinstance(found, DynamicContextProvider):
-            found = found() if callable(found) else found
-    except Exception as error:  # the border where a deployment's own code becomes an error of ours
-        raise _unusable(path, where, f"{type(error).__name__}: {error}") from error
-    if not isinstance(found, DynamicContextProvider) or not isinstance(found.name, str):
-        raise _unusable(path, where, "it has not `name`, `order` and `block`")
-    return found
-
-
-def _unusable(path: str, where: str, why: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"The provider of dynamic context “{path}” of {where} can't be used: {why}.",
-        hint="Name it as package.module:name; docs/how-to/dynamic-context.md says what a provider is.",
-        param=SETTING,
-    )
 
 
 @dataclass(frozen=True, slots=True)

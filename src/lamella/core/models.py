@@ -33,11 +33,14 @@ class Markers(StrEnum):
 
 
 class WireProtocol(StrEnum):
-    """What a model is spoken to in; the value is stored with each request."""
+    """The wires that ship; the value is stored with each request, and names the adapter in `llm/`."""
 
     MESSAGES = "anthropic"
     CHAT = "openai"
     RESPONSES = "responses"
+
+
+SHIPPED_WIRES = frozenset(wire.value for wire in WireProtocol)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ class ModelFacts:
     `images` says how pictures are counted; None for a model that sees none.
     `lives` are those that the provider sells for what is marked, the shortest first; of a provider without markers, how
     long it keeps an idle prefix at least.
-    `protocol` is the best of those that its vendor serves it by.
+    `protocol` is the best wire of those that its vendor serves it by, or one that an installed package adds.
     `diagnoses`: its provider says why a cache was missed, where it is asked.
     `known` is False for a name that the table does not have: its facts are cautious defaults.
     """
@@ -120,7 +123,7 @@ class ModelFacts:
     token_factor: float = 1.0
     efforts: tuple[str, ...] = ("low", "medium", "high")
     default_effort: str = "high"
-    protocol: WireProtocol = WireProtocol.MESSAGES
+    protocol: str = WireProtocol.MESSAGES
     lives: tuple[Ttl, ...] = (Ttl.FIVE_MINUTES,)
     diagnoses: bool = False
     known: bool = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from lamella.core.deltas import Delta
 from lamella.core.models import ModelFacts
@@ -132,6 +132,7 @@ class Jobs(Protocol):
         ...
 
 
+@runtime_checkable
 class Embedder(Protocol):
     """Texts as vectors, so that near ones mean about the same."""
 

@@ -14,7 +14,7 @@ import msgspec
 
 from lamella.core.caching import Ttl
 from lamella.core.errors import ConfigurationError, InvalidRequest
-from lamella.core.models import ImageRule, Markers, ModelFacts, Price, Thinking, WireProtocol
+from lamella.core.models import SHIPPED_WIRES, ImageRule, Markers, ModelFacts, Price, Thinking, WireProtocol
 
 SETTING = "LAMELLA_MODELS"
 
@@ -45,6 +45,8 @@ class _Facts(msgspec.Struct, forbid_unknown_fields=True):
     diagnoses: bool = False
     responses: bool = False
     """Whether the vendor serves it on the Responses API, where reasoning is kept between steps."""
+    wire: str | None = None
+    """A wire that an installed package adds; None: as its provider speaks."""
 
     def facts(self, rules: Mapping[str, ImageRule], *, known: bool) -> ModelFacts:
         """Raises `ValueError` that says what can't be."""
@@ -73,7 +75,9 @@ class _Facts(msgspec.Struct, forbid_unknown_fields=True):
             known=known,
         )
 
-    def _protocol(self) -> WireProtocol:
+    def _protocol(self) -> str:
+        if self.wire is not None:
+            return self.wire
         if self.provider == "anthropic":
             return WireProtocol.MESSAGES
         return WireProtocol.RESPONSES if self.responses else WireProtocol.CHAT
@@ -242,5 +246,7 @@ def row_of(facts: ModelFacts) -> dict[str, object]:
     for name in ("protocol", "known"):
         del row[name]
     row["images"] = next((name for name, rule in rules.items() if rule == facts.images), None)
-    row["responses"] = facts.protocol is WireProtocol.RESPONSES
+    row["responses"] = facts.protocol == WireProtocol.RESPONSES
+    if facts.protocol not in SHIPPED_WIRES:
+        row["wire"] = facts.protocol
     return row
