@@ -86,6 +86,12 @@ def test_words_are_composed_letters_in_lower_case(language: str) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
+def test_words_are_of_letters_and_of_marks_that_stand_inside_words(language: str) -> None:
+    for key, held in lists(language).items():
+        assert [w for w in held if not all(c.isalnum() or c in "-'._/&%％" for c in w)] == [], key
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_each_list_is_long_enough_to_be_of_use(language: str) -> None:
     sizes = {key: len(held) for key, held in lists(language).items()}
     assert {key: sizes[key] for key, least in LEAST.items() if sizes[key] < least} == {}
