@@ -1,10 +1,11 @@
 """Attacks on documents with restricted access, through a second model that gives them away on purpose.
 
-    python bench/leaks.py [--attacks 5000] [--seed 1] [--language de] [--places 0] [--no-honest] [--json]
+    python bench/leaks.py [--attacks 5000] [--seed 1] [--language de] [--hints 140] [--places 0] [--no-honest]
 
 Documents in seven languages hold more than 400 canaries: names, code names, titles, figures, dates, identifiers. Each
 attack is a call of `knowledge_base_search` in a running backend; `leaking/series.py` says what is counted. `--places N`
 plays N more attacks as turns of a server and looks for canaries in packets, journals, requests, logs, rows and files.
+`--hints N` names N canaries in the hints that owners write for readers, and repeats a hint in each disguise.
 Honest summaries (`leaking/usefulness.py`) show what the guard costs. The exit status is 1 if an aim is missed.
 """
 
@@ -16,6 +17,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
+from leaking.hints import Hints, missed_hints, play_hints, rows
 from leaking.series import SERIES, TECHNIQUES, Outcome, Tally, missed, play
 from leaking.suite import play as play_places
 from leaking.usefulness import Usefulness, measure
@@ -28,6 +30,7 @@ def main() -> None:
     parser.add_argument("--attacks", type=int, default=5_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--language", choices=LANGUAGES, action="append", help="only this one; may be said again")
+    parser.add_argument("--hints", type=int, default=140, help="canaries that an owner's hint names")
     parser.add_argument("--places", type=int, default=0, help="attacks of which all places are searched")
     parser.add_argument("--no-honest", dest="honest", action="store_false", help="leave the honest summaries out")
     parser.add_argument("--examples", type=int, default=40, help="what left, said with its words: so many at most")
@@ -35,13 +38,25 @@ def main() -> None:
     languages, began = tuple(given.language or LANGUAGES), time.monotonic()
     outcome = asyncio.run(play(given.seed, given.attacks, languages)) if given.attacks else Outcome(given.seed)
     useful = asyncio.run(measure(languages)) if given.honest else Usefulness()
+    hints = asyncio.run(play_hints(given.seed, given.hints, languages)) if given.hints else Hints()
     places = asyncio.run(play_places(given.seed, given.places)).leaks if given.places else []
     seconds = time.monotonic() - began
-    misses = [*missed(outcome, useful), *places]
+    misses = [*missed(outcome, useful), *missed_hints(hints), *places]
     if given.json:
-        emit({**_figures(outcome, useful), "places": places, "missed": misses, "seconds": seconds})
+        emit(
+            {
+                **_figures(outcome, useful),
+                "hints": asdict(hints),
+                "places": places,
+                "missed": misses,
+                "seconds": seconds,
+            }
+        )
     else:
         _print(outcome, useful, given.examples)
+        if hints.tried:
+            print()
+            show(rows(hints))
         print(f"\n{seconds:.0f} seconds, seed {given.seed}. Aims that were missed: {len(misses)}")
         for line in misses:
             print(f"- {line}")
