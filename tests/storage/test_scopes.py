@@ -10,7 +10,7 @@ from lamella.core.knowledge import Shelf
 from lamella.storage import Store
 from lamella.storage.knowledge.store import KnowledgeStore
 from lamella.storage.recall.store import RecallIndex
-from lamella.storage.scopes import Part, Scope, Scopes
+from lamella.storage.scopes import Part, PassageScope, Scopes
 
 from .examples import ANN, conversation
 from .test_knowledge import find as find_document
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.anyio
 VECTOR = np.ones(4, "<f2").tobytes()
 
 
-def scope(first: int, count: int, revision: int = 1) -> Scope:
-    return Scope.of({("", revision): Part.of([(first + n, "sess_1", 9, True, VECTOR) for n in range(count)], 4)})
+def scope(first: int, count: int, revision: int = 1) -> PassageScope:
+    return PassageScope.of({("", revision): Part.of([(first + n, "sess_1", 9, True, VECTOR) for n in range(count)], 4)})
 
 
 def test_what_was_not_used_for_longest_makes_room() -> None:

@@ -29,7 +29,7 @@ from sqlalchemy.types import NullType
 
 from lamella.search.ranking import PLACE_BITS
 from lamella.search.terms import common_beginning
-from lamella.storage.scopes import Reading, Rows, Scope
+from lamella.storage.scopes import PassageScope, Reading, Rows
 from lamella.storage.tables import knowledge_passages, knowledge_vectors, recall_entries, recall_vectors
 
 TAG_END = "\u00b7"
@@ -107,7 +107,7 @@ class PassageTables:
         return joined.outerjoin(self.vectors, of_model), type_coerce(self.vectors.c.data, NullType())
 
     def reading(
-        self, connection: Connection, scope: Scope, tag: str, words: Sequence[str], *, forms: bool = False
+        self, connection: Connection, scope: PassageScope, tag: str, words: Sequence[str], *, forms: bool = False
     ) -> Reading:
         """A scope with the occurrences of words that are not kept yet, and with `forms` those of their other forms."""
         read: dict[str, Rows] = {}

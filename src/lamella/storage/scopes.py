@@ -141,7 +141,7 @@ def _bytes_of(held: tuple[Ints, Ints]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class PassageScope:
     """Passages that are searched together: part after part, `offsets` says where each begins.
 
     Rankings go by place: `order` has the row of each place, those of one group together. `by_entry` are the places by
@@ -156,7 +156,7 @@ class Scope:
     postings: Postings = field(default_factory=Postings)
 
     @classmethod
-    def of(cls, parts: Mapping[Mark, Part]) -> Scope:
+    def of(cls, parts: Mapping[Mark, Part]) -> PassageScope:
         """The scope of these parts, at least one."""
         whole = Part.joined(list(parts.values()))
         ends = np.cumsum([len(part.entries) for part in parts.values()])
@@ -200,7 +200,7 @@ Rows = Sequence[tuple[str, str]]
 class Reading:
     """A scope with what was read of the words of a query: `read` has rows for each word that is not kept."""
 
-    scope: Scope
+    scope: PassageScope
     read: Mapping[str, Rows]
 
     def held(self, word: str) -> tuple[Ints, Ints]:
@@ -297,16 +297,16 @@ class Scopes:
     def __init__(self, most: int = MOST_BYTES) -> None:
         self._most = most
         self._lock = Lock()
-        self._kept: OrderedDict[Key, Scope] = OrderedDict()
+        self._kept: OrderedDict[Key, PassageScope] = OrderedDict()
 
-    def find(self, key: Key) -> Scope | None:
+    def find(self, key: Key) -> PassageScope | None:
         """What is kept under this key, whether it is still right or not."""
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
             return self._kept.get(key)
 
-    def keep(self, key: Key, scope: Scope) -> None:
+    def keep(self, key: Key, scope: PassageScope) -> None:
         """Keep a scope, unless more of the same was kept meanwhile; those that were not used for longest make room."""
         with self._lock:
             known = self._kept.get(key)

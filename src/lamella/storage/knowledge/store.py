@@ -17,7 +17,7 @@ from lamella.storage.knowledge.bindings import BindingRows
 from lamella.storage.knowledge.documents import DocumentRows, find_documents, shelf_number
 from lamella.storage.knowledge.passages import PassageRows, passage_of, tag_of
 from lamella.storage.passages import WRITTEN
-from lamella.storage.scopes import Mark, Part, Reading, Scope, Scopes, ranked
+from lamella.storage.scopes import Mark, Part, PassageScope, Reading, Scopes, ranked
 from lamella.storage.tables import knowledge_documents, knowledge_passages
 
 
@@ -75,7 +75,7 @@ class KnowledgeStore(DocumentRows, PassageRows, BindingRows):
         passages = {row["id"]: passage_of(row) for row in rows.mappings()}
         return passages, find_documents(connection, sorted({p.document_id for p in passages.values()}))
 
-    def _scope(self, connection: Connection, number: int, model: str, dimension: int) -> Scope | None:
+    def _scope(self, connection: Connection, number: int, model: str, dimension: int) -> PassageScope | None:
         """What is kept of a shelf, with the documents that changed since read again; None for an empty one."""
         of = knowledge_documents.c
         query = select(of.id, of.revision).where(of.shelf == number, of.removed.is_(False), of.found.is_not(None))
@@ -91,7 +91,7 @@ class KnowledgeStore(DocumentRows, PassageRows, BindingRows):
         known = {} if kept is None else kept.parts(frozenset(wanted))
         new = [mark for mark in wanted if mark not in known]
         known |= _read_parts(connection, number, new, model, dimension)
-        scope = Scope.of({mark: known[mark] for mark in wanted})
+        scope = PassageScope.of({mark: known[mark] for mark in wanted})
         self._scopes.keep(key, scope)
         return scope
 

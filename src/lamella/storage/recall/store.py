@@ -46,7 +46,7 @@ from lamella.storage.recall.sources import (
     tag_of,
     touch_recall,
 )
-from lamella.storage.scopes import Part, Reading, Scope, Scopes, ranked
+from lamella.storage.scopes import Part, PassageScope, Reading, Scopes, ranked
 from lamella.storage.tables import messages, recall_entries, recall_turns, sessions, turns
 
 _SESSIONS_SHOWN = 20
@@ -205,7 +205,7 @@ class RecallIndex(Transactions):
         )
 
     @reads
-    def _reading(self, connection: Connection, caller: Caller, scope: Scope, terms: Sequence[str]) -> Reading:
+    def _reading(self, connection: Connection, caller: Caller, scope: PassageScope, terms: Sequence[str]) -> Reading:
         return SAID.reading(connection, scope, tag_of(caller.user_id), terms)
 
     @reads
@@ -221,7 +221,7 @@ class RecallIndex(Transactions):
             find_conversation(connection, caller, conversation_id)
         return recall_version(connection, caller)
 
-    async def _scope(self, caller: Caller, query: RecallQuery, dimension: int) -> Scope:
+    async def _scope(self, caller: Caller, query: RecallQuery, dimension: int) -> PassageScope:
         """What is kept, with what was added since; read anew when something else changed.
 
         What changes while it is read makes what is kept stale: the next search reads anew.
@@ -231,14 +231,14 @@ class RecallIndex(Transactions):
         mark = ("", await self._version(caller, query.conversation_id))
         kept = self._scopes.find(key)
         if kept is None or kept.marks != (mark,):
-            kept = Scope.of({mark: Part.of((), dimension)})
+            kept = PassageScope.of({mark: Part.of((), dimension)})
         parts = await self._read(caller, query, kept.last, dimension)
         if not parts:
             return kept
         whole = await asyncio.to_thread(Part.joined, [kept.whole, *parts])
-        scope = await asyncio.to_thread(Scope.of, {mark: whole})
+        scope = await asyncio.to_thread(PassageScope.of, {mark: whole})
         stays = whole.complete()
-        self._scopes.keep(key, scope if stays is whole else Scope.of({mark: stays}))
+        self._scopes.keep(key, scope if stays is whole else PassageScope.of({mark: stays}))
         return scope
 
     async def _read(self, caller: Caller, query: RecallQuery, after: int, dimension: int) -> list[Part]:
