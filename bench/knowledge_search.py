@@ -42,6 +42,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FACTS = DocumentText("text/plain", 0, None)
 IN_A_DOCUMENT = 500
 AT_ONCE = 250
+POOL = 5_000
 
 
 def vocabulary(count: int = 20_000) -> list[str]:
@@ -67,21 +68,19 @@ class Texts:
 
 
 async def fill(knowledge: KnowledgeStore, count: int) -> None:
-    """Store so many passages, quicker than by reading documents."""
-    texts, lexical = Texts(), LexicalEmbedder()
-    model = lexical.space.model
+    """Store so many passages, quicker than by reading documents: drawn from `POOL` different ones."""
+    texts, lexical, pick = Texts(), LexicalEmbedder(), random.Random(13)
+    model, pool = lexical.space.model, []
+    for text in (texts.passage() for _ in range(min(count, POOL))):
+        terms, [vector] = terms_of(text), lexical.vectors([text])
+        pool.append(NewPassage(0, len(text), text, (), None, " ".join(terms), len(terms), 260, vector))
     for number in range(0, count, IN_A_DOCUMENT):
         id = f"doc_{number:08d}"
         document = Document(id, SHELF, f"{id}.txt", 1, id, NOW, NOW, upload=f"{id}u")
         await knowledge.add_document(document, NewJob("none", id, "bench", NOW))
         for first in range(0, min(IN_A_DOCUMENT, count - number), AT_ONCE):
-            made = []
-            for text in (texts.passage() for _ in range(AT_ONCE)):
-                terms = terms_of(text)
-                [vector] = lexical.vectors([text])
-                made.append(NewPassage(0, len(text), text, (), None, " ".join(terms), len(terms), 260, vector))
-            await knowledge.stage(OWNER, id, 1, first, made, model)
-        await knowledge.publish(OWNER, id, 1, FACTS, NOW)
+            await knowledge.stage(OWNER, id, 1, first, pick.choices(pool, k=AT_ONCE), model)
+        await knowledge.publish(OWNER, id, 1, FACTS, NOW, model)
         if number % 10_000 == 0:
             print(f"  {number:,} passages stored", file=sys.stderr)
 
@@ -244,7 +243,7 @@ async def quality() -> None:
                 embedded = await embedder.embed([embedded_text(one.text, one.headings) for one in cut])
                 made = [replace(one, vector=vector) for one, vector in zip(cut, embedded.vectors, strict=True)]
                 await knowledge.stage(OWNER, name, 1, 0, made, space.model)
-                await knowledge.publish(OWNER, name, 1, FACTS, NOW)
+                await knowledge.publish(OWNER, name, 1, FACTS, NOW, space.model)
             for leg in ("words", "vectors", "both"):
                 recalls, firsts = [], []
                 for query, wanted in QUERIES:

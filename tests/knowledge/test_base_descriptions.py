@@ -48,7 +48,7 @@ class Stage:
         await self.knowledge.add_document(document, NewJob("none", document.id, "test", NOON))
         made = list(passages_of(text, name, paged=False, lexical=None))
         await self.knowledge.stage(ANN, document.id, 1, 0, made, "none")
-        await self.knowledge.publish(ANN, document.id, 1, DocumentText("text/plain", 9, None), NOON)
+        await self.knowledge.publish(ANN, document.id, 1, DocumentText("text/plain", 9, None), NOON, "none")
         await self.knowledge.finish_document(ANN, document.id, 1, "none", NOON)
 
     async def done(self) -> BaseContent:

@@ -73,7 +73,7 @@ async def publish(
     if version == 1:
         await knowledge.add_document(document(id, shelf), job(id))
     assert await knowledge.stage(caller, id, version, 0, made(text, vectors=vectors), MODEL)
-    assert await knowledge.publish(caller, id, version, FACTS, NOON)
+    assert await knowledge.publish(caller, id, version, FACTS, NOON, MODEL)
 
 
 async def find(
@@ -121,8 +121,17 @@ async def test_what_is_not_published_is_not_found(knowledge: KnowledgeStore) -> 
     assert await knowledge.stage(ANN, "doc_1", 1, 0, made("A zeppelin."), MODEL)
     assert await find(knowledge, "zeppelin") == ()
     assert await knowledge.staged(ANN, "doc_1", 1) == (1, 11)
-    assert await knowledge.publish(ANN, "doc_1", 1, FACTS, NOON)
+    assert await knowledge.publish(ANN, "doc_1", 1, FACTS, NOON, MODEL)
     assert ids(await find(knowledge, "zeppelin")) == ["doc_1"]
+
+
+@pytest.mark.parametrize(("vectors", "model", "state"), [(True, MODEL, "ready"), (False, None, "embedding")])
+async def test_a_version_that_has_its_vectors_is_ready_when_it_is_found(
+    knowledge: KnowledgeStore, vectors: bool, model: str | None, state: str
+) -> None:
+    await publish(knowledge, "doc_1", sections("A zeppelin.", "A quagga."), vectors=vectors)
+    found = await knowledge.document_on_shelf(ANN, "doc_1")
+    assert (found.state, found.model, found.passages, found.embedded) == (state, model, 2, 2 if vectors else 0)
 
 
 async def test_only_what_stands_on_the_shelves_is_found(knowledge: KnowledgeStore) -> None:
@@ -154,7 +163,7 @@ async def test_a_new_version_replaces_the_one_before_at_once(knowledge: Knowledg
     assert await knowledge.stage(ANN, "doc_1", 2, 0, made(changed, vectors=False), MODEL)
     assert "zeppelin" in (await find(knowledge, "zeppelin"))[0].passage.text
     assert await find(knowledge, "quagga", meaning=False) == ()
-    assert await knowledge.publish(ANN, "doc_1", 2, FACTS, NOON)
+    assert await knowledge.publish(ANN, "doc_1", 2, FACTS, NOON, MODEL)
     assert await find(knowledge, "zeppelin", meaning=False) == ()
     assert "quagga" in (await find(knowledge, "quagga"))[0].passage.text
     # What is the same word for word keeps its vector.
@@ -170,7 +179,7 @@ async def test_late_work_on_a_version_is_lost(knowledge: KnowledgeStore) -> None
     await publish(knowledge, "doc_1", "A zeppelin.")
     await knowledge.replace_document(ANN, replace(document("doc_1"), digest="other"), job("doc_1"))
     assert not await knowledge.stage(ANN, "doc_1", 1, 1, made("late"), MODEL)
-    assert not await knowledge.publish(ANN, "doc_1", 1, FACTS, NOON)
+    assert not await knowledge.publish(ANN, "doc_1", 1, FACTS, NOON, MODEL)
     assert not await knowledge.say_state(ANN, "doc_1", 1, DocumentState.FAILED, NOON)
     assert not await knowledge.finish_document(ANN, "doc_1", 1, MODEL, NOON)
     assert (await knowledge.document_on_shelf(ANN, "doc_1")).state is DocumentState.WAITING
@@ -206,7 +215,7 @@ async def test_foreign_documents_do_not_exist(knowledge: KnowledgeStore) -> None
         with pytest.raises(NotFound):
             await verb
     assert await knowledge.passages_of(BOB, "doc_1") == ()
-    assert not await knowledge.publish(BOB, "doc_1", 1, FACTS, NOON)
+    assert not await knowledge.publish(BOB, "doc_1", 1, FACTS, NOON, MODEL)
     assert await knowledge.clear_out(BOB, "doc_1", 9) == 0
     assert ids(await find(knowledge, "zeppelin")) == ["doc_1"]
 

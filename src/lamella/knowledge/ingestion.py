@@ -57,10 +57,13 @@ class PassageMaker(Protocol):
 class ProcessPassages:
     """A `PassageMaker` with a child process of low priority for each long text."""
 
+    def __init__(self) -> None:
+        self._lexical = LexicalEmbedder()  # it remembers words: most of one document stand in the next
+
     async def make(self, text: str, order: CutRequest) -> AsyncGenerator[Sequence[NewPassage], None]:
         """See `PassageMaker.make`. Raises `LamellaError` when the child breaks off."""
         if len(text) <= SHORT:
-            for batch in await asyncio.to_thread(_at_once, text, order):
+            for batch in await asyncio.to_thread(_at_once, text, order, self._lexical):
                 yield batch
             return
         process = await _start()
@@ -103,9 +106,9 @@ async def _feed(process: Process, text: str, order: CutRequest) -> None:
     process.stdin.close()
 
 
-def _at_once(text: str, order: CutRequest) -> list[list[NewPassage]]:
-    lexical = LexicalEmbedder() if order.lexical else None
-    made = islice(passages_of(text, order.name, paged=order.paged, lexical=lexical), order.skip, None)
+def _at_once(text: str, order: CutRequest, lexical: LexicalEmbedder) -> list[list[NewPassage]]:
+    embedder = lexical if order.lexical else None
+    made = islice(passages_of(text, order.name, paged=order.paged, lexical=embedder), order.skip, None)
     batches = []
     while batch := list(islice(made, BATCH)):
         batches.append(batch)
@@ -203,25 +206,32 @@ class Ingestion:
             return None
         if document.state is DocumentState.FAILED:
             return None
-        if document.found != document.version and not await self._index(job.caller, document):
-            await self.tell(document.shelf)
-            return None
-        if document.version > 1:  # of a first version nothing is left over
+        is_found = document.found == document.version
+        state = DocumentState.EMBEDDING if is_found else await self._index(job.caller, document)
+        if state is not None and document.version > 1:  # of a first version nothing is left over
             await self._clear(job)
-        return await self._embed(job, document)
+        if state is DocumentState.EMBEDDING:
+            return await self._embed(job, document)
+        await self.tell(document.shelf)
+        return None
 
-    async def _index(self, caller: Caller, document: Document) -> bool:
-        """Read a version and let it be found by its words; False where it can't be, or is the newest no more."""
+    async def _index(self, caller: Caller, document: Document) -> DocumentState | None:
+        """Read a version and let it be found by its words; gives its state, None if it can't be read, or is the newest
+        no more.
+        """
         if not await self._say(caller, document, DocumentState.READING):
-            return False
+            return None
         read = await self._making.reader.read(caller, document)
         if read.status != "ready":
             await self._say(caller, document, DocumentState.FAILED, read.code, read.reason)
-            return False
-        return await self._say(caller, document, DocumentState.INDEXING) and await self._stage(caller, document, read)
+            return None
+        # The passages of a short text are stored in less time than it takes to say that they are being stored.
+        if len(read.text) > SHORT and not await self._say(caller, document, DocumentState.INDEXING):
+            return None
+        return await self._stage(caller, document, read)
 
-    async def _stage(self, caller: Caller, document: Document, read: Extraction) -> bool:
-        """Store the passages behind those that are stored already, then let all of them be found at once."""
+    async def _stage(self, caller: Caller, document: Document, read: Extraction) -> DocumentState | None:
+        """Store the passages after those that are stored already, then let all of them be found at once."""
         store, id, version, model = self._store, document.id, document.version, self._making.embedder.space.model
         count, end = await store.staged(caller, id, version)
         order = CutRequest(document.name, read.pages is not None, model == lexical.SPACE.model, count)
@@ -231,10 +241,10 @@ class Ingestion:
                     await store.unstage(caller, id, version)
                     raise LamellaError(f"The passages of “{document.name}” did not fit together; they are made anew.")
                 if not await store.stage(caller, id, version, count, batch, model):
-                    return False
+                    return None
                 count, end = count + len(batch), batch[-1].end
         facts = DocumentText(read.media_type, read.tokens, read.pages)
-        return await store.publish(caller, id, version, facts, self._clock.now())
+        return await store.publish(caller, id, version, facts, self._clock.now(), model)
 
     async def _embed(self, job: Job, document: Document) -> Again | None:
         """Make the vectors that are missing; waits as long as nobody makes them."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from functools import lru_cache
 from importlib.resources import files
 
 MOST_TERMS = 32
@@ -181,6 +182,7 @@ def _normal(text: str) -> str:
 _ENDINGS = (("iness", "y"), ("ies", "y"), ("sses", "ss"), ("edly", ""), ("ing", ""), ("ed", ""), ("ly", ""), ("s", ""))
 
 
+@lru_cache(50_000)
 def stem(word: str) -> str:
     """An English word without its ending, lightly; other words lose little, and the same on both sides."""
     if len(word) <= 3 or not word.isascii() or not word.isalpha():

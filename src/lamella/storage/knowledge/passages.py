@@ -117,32 +117,41 @@ class PassageRows(Rows):
 
     @writes
     def publish(
-        self, connection: Connection, caller: Caller, document_id: str, version: int, facts: DocumentText, at: datetime
-    ) -> bool:
-        """Let this version be found in place of the one before, from one moment to the next."""
+        self,
+        connection: Connection,
+        caller: Caller,
+        document_id: str,
+        version: int,
+        facts: DocumentText,
+        at: datetime,
+        model: str,
+    ) -> DocumentState | None:
+        """Let this version be found in place of the one before, from one moment to the next.
+
+        Gives its state, which is READY if all its passages have vectors of `model`; None if it is the newest no more.
+        """
         mine = and_(knowledge_passages.c.document_id == document_id, knowledge_passages.c.version == version)
-        count = select(func.count()).where(mine).scalar_subquery()
-        of_version = (
-            select(func.count())
-            .select_from(knowledge_passages)
-            .join(knowledge_vectors, knowledge_vectors.c.entry_id == knowledge_passages.c.id)
-            .where(mine)
-        )
+        joined = knowledge_passages.join(knowledge_vectors, knowledge_vectors.c.entry_id == knowledge_passages.c.id)
+        with_vector = select(func.count()).select_from(joined).where(mine, knowledge_vectors.c.model == model)
+        count = connection.execute(select(func.count()).where(mine)).scalar_one()
+        embedded = connection.execute(with_vector).scalar_one()
+        state = DocumentState.READY if embedded == count else DocumentState.EMBEDDING
         values = {
             "found": version,
             "revision": knowledge_documents.c.revision + 1,
-            "state": DocumentState.EMBEDDING.value,
+            "state": state.value,
+            "model": model if state is DocumentState.READY else knowledge_documents.c.model,
             "code": None,
             "reason": None,
             "media_type": facts.media_type,
             "tokens": facts.tokens,
             "pages": facts.pages,
             "passages": count,
-            "embedded": of_version.scalar_subquery(),
+            "embedded": embedded,
             "updated_at": at,
         }
         published = update(knowledge_documents).where(this_document(caller, document_id, version)).values(**values)
-        return connection.execute(published).rowcount > 0
+        return state if connection.execute(published).rowcount > 0 else None
 
     @writes
     def clear_out(self, connection: Connection, caller: Caller, document_id: str, limit: int) -> int:
