@@ -10,7 +10,7 @@ from lamella.core.knowledge import Shelf
 from lamella.storage import Store
 from lamella.storage.knowledge.store import KnowledgeStore
 from lamella.storage.recall.store import RecallIndex
-from lamella.storage.scopes import Part, PassageScope, Scopes
+from lamella.storage.scopes import Part, PassageScope, Reading, Scopes
 
 from .examples import ANN, conversation
 from .test_knowledge import find as find_document
@@ -54,6 +54,18 @@ def test_what_may_still_get_a_vector_is_not_kept() -> None:
     assert Part.of(rows, 0).complete().entries.tolist() == [1, 2, 3]
     joined = Part.joined([Part.of(rows[:1], 4), Part.of(rows[1:], 4)])
     assert (joined.groups, joined.of_group.tolist(), joined.waiting) == (("s", "t"), [0, 1, 0], 2)
+
+
+def test_what_makes_room_while_a_search_runs_is_still_read() -> None:
+    """A search of many common words reads more occurrences than are kept of them."""
+    here = PassageScope.of({("", 1): Part.of([(1, "sess_1", 9, True, None), (2, "sess_1", 9, True, None)], 0)})
+    here.postings.most = 400
+    words = [f"word{number}" for number in range(4)]
+    for _ in range(2):
+        read = {word: here.postings.find(word) or [(word, f"{1 << 16},{2 << 16 | 7}")] for word in words}
+        reading = Reading(here, read)
+        assert [reading.held(word)[0].tolist() for word in words] == [[0, 1 << 16 | 7]] * 4
+    assert here.postings.size <= 400
 
 
 async def test_documents_and_conversations_share_the_bytes(store: Store) -> None:

@@ -129,10 +129,10 @@ def _by_words(corpus: Corpus, matches: Matches) -> tuple[Floats, Floats]:
         forms = matches.forms.get(word, held[:0])
         if not len(held) and not len(forms):
             continue
-        passages.add(*_together(held >> PLACE_BITS, forms >> PLACE_BITS), share)
-        weight = documents.add(*_together(of[held >> PLACE_BITS], of[forms >> PLACE_BITS]), share)
+        passages.add(*_together(held >> PLACE_BITS, forms >> PLACE_BITS, len(of)), share)
+        weight = documents.add(*_together(of[held >> PLACE_BITS], of[forms >> PLACE_BITS], len(firsts)), share)
         early = held[place_in(held) < LEAD_TERMS] >> PLACE_BITS
-        lead[np.unique(of[early[is_first[early]]])] += weight
+        lead[counted(of[early[is_first[early]]])[0]] += weight
     best = np.maximum.reduceat(passages.scores, firsts)
     for pair, share in _pairs(matches):
         documents.add(*counted(of[pair >> PLACE_BITS]), PAIR * share)
@@ -140,13 +140,13 @@ def _by_words(corpus: Corpus, matches: Matches) -> tuple[Floats, Floats]:
     return whole[of] * passages.scores / np.where(best > 0, best, 1.0)[of], passages.scores
 
 
-def _together(held: Ints, forms: Ints) -> tuple[Ints, Ints | Floats]:
-    """The numbers in two rising rows, each once, and how often; those in `forms` count less."""
+def _together(held: Ints, forms: Ints, count: int) -> tuple[Ints, Ints | Floats]:
+    """The numbers below `count` in two rising rows, each once, and how often; those in `forms` count less."""
     if not len(forms):
         return counted(held)
-    numbers, places = np.unique(np.concatenate([held, forms]), return_inverse=True)
-    weights = np.repeat([1.0, FORM], [len(held), len(forms)])
-    return numbers, np.bincount(places, weights=weights)
+    times = np.bincount(held, minlength=count) + FORM * np.bincount(forms, minlength=count)
+    numbers = np.flatnonzero(times)
+    return numbers, times[numbers]
 
 
 def _shares(words: Sequence[str]) -> Mapping[str, float]:
@@ -168,11 +168,20 @@ def _pairs(matches: Matches) -> Iterator[tuple[Ints, float]]:
         firsts, seconds = matches.held[one], matches.held[other]
         if one == other or not len(firsts) or not len(seconds):
             continue
-        after = np.searchsorted(seconds, firsts, side="right")
-        gaps = seconds[np.minimum(after, len(seconds) - 1)] - firsts
-        near = firsts[(gaps > 0) & (gaps <= PAIR_GAP)]
+        near = _soon_after(firsts, seconds)
         if len(near):
             yield near, _share(times * (1 - 2 * OVERLAP * _overlap(one, other)))
+
+
+def _soon_after(firsts: Ints, seconds: Ints) -> Ints:
+    """Where one word stands soon after another: occurrences of the rarer of the two, which is quicker to go through."""
+    if len(firsts) <= len(seconds):
+        following = seconds[np.minimum(np.searchsorted(seconds, firsts, side="right"), len(seconds) - 1)]
+        looked, gaps = firsts, following - firsts
+    else:
+        before = firsts[np.maximum(np.searchsorted(firsts, seconds) - 1, 0)]
+        looked, gaps = seconds, seconds - before
+    return looked[(gaps > 0) & (gaps <= PAIR_GAP)]
 
 
 def _share(times: float) -> float:

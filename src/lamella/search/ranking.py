@@ -125,10 +125,9 @@ def rank_conversations(corpus: Corpus, matches: Matches, space: Space) -> Rankin
         own = _bm25(corpus.lengths, postings)
         session_words, covers = _by_session(corpus, postings, len(held))
     lift = relative(session_words)[corpus.groups]
-    words = _reciprocal(_with_neighbours(own, corpus.groups) * (1 + SESSION * lift))
-    scores = _fused(words, matches.similar, corpus, postings, space.weight)
-    near = matches.similar
-    passages = own if own.any() or near is None else near
+    words, near = _with_neighbours(own, corpus.groups), matches.similar
+    scores = _fused(_reciprocal(words * (1 + SESSION * lift)), near, corpus, postings, space.weight)
+    passages = words if words.any() or near is None else near
     sessions = relative(_sum_of_best(passages, corpus)) + SESSION_WORDS * relative(session_words)
     if near is not None and space.session_weight:
         sessions = sessions + space.session_weight * relative(_sum_of_best(near, corpus))

@@ -4,9 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, and_, case, delete, func, literal, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    RowMapping,
+    Select,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    literal,
+    or_,
+    select,
+    update,
+)
 
 from lamella.core.errors import LeaseLost
 from lamella.core.records import Caller, Job, JobStatus, NewJob
@@ -25,6 +40,41 @@ def _job_of(row: RowMapping) -> Job:
 
 def _newest(caller: Caller, kind: str, subject: str) -> ColumnElement[bool]:
     return and_(jobs.c.owner == caller.user_id, jobs.c.kind == kind, jobs.c.subject == subject)
+
+
+@cache
+def _due(busy: int, *, of_one: bool) -> Select[tuple[str]]:
+    """The job to claim, given so many kinds of owners that are busy; made once, since a worker asks after each job."""
+    moment = bindparam("moment", type_=jobs.c.due_at.type)
+    # Counted once, not for each of thousands that wait: this stands in a writing transaction.
+    others = jobs.alias()
+    running = (
+        select(others.c.owner, others.c.kind, func.count().label("count"))
+        .where(others.c.status == JobStatus.RUNNING, others.c.due_at > moment)
+        .group_by(others.c.owner, others.c.kind)
+        .subquery()
+    )
+    idle = [
+        or_(
+            jobs.c.kind != bindparam(f"kind_{at}", type_=jobs.c.kind.type),
+            jobs.c.owner != bindparam(f"owner_{at}", type_=jobs.c.owner.type),
+        )
+        for at in range(busy)
+    ]
+    due = (
+        select(jobs.c.id)
+        .outerjoin(running, and_(running.c.owner == jobs.c.owner, running.c.kind == jobs.c.kind))
+        .where(
+            jobs.c.kind.in_(bindparam("kinds", expanding=True, type_=jobs.c.kind.type)),
+            jobs.c.status.in_(_OPEN),
+            jobs.c.due_at <= moment,
+        )
+        .where(*idle)
+        .order_by(func.coalesce(running.c.count, 0), jobs.c.due_at, jobs.c.id)
+        .limit(1)
+        .with_for_update(skip_locked=True, of=jobs)
+    )
+    return due.where(jobs.c.id == bindparam("only", type_=jobs.c.id.type)) if of_one else due
 
 
 def check_lease(connection: Connection, job: Job) -> None:
@@ -95,26 +145,11 @@ class JobRows(Rows):
         only: str | None = None,
     ) -> Job | None:
         """The job that is due longest of whoever has the fewest running, leased; None when none is due."""
-        # Counted once, not for each of thousands that wait: this stands in a writing transaction.
-        others = jobs.alias()
-        running = (
-            select(others.c.owner, others.c.kind, func.count().label("count"))
-            .where(others.c.status == JobStatus.RUNNING, others.c.due_at > now)
-            .group_by(others.c.owner, others.c.kind)
-            .subquery()
-        )
-        due = (
-            select(jobs.c.id)
-            .outerjoin(running, and_(running.c.owner == jobs.c.owner, running.c.kind == jobs.c.kind))
-            .where(jobs.c.kind.in_(kinds), jobs.c.status.in_(_OPEN), jobs.c.due_at <= now)
-            .where(*(or_(jobs.c.kind != kind, jobs.c.owner != owner) for kind, owner in busy))
-            .order_by(func.coalesce(running.c.count, 0), jobs.c.due_at, jobs.c.id)
-            .limit(1)
-            .with_for_update(skip_locked=True, of=jobs)
-        )
-        if only is not None:
-            due = due.where(jobs.c.id == only)
-        job_id = connection.execute(due).scalar_one_or_none()
+        asked: dict[str, Any] = {"kinds": kinds, "moment": now, "only": only}
+        for at, (kind, owner) in enumerate(busy):
+            asked |= {f"kind_{at}": kind, f"owner_{at}": owner}
+        due = _due(len(busy), of_one=only is not None)
+        job_id = connection.execute(due, asked).scalar_one_or_none()
         if job_id is None:
             return None
         leased = (

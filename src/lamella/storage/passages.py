@@ -27,7 +27,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import NullType
 
-from lamella.search.ranking import PLACE_BITS
+from lamella.search.ranking import PLACE_BITS, Ints
 from lamella.search.terms import common_beginning
 from lamella.storage.scopes import PassageScope, Reading, Rows
 from lamella.storage.tables import knowledge_passages, knowledge_vectors, recall_entries, recall_vectors
@@ -109,11 +109,11 @@ class PassageTables:
     def reading(
         self, connection: Connection, scope: PassageScope, tag: str, words: Sequence[str], *, forms: bool = False
     ) -> Reading:
-        """A scope with the occurrences of words that are not kept yet, and with `forms` those of their other forms."""
-        read: dict[str, Rows] = {}
+        """A scope with the occurrences of words, and with `forms` those of their other forms."""
+        read: dict[str, Rows | tuple[Ints, Ints]] = {}
         for word in dict.fromkeys(words):
-            if scope.postings.find(word) is None:
-                read[word] = self._occurrences(connection, tag, word, common_beginning(word) if forms else "")
+            beginning = common_beginning(word) if forms else ""
+            read[word] = scope.postings.find(word) or self._occurrences(connection, tag, word, beginning)
         return Reading(scope, read)
 
     def _occurrences(self, connection: Connection, tag: str, word: str, beginning: str) -> Rows:

@@ -27,7 +27,7 @@ from lamella.search.vectors import matrix_of, unpacked
 MOST_BYTES = 512_000_000
 """What is kept of all scopes; what is not kept is read again."""
 
-MOST_POSTINGS = 64_000_000
+MOST_POSTINGS = 128_000_000
 """Bytes of occurrences that are kept of one scope."""
 
 _OVERHEAD = 72
@@ -116,6 +116,7 @@ class Postings:
 
     kept: OrderedDict[str, tuple[Ints, Ints]] = field(default_factory=OrderedDict)
     size: int = 0
+    most: int = MOST_POSTINGS
     lock: Lock = field(default_factory=Lock)
 
     def find(self, term: str) -> tuple[Ints, Ints] | None:
@@ -132,7 +133,7 @@ class Postings:
                 return
             self.kept[term] = held
             self.size += _bytes_of(held)
-            while self.size > MOST_POSTINGS and len(self.kept) > 1:
+            while self.size > self.most and len(self.kept) > 1:
                 self.size -= _bytes_of(self.kept.popitem(last=False)[1])
 
 
@@ -192,27 +193,28 @@ class PassageScope:
         return np.sort(moved(stored[here], self.by_entry[at[here]]))
 
 
-Rows = Sequence[tuple[str, str]]
+Rows = list[tuple[str, str]]
 """Terms with their occurrences as SQLite joins them, with commas between."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A scope with what was read of the words of a query: `read` has rows for each word that is not kept."""
+    """A scope with the words of a query: `read` has what was kept of a word, or its rows."""
 
     scope: PassageScope
-    read: Mapping[str, Rows]
+    read: Mapping[str, Rows | tuple[Ints, Ints]]
 
     def held(self, word: str) -> tuple[Ints, Ints]:
         """Where a word stands, and where its other forms do; kept from now on."""
-        known = self.scope.postings.find(word)
-        if known is None:
-            found = {term: np.fromstring(text, np.int64, sep=",") for term, text in self.read[word]}
-            own = found.get(word, np.zeros(0, np.int64))
-            forms = [row for term, row in found.items() if is_form(word, term)]
-            known = self.scope.occurrences(own), self.scope.occurrences(np.concatenate([own[:0], *forms]))
-            self.scope.postings.keep(word, known)
-        return known
+        read = self.read[word]
+        if isinstance(read, tuple):
+            return read
+        found = {term: np.fromstring(text, np.int64, sep=",") for term, text in read}
+        own = found.get(word, np.zeros(0, np.int64))
+        forms = [row for term, row in found.items() if is_form(word, term)]
+        held = self.scope.occurrences(own), self.scope.occurrences(np.concatenate([own[:0], *forms]))
+        self.scope.postings.keep(word, held)
+        return held
 
 
 @dataclass(frozen=True, slots=True)

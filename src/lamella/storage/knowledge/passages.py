@@ -139,7 +139,7 @@ class PassageRows(Rows):
         values = {
             "found": version,
             "revision": knowledge_documents.c.revision + 1,
-            "state": state.value,
+            "state": state,
             "model": model if state is DocumentState.READY else knowledge_documents.c.model,
             "code": None,
             "reason": None,
