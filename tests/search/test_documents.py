@@ -32,7 +32,7 @@ def ranked(
     corpus = Corpus(np.array(numbers, np.int64), np.array([len(terms) for terms in passages], np.float64))
     near = np.array(similar, np.float64) if similar is not None else None
     forms: dict[str, Ints] = {word: np.array(sorted(_forms(held, word)), np.int64) for word in words}
-    space = Space("test", 0.0, 0.0, document_weight=weight)
+    space = Space("test", 0.0, 0.3, document_weight=weight)
     return rank_documents(corpus, Matches(words, found, forms, near), space)
 
 
@@ -105,6 +105,19 @@ def test_a_long_document_is_found_by_the_passage_that_answers_and_shows_it_first
 def test_what_is_similar_is_found_without_a_word_and_never_before_all_words() -> None:
     made = ranked("heron", [f"heron {FILLER}"], [FILLER], similar=[0.0, 0.9], weight=0.1)
     assert made.first(2).tolist() == [0, 1]
+
+
+def test_a_similarity_counts_by_how_far_it_stands_above_the_others() -> None:
+    """The fourth passage is the nearest both times; among passages that are all near it tells little."""
+    documents = [[f"heron egret {FILLER}"], *([f"{number} {FILLER}"] for number in range(40)), [f"heron {FILLER}"]]
+    far, near = [0.1] * 41 + [0.9], [0.9 - 0.01 * (number % 5) for number in range(41)] + [0.9]
+    assert ranked("heron egret", *documents, similar=far, weight=0.9).first(1).tolist() == [41]
+    assert ranked("heron egret", *documents, similar=near, weight=0.9).first(1).tolist() == [0]
+
+
+def test_the_only_passage_is_found_by_its_meaning_and_one_without_a_vector_is_not() -> None:
+    assert ranked("heron", [FILLER], similar=[0.5], weight=0.5).first(9).tolist() == [0]
+    assert ranked("heron", [FILLER], [FILLER], similar=[0.5, 0.0], weight=0.5).first(9).tolist() == [0]
 
 
 @settings(max_examples=50)

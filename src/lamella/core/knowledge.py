@@ -178,8 +178,8 @@ class KnowledgeQuery:
 class KnowledgeHit:
     """A passage that was found, of the document that it is in.
 
-    `score` is 1 for what is best by words and by meaning; `words` is its BM25 score, `similarity` its cosine to
-    the query, each 0 where that had no say.
+    `score` is 1 for what is best by words and by meaning; `words` is its BM25 score, 0 if it holds no word, and
+    `similarity` its cosine to the query, 0 if there is no vector.
     """
 
     passage: StoredPassage

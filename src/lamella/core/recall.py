@@ -78,16 +78,16 @@ class Space:
     """Where vectors can be compared: all of one model and dimension.
 
     `weight` is what the rank by meaning counts beside the rank by words, `floor` the least similarity that means
-    anything; `session_weight` is what the nearest passages of a session count beside its words, and `document_weight`,
-    in a search of documents, what the nearest passage counts beside the best by words. `words_only` is empty for
-    vectors that tell meaning; for others it says so, with the setting that gives meaning.
+    anything; `session_weight` is what the nearest passages of a session count beside its words, and `document_weight`
+    what, in a search of documents, the nearest passage counts at most beside the best by words. `words_only` is empty
+    for vectors that tell meaning; for others it says so, with the setting that gives meaning.
     """
 
     model: str
     weight: float
     floor: float
     session_weight: float = 0.0
-    document_weight: float = 1.0
+    document_weight: float = 0.7
     words_only: str = ""
 
 

@@ -14,8 +14,11 @@ Three rules hold for every part:
 - In a long query rare words gain on common ones, which would otherwise decide by their number.
 - Pairs of characters, as scripts without breaks between words have them, overlap. Each counts about half a word.
 
-Its passages share that score by their own BM25: the best one has it whole. Vectors come in as a similarity, relative to
-the most similar passage. Every part is a sum over the words of the query, weighted by how rare they are. So the parts
+Its passages share that score by their own BM25: the best one has it whole. Vectors count by how far a similarity stands
+above the mean of what is searched, and for more the further the nearest passage stands out. An embedder that finds
+everything alike, such as an English one in German texts, changes little.
+
+Every part is a sum over the words of the query, weighted by how rare they are. So the parts
 have one scale, and a sentence of common words can lift nothing.
 
 Example: for "boundary layer on a wing", a document that begins with "Wings" and says "the boundary layer" ranks before
@@ -73,6 +76,15 @@ FORM = 0.4
 OVERLAP = 0.25
 """What a pair of characters loses for each pair beside it: a run of n characters counts n / 2 words."""
 
+STANDS_OUT = 5.0
+"""Deviations from the mean similarity to the greatest one from which on vectors count whole."""
+
+LEAST_MEANING = 0.2
+"""What they count at least: a few passages can't deviate far."""
+
+ANY_MEANING = 0.01
+"""What a similarity counts that is not above the mean: the only passage is found too."""
+
 SHORT = 8
 """Words of a query up to which they weigh as BM25 says."""
 
@@ -109,8 +121,20 @@ def rank_documents(corpus: Corpus, matches: Matches, space: Space) -> Ranking:
     words, own = _by_words(corpus, matches)
     scores, weight = relative(words), space.document_weight
     if matches.similar is not None and weight:
-        scores = (scores + weight * relative(matches.similar)) / (1 + weight)
+        scores = (scores + weight * _by_meaning(matches.similar, words, space.floor)) / (1 + weight)
     return Ranking(scores, own)
+
+
+def _by_meaning(similar: Floats, words: Floats, floor: float) -> Floats:
+    """What each passage scores by its similarity, 1 at most; 0 below the floor for one that holds no word."""
+    known = similar[similar != 0]  # of a passage that has no vector yet nothing is known
+    if not len(known):
+        return np.zeros(len(similar))
+    mean, deviation = float(known.mean()), float(known.std())
+    stands_out = (float(known.max()) - mean) / (STANDS_OUT * deviation) if deviation else 0.0
+    above = np.maximum(similar - mean, ANY_MEANING * similar)
+    counts = (similar >= floor) | ((words > 0) & (similar > 0))
+    return min(max(stands_out, LEAST_MEANING), 1.0) * relative(np.where(counts, above, 0.0))
 
 
 def _by_words(corpus: Corpus, matches: Matches) -> tuple[Floats, Floats]:

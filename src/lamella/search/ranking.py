@@ -76,7 +76,7 @@ class Matches:
     """Where the words of a query stand in a corpus, and how near its passages are in meaning.
 
     `words` are in their order, with repetitions. `held` has for each its occurrences, rising, `forms` those of other
-    forms of the word. `similar` is 0 for a passage whose similarity means nothing, None if the query has no vector.
+    forms of the word. `similar` are cosines, 0 for a passage without a vector; None if the query has no vector.
     """
 
     words: Sequence[str]
@@ -126,6 +126,7 @@ def rank_conversations(corpus: Corpus, matches: Matches, space: Space) -> Rankin
         session_words, covers = _by_session(corpus, postings, len(held))
     lift = relative(session_words)[corpus.groups]
     words, near = _with_neighbours(own, corpus.groups), matches.similar
+    near = None if near is None else np.where(near >= space.floor, near, 0.0)
     scores = _fused(_reciprocal(words * (1 + SESSION * lift)), near, corpus, postings, space.weight)
     passages = words if words.any() or near is None else near
     sessions = relative(_sum_of_best(passages, corpus)) + SESSION_WORDS * relative(session_words)

@@ -250,10 +250,9 @@ class _View:
         inside = self._wanted[at]
         return moved(occurrences[inside], self.places[at[inside]])
 
-    def similar(self, vector: Vectors, floor: float) -> Floats:
-        """The similarities to a vector, 0 below the floor."""
-        near = (self.reading.scope.whole.vectors @ vector)[self.order].astype(np.float64)
-        return np.where(near >= floor, near, 0.0)
+    def similar(self, vector: Vectors) -> Floats:
+        """The similarities to a vector, 0 for a passage that has none."""
+        return (self.reading.scope.whole.vectors @ vector)[self.order].astype(np.float64)
 
 
 def ranked(
@@ -283,7 +282,7 @@ def ranked(
     similar = None
     if vector is not None:
         wide = unpacked(vector)
-        similar = np.concatenate([view.similar(wide, space.floor) for view in views])
+        similar = np.concatenate([view.similar(wide) for view in views])
     made = rule(Corpus(of_group, lengths), Matches(words, held, forms, similar), space)
     entries = np.concatenate([view.reading.scope.whole.entries[view.order] for view in views])
     return Ranked(made, entries, of_group, similar)
