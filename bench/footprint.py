@@ -1,6 +1,7 @@
 """Start time and idle memory of the server; with --install also the size of a fresh environment and of the wheel.
 
     python bench/footprint.py [--rounds 5] [--install] [--json]
+    python bench/footprint.py --packages        # megabytes of each package that a server needs, and who needs it
 
 Memory is that of the server's own process, when the provider's SDK is loaded; the demonstration's simulator is another.
 """
@@ -13,7 +14,11 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from importlib.metadata import PackagePath, distribution
 from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from processes import KEY, Memory, children_of, memory_of, server, until_healthy
 from tables import arguments, emit, middle, show
@@ -98,11 +103,44 @@ def measure(rounds: int) -> dict[str, float]:
     }
 
 
+def packages(of: str = "lamella") -> list[tuple[str, float, str]]:
+    """Name, megabytes and up to four requirers of each package that a distribution needs here, the largest first.
+
+    Extras are not counted. A package has its files as pip recorded them, compiled ones included.
+    """
+    requirers: dict[str, list[str]] = {}
+    waiting = [of]
+    while waiting:
+        requirer = waiting.pop()
+        for text in distribution(requirer).requires or ():
+            needed = Requirement(text)
+            if needed.marker is not None and not needed.marker.evaluate({"extra": ""}):
+                continue
+            name = canonicalize_name(needed.name)
+            if name not in requirers:
+                waiting.append(name)
+            requirers.setdefault(name, []).append(requirer)
+    sizes = {name: sum(map(_size, distribution(name).files or ())) / 1e6 for name in requirers}
+    most = sorted(sizes, key=lambda name: -sizes[name])
+    return [(name, sizes[name], ", ".join(sorted(requirers[name])[:4])) for name in most]
+
+
+def _size(file: PackagePath) -> int:
+    path = Path(str(file.locate()))
+    return path.lstat().st_size if path.is_file() else 0
+
+
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--install", action="store_true", help="also install into a fresh environment")
+    parser.add_argument("--packages", action="store_true", help="only the packages of this environment")
     options = parser.parse_args()
+    if options.packages:
+        rows = packages()
+        rows.append(("all", sum(size for _, size, _ in rows), ""))
+        show([["package", "MB", "needed by"], *([name, f"{size:.1f}", who] for name, size, who in rows)])
+        return
     figures = measure(options.rounds) | (install() if options.install else {})
     if options.json:
         emit(figures)
