@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
-from lamella.app.core import Core
 from lamella.core.ports import Jobs
 from lamella.core.records import Caller, Job, NewJob
 from lamella_lab.replay.stage import Stage
@@ -25,6 +24,11 @@ class StagedJobs:
         self._inner = inner
         self._stage = stage
         self._doing: set[str] = set()
+        self._looks = 0
+        """How often somebody has looked for work: each look has a number."""
+        self._looking: set[int] = set()
+        self._nothing_at = 0
+        """The newest look that found nothing."""
         self._looked = asyncio.Event()
         self.open = False
 
@@ -49,12 +53,19 @@ class StagedJobs:
         What a message or a running turn waits for (`only`) is done whenever it is.
         """
         job = None
+        self._looks += 1
+        look = self._looks
         if only is not None or (self.open and not self._stage.held):
-            job = await self._inner.claim(kinds, now, lease_seconds, busy, only)
-        if job is None:
-            self._looked.set()
-        else:
+            self._looking.add(look)
+            try:
+                job = await self._inner.claim(kinds, now, lease_seconds, busy, only)
+            finally:
+                self._looking.discard(look)
+        if job is not None:
             self._doing.add(job.id)
+        elif only is None:
+            self._nothing_at = max(self._nothing_at, look)
+            self._looked.set()
         return job
 
     async def clock_set_back(self, now: datetime) -> int:
@@ -93,16 +104,22 @@ class StagedJobs:
         """The process that did the work has ended."""
         self._doing.clear()
 
-    async def quiet(self, core: Core, conversation_id: str) -> None:
-        """Come back when all work that is due has been done, but for summaries that are held back."""
+    async def quiet(self, wake: Callable[[], None], is_compacting: Callable[[], bool]) -> None:
+        """Come back when all work that is due has been done, but for summaries that are held back.
+
+        A look that began earlier looked at an earlier time, so its answer says nothing of now. And a look that still
+        runs may begin a job: if the clock went on without it, the job's lease would end and it would be done twice.
+        """
         self.open = True
         while True:
             self._stage.news.clear()
-            self._looked.clear()
-            core.sessions.wake()
-            await self._looked.wait()
+            earlier = self._looks
+            wake()
+            while self._nothing_at <= earlier:
+                self._looked.clear()
+                await self._looked.wait()
             held = len(self._stage.held)
-            if len(self._doing) <= held and (held or not core.sessions.is_compacting(conversation_id)):
+            if not self._looking and len(self._doing) <= held and (held or not is_compacting()):
                 return
             try:
                 async with asyncio.timeout(LOOK):

@@ -258,7 +258,8 @@ class _Replay:
     async def _work(self) -> None:
         """Do what is due now, and note what happened."""
         jobs = self._conversation.jobs
-        await jobs.quiet(self._conversation.core, CONVERSATION)
+        sessions = self._conversation.core.sessions
+        await jobs.quiet(sessions.wake, lambda: sessions.is_compacting(CONVERSATION))
         jobs.open = False
         for purpose in BESIDE:
             await self._note_beside(purpose, len(self._stage.beside[purpose]))
