@@ -8,7 +8,7 @@ import pytest
 
 from going_on.cases import cases, judged, smallest_window
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 
 @pytest.mark.parametrize("first", [1_000, 2_000])

@@ -16,7 +16,7 @@ from lamella_simulator.testing import running
 
 from .stage import MODEL
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 WRITERS = 8
 MESSAGES = 12

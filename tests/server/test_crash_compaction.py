@@ -13,7 +13,7 @@ from lamella_simulator.testing import running
 
 from .processes import lamella, started
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 SECONDS = 60.0
 """The most that a compaction stands still after a restart: a moment, and more on a machine that has a lot to do. The

@@ -11,7 +11,7 @@ from lamella.server.testing import Object
 
 from .processes import Server, started, stuck
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 JSON = {"accept": "application/json"}
 KEYED = {**JSON, "Idempotency-Key": "third"}
