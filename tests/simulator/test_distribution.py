@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.long
-
-pytestmark = pytest.mark.long
 PROJECT = Path(__file__).parents[2] / "src" / "lamella_simulator"
 USED = """
 import importlib.util, json, urllib.request
