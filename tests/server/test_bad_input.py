@@ -18,6 +18,8 @@ from lamella.server.web import MAX_BODY_BYTES, create_web
 pytestmark = pytest.mark.anyio
 
 JSON = {"content-type": "application/json"}
+FORM = "The body came as application/x-www-form-urlencoded, not as JSON."
+"""What `curl -d` sends without a header."""
 
 
 def refused(answer: httpx2.Response, status: int, code: str, param: str | None = None) -> dict[str, Any]:
@@ -113,6 +115,29 @@ async def test_a_body_that_is_no_json_object_is_refused(client: ServerClient, bo
         assert error["hint"]
     assert await turns(client, conversation) == []
     assert len((await client.get("/conversations"))["data"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "sent_as", "message", "param"),
+    [
+        (None, "", "The request has no body.", None),
+        (b'{"text": "Hi"}', "application/x-www-form-urlencoded", FORM, None),
+        (b'["Hi"]', "application/json", "The body is not a JSON object.", None),
+        (b'{"text": "Hi"', "application/json", "The body is not valid JSON.", None),
+        (b'{"text": "Hi", "stream": true}', "application/json", "There is no field stream.", "stream"),
+    ],
+)
+async def test_what_newcomers_send_is_refused_in_plain_words(
+    client: ServerClient, content: bytes | None, sent_as: str, message: str, param: str | None
+) -> None:
+    path = f"/conversations/{await client.conversation()}/turns"
+    answer = await client.call("POST", path, content=content, headers={"content-type": sent_as} if sent_as else {})
+    assert refused(answer, 400, "invalid_request", param)["message"] == message
+
+
+async def test_a_field_that_is_missing_is_named(client: ServerClient) -> None:
+    answer = await client.call("POST", "/knowledge-bases/search", json={"knowledge_base_ids": []})
+    assert refused(answer, 400, "invalid_request", "query")["message"] == "query is missing."
 
 
 @pytest.mark.parametrize("half", ["\\ud800", "\\udfff", "\\udc00\\ud800", "a\\ud83e"])

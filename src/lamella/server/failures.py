@@ -47,6 +47,17 @@ def error_answer(error: LamellaError, status: int | None = None) -> JSONResponse
     return JSONResponse(body, status_code=status or STATUS.get(error.code, 500), headers=headers)
 
 
+def _no_object(request: Request, *, is_missing: bool) -> InvalidRequest:
+    """A body that is missing, or no JSON object: `curl -d` says that it is a form."""
+    sent_as = request.headers.get("content-type", "").partition(";")[0]
+    if is_missing:
+        return InvalidRequest("The request has no body.", hint=f"Send a JSON object, {{}} at least. {FIELDS_HINT}")
+    if sent_as and not sent_as.endswith("json"):
+        hint = "Send it with the header content-type: application/json."
+        return InvalidRequest(f"The body came as {sent_as}, not as JSON.", hint=hint)
+    return InvalidRequest("The body is not a JSON object.", hint=FIELDS_HINT)
+
+
 def install(api: FastAPI) -> None:
     """Make every failure of a route an answer of the one shape."""
 
@@ -57,10 +68,13 @@ def install(api: FastAPI) -> None:
     @api.exception_handler(RequestValidationError)
     async def malformed(request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"][1:]) or None
+        where = ".".join(str(part) for part in first["loc"][1:])
         if first["type"] == "json_invalid":
             return error_answer(InvalidRequest("The body is not valid JSON.", hint="Send one JSON object."))
-        message = f"{where}: {first['msg']}" if where else str(first["msg"])
+        if not where:
+            return error_answer(_no_object(request, is_missing=first["type"] == "missing"))
+        said = {"missing": f"{where} is missing.", "extra_forbidden": f"There is no field {where}."}
+        message = said.get(first["type"], f"{where}: {first['msg']}")
         return error_answer(InvalidRequest(message, hint=FIELDS_HINT, param=where))
 
     @api.exception_handler(HTTPException)
