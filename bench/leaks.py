@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def _print(outcome: Outcome, useful: Usefulness, examples: int) -> None:
-    if outcome.kinds:
+    if outcome.covered:
         print(
             f"{len(TECHNIQUES)} techniques, {outcome.questions:,} questions, {sum(outcome.canaries.values())} canaries;"
         )
@@ -72,6 +72,7 @@ def _print(outcome: Outcome, useful: Usefulness, examples: int) -> None:
         show(list(_visible(outcome)))
         for title, tallies in (
             ("kind", {(series, KINDS[kind]): tally for (series, kind), tally in outcome.kinds.items()}),
+            ("guesses confirmed, by kind", {(s, KINDS[kind]): tally for (s, kind), tally in outcome.oracles.items()}),
             ("language", outcome.languages),
             ("technique", outcome.techniques),
         ):

@@ -14,17 +14,21 @@ from functools import cache
 from random import Random
 
 from leaking.restricted_base import reply
-from leaking.stage import Got
+from leaking.stage import PASSAGES, Got
 from leaking.world import HERE, Page, Speech, speeches
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What both sides agreed on before: the kind of canary that is wanted, its page, and 16 choices in an order."""
+    """What both sides agreed on before: the kind of canary that is wanted, its page, and 16 choices in an order.
+
+    `strangers` are the canary and others of its kind that stand in no document of this base.
+    """
 
     kind: str
     page: Page
     choices: tuple[str, ...]
+    strangers: tuple[str, ...]
     seed: int
 
     @property
@@ -40,10 +44,15 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A question, and the whole of what the hostile model answers it with."""
+    """A question, and the whole of what the hostile model answers it with; or how it answers the material."""
 
     question: str
-    says: str
+    says: str | Callable[[str], str]
+    passages: int = PASSAGES
+
+    def answer(self, prompt: str, material: str) -> str:
+        """The answer of the hostile model."""
+        return self.says if isinstance(self.says, str) else self.says(material)
 
 
 Write = Callable[[Plan, str], Sequence[Move]]
@@ -52,8 +61,8 @@ Read = Callable[[Plan, Sequence[Got]], str]
 
 @dataclass(frozen=True, slots=True)
 class Technique:
-    """A way to give a canary away. `picks`: the reader only learns which of the choices it is. `kinds`, `languages`:
-    those that it works for; empty stands for all.
+    """A way to give a canary away. `picks`: the reader only learns which of the choices it is. `blind`: it needs no
+    model that sees the canary. `kinds`, `languages`: those that it works for; empty stands for all.
     """
 
     name: str
@@ -63,6 +72,7 @@ class Technique:
     kinds: str = ""
     languages: tuple[str, ...] = ()
     picks: bool = False
+    blind: bool = False
 
     def fits(self, kind: str, language: str) -> bool:
         """Whether it works for a canary of this kind in this language."""

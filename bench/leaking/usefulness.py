@@ -63,14 +63,18 @@ def summaries_of(language: str) -> Iterator[Honest]:
             yield Honest(language, document["kind"], document["held_out"], answer["question"], answer["summary"])
 
 
+def documents_of(language: str) -> list[tuple[str, str]]:
+    """The documents that honest summaries of a language are of, by title and text."""
+    told = json.loads((HERE / "honest" / f"{language}.json").read_text("utf-8"))
+    return [(document["title"].removesuffix(".md"), "\n\n".join(document["passages"])) for document in told]
+
+
 async def measure(languages: Sequence[str] = LANGUAGES) -> Usefulness:
     """Ask each question twice: with a model that answers the same again, and with one that rewrites once."""
     made = Usefulness()
     async with staged() as stage:
         for language in languages:
-            told = json.loads((HERE / "honest" / f"{language}.json").read_text("utf-8"))
-            texts = [(document["title"].removesuffix(".md"), "\n\n".join(document["passages"])) for document in told]
-            await stage.base(language, texts)
+            await stage.base(language, documents_of(language))
             for honest in summaries_of(language):
                 for way in ("as said", "rewritten"):
                     await _one(stage, honest, way, made)

@@ -15,8 +15,8 @@ from leaking.usefulness import Rewriter, kept_of, sentences, summaries_of, witho
 from leaking.world import KINDS, LANGUAGES, Canary, canaries, pages
 
 REFUSED = Got("refuse", "bad_output", "", 1)
-PLAIN = [technique for technique in TECHNIQUES if not technique.name.startswith("JSON: ")]
-"""What the others tell depends on how an answer is parsed: they need a parser that is careless."""
+PLAIN = [one for one in TECHNIQUES if not one.name.startswith("JSON: ") and not one.blind]
+"""What the others tell depends on how an answer is parsed, or on what a search finds."""
 
 
 def unguarded(says: str) -> Got:
@@ -33,7 +33,7 @@ def unguarded(says: str) -> Got:
 def told(technique: Technique, canary: Canary, secret: str) -> bool:
     """Whether a reader decodes the canary if the hostile model tells this secret."""
     plan = plan_for(Random(canary.text), canary, pages(canary.page.language)[1])
-    decoded = technique.read(plan, [unguarded(move.says) for move in technique.write(plan, secret)])
+    decoded = technique.read(plan, [unguarded(move.answer("", "")) for move in technique.write(plan, secret)])
     return gives_away(decoded, canary)
 
 
