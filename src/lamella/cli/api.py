@@ -11,8 +11,10 @@ a socket (`own_server.py`), so a message is the same by either way:
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from importlib import import_module
 from pathlib import Path
 
 import httpx2
@@ -122,10 +124,9 @@ async def open_api(settings: Settings, *, as_nobody: bool = False) -> AsyncItera
         if found is not None:
             yield found
             return
-        # Loaded here: who asks a server does not wait for the whole engine to be loaded beside it.
-        from lamella.cli.own_server import own_client  # noqa: PLC0415
-
-        yield Api(*await stack.enter_async_context(own_client(settings, _with_key(settings))))
+        # A terminal that asks a running server does not wait until the whole engine is loaded.
+        own = await asyncio.to_thread(import_module, "lamella.cli.own_server")
+        yield Api(*await stack.enter_async_context(own.own_client(settings, _with_key(settings))))
 
 
 @asynccontextmanager

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from sqlalchemy import Connection, RowMapping, delete, insert, select, update
 
@@ -19,7 +18,7 @@ from lamella.storage.database import Rows, reads, writes
 from lamella.storage.failures import damaged, unicode_only
 from lamella.storage.keys import forget_keys
 from lamella.storage.knowledge.documents import forget_documents, uploaded_documents
-from lamella.storage.rows import Row, find_row, mine, page, record, values
+from lamella.storage.rows import Row, find_row, mine, page, record, recorder, values
 from lamella.storage.tables import (
     attachments,
     conversations,
@@ -116,13 +115,15 @@ def store_numbers(connection: Connection, caller: Caller, conversation_id: str, 
     )
 
 
+file_of = recorder(File, files.c)
+
 HOLDERS_NAMED = 5
 """Conversations, and projects, that an error names at most."""
 
 
 def find_file(connection: Connection, caller: Caller, file_id: str) -> File:
     """The caller's file."""
-    return record(File, find_row(connection, files, caller, file_id, "file"))
+    return file_of(find_row(connection, files, caller, file_id, "file"))
 
 
 def find_files(connection: Connection, caller: Caller, file_ids: Sequence[str], param: str = "file_ids") -> list[File]:
@@ -130,7 +131,7 @@ def find_files(connection: Connection, caller: Caller, file_ids: Sequence[str], 
     if not file_ids:
         return []
     query = select(files).where(files.c.id.in_(sorted(set(file_ids))), files.c.owner == caller.user_id)
-    found = {row["id"]: record(File, row) for row in connection.execute(query).mappings()}
+    found = {row["id"]: file_of(row) for row in connection.execute(query).mappings()}
     for file_id in file_ids:
         if file_id not in found:
             raise NotFound(f"There is no file {file_id}.", param=param)
@@ -286,7 +287,7 @@ class FileRows(Rows):
     def files(self, connection: Connection, caller: Caller, query: PageQuery) -> Page[File]:
         """The caller's files."""
         own = select(files).where(files.c.owner == caller.user_id)
-        return page(connection, own, files.c.id, query, partial(record, File))
+        return page(connection, own, files.c.id, query, file_of)
 
     @reads
     def file_text(self, connection: Connection, caller: Caller, file_id: str) -> str | None:

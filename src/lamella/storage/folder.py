@@ -99,9 +99,7 @@ class FileStore:
             raise StoreFailed(f"The folder of uploads {folder} cannot be made: {error.strerror}.") from error
 
     def path(self, file_id: str) -> Path:
-        """The turns from the first to the head, canonical, the running one included, each with the answer that is
-        followed.
-        """
+        """Where the bytes of a file lie; raises `InvalidRequest` for what is no id."""
         if not _ID.fullmatch(file_id):
             raise InvalidRequest("This is not the id of a file.", param="file_id")
         return self._folder / file_id

@@ -56,10 +56,9 @@ def recorder(kind: type[RecordT], columns: Iterable[ColumnElement[Any]]) -> Call
     names = [name for name in _names(of) if name in there]
     picked = itemgetter(*names)
 
-    def recorded(row: RowMapping, **others: Any) -> RecordT:
-        return kind(**{**dict(zip(names, picked(row), strict=True)), **others})
-
-    return recorded
+    if tuple(names) == _names(of)[: len(names)]:
+        return lambda row, **others: kind(*picked(row), **others)
+    return lambda row, **others: kind(**{**dict(zip(names, picked(row), strict=True)), **others})
 
 
 def mine(table: Table, caller: Caller, id: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:

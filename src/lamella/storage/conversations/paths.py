@@ -13,12 +13,12 @@ from datetime import datetime
 from sqlalchemy import CTE, Connection, RowMapping, Select, func, literal, or_, select
 
 from lamella.core.messages import Attachment, Turn
-from lamella.core.records import Caller, File, Place, TurnRecord
+from lamella.core.records import Caller, Place, TurnRecord
 from lamella.storage.conversations.messages import MESSAGE, Attached, turn_of, turn_record_of
 from lamella.storage.failures import damaged
-from lamella.storage.files import attachment_of, find_contents
+from lamella.storage.files import attachment_of, file_of, find_contents
 from lamella.storage.grants import records_held_back, turns_held_back
-from lamella.storage.rows import find_row, record
+from lamella.storage.rows import find_row
 from lamella.storage.tables import attachments, files, messages, runs, turns
 
 
@@ -59,7 +59,7 @@ def _attachments(connection: Connection, caller: Caller, turn_ids: _TurnIds) -> 
         .order_by(attachments.c.message_id, attachments.c.position)
     )
     rows = connection.execute(query).mappings().all()
-    of = [record(File, row) for row in rows]
+    of = [file_of(row) for row in rows]
     contents = find_contents(connection, caller, of)
     found: defaultdict[str, tuple[Attachment, ...]] = defaultdict(tuple)
     for row, file in zip(rows, of, strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TextIO
 
 import httpx2
@@ -27,36 +28,31 @@ MAX_PAGES = 20
 CONNECT_SECONDS = 30.0
 
 
-class McpServer:
-    """An `OpenServer` over the SDK's client."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    async def list_tools(self) -> Sequence[Mapping[str, Json]]:
-        """See `OpenServer.list_tools`."""
-        found: list[Mapping[str, Json]] = []
-        cursor: str | None = None
-        for _ in range(MAX_PAGES):
-            with _plain_errors():
-                page = await self._client.list_tools(cursor=cursor)
-            found += [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
-            cursor = page.next_cursor
-            if not cursor:
-                break
-        return found
-
-    async def call(self, name: str, arguments: Mapping[str, Json]) -> Mapping[str, Json]:
-        """See `OpenServer.call`.
-
-        The request is sent as it is: the SDK's own `call_tool` would check the result against the server's schema in
-        our event loop, with patterns that the server wrote.
-        """
-        request = types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=dict(arguments)))
+async def _list_tools(client: Client) -> Sequence[Mapping[str, Json]]:
+    """The tools of a server, page after page."""
+    found: list[Mapping[str, Json]] = []
+    cursor: str | None = None
+    for _ in range(MAX_PAGES):
         with _plain_errors():
-            result = await self._client.session.send_request(request, types.CallToolResult)
-        dumped: Mapping[str, Json] = result.model_dump(mode="json", by_alias=True, exclude_none=True)
-        return dumped
+            page = await client.list_tools(cursor=cursor)
+        found += [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
+        cursor = page.next_cursor
+        if not cursor:
+            break
+    return found
+
+
+async def _call(client: Client, name: str, arguments: Mapping[str, Json]) -> Mapping[str, Json]:
+    """The result of a call.
+
+    The request is sent as it is: the SDK's own `call_tool` would check the result against the server's schema in our
+    event loop, with patterns that the server wrote.
+    """
+    request = types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=dict(arguments)))
+    with _plain_errors():
+        result = await client.session.send_request(request, types.CallToolResult)
+    dumped: Mapping[str, Json] = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return dumped
 
 
 class _plain_errors:
@@ -94,7 +90,7 @@ async def open_server(config: ServerConfig, errors: TextIO, changed: Callable[[]
         if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
             watching = asyncio.create_task(_watch(client, changed))
             stack.callback(watching.cancel)
-        yield McpServer(client)
+        yield OpenServer(partial(_list_tools, client), partial(_call, client))
 
 
 async def _transport(config: ServerConfig, errors: TextIO, stack: AsyncExitStack) -> Transport:

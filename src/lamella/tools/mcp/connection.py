@@ -9,10 +9,10 @@ import asyncio
 import importlib
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
-from typing import Literal, Protocol, TextIO
+from typing import Literal, TextIO
 
 import structlog
 
@@ -126,16 +126,15 @@ class ServerRefused(Exception):
     """The server answered with an error of the protocol, or not in time."""
 
 
-class OpenServer(Protocol):
-    """A connected server."""
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenServer:
+    """A connected server: what lists its tools and what calls one, both as the protocol has them.
 
-    async def list_tools(self) -> Sequence[Mapping[str, Json]]:
-        """Its tools as the protocol has them. Raises `ServerGone` or `ServerRefused`."""
-        ...
+    `await server.call("add", {"a": 1})`. Both raise `ServerGone` or `ServerRefused`.
+    """
 
-    async def call(self, name: str, arguments: Mapping[str, Json]) -> Mapping[str, Json]:
-        """The result of a call as the protocol has it. Raises `ServerGone` or `ServerRefused`."""
-        ...
+    list_tools: Callable[[], Awaitable[Sequence[Mapping[str, Json]]]]
+    call: Callable[[str, Mapping[str, Json]], Awaitable[Mapping[str, Json]]]
 
 
 Opener = Callable[[ServerConfig, TextIO, Callable[[], None]], AbstractAsyncContextManager[OpenServer]]
