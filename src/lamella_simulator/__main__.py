@@ -1,4 +1,7 @@
-"""`python -m lamella_simulator`: the simulator as a process of its own, announced by one line on stdout."""
+"""`python -m lamella_simulator`: the simulator as a process of its own, announced by one line on stdout.
+
+An SDK takes its address as `base_url` and any key: `http://127.0.0.1:PORT` for Anthropic, with `/v1` for OpenAI.
+"""
 
 from __future__ import annotations
 
