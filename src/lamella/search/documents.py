@@ -6,7 +6,7 @@ once, and all of a long query count. A document gets one score, the sum of
 - BM25 of the whole document, with the statistics of what is searched and of nothing else;
 - half the BM25 of its best passage, so that a long document is found by the one page that answers;
 - BM25 of pairs: two telling words of the query, one soon after the other, stand so in the document ("boundary layer");
-- half the weight of each word among the document's first ones, where its title or subject stands.
+- 0.8 of the weight of each word among the document's first ones, where its title or subject stands.
 
 Three rules hold for every part:
 
@@ -65,7 +65,7 @@ PAIR = 0.4
 PAIR_GAP = 4
 """Words from the first word of a pair to the second, at most."""
 
-LEAD = 0.5
+LEAD = 0.8
 """What a word counts once more that stands among the first of its document."""
 
 LEAD_TERMS = 16

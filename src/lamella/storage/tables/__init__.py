@@ -29,7 +29,6 @@ from lamella.storage.tables.library import (
 )
 from lamella.storage.tables.parts import metadata
 from lamella.storage.tables.passages import (
-    RECALL_WORDS,
     knowledge_bindings,
     knowledge_calls,
     knowledge_documents,
@@ -57,7 +56,6 @@ for _table in metadata.tables.values():
     name_columns(_table)
 
 __all__ = [
-    "RECALL_WORDS",
     "agents",
     "api_keys",
     "attachments",

@@ -76,20 +76,25 @@ recall_versions = Table(
 """Counts what was changed or removed of an owner's passages: what is kept of them in memory goes by it. What is only
 added is known by its id."""
 
-RECALL_WORDS = (
-    "CREATE VIRTUAL TABLE recall_words USING fts5(terms, tokenize = 'ascii')",
-    "CREATE VIRTUAL TABLE recall_postings USING fts5vocab('recall_words', 'instance')",
-    "CREATE TRIGGER recall_words_forget AFTER DELETE ON recall_entries "
-    "BEGIN DELETE FROM recall_words WHERE rowid = old.id; END",
+_WORDS = (
+    "CREATE VIRTUAL TABLE {0}_words USING fts5(terms, tokenize = 'ascii')",
+    "CREATE VIRTUAL TABLE {0}_postings USING fts5vocab('{0}_words', 'instance')",
+    "CREATE TRIGGER {0}_words_forget AFTER DELETE ON {1} BEGIN DELETE FROM {0}_words WHERE rowid = old.id; END",
 )
-"""The words of passages on SQLite. Terms are made by `search.terms`, each behind its owner's tag, so the postings that
-a query reads are its owner's own. A revision that makes `recall_entries` anew has to make the trigger again."""
+"""The words of passages on SQLite. Terms are made by `search.terms`. Each has the tag of its owner or shelf before it,
+so a query reads the postings of these alone. A revision that makes the table of passages anew has to make the trigger
+again.
+"""
 
 
-for _statement in RECALL_WORDS:
-    _made: DDL = DDL(_statement)  # type: ignore[no-untyped-call]
-    event.listen(recall_entries, "after_create", _made.execute_if(dialect="sqlite"))
+def _with_words(name: str, passages: Table) -> None:
+    """Let the tables of words be made with those of passages."""
+    for statement in _WORDS:
+        made: DDL = DDL(statement.format(name, passages.name))  # type: ignore[no-untyped-call]
+        event.listen(passages, "after_create", made.execute_if(dialect="sqlite"))
 
+
+_with_words("recall", recall_entries)
 
 knowledge_shelves = Table(
     "knowledge_shelves",
@@ -168,18 +173,7 @@ knowledge_vectors = Table(
 )
 """The vector of a passage, float16; `model` made it."""
 
-KNOWLEDGE_WORDS = (
-    "CREATE VIRTUAL TABLE knowledge_words USING fts5(terms, tokenize = 'ascii')",
-    "CREATE VIRTUAL TABLE knowledge_postings USING fts5vocab('knowledge_words', 'instance')",
-    "CREATE TRIGGER knowledge_words_forget AFTER DELETE ON knowledge_passages "
-    "BEGIN DELETE FROM knowledge_words WHERE rowid = old.id; END",
-)
-"""The words of passages on SQLite, each behind the tag of its shelf; as `RECALL_WORDS`."""
-
-for _statement in KNOWLEDGE_WORDS:
-    _words: DDL = DDL(_statement)  # type: ignore[no-untyped-call]
-    event.listen(knowledge_passages, "after_create", _words.execute_if(dialect="sqlite"))
-
+_with_words("knowledge", knowledge_passages)
 
 knowledge_bindings = Table(
     "knowledge_bindings",
