@@ -332,7 +332,12 @@ def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 
 
 @pytest.mark.parametrize("vendor", VENDORS)
-@settings(max_examples=150, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=settings().max_examples * 3 // 2,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
 @given(data=st.data())
 async def test_a_field_that_is_not_what_it_should_be(vendor: str, data: st.DataObject) -> None:
     sample: list[Any] = SAMPLES[vendor]
