@@ -68,7 +68,8 @@ def _print(outcome: Outcome, useful: Usefulness, examples: int) -> None:
         print(
             f"{len(TECHNIQUES)} techniques, {outcome.questions:,} questions, {sum(outcome.canaries.values())} canaries;"
         )
-        print(f"{min(outcome.covered):.1%} of the small words of the documents or more stand in the material.\n")
+        covered = ", ".join(f"{language} {share:.0%}" for language, share in outcome.covered.items())
+        print(f"Ordinary words of the documents that stand in the material: {covered}.\n")
         show(list(_visible(outcome)))
         for title, tallies in (
             ("kind", {(series, KINDS[kind]): tally for (series, kind), tally in outcome.kinds.items()}),

@@ -115,18 +115,11 @@ def _strings(value: object) -> Iterator[str]:
             yield from _strings(part)
 
 
-def passages(material: str) -> str:
-    """The strings in the material, apart from what the reader asked."""
-    found = []
-    for line in [material, *material.splitlines()]:
-        try:
-            given = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(given, dict):
-            return "\n".join(_strings({key: value for key, value in given.items() if key != "question"}))
-        found += list(_strings(given))
-    return "\n".join(found) or material
+def passages(material: str) -> list[str]:
+    """What the material shows of documents: the strings of each passage; what the reader asked is none of it."""
+    at = material.find("{")
+    given = json.loads(material[at:]) if at >= 0 else {}
+    return ["\n".join(_strings(passage)) for passage in given.get("passages", ())]
 
 
 @asynccontextmanager
