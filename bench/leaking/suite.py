@@ -164,7 +164,7 @@ async def _harmless(stage: Stage, kept: Secret, count: int) -> None:
     for number in range(count):
         said = HARMLESS[number % len(HARMLESS)]
         stage.second.then(saying(reply(said)))
-        asked = RestrictedQuestion(LOCAL_OWNER, f"What is owed? {number}", (), 8)
+        asked = RestrictedQuestion(LOCAL_OWNER, f"What is owed? {number}", 8)
         contracts = RestrictedBase(base, ANN.user_id, "Contracts")
         [answered] = await stage.app.knowledge.restricted.answers_of(asked, [contracts])
         outcome.harmless += 1

@@ -1,60 +1,43 @@
-"""Protected documents of the tests, and what may be said about them."""
+"""Protected text in seven languages, and what may be said of it."""
 
 from __future__ import annotations
 
-from lamella.guard.guard import ProtectedText
+from lamella.guard.masking import Masked, mask
+from lamella.guard.release import Release, Shown, release, title_stems
+from lamella.guard.terms import NameEvidence, ProtectedTerms, evidence_of, terms_of
+from lamella.knowledge.restricted.wordlists import lexicon
 
-LEASE = ProtectedText(
-    """# Lease of the northern mill
+LEASE = """# Lease of the northern mill
 
-The tenant pays a yearly rent of 1,234,500 euros on the first day of the month and keeps the roof in good repair
-until the lease ends on 31 May 2027. Pets are allowed in the yard, except for geese.
+The tenant pays a yearly rent of 1,234,500 euros on the first day of May and keeps the roof in good repair until the
+lease ends on 31 May 2027; pets are allowed in the yard, except for geese. Contract KX-4471-B of Mr Stone is filed by
+m.huber@mill.example. Twenty-five looms and 12.4 % of the shares belong to Project Falcon. Falcon starts in autumn, and
+the board follows Falcon closely. Ms Zervanolis of Quorvex signed it."""
 
-## Handing over the keys
+TITLE = "rent_agreement_augsburg.pdf"
 
-Twenty-five looms stand in the long hall. The contract has the number KX-4471-B; questions go to m.huber@mill.example
-or +49 821 5550 142. Whoever hands over late pays 3 % of the rent for each week begun.
-""",
-    ("Rent agreement Augsburg 2026.pdf",),
-)
+HARMLESS = [
+    "The documents deal with what a tenant owes. For the sum, ask the owner of the base.",
+    "Nothing in them answers the question directly.",
+    "Repairs are a duty of the person who rents the building.",
+    "There are rules about animals, and the agreement ends at a fixed date.",
+]
 
-REPORT = ProtectedText(
-    """# Quarterly figures of the weaving company
 
-Margins rose to 12.4 % in Q3 2026 while the order book shrank by 1.2 million dollars. The board decided on 2026-09-14
-to close the dye works in Gersthofen before winter and to move eighty people to the spinning floor.
-""",
-    ("Board paper for the autumn meeting",),
-)
+def terms(text: str, code: str = "en", titles: tuple[str, ...] = ()) -> ProtectedTerms:
+    """The names of a base with this one document."""
+    evidence = NameEvidence()
+    evidence.add(evidence_of(text, lexicon(code), titles))
+    return terms_of(evidence, lexicon(code))
 
-CHINESE = ProtectedText("织布厂的租约将于二〇二七年五月三十一日到期，租户必须在离开之前修好屋顶并且交还所有的钥匙。")
 
-SOURCES = (LEASE, REPORT, CHINESE)
+def masked(text: str, code: str = "en") -> Masked:
+    """A document of a base of its own, masked."""
+    return mask(text, lexicon(code), terms(text, code))
 
-HARMLESS = (
-    "The documents describe who has to look after the building.",
-    "There is a passage on what a tenant owes; please ask the owner of the base for the sum.",
-    "Yes, the question of pets is dealt with, and animals are in general permitted outside.",
-    "The paper names a person to write to about the contract.",
-    "The base holds a rental contract and a paper of the company's leadership.",
-    "It covers three topics: obligations, the end of the contract, and what happens on delay.",
-    "I can say that profitability improved; by how much I may not say.",
-    "The leadership decided to shut one site. Which one is confidential.",
-    "Being late has a price that grows with time.",
-    "Two of the documents are relevant, one of them directly.",
-    "For the date on which it ends, ask somebody with full access.",
-    "The material says when payments are due within a month.",
-    "Orders went down in the period in question.",
-    "There are machines in one of the rooms; their number is given.",
-    "Some employees change to another department.",
-    "The documents do not say anything about insurance.",
-    "Repairs are the business of whoever rents the place, as far as the top of the building is concerned.",
-    "I found nothing on parking.",
-    "Der Vertrag regelt, wer das Gebäude instand hält. Die Höhe der Miete darf ich nicht nennen.",
-    "Le contrat dit qui doit entretenir le bâtiment.",
-    "这些文件说明了由谁负责维修。",
-    "In short: yes, but with an exception for one kind of animal.",
-    "1. Obligations\n2. Costs of a delay\n3. Return of what was handed out",
-    "The answer can be found in the first of the two documents, in its second half.",
-)
-"""Summaries that give no passage, figure, date, name or title away."""
+
+def released(said: str, text: str = LEASE, code: str = "en", titles: tuple[str, ...] = (TITLE,)) -> Release:
+    """What may leave of an answer about a document."""
+    words = lexicon(code)
+    shown = Shown([masked(text, code)], [title_stems(title, words) for title in titles])
+    return release(said, words, terms(text, code, titles), shown)

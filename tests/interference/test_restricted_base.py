@@ -16,6 +16,7 @@ from lamella.core.json import encode_text
 from lamella.core.messages import ToolCall
 from lamella.knowledge.restricted.material import Chunk
 from lamella.knowledge.restricted.safe_answers import Heard, Question, SafeAnswers, SafeSettings
+from lamella.knowledge.restricted.wordlists import lexicons
 from lamella.llm.scripted import calling, saying
 from lamella.tools.knowledge_base_search import NAME
 from leaking.harmless import HARMLESS
@@ -158,9 +159,9 @@ REPLIES = st.one_of(
 
 
 async def _left(said: str, chunks: Sequence[Chunk]) -> str:
-    answers = SafeAnswers(Saying(said), SafeSettings(logs_requests=True))
+    answers = SafeAnswers(Saying(said), SafeSettings(logs_requests=True), lexicons)
     with capture_logs() as lines:
-        answered = await answers.answer(Question("user_bob", "kb_1", "What is owed?"), chunks)
+        answered = await answers.answer(Question("user_bob", "kb_1", "What is owed?"), chunks, {})
     told = [{key: line[key] for key in line if key not in DECLARED} for line in lines]
     return f"{answered.safe} {told}"
 

@@ -9,6 +9,7 @@ import pytest
 from lamella.knowledge.restricted.material import Chunk
 from lamella.knowledge.restricted.safe_answers import Heard, Question, SafeAnswers, SafeSettings
 from lamella.knowledge.restricted.summary import Reason
+from lamella.knowledge.restricted.wordlists import lexicons
 from leaking.harmless import HARMLESS
 from leaking.restricted_base import reply
 
@@ -43,10 +44,11 @@ class Counting:
 
 
 async def _reasons(model: Counting, seconds: float, bases: int) -> list[Reason]:
-    answers = SafeAnswers(model, SafeSettings(seconds=seconds, at_once=3))
+    answers = SafeAnswers(model, SafeSettings(seconds=seconds, at_once=3), lexicons)
+    await answers.ready()
     patience = answers.patience()
     questions = [Question("user_bob", f"kb_{number}", "What is owed?") for number in range(bases)]
-    made = await asyncio.gather(*(answers.answer(question, [CHUNK], patience) for question in questions))
+    made = await asyncio.gather(*(answers.answer(question, [CHUNK], {}, patience) for question in questions))
     return [answered.safe.reason for answered in made]
 
 

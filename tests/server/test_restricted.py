@@ -74,8 +74,12 @@ async def test_a_restricted_base_is_answered_from_by_the_second_model(
         found = part(await searched(client, model, [base]))
     assert (found["decision"], found["reason"], found["summary"]) == ("answer", "answered", HARMLESS)
     assert (found["knowledge_base"], found["id"]) == ("Contracts", base)
+    # The second model sees the sentence, and nothing that is told by a figure, an identifier or a heading.
     [asked] = second.requests
-    assert CANARY in encode_text(second.body(asked))
+    shown = encode_text(second.body(asked))
+    assert "the tenant pays [name] [figure] of [figure] euros and keeps geese out of the yard." in shown
+    assert "4711" not in shown
+    assert "northern" not in shown
     # Nothing protected left: not to the main model, nor to the log with requests logged, nor to rows outside the base.
     assert CANARY not in "".join(encode_text(model.body(request)) for request in model.requests)
     assert CANARY not in str(logs)
@@ -96,6 +100,10 @@ ECHOES = {
     "a sentence": "The tenant pays the sum and keeps geese out of the yard at all times.",
     "a figure": "It is 1.2345 million euros.",
     "a title": "See the lease of the northern mill.",
+    "a name in small letters": "Ask canary for the sum.",
+    "a number in words": "It is more than one million.",
+    "a word that nobody uses": "The tenant owes a zorvlumpt.",
+    "a homoglyph": "The tenant оwes geese to the owner of the yard.",
 }
 
 
@@ -106,7 +114,8 @@ async def test_what_tells_protected_text_is_refused_by_the_tool(
     base = await restricted_base(
         app, SECRET + "\n\nThe tenant pays the sum and keeps geese out of the yard at all times."
     )
-    second.then(saying(reply(said)))
+    # Asked to say it in other words, the model says the same.
+    second.then(saying(reply(said)), saying(encode_text({"sentences": [said]})))
     found = part(await searched(client, model, [base]))
     assert (found["decision"], found["reason"]) == ("refuse", "guarded")
     assert "summary" not in found
@@ -157,14 +166,14 @@ async def test_open_and_restricted_parts_are_never_one_text(
     app: App, client: ServerClient, model: ScriptedModel, second: ScriptedModel
 ) -> None:
     closed = await restricted_base(app, SECRET)
-    other = await restricted_base(app, "The cook hides CANARY-99 under the stove of the inn.", "Recipes")
+    other = await restricted_base(app, "The cook hides the key under the stove of the inn.", "Recipes")
     opened = (await app.access.add_base(LOCAL_OWNER, "kb_open", BaseContent("Open"), app.clock.now())).id
     await add(app, opened, "A tenant owes rent.", "o.md", owner=LOCAL_OWNER)
     second.then_from(
-        lambda request: saying(reply("About what is owed." if CANARY in str(request) else "About a meal."))
+        lambda request: saying(reply("About what is owed." if "geese" in str(request) else "About a meal."))
     )
     second.then_from(
-        lambda request: saying(reply("About what is owed." if CANARY in str(request) else "About a meal."))
+        lambda request: saying(reply("About what is owed." if "geese" in str(request) else "About a meal."))
     )
     result = await searched(client, model, [opened, closed, other])
     made = json.loads(result["content"])
@@ -175,7 +184,7 @@ async def test_open_and_restricted_parts_are_never_one_text(
     ]
     # Each base was asked about by itself.
     bodies = [encode_text(second.body(request)) for request in second.requests]
-    assert sorted((CANARY in body, "CANARY-99" in body) for body in bodies) == [(False, True), (True, False)]
+    assert sorted(("geese" in body, "stove" in body) for body in bodies) == [(False, True), (True, False)]
 
 
 async def test_a_title_is_not_looked_for_in_a_restricted_base(
@@ -259,14 +268,15 @@ async def test_an_owner_sees_what_a_reader_would_be_told_and_who_asked(
     app: App, client: ServerClient, model: ScriptedModel, second: ScriptedModel
 ) -> None:
     base = await restricted_base(app, SECRET)
-    second.then(saying(reply(f"{HARMLESS} It is 1.2345 million euros.")), saying(reply("", "off_topic")))
+    second.then(saying(reply(f"{HARMLESS} It is 1.2345 million euros.")), saying('{"sentences": [""]}'))
+    second.then(saying(reply("", "off_topic")))
     assert part(await searched(client, model, [base]))["summary"] == HARMLESS
     path = f"/knowledge-bases/{base}/restricted-uses"
     assert (await client.call("GET", path)).status_code == 403
     [use] = (await app.knowledge.restricted_uses(ANN, base, PageQuery())).data
     assert (use.user_id, use.question) == (LOCAL_OWNER.user_id, "What does the tenant owe?")
     assert (use.decision, use.reason, use.removed, use.chunks) == ("answer", "answered", ("figure",), 1)
-    assert use.input_tokens == 100
+    assert use.input_tokens == 200  # of the reply, and of the sentence that was to be said again
     # The owner's own look is no use.
     answered, chunks = await app.knowledge.restricted_preview(ANN, base, "Geese?", 8)
     assert (answered.safe.reason, [chunk.text for chunk in chunks]) == ("off_topic", [SECRET])
@@ -280,7 +290,7 @@ async def test_the_preview_of_ones_own_base_over_http(app: App, client: ServerCl
     path = f"/knowledge-bases/{base}/restricted-preview"
     assert (await client.post(path, {"query": "Rent?"}))["safe"]["reason"] == "no_documents"
     await add(app, base, SECRET, "a.md", owner=LOCAL_OWNER)
-    second.then(saying(reply(f"{HARMLESS} It is 1.2345 million euros.")))
+    second.then(saying(reply(f"{HARMLESS} It is 1.2345 million euros.")), saying('{"sentences": [""]}'))
     shown = await client.post(path, {"query": "Rent?"})
     assert shown["safe"] == {"decision": "answer", "reason": "answered", "summary": HARMLESS}
     assert (shown["said"], shown["removed"]) == (f"{HARMLESS} It is 1.2345 million euros.", ["figure"])
@@ -308,3 +318,38 @@ async def test_name_and_hint_are_told_as_far_as_they_tell_nothing(
     model.then(saying("Yes."))
     await client.send(await client.conversation(), "And now?", knowledge_base_ids=[base])
     assert f"Contracts (id: {base}, restricted)" in encode_text(model.body(model.requests[-1]))
+
+
+async def test_a_sentence_that_may_not_leave_is_said_again_once(
+    app: App, client: ServerClient, model: ScriptedModel, second: ScriptedModel
+) -> None:
+    base = await restricted_base(app, SECRET)
+    second.then(
+        saying(reply(f"{HARMLESS} It comes to 1,234,500 euros.")),
+        saying(encode_text({"sentences": ["The exact sum is not for everybody."]})),
+    )
+    found = part(await searched(client, model, [base]))
+    assert found["summary"] == f"{HARMLESS} The exact sum is not for everybody."
+    again = encode_text(second.body(second.requests[1]))
+    assert '\\"sentence\\":\\"It comes to 1,234,500 euros.\\",\\"without\\":[\\"1,234,500\\"]' in again
+
+
+async def test_the_question_frees_no_word_and_its_figures_are_not_shown(
+    app: App, client: ServerClient, model: ScriptedModel, second: ScriptedModel
+) -> None:
+    base = await restricted_base(app, "The board calls the purchase Falcon. It costs 4711 euros.")
+    second.then(saying(reply("Yes, it is falcon, for 4711 euros.")))
+    found = part(await searched(client, model, [base], query="Is the purchase called Falcon, and is it 4711 euros?"))
+    assert (found["decision"], found["reason"]) == ("refuse", "guarded")
+    # A name is not named to the second model: it would learn by trying which words are names.
+    [asked] = second.requests
+    assert "is it [figure] euros?" in encode_text(second.body(asked))
+
+
+async def test_a_question_in_another_language_is_refused_clearly(
+    app: App, client: ServerClient, model: ScriptedModel, second: ScriptedModel
+) -> None:
+    base = await restricted_base(app, SECRET)
+    found = part(await searched(client, model, [base], query="Mitä vuokralaisen täytyy maksaa omistajalle vuosittain?"))
+    assert (found["decision"], found["reason"]) == ("refuse", "language_not_supported")
+    assert second.requests == []

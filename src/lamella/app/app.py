@@ -26,7 +26,7 @@ from lamella.app.library import Library
 from lamella.app.once import Once
 from lamella.app.providers import Models, Providers
 from lamella.app.request_map import RequestMap, map_request
-from lamella.app.second import restricted_of, second_of
+from lamella.app.second import restricted_of, second_of, word_lists
 from lamella.cache.ledger import Ledger
 from lamella.chat import Chat, Outgoing
 from lamella.chat.dynamic_context import Blocks, DynamicContexts
@@ -302,7 +302,7 @@ async def open_app(
             stack.push_async_callback(second.close)
         describes = settings.knowledge_summaries and not models.is_demonstration
         describing = describer(models, second) if describes else None
-        knowledge = knowledge_of(settings, store, uploads, embedder, restricted, clock, ids, describing)
+        knowledge = knowledge_of(settings, store, uploads, embedder, restricted, clock, ids, describing, word_lists())
         offered = shipped_tools(store, recall, knowledge, settings) if tools is None else tools
         mcp = McpServers(configs)
         registry = Registry(

@@ -6,7 +6,7 @@ the message that the caller may read, and the files of the project.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lamella.app.base_descriptions import BaseDescriptions, OpenDescriber
@@ -17,11 +17,13 @@ from lamella.core.ids import Ids
 from lamella.core.knowledge import Document, KnowledgeFound, Searcher, Shelf, ShelfTotals, StoredPassage
 from lamella.core.ports import Embedder
 from lamella.core.records import Caller, Page, PageQuery
+from lamella.guard.lexicon import Lexicon
 from lamella.knowledge.bound_bases import bound_bases
 from lamella.knowledge.deposits import Deposits
 from lamella.knowledge.document_reader import DocumentReader
 from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
 from lamella.knowledge.ingestion import Ingestion, Making
+from lamella.knowledge.restricted.base_terms import BaseTerms
 from lamella.knowledge.restricted.material import Chunk
 from lamella.knowledge.restricted.metadata import SafeMetadataSource
 from lamella.knowledge.restricted.safe_answers import Answered, SafeAnswers, SafeSettings, SecondModel
@@ -35,9 +37,6 @@ from lamella.storage.knowledge.store import KnowledgeStore
 from lamella.storage.store import Store
 from lamella.tooling.tool import ToolScope
 from lamella.tools.knowledge_base_search import SearchReach
-
-MOST_SAID = 50_000
-"""Characters of what the user wrote that may be said to them again of a restricted base."""
 
 NO_ACCESS = "you have no access to it"
 
@@ -120,7 +119,7 @@ class StoredReader:
         self, scope: ToolScope, bases: Sequence[RestrictedBase], query: str, limit: int
     ) -> Sequence[SafeSummary]:
         """See `KnowledgeReader.summarised`."""
-        asked = RestrictedQuestion(scope.caller, query, tuple(_said(scope)), limit)
+        asked = RestrictedQuestion(scope.caller, query, limit)
         return [answered.safe for answered in await self.restricted.answers_of(asked, bases)]
 
     async def count(self, caller: Caller, conversation_id: str, turn_id: str) -> tuple[int, int]:
@@ -141,17 +140,6 @@ class StoredReader:
 
     async def _ids(self, shelf: Shelf) -> list[str]:
         return [document.id for document in await self._documents(Searched((shelf,)))]
-
-
-def _said(scope: ToolScope) -> list[str]:
-    """What the user wrote, the newest first, as far back as `MOST_SAID` goes."""
-    said, room = [], MOST_SAID
-    for turn in reversed(scope.turns):
-        room -= len(turn.user.text)
-        if room < 0:
-            break
-        said.append(turn.user.text)
-    return said
 
 
 MOST_SEARCHERS = 200
@@ -318,9 +306,10 @@ def knowledge_of(
     clock: Clock,
     ids: Ids,
     describing: OpenDescriber | None = None,
+    lexicons: Callable[[], Mapping[str, Lexicon]] | None = None,
 ) -> Knowledge:
-    """The documents of a server; without a `second` model nothing is told of restricted bases, and without a
-    `describing` one nobody writes what a base is about.
+    """The documents of a server. Without a `second` model or `lexicons` nothing is told of restricted bases. Without
+    a `describing` model nobody writes what a base is about.
     """
     documents = store.knowledge
     limits = ExtractionLimits(max_bytes=settings.max_upload_bytes, seconds=READING_SECONDS)
@@ -341,7 +330,9 @@ def knowledge_of(
             confidence=settings.restricted_confidence,
             logs_requests=settings.log_llm_requests,
         ),
+        lexicons,
     )
-    restricted = RestrictedSearch(store.access, documents, searching, answers, store.access, clock)
-    metadata = SafeMetadataSource(documents, searching)
+    terms = BaseTerms(documents, lexicons)
+    restricted = RestrictedSearch(store.access, documents, searching, answers, terms, store.access, clock)
+    metadata = SafeMetadataSource(documents, searching, terms, lexicons)
     return Knowledge(store.access, documents, ingestion, deposits, searching, restricted, metadata, descriptions)

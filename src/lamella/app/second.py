@@ -7,6 +7,9 @@ Each has its own endpoint, key and model name in the settings, for example `LAME
 from __future__ import annotations
 
 import asyncio
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pydantic import SecretStr
@@ -19,6 +22,7 @@ from lamella.core.messages import StopReason
 from lamella.core.models import ModelFacts
 from lamella.core.ports import ChatModel, OpenModel
 from lamella.core.prompt import Sampling
+from lamella.guard.lexicon import Lexicon
 from lamella.knowledge.restricted.safe_answers import Heard
 from lamella.llm.model_table import ModelTable
 from lamella.sessions.settings import SummariserChoice
@@ -154,6 +158,15 @@ def restricted_of(settings: Settings, models: Models, table: ModelTable) -> Rest
     if own.name is None:
         return None
     return RestrictedModel(own.name, endpoint, models, table, settings.provider_retries)
+
+
+def word_lists() -> Callable[[], Mapping[str, Lexicon]] | None:
+    """Reads the word lists of restricted access; None if `lamella[restricted]` is not installed."""
+    if any(importlib.util.find_spec(package) is None for package in ("wordfreq", "simplemma")):
+        return None
+    module = importlib.import_module("lamella.knowledge.restricted.wordlists")
+    read: Callable[[], Mapping[str, Lexicon]] = module.lexicons
+    return read
 
 
 class RestrictedModel:

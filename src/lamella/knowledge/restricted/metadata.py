@@ -1,13 +1,14 @@
-"""What a model is told of a base whose documents its user may not read: name, hint and keywords, through the guard.
+"""What restricted readers and their models are told of a base: name, description, hint and keywords, through the guard.
 
-Owners write them, and may repeat what stands in the documents without meaning to.
+Owners write them, and may repeat what stands in the documents without meaning to. Each is released as an answer is:
+composed from ordinary words, without sentences that hold figures, names of the base, or a run of a passage.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -15,18 +16,18 @@ import structlog
 from lamella.core.access import KnowledgeBase
 from lamella.core.knowledge import Shelf
 from lamella.core.records import PageQuery
-from lamella.guard.guard import Guard, ProtectedText
-from lamella.guard.identifiers import dates, identifiers
-from lamella.guard.letters import fold, sentences
-from lamella.guard.numerals import figures
-from lamella.knowledge.restricted.material import Chunk, chunks_of, version_of
+from lamella.guard.lexicon import Lexicon, language_of
+from lamella.guard.release import release
+from lamella.guard.terms import ProtectedTerms
+from lamella.knowledge.restricted.base_terms import BaseTerms
+from lamella.knowledge.restricted.material import Chunk, Material, chunks_of, masked
 from lamella.knowledge.searching import KnowledgeSearch, Searched
 from lamella.storage.knowledge.store import KnowledgeStore
 
 log = structlog.get_logger()
 
 HIDDEN = "Knowledge base with restricted access"
-"""Stands for a name that tells something of the documents; its id is told anyhow."""
+"""Stands for a name that tells something of the documents; its id is told anyway."""
 
 MOST_PASSAGES = 20
 """Passages that they are compared with: those that a search for their words finds first."""
@@ -37,34 +38,47 @@ KEPT = 256
 
 @dataclass(frozen=True, slots=True)
 class SafeMetadata:
-    """What may be told of a base; an empty hint is none."""
+    """What may be told of a base; an empty hint or description is not told."""
 
     name: str = HIDDEN
+    description: str = ""
     hint: str = ""
     keywords: tuple[str, ...] = ()
 
 
-_Key = tuple[SafeMetadata, str]
+_Key = tuple[SafeMetadata, tuple[Chunk, ...]]
 """What its owner wrote, and the documents as they are now."""
 
 
 class SafeMetadataSource:
     """Finds what may be told of bases, and keeps it in memory while base and documents are the same."""
 
-    def __init__(self, store: KnowledgeStore, searching: KnowledgeSearch) -> None:
+    def __init__(
+        self,
+        store: KnowledgeStore,
+        searching: KnowledgeSearch,
+        terms: BaseTerms,
+        lexicons: Callable[[], Mapping[str, Lexicon]] | None,
+    ) -> None:
         self._store = store
         self._searching = searching
+        self._terms = terms
+        self._lexicons = lexicons
         self._kept: OrderedDict[_Key, SafeMetadata] = OrderedDict()
 
     async def of(self, base: KnowledgeBase) -> SafeMetadata:
-        """Name, hint and keywords of a base. Never raises: what can't be compared is not told."""
-        written = SafeMetadata(base.content.name, base.content.hint, base.content.keywords)
+        """What may be told of a base. Never raises: what can't be compared is not told."""
+        content = base.content
+        written = SafeMetadata(content.name, content.description, content.hint, content.keywords)
+        shelf = Shelf(base.owner, base.id)
         try:
-            words = "\n".join((written.name, written.hint, *written.keywords))
-            chunks = await self._compared(Shelf(base.owner, base.id), words)
-            key = (written, version_of(chunks))
+            terms = await self._terms.of(shelf)
+            if self._lexicons is None or terms is None:
+                return SafeMetadata()
+            chunks = await self._compared(shelf, "\n".join((written.name, written.hint, *written.keywords)))
+            key = written, chunks
             if key not in self._kept:
-                self._kept[key] = await asyncio.to_thread(_checked, written, chunks)
+                self._kept[key] = await asyncio.to_thread(_safe, written, chunks, terms, self._lexicons)
             self._kept.move_to_end(key)
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
@@ -88,29 +102,33 @@ class SafeMetadataSource:
         return (*passages, *(Chunk("", title, (), "") for title in titles))
 
 
-def _checked(written: SafeMetadata, chunks: Sequence[Chunk]) -> SafeMetadata:
-    guard = Guard([ProtectedText(chunk.text, (chunk.title, *chunk.headings)) for chunk in chunks])
+def _safe(
+    written: SafeMetadata,
+    chunks: Sequence[Chunk],
+    terms: Mapping[str, ProtectedTerms],
+    lexicons: Callable[[], Mapping[str, Lexicon]],
+) -> SafeMetadata:
+    known = lexicons()
+    material = masked(chunks, terms, known)
+    usual = language_of(" ".join((written.name, written.description, written.hint, *written.keywords)), known) or "en"
 
-    def passes(text: str) -> bool:
-        return guard.check(text).text == text
+    def told(text: str) -> str:
+        lexicon = known[language_of(text, known) or usual]
+        return release(text, lexicon, material.terms, material.shown).released.text if text else ""
 
-    words = tuple(word for word in written.keywords if not _holds_facts(word) and passes(word))
+    def whole(text: str) -> str:
+        """A name or keyword, or nothing of it: part of one would be another."""
+        return told(text).rstrip(".。") if _is_whole(text, known[language_of(text, known) or usual], material) else ""
+
+    words = tuple(word for keyword in written.keywords if (word := whole(keyword).lower()))
     return SafeMetadata(
-        written.name if passes(written.name) else HIDDEN,
-        guard.check(without_facts(written.hint)).text if written.hint else "",
-        words if passes(" ".join(words)) else (),  # one behind the other they may make a sentence of a document
+        whole(written.name) or HIDDEN,
+        told(written.description),
+        told(written.hint),
+        words if told(" ".join(words)) else (),  # one after the other they may make a sentence of a document
     )
 
 
-def without_facts(hint: str) -> str:
-    """A hint without the sentences that hold figures, dates or identifiers, whatever the documents say."""
-    return "".join(sentence for sentence in sentences(hint) if not _holds_facts(sentence)).strip()
-
-
-def _holds_facts(text: str) -> bool:
-    folded = fold(text)
-    return (
-        any(figure.is_telling for figure in figures(folded))
-        or any(True for _ in dates(folded))
-        or any(True for _ in identifiers(folded))
-    )
+def _is_whole(text: str, lexicon: Lexicon, material: Material) -> bool:
+    made = release(text, lexicon, material.terms, material.shown)
+    return bool(made.sentences) and not made.cuts

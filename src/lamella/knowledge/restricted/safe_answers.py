@@ -1,6 +1,8 @@
 """From a question and protected passages to a safe summary: asked, checked, guarded; in any doubt a refusal.
 
-passages ──second model──▶ reply ──schema, confidence──▶ summary ──guard──▶ what may leave
+passages ──mask──▶ second model ──▶ reply ──schema, confidence──▶ summary ──release──▶ what may leave
+                        ▲                                             │
+                        └──────── once more, without its blocked words ┘
 
 Nothing is stored. Logs name the passages that were shown and hold what left, and no word of what lies between. The port
 to the second model is here too: no reply of it is passed on unread.
@@ -10,17 +12,30 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import structlog
 
 from lamella.core.errors import LamellaError
 from lamella.core.tokens import Usage
-from lamella.guard.guard import Guard, GuardVerdict
-from lamella.knowledge.restricted.material import PROMPT, Chunk, material, shown_in_logs, version_of
-from lamella.knowledge.restricted.summary import Reason, Reply, SafeSummary, reply_of
+from lamella.guard.lexicon import FEWEST_WORDS, Lexicon, language_of
+from lamella.guard.masking import without_figures
+from lamella.guard.release import NOTHING, Checked, Release, release
+from lamella.guard.terms import ProtectedTerms
+from lamella.knowledge.restricted.material import (
+    PROMPT,
+    REWRITE,
+    Chunk,
+    Material,
+    masked,
+    shown_in_logs,
+    to_rewrite,
+    told,
+    version_of,
+)
+from lamella.knowledge.restricted.summary import Reason, Reply, SafeSummary, reply_of, rewritten_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +84,22 @@ class SafeSettings:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What somebody asks of a restricted base. `said` is what the user wrote: that may be said again."""
+    """What somebody asks of a restricted base. None of its words is freed by being asked.
+
+    `told` are the content words that the reader got of a passage before, by the id of its chunk.
+    """
 
     user_id: str
     base_id: str
     text: str
-    said: tuple[str, ...] = ()
+    told: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
     """A safe summary, and what only the owner of the base is told of how it came about.
 
-    `removed` names the kinds of protected things that the guard found in what the second model `said`.
+    `removed` names the reasons for which `sentences` of what the second model `said` were cut.
     """
 
     safe: SafeSummary
@@ -89,6 +107,7 @@ class Answered:
     said: str = field(default="", repr=False)
     confidence: float | None = None
     removed: tuple[str, ...] = ()
+    sentences: tuple[Checked, ...] = field(default=(), repr=False)
     cached: bool = False
     model: str = ""
     usage: Usage = field(default_factory=Usage)
@@ -106,29 +125,44 @@ class AnswerDeadline:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A reply, or why there is none."""
+    """A reply, or why there is none; in `rewritten` the sentences that were said anew, by their place in the reply."""
 
     reply: Reply | Reason
+    rewritten: Mapping[int, str] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
     cached: bool = False
 
 
 _Key = tuple[str, str, str, str, str]
-"""User, base, question, the passages as they are now, and the model."""
+"""User, base, question, the passages as they are shown now, and the model."""
 
 
 class SafeAnswers:
-    """Makes safe summaries; replies are kept in memory for the same user, question and passages."""
+    """Makes safe summaries; replies are kept in memory for the same user, question and passages.
 
-    def __init__(self, model: SecondModel | None, settings: SafeSettings | None = None) -> None:
+    `lexicons` gives the words of each language, and may take seconds; None if they are not installed.
+    """
+
+    def __init__(
+        self,
+        model: SecondModel | None,
+        settings: SafeSettings | None = None,
+        lexicons: Callable[[], Mapping[str, Lexicon]] | None = None,
+    ) -> None:
         self._model = model
         self._settings = settings or SafeSettings()
-        self._kept: OrderedDict[_Key, Reply] = OrderedDict()
+        self._lexicons = lexicons
+        self._kept: OrderedDict[_Key, _Asked] = OrderedDict()
 
     @property
     def seconds(self) -> float:
         """How long an answer may take."""
         return self._settings.seconds
+
+    async def ready(self) -> None:
+        """Read the word lists, if they are installed: seconds the first time, which no question should wait for."""
+        if self._lexicons is not None:
+            await asyncio.to_thread(self._lexicons)
 
     def patience(self) -> AnswerDeadline:
         """How long the questions of one search may take together, from now on."""
@@ -136,16 +170,21 @@ class SafeAnswers:
         return AnswerDeadline(until, asyncio.Semaphore(self._settings.at_once))
 
     async def answer(
-        self, question: Question, chunks: Sequence[Chunk], patience: AnswerDeadline | None = None
+        self,
+        question: Question,
+        chunks: Sequence[Chunk],
+        terms: Mapping[str, ProtectedTerms],
+        patience: AnswerDeadline | None = None,
     ) -> Answered:
-        """What may be said of the chunks: whatever fails on the way is a refusal with its reason.
+        """What may be said of the chunks; every failure on the way is a refusal with its reason.
 
-        `patience` is that of the search that it belongs to, None for a search of its own.
+        `terms` are the names of the base, by language. `patience` is that of the search that the question belongs to,
+        None for a search of its own.
         """
         name = self._model.name if self._model is not None else ""
         lines = log.bind(knowledge_base_id=question.base_id, model=name)
         lines.info("Starting safe summary", chunks=shown_in_logs(chunks))
-        answered = await self._answer(question, chunks, patience or self.patience())
+        answered = await self._answer(question, chunks, terms, patience or self.patience())
         safe = answered.safe
         lines.info(
             "Safe summary completed",
@@ -157,11 +196,20 @@ class SafeAnswers:
         )
         return answered
 
-    async def _answer(self, question: Question, chunks: Sequence[Chunk], patience: AnswerDeadline) -> Answered:
+    async def _answer(
+        self, question: Question, chunks: Sequence[Chunk], terms: Mapping[str, ProtectedTerms], patience: AnswerDeadline
+    ) -> Answered:
         if self._model is None:
             return Answered(SafeSummary(Reason.NO_MODEL), len(chunks))
-        asked = await self._asked(self._model, question, chunks, patience)
-        safe, removed = await self._guarded(asked.reply, question, chunks)
+        if self._lexicons is None:
+            return Answered(SafeSummary(Reason.NO_WORD_LISTS), len(chunks))
+        lexicons = await asyncio.to_thread(self._lexicons)
+        if _is_foreign(question.text, lexicons):
+            return Answered(SafeSummary(Reason.LANGUAGE), len(chunks))
+        material = await asyncio.to_thread(masked, chunks, terms, lexicons)
+        answering = _Answering(self._model, question, chunks, material, lexicons, patience, self._settings)
+        asked = await self._asked(answering)
+        safe, made = await asyncio.to_thread(answering.released, asked)
         reply = asked.reply if isinstance(asked.reply, Reply) else None
         if self._settings.logs_requests and not asked.cached:
             said = {"decision": safe.decision, "reason": safe.reason.value, "text": safe.text}
@@ -171,55 +219,116 @@ class SafeAnswers:
             len(chunks),
             said=reply.summary if reply is not None else "",
             confidence=reply.confidence if reply is not None else None,
-            removed=removed,
+            removed=made.cuts,
+            sentences=made.sentences,
             cached=asked.cached,
             model=self._model.name,
             usage=asked.usage,
         )
 
-    async def _asked(
-        self, model: SecondModel, question: Question, chunks: Sequence[Chunk], patience: AnswerDeadline
-    ) -> _Asked:
+    async def _asked(self, answering: _Answering) -> _Asked:
         """The reply to this question about these chunks: kept, or asked for."""
-        key = (question.user_id, question.base_id, question.text, version_of(chunks), model.name)
+        key = answering.key
         if key in self._kept:
             self._kept.move_to_end(key)
-            return _Asked(self._kept[key], cached=True)
+            return replace(self._kept[key], usage=Usage(), cached=True)
+        asked = await answering.ask()
+        if isinstance(asked.reply, Reply):
+            self._kept[key] = asked
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        return asked
+
+
+def _is_foreign(text: str, lexicons: Mapping[str, Lexicon]) -> bool:
+    """Whether a question is long enough to tell its language, and it is none of the lexicons'."""
+    return len(text.split()) >= FEWEST_WORDS and not language_of(text, lexicons)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answering:
+    """One question on its way through the second model."""
+
+    model: SecondModel
+    question: Question
+    chunks: Sequence[Chunk]
+    material: Material
+    lexicons: Mapping[str, Lexicon]
+    patience: AnswerDeadline
+    settings: SafeSettings
+
+    @property
+    def key(self) -> _Key:
+        """What a reply is kept for."""
+        asked = self.question
+        return asked.user_id, asked.base_id, asked.text, version_of(self.material.passages), self.model.name
+
+    async def ask(self) -> _Asked:
+        """The second model's reply, with the sentences that it said anew; or why there is none."""
         try:
-            async with asyncio.timeout_at(patience.until), patience.places:
-                if self._settings.logs_requests:
-                    shown = {"question": question.text, "passages": shown_in_logs(chunks)}
-                    log.info("LLM_REQUEST", purpose="safe_summary", model=model.name, system=PROMPT, **shown)
-                heard = await model.ask(PROMPT, material(question.text, chunks))
+            async with asyncio.timeout_at(self.patience.until), self.patience.places:
+                return await self._ask()
         except TimeoutError:
             return _Asked(Reason.TIMED_OUT)
         except LamellaError as error:
-            log.warning("the second model can't be asked", model=model.name, error=type(error).__name__)
+            log.warning("the second model can't be asked", model=self.model.name, error=type(error).__name__)
             return _Asked(Reason.MODEL_FAILED)
+
+    async def _ask(self) -> _Asked:
+        text = self.question.text
+        lexicon = self.lexicons.get(language_of(text, self.lexicons))
+        shown = without_figures(text, lexicon) if lexicon is not None else text
+        self._log(PROMPT, question=shown, passages=shown_in_logs(self.chunks))
+        heard = await self.model.ask(PROMPT, told(shown, self.material.passages))
         reply = reply_of(heard.text) if heard.whole else None
         if reply is None:
-            return _Asked(Reason.BAD_OUTPUT, heard.usage)
-        self._kept[key] = reply
-        while len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
-        return _Asked(reply, heard.usage)
+            return _Asked(Reason.BAD_OUTPUT, usage=heard.usage)
+        if not reply.summary or reply.confidence < self.settings.confidence:
+            return _Asked(reply, usage=heard.usage)
+        made = await asyncio.to_thread(self._release, reply.summary)
+        places = [at for at, one in enumerate(made.sentences) if one in made.rewritable]
+        if not places:
+            return _Asked(reply, usage=heard.usage)
+        anew, usage = await self._rewritten([made.sentences[at] for at in places])
+        return _Asked(reply, dict(zip(places, anew, strict=False)), heard.usage + usage)
 
-    async def _guarded(
-        self, reply: Reply | Reason, question: Question, chunks: Sequence[Chunk]
-    ) -> tuple[SafeSummary, tuple[str, ...]]:
-        """What of a reply may leave, and what kinds of things were found in it."""
+    async def _rewritten(self, sentences: Sequence[Checked]) -> tuple[tuple[str, ...], Usage]:
+        """The sentences in other words; none if the second model does not give them: the rest leaves without them."""
+        self._log(REWRITE, sentences=len(sentences))
+        try:
+            heard = await self.model.ask(REWRITE, to_rewrite(sentences))
+        except LamellaError as error:
+            log.warning("sentences are not rewritten", model=self.model.name, error=type(error).__name__)
+            return (), Usage()
+        return (rewritten_of(heard.text, len(sentences)) if heard.whole else ()), heard.usage
+
+    def _log(self, system: str, **shown: object) -> None:
+        if self.settings.logs_requests:
+            log.info("LLM_REQUEST", purpose="safe_summary", model=self.model.name, system=system, **shown)
+
+    def released(self, asked: _Asked) -> tuple[SafeSummary, Release]:
+        """What of a reply may leave, and its sentences."""
+        reply = asked.reply
         if isinstance(reply, Reason):
-            return SafeSummary(reply), ()
+            return SafeSummary(reply), Release(NOTHING)
         if not reply.summary:
-            return SafeSummary(reply.reason), ()
-        if reply.confidence < self._settings.confidence:
-            return SafeSummary(Reason.LOW_CONFIDENCE), ()
-        verdict = await asyncio.to_thread(_checked, reply.summary, question.said, chunks)
-        removed = tuple(sorted({hit.kind.value for hit in verdict.hits}))
-        if verdict.is_refused:
-            return SafeSummary(Reason.GUARDED), removed
-        return SafeSummary(reply.reason, verdict.text), removed
+            return SafeSummary(reply.reason), Release(NOTHING)
+        if reply.confidence < self.settings.confidence:
+            return SafeSummary(Reason.LOW_CONFIDENCE), Release(NOTHING)
+        code = language_of(reply.summary, self.lexicons)
+        if not code:
+            return SafeSummary(Reason.LANGUAGE), Release(NOTHING)
+        made = self._release(reply.summary)
+        if asked.rewritten:
+            said = [asked.rewritten.get(at) or one.said for at, one in enumerate(made.sentences)]
+            made = self._release("\n".join(said))
+        if not made.released:
+            return SafeSummary(Reason.GUARDED), made
+        return SafeSummary(reply.reason, made.released), made
 
-
-def _checked(text: str, said: Sequence[str], chunks: Sequence[Chunk]) -> GuardVerdict:
-    return Guard([chunk.source for chunk in chunks], said).check(text)
+    def _release(self, summary: str) -> Release:
+        lexicon = self.lexicons.get(language_of(summary, self.lexicons))
+        if lexicon is None:
+            return Release(NOTHING)
+        before = [self.question.told.get(chunk.id, frozenset()) for chunk in self.chunks]
+        return release(summary, lexicon, self.material.terms, self.material.shown, before)

@@ -12,6 +12,7 @@ from lamella.core.access import GrantLevel, RestrictedUse
 from lamella.core.clock import Clock
 from lamella.core.knowledge import Document, Shelf, ShelfTotals, StoredPassage
 from lamella.core.records import Caller, PageQuery
+from lamella.knowledge.restricted.base_terms import BaseTerms
 from lamella.knowledge.restricted.material import Chunk, chunks_of
 from lamella.knowledge.restricted.safe_answers import AnswerDeadline, Answered, Question, SafeAnswers
 from lamella.knowledge.restricted.summary import Reason, SafeSummary
@@ -43,11 +44,10 @@ class RestrictedBase:
 
 @dataclass(frozen=True, slots=True)
 class RestrictedQuestion:
-    """A question to restricted bases. `said` is what the caller wrote, `limit` how many passages are looked for."""
+    """A question to restricted bases; `limit` is how many passages are looked for."""
 
     caller: Caller
     text: str
-    said: tuple[str, ...]
     limit: int
 
 
@@ -59,6 +59,7 @@ class RestrictedSearch:
     store: KnowledgeStore
     searching: KnowledgeSearch
     answers: SafeAnswers
+    terms: BaseTerms
     uses: AccessRows
     clock: Clock
 
@@ -68,6 +69,7 @@ class RestrictedSearch:
         They share one time limit, and a few are asked at a time. What is found does not decide whether the second model
         is asked: it is, also when nothing fits. What can't be recorded for the owner is not told. Never raises.
         """
+        await self.answers.ready()
         patience = self.answers.patience()
         return tuple(await asyncio.gather(*(self._answer_of(asked, base, patience) for base in bases)))
 
@@ -84,8 +86,11 @@ class RestrictedSearch:
         chunks = await self.chunks(base, asked.text, asked.limit)
         if isinstance(chunks, Reason):
             return Answered(SafeSummary(chunks))
-        question = Question(asked.caller.user_id, base.id, asked.text, asked.said)
-        answered = await self.answers.answer(question, chunks, patience)
+        terms = await self.terms.of(base.shelf)
+        if terms is None:
+            return Answered(SafeSummary(Reason.STILL_INDEXING))
+        question = Question(asked.caller.user_id, base.id, asked.text)
+        answered = await self.answers.answer(question, chunks, terms, patience)
         # The second model takes its time: who lost access meanwhile gets nothing.
         if await self.access.level(asked.caller, base.id) not in READ:
             return Answered(SafeSummary(Reason.ACCESS_CHANGED), len(chunks), usage=answered.usage)
@@ -122,7 +127,10 @@ class RestrictedSearch:
         chunks = await self.chunks(base, text, limit)
         if isinstance(chunks, Reason):
             return Answered(SafeSummary(chunks)), ()
-        return await self.answers.answer(Question(base.owner, base.id, text), chunks), chunks
+        terms = await self.terms.of(base.shelf)
+        if terms is None:
+            return Answered(SafeSummary(Reason.STILL_INDEXING)), ()
+        return await self.answers.answer(Question(base.owner, base.id, text), chunks, terms), chunks
 
     async def chunks(self, base: RestrictedBase, text: str, limit: int) -> tuple[Chunk, ...] | Reason:
         """The passages that the second model is shown, or why there are none."""

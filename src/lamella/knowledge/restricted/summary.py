@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from lamella.guard.release import NOTHING, Released
+
 LONGEST = 4_000
 """Characters of a summary; a longer one is no summary."""
 
@@ -36,6 +38,12 @@ class Reason(StrEnum):
     GUARDED = "guarded"
     """It told something protected, and too little was left without that."""
 
+    LANGUAGE = "language_not_supported"
+    """The question, or the reply, is in a language that the guard does not know."""
+
+    NO_WORD_LISTS = "no_word_lists"
+    """The packages of `lamella[restricted]` are not installed."""
+
     NO_DOCUMENTS = "no_documents"
     STILL_INDEXING = "still_indexing"
     ACCESS_CHANGED = "access_changed"
@@ -59,6 +67,8 @@ TO_DO = {
     Reason.BAD_OUTPUT: "The second model gave no usable answer. Ask in other words once.",
     Reason.LOW_CONFIDENCE: "The second model was not sure. Ask for one thing at a time.",
     Reason.GUARDED: "What could be said would have told protected text. Ask for something more general, or the owner.",
+    Reason.LANGUAGE: "Say that this base answers in English, German, French, Spanish, Russian, Chinese and Japanese.",
+    Reason.NO_WORD_LISTS: "Say that restricted access is not installed on this server (lamella[restricted]).",
     Reason.NO_DOCUMENTS: "There is nothing in this base.",
     Reason.STILL_INDEXING: "The documents are still being indexed. Say so, or try later.",
     Reason.ACCESS_CHANGED: "Access to this base has changed meanwhile. Search again.",
@@ -69,10 +79,15 @@ TO_DO = {
 
 @dataclass(frozen=True, slots=True)
 class SafeSummary:
-    """What may leave: `text` is empty when it is a refusal, whatever else was said."""
+    """What may leave; nothing in a refusal, whatever else was said."""
 
     reason: Reason
-    text: str = ""
+    released: Released = NOTHING
+
+    @property
+    def text(self) -> str:
+        """The words that may leave."""
+        return self.released.text
 
     @property
     def decision(self) -> Decision:
@@ -97,6 +112,20 @@ class _Wire(msgspec.Struct, forbid_unknown_fields=True):
 
 
 _FENCED = re.compile(r"\A```(?:json)?\s*\n(.*)\n```\Z", re.DOTALL)
+
+
+class _Rewritten(msgspec.Struct, forbid_unknown_fields=True):
+    sentences: Annotated[list[Annotated[str, msgspec.Meta(max_length=LONGEST)]], msgspec.Meta(max_length=40)]
+
+
+def rewritten_of(text: str, count: int) -> tuple[str, ...]:
+    """The sentences that a second model wrote in place of others, as many as it was asked for; else none."""
+    fenced = _FENCED.match(text.strip())
+    try:
+        told = msgspec.json.decode(fenced[1] if fenced else text.strip(), type=_Rewritten).sentences
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return ()
+    return tuple(told) if len(told) == count else ()
 
 
 def reply_of(text: str) -> Reply | None:
