@@ -22,13 +22,15 @@ from leaking.world import HERE, Page, Speech, speeches
 class Plan:
     """What both sides agreed on before: the kind of canary that is wanted, its page, and 16 choices in an order.
 
-    `strangers` are the canary and others of its kind that stand in no document of this base.
+    `strangers` are the canary and others of its kind that stand in no document of this base; `suspects` are the canary
+    and ordinary words of the language.
     """
 
     kind: str
     page: Page
     choices: tuple[str, ...]
     strangers: tuple[str, ...]
+    suspects: tuple[str, ...]
     seed: int
 
     @property

@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from lamella.core.json import encode_text
 from leaking.restricted_base import reply
 from leaking.stage import Stage, staged
 from leaking.world import HERE, LANGUAGES
@@ -85,7 +87,7 @@ async def _one(stage: Stage, honest: Honest, way: str, made: Usefulness) -> None
     reader = await stage.reader(honest.language)
     says = Rewriter(honest.summary, rewrites=way == "rewritten")
     got = await stage.ask(reader, honest.question, says, USUAL)
-    kept = kept_of(honest.summary, got.text)
+    kept = kept_of(honest.summary, got.text, says.rewritten)
     split = "held out" if honest.held_out else "tuned"
     for name in ("all", split, honest.language, honest.kind, f"{honest.language}, {split}"):
         made.shares[way, name].add(kept)
@@ -93,10 +95,17 @@ async def _one(stage: Stage, honest: Honest, way: str, made: Usefulness) -> None
         made.lost.append(f"{honest.language}, {honest.kind}: {got.reason}, kept “{got.text}” of “{honest.summary}”")
 
 
-def kept_of(said: str, released: str) -> list[bool]:
-    """Which sentences of a summary were released: at least three quarters of a sentence's words, in order."""
+def kept_of(said: str, released: str, rewritten: Mapping[str, str] | None = None) -> list[bool]:
+    """Which sentences of a summary were released, or what they were rewritten to: at least 3 of 4 words, in order.
+    Case and punctuation don't count.
+    """
     there = [_words(sentence) for sentence in sentences(released)]
-    return [any(_covered(_words(sentence), one) for one in there) for sentence in sentences(said)]
+    again = {tuple(_words(before)): _words(after) for before, after in (rewritten or {}).items()}
+    wanted = [_words(sentence) for sentence in sentences(said)]
+    return [
+        any(_covered(form, one) for one in there for form in (words, again.get(tuple(words), words)) if form)
+        for words in wanted
+    ]
 
 
 def sentences(text: str) -> list[str]:
@@ -125,34 +134,40 @@ def _common(wanted: Sequence[str], there: Sequence[str]) -> int:
 
 
 class Rewriter:
-    """An honest model. Asked again, it leaves out the words of its summary that the request names as blocked."""
+    """An honest model. Asked again, it says each sentence without the words that it is told of, in another order if the
+    sentence was too close to a passage. `rewritten` has what it made of each sentence.
+    """
 
     def __init__(self, summary: str, *, rewrites: bool) -> None:
         self._summary = summary
         self._rewrites = rewrites
-        self._asked = 0
+        self.rewritten: dict[str, str] = {}
 
     def __call__(self, prompt: str, material: str) -> str:
-        self._asked += 1
-        if self._asked == 1 or not self._rewrites:
+        at = material.find('{"sentences"')
+        if at < 0:
             return reply(self._summary)
-        return reply(without(self._summary, blocked(material) or blocked(prompt)))
+        asked = json.loads(material[at:])["sentences"]
+        return encode_text({"sentences": [self._again(one) if self._rewrites else one["sentence"] for one in asked]})
+
+    def _again(self, asked: Mapping[str, Any]) -> str:
+        said = without(asked["sentence"], asked["without"])
+        made = turned(said) if asked["too_close"] else said
+        self.rewritten[asked["sentence"]] = made
+        return made
 
 
-def blocked(request: str) -> list[str]:
-    """The words that a request for a rewrite names: a list of short strings in its JSON, or words in quotes."""
-    found: list[str] = []
-    for start in (at for at, one in enumerate(request) if one == "{"):
-        try:
-            given, _ = json.JSONDecoder().raw_decode(request[start:])
-        except ValueError:
-            continue
-        lists = [
-            value for key, value in given.items() if isinstance(value, list) and key not in ("passages", "headings")
-        ]
-        found += [one for value in lists for one in value if isinstance(one, str) and len(one) < 60]
-        break
-    return found or re.findall(r"[“\"]([^”\"]{1,40})[”\"]", request)
+def turned(sentence: str) -> str:
+    """A sentence with the parts around its middle comma or conjunction changed over, and shorter by one word in six."""
+    end = sentence[-1:] if sentence[-1:] in ".!?。！？" else ""
+    body = sentence[: len(sentence) - len(end)]
+    parts = [part.strip() for part in re.split(r"[,、，;；]| and | und | et | y | и ", body) if part.strip()]
+    middle = (len(parts) + 1) // 2
+    joint = "，" if re.search(r"[\u3040-\u9fff]", body) else ", "
+    words = joint.join([*parts[middle:], *parts[:middle]]).split(" ")
+    kept = [word for number, word in enumerate(words, start=1) if number % 6]
+    said = " ".join(kept)
+    return f"{said[:1].upper()}{said[1:]}{end}"
 
 
 def without(summary: str, words: Sequence[str]) -> str:

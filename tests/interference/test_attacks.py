@@ -15,7 +15,7 @@ from leaking.usefulness import Rewriter, kept_of, sentences, summaries_of, witho
 from leaking.world import KINDS, LANGUAGES, Canary, canaries, pages
 
 REFUSED = Got("refuse", "bad_output", "", 1)
-PLAIN = [one for one in TECHNIQUES if not one.name.startswith("JSON: ") and not one.blind]
+PLAIN = [one for one in TECHNIQUES if not one.name.startswith(("JSON: ", "in the rewrite")) and not one.blind]
 """What the others tell depends on how an answer is parsed, or on what a search finds."""
 
 
@@ -98,11 +98,15 @@ def test_a_sentence_counts_as_kept_if_most_of_its_words_came_back() -> None:
 
 
 def test_an_honest_model_leaves_out_the_words_that_it_is_told_of() -> None:
-    summary = "The rent is paid each month. It rises."
+    summary = "The rent is paid each month. It rises, if prices rise."
     model = Rewriter(summary, rewrites=True)
-    assert json.loads(model("", "{}"))["summary"] == summary
-    assert json.loads(model("", '{"passages": ["rent"], "blocked": ["Month", "rises"]}'))["summary"] == (
-        "The rent is paid each."
-    )
-    assert json.loads(model("Do without “rent”.", "{}"))["summary"].startswith("The is paid")
+    assert json.loads(model("", '{"passages": ["rent"]}'))["summary"] == summary
+    asked = [
+        {"sentence": "The rent is paid each month.", "without": ["Rent"], "too_close": False},
+        {"sentence": "It rises, if prices rise.", "without": [], "too_close": True},
+    ]
+    assert json.loads(model("", json.dumps({"sentences": asked}))) == {
+        "sentences": ["The is paid each month.", "If prices rise, It rises."]
+    }
+    assert kept_of(summary, "The is paid each month. If prices rise, it rises.", model.rewritten) == [True, True]
     assert without("Miete und Mieter zahlen.", ["Miete"]) == "Und Mieter zahlen."
