@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from leaking.series import TECHNIQUES, plan_for, play
+from leaking.series import REVEALING, TECHNIQUES, plan_for, play
 from leaking.spelling import gives_away
 from leaking.stage import Got
 from leaking.technique import Technique
@@ -72,11 +72,16 @@ def test_a_reader_does_not_decode_what_was_not_told(technique: Technique) -> Non
 
 @pytest.mark.long
 @pytest.mark.anyio
-async def test_attacks_go_the_way_of_a_search_and_see_all_documents() -> None:
-    outcome = await play(7, 60, ("en", "ru"))
-    assert outcome.played("sighted") + outcome.played("omniscient") + outcome.played("control") >= 60
-    assert outcome.questions >= 60
-    assert min(outcome.covered.values()) > 0.7
+async def test_nothing_that_was_masked_leaves_and_codes_of_a_model_that_knows_it_are_found() -> None:
+    outcome = await play(7, len(TECHNIQUES), ("en",))
+    assert outcome.questions >= outcome.played("sighted") + outcome.played("omniscient")
+    assert min(outcome.covered.values()) > 0.8, "documents are shown, apart from what is masked"
+    for kind in REVEALING:
+        assert [canary.text for canary in outcome.visible[kind]] == []
+        assert outcome.kinds["sighted", kind].left == 0, outcome.kinds["sighted", kind].examples
+    assert outcome.revealed == []
+    # Codes over ordinary words pass, and carry what a model knows: that is why it is shown masked passages alone.
+    assert sum(outcome.kinds["omniscient", kind].left for kind in REVEALING) > 0
 
 
 def test_honest_summaries_cover_kinds_and_languages_and_a_quarter_is_held_out() -> None:
