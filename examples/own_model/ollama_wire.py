@@ -22,9 +22,7 @@ from lamella.core.tokens import Usage
 from lamella.llm.wiring import wire_segments
 
 
-def connect(
-    facts: ModelFacts, *, base_url: str, key: str, timeout: float, retries: int, log_bodies: bool = False
-) -> OllamaModel:
+def connect(facts: ModelFacts, *, base_url: str, key: str, timeout: float, retries: int) -> OllamaModel:
     """A model at an address; the server takes no key."""
     return OllamaModel(facts, httpx2.AsyncClient(base_url=base_url, timeout=timeout, trust_env=False))
 

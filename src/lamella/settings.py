@@ -338,7 +338,7 @@ class Settings(BaseSettings):
     log_llm_requests: bool = Field(
         False,
         description="Log the body of every request to a provider (`LLM_REQUEST`) and its answer (`LLM_RESPONSE`), but "
-        "no key and nothing that is read with restricted access.",
+        "no key, and of knowledge bases with restricted readers only ids and lengths.",
     )
     log_file: Path | None = Field(None, description="A file for every log line as JSON, in addition to stderr.")
     provider_retries: int = Field(2, ge=0, description="How often a refused or failed request is sent again.")

@@ -100,12 +100,12 @@ def _change(data: Path, script: str) -> None:
 @asynccontextmanager
 async def staged(provider: str, data: Path, **changes: Any) -> AsyncIterator[Stage]:
     """A stage over a data folder; the account at the provider is its own, so no cache is shared with other tests."""
-    steering = Steering()
+    steering, tools = Steering(), changes.pop("tools", SHIPPED_TOOLS)
     key = SecretStr(uuid4().hex)
     given = {"anthropic_base_url": provider, "anthropic_api_key": key, "model": MODEL, "provider_retries": 0}
     settings = read_settings(data=data, **{**given, **changes})
     async with (
-        served(settings, headers=steering, tools=SHIPPED_TOOLS) as (app, client),
+        served(settings, headers=steering, tools=tools) as (app, client),
         httpx2.AsyncClient(base_url=provider, trust_env=False) as simulator,
     ):
         yield Stage(app, client, simulator, steering, data)

@@ -233,8 +233,12 @@ def _blocks(blocks: Iterable[WireBlock]) -> tuple[StoredBlock, ...]:
     return tuple(StoredBlock(block.digest, block.level, block.role, block.data) for block in blocks)
 
 
-def side_prompt(model: str, system: str, text: str, sampling: Sampling) -> Prompt:
-    """The window of a request beside the conversation: a system prompt and one message."""
+def side_prompt(
+    model: str, system: str, text: str, sampling: Sampling, made_from: frozenset[str] = frozenset()
+) -> Prompt:
+    """The window of a request alongside the conversation: a system prompt and one message, which may hold something of
+    the knowledge bases `made_from`.
+    """
     messages = (PromptMessage("user", (Text(text),)),)
     asked = Segment(
         id="material",
@@ -248,6 +252,7 @@ def side_prompt(model: str, system: str, text: str, sampling: Sampling) -> Promp
         tokens=count_tokens(text) + MESSAGE_TOKENS,
         digest=content_digest(messages),
         messages=messages,
+        made_from=made_from,
     )
     return Prompt(model, (system_segment(system), asked), sampling)
 

@@ -18,6 +18,7 @@ from lamella.agent.inputs import AgentServices, RunInput, TurnInput
 from lamella.agent.request import RequestIdentity, side_prompt, side_request
 from lamella.core import deltas
 from lamella.core.errors import LamellaError
+from lamella.core.knowledge import bases_of_steps
 from lamella.core.messages import Step, StopReason, ToolCall, ToolResult
 from lamella.core.ports import ChatModel
 from lamella.core.prompt import Sampling, ToolSpec, WireRequest
@@ -151,7 +152,9 @@ async def _digest(one: Digestible, number: int, source: DigestSource) -> str:
 async def _ask(one: Digestible, number: int, source: DigestSource) -> str:
     turn, model = source.turn, source.run.model
     content = f"Call of {one.call.name} with {one.call.arguments}\n\nResult:\n{one.result.content}"
-    prompt = side_prompt(model.facts.name, PROMPT, content, Sampling(min(MAX_OUTPUT, source.run.sampling.max_output)))
+    sampling = Sampling(min(MAX_OUTPUT, source.run.sampling.max_output))
+    made_from = turn.made_from | bases_of_steps(source.container.steps)
+    prompt = side_prompt(model.facts.name, PROMPT, content, sampling, made_from)
     identity = RequestIdentity(
         id=source.services.ids.new("req"),
         conversation_id=turn.conversation_id,

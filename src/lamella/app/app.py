@@ -287,7 +287,7 @@ async def open_app(
         ids = ids or own
         await store.jobs.release(clock.now())  # the folder is locked: who held these jobs has ended
         table = ModelTable.read(settings.models)
-        models = models or Providers(settings, table)
+        models = models or Providers(settings, table, store.access.protected)
         stack.push_async_callback(models.close)
         _check_settings(models, settings)
         parts = CoreSettings.of(settings, tables, headers, demonstration=models.is_demonstration)

@@ -37,7 +37,7 @@ Installed = Iterable[EntryPoint] | None
 class Wire:
     """How models are spoken to: two functions, usually of a module, such as an adapter of `llm/`.
 
-    `connect(facts, *, base_url, key, timeout, retries, log_bodies)` gives a model at an address. `timeout` is in
+    `connect(facts, *, base_url, key, timeout, retries)` gives a model at an address. `timeout` is in
     seconds of silence; `retries` is 0, because Lamella retries itself. `body_of(request)` is the JSON body of a request
     as that model sends it: stored requests are shown by it.
     """

@@ -17,7 +17,7 @@ from lamella.core.errors import InvalidRequest
 from lamella.core.models import SHIPPED_WIRES, ModelFacts, WireProtocol
 from lamella.core.ports import ChatModel, ModelSource, OpenModel
 from lamella.llm.model_table import ModelTable
-from lamella.llm.patient import LoggedModel, PatientModel
+from lamella.llm.patient import LoggedModel, PatientModel, ProtectedBases, all_protected
 from lamella.settings import Settings
 
 DEFAULT_MODELS = {"anthropic": "claude-sonnet-5-5", "openai": "gpt-6.1-terra"}
@@ -111,9 +111,10 @@ def vendor_of(name: str) -> str | None:
 class Providers:
     """The configured providers' `Models`. Without any provider, the offline demonstration is the only model."""
 
-    def __init__(self, settings: Settings, table: ModelTable) -> None:
+    def __init__(self, settings: Settings, table: ModelTable, protected: ProtectedBases = all_protected) -> None:
         self._settings = settings
         self._table = table
+        self._protected = protected
         self._endpoints = endpoints(settings)
         self._simulator: Simulator | None = None if self._endpoints else demonstration()
         self._models: dict[str, OpenModel] = {}
@@ -187,7 +188,7 @@ class Providers:
             key = f"{endpoint.account}/{facts.protocol}/{facts.name}"
             if key not in self._models:
                 patient = PatientModel(
-                    await adapter(facts, endpoint),
+                    await adapter(facts, endpoint, self._protected),
                     SystemClock(),
                     patience=endpoint.timeout,
                     retries=endpoint.retries,
@@ -202,7 +203,7 @@ class Providers:
             endpoint = replace(await self._endpoint(name), log_bodies=False)
             key = f"silent {endpoint.account}/{facts.protocol}/{facts.name}"
             if key not in self._models:
-                self._models[key] = OpenModel(await adapter(facts, endpoint), endpoint.account)
+                self._models[key] = OpenModel(await adapter(facts, endpoint, self._protected), endpoint.account)
             return self._models[key]
 
     async def _endpoint(self, name: str) -> Endpoint:
@@ -230,10 +231,10 @@ class Providers:
             await self._simulator.close()
 
 
-async def adapter(facts: ModelFacts, endpoint: Endpoint) -> ChatModel:
+async def adapter(facts: ModelFacts, endpoint: Endpoint, protected: ProtectedBases = all_protected) -> ChatModel:
     """The adapter for a model; its SDK is imported in a thread (a second). It asks once: see `PatientModel`."""
     made = _build(await load_wire(facts.protocol), facts, endpoint)
-    return LoggedModel(made) if endpoint.log_bodies else made
+    return LoggedModel(made, endpoint.base_url, protected) if endpoint.log_bodies else made
 
 
 async def load_wire(name: str) -> Wire:
@@ -256,11 +257,4 @@ def _registered(name: str) -> Wire:
 
 
 def _build(wire: Wire, facts: ModelFacts, endpoint: Endpoint) -> ChatModel:
-    return wire.connect(
-        facts,
-        base_url=endpoint.base_url,
-        key=endpoint.key,
-        timeout=endpoint.timeout,
-        retries=0,
-        log_bodies=endpoint.log_bodies,
-    )
+    return wire.connect(facts, base_url=endpoint.base_url, key=endpoint.key, timeout=endpoint.timeout, retries=0)

@@ -11,6 +11,7 @@ from lamella.context.system_prompt import STEP_SECTIONS, StepView, step_text, ti
 from lamella.core.agents import Agent, Project, Summary
 from lamella.core.counting import MESSAGE_TOKENS, count_tokens
 from lamella.core.json import digest, encode
+from lamella.core.knowledge import bases_of_steps
 from lamella.core.messages import (
     AnswerPart,
     Attachment,
@@ -104,6 +105,7 @@ class _Named:
     label: str
     letters: str
     source: str = ""
+    made_from: frozenset[str] = frozenset()
 
 
 def _text_segment(
@@ -127,6 +129,7 @@ def _segment(named: _Named, messages: tuple[PromptMessage, ...], place: SegmentP
         tokens=tokens,
         digest=content_digest(messages),
         messages=messages,
+        made_from=named.made_from,
     )
 
 
@@ -187,7 +190,8 @@ def documents_tokens(attachments: Sequence[Attachment], listed: Set[str]) -> int
 
 def summary_segment(summary: Summary) -> Segment:
     """The summary of an earlier session: a user message that says what it is."""
-    named = _Named(summary.id, Kind.SUMMARY, "engine", "Summary of an earlier session", "Σ")
+    made_from = frozenset(summary.made_from)
+    named = _Named(summary.id, Kind.SUMMARY, "engine", "Summary of an earlier session", "Σ", made_from=made_from)
     text = f"{SUMMARY_OPEN}\n{summary.text}\n{SUMMARY_CLOSE}"
     return _text_segment(named, text, FIXED, tokens=summary.tokens + 2 * MESSAGE_TOKENS)
 
@@ -238,7 +242,8 @@ def dynamic_id(turn: Turn) -> str:
 
 def dynamic_segment(turn: Turn, place: SegmentPlace) -> Segment:
     """The dynamic context of a turn, or the word that the earlier one no longer holds."""
-    named = _Named(dynamic_id(turn), Kind.DYNAMIC, "deployment", "Dynamic context", "D")
+    made_from = frozenset(turn.user.made_from)
+    named = _Named(dynamic_id(turn), Kind.DYNAMIC, "deployment", "Dynamic context", "D", made_from=made_from)
     return _text_segment(named, turn.user.dynamic or WITHDRAWN, place)
 
 
@@ -285,6 +290,7 @@ def step_segment(
         tokens=tokens,
         digest=content_digest(messages),
         messages=tuple(messages),
+        made_from=bases_of_steps([step]),
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
@@ -88,7 +89,8 @@ class Segment:
 
     `id` is stable over requests. `source` is the row it came from, `owner` who put it there (`deployment`, `user`,
     `model:NAME`, `tool:NAME`), `letters` how layouts write it (`U1`, `TC TR`). Tools and system text are `tools` and
-    messages of role `system`. `digest` is the fingerprint of what it holds, thinking left out.
+    messages of role `system`. `digest` is the fingerprint of what it holds, thinking left out. `made_from` are the
+    knowledge bases of which it holds something.
     """
 
     id: str
@@ -103,6 +105,7 @@ class Segment:
     digest: str
     messages: tuple[PromptMessage, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
+    made_from: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,11 @@ class Prompt:
     model: str
     segments: tuple[Segment, ...]
     sampling: Sampling
+
+    @property
+    def made_from(self) -> Mapping[str, frozenset[str]]:
+        """The knowledge bases that segments hold something of, by the segment's id."""
+        return {segment.id: segment.made_from for segment in self.segments if segment.made_from}
 
 
 Level = Literal["tools", "system", "messages"]
@@ -178,11 +186,12 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class WireRequest:
-    """A request as an adapter sends it: `head` holds what is not a block."""
+    """A request as an adapter sends it: `head` holds what is not a block; `made_from` is that of its prompt."""
 
     head: JsonObject
     blocks: tuple[WireBlock, ...]
     markers: tuple[Marker, ...] = ()
+    made_from: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

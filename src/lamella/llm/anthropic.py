@@ -45,14 +45,12 @@ _READ = frozenset(("message_start", "content_block_start", "content_block_delta"
 """The events that tell something; of the others nothing is read."""
 
 
-def connect(
-    facts: ModelFacts, *, base_url: str, key: str, timeout: float, retries: int, log_bodies: bool = False
-) -> AnthropicModel:
+def connect(facts: ModelFacts, *, base_url: str, key: str, timeout: float, retries: int) -> AnthropicModel:
     """An adapter with a client of its own. `timeout` is in seconds of silence.
 
     Of the SDK's two clients the one over aiohttp, which reads a stream for a third of the CPU.
     """
-    http = http_client(anthropic.DefaultAioHttpClient, base_url, key, timeout, log_bodies=log_bodies)
+    http = http_client(anthropic.DefaultAioHttpClient, base_url, key, timeout)
     client = anthropic.AsyncAnthropic(
         api_key=key, base_url=base_url, timeout=timeout, max_retries=retries, http_client=http
     )
@@ -80,7 +78,7 @@ class AnthropicModel:
             head[ANTHROPIC_FIELD] = {"previous_message_id": prompt.sampling.compared_with}
         if self.facts.clears_system_messages and any(_is_late_system(block) for block in blocks):
             head[CLEAR_AT] = "next_user_message"
-        return WireRequest(head, blocks, tuple(markers))
+        return WireRequest(head, blocks, tuple(markers), prompt.made_from)
 
     def salts(self, sampling: Sampling) -> Mapping[Level, str]:
         """See `ChatModel.salts`: these change the key of the messages.

@@ -33,9 +33,9 @@ FILTERED = "the provider's content filter stopped it"
 """What there is to say of a refusal that comes without a text."""
 
 
-def client_of(base_url: str, key: str, timeout: float, retries: int, *, log_bodies: bool = False) -> openai.AsyncOpenAI:
+def client_of(base_url: str, key: str, timeout: float, retries: int) -> openai.AsyncOpenAI:
     """A client of its own. `timeout` is in seconds of silence."""
-    http = http_client(openai.DefaultAsyncHttpxClient, base_url, key, timeout, log_bodies=log_bodies)
+    http = http_client(openai.DefaultAsyncHttpxClient, base_url, key, timeout)
     return openai.AsyncOpenAI(api_key=key, base_url=base_url, timeout=timeout, max_retries=retries, http_client=http)
 
 
@@ -73,11 +73,9 @@ _STOPS = {
 }
 
 
-def connect(
-    facts: ModelFacts, *, base_url: str, key: str, timeout: float, retries: int, log_bodies: bool = False
-) -> OpenAIModel:
+def connect(facts: ModelFacts, *, base_url: str, key: str, timeout: float, retries: int) -> OpenAIModel:
     """An adapter with a client of its own. `timeout` is in seconds of silence."""
-    return OpenAIModel(facts, client_of(base_url, key, timeout, retries, log_bodies=log_bodies))
+    return OpenAIModel(facts, client_of(base_url, key, timeout, retries))
 
 
 class OpenAIModel:
@@ -104,7 +102,7 @@ class OpenAIModel:
             head["prompt_cache_options"] = {"mode": "explicit", "ttl": "30m"}
         if prompt.sampling.tool_choice == "none" and any(block.level == "tools" for block in blocks):
             head["tool_choice"] = "none"
-        return WireRequest(head, blocks, tuple(markers))
+        return WireRequest(head, blocks, tuple(markers), prompt.made_from)
 
     def salts(self, sampling: Sampling) -> Mapping[Level, str]:
         """See `ChatModel.salts`: the effort changes the whole prefix; tool choice and pictures do not."""

@@ -1,4 +1,4 @@
-"""Models around another model: `PatientModel` asks its provider again, `LoggedModel` logs its answers.
+"""Models around another model: `PatientModel` asks its provider again, `LoggedModel` logs requests and answers.
 
 A provider is asked again only while nothing came of the answer, and within one bound for all attempts.
 """
@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 
 import msgspec
 import structlog
@@ -17,6 +18,7 @@ from lamella.core import deltas
 from lamella.core.clock import Clock
 from lamella.core.deltas import Delta
 from lamella.core.errors import ProviderError, ProviderTimeout
+from lamella.core.json import Json, encode_text
 from lamella.core.models import ModelFacts
 from lamella.core.ports import ChatModel
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
@@ -143,11 +145,32 @@ def _usual_pause(attempt: int) -> float:
     return min(FIRST_PAUSE * 2.0**attempt, LONGEST_PAUSE)
 
 
+ProtectedBases = Callable[[frozenset[str]], Awaitable[frozenset[str]]]
+"""Of these knowledge bases, those that somebody may use and not read."""
+
+
+async def all_protected(bases: frozenset[str]) -> frozenset[str]:
+    """Takes every knowledge base for one that somebody may not read."""
+    return bases
+
+
 class LoggedModel(WrappedModel):
-    """A `ChatModel` around another: its text and its calls are logged as one line."""
+    """A `ChatModel` around another: each body is logged as it is sent, and each answer as one line; no header is.
+
+    A segment of a knowledge base that has restricted readers is logged by its id and length, and so is the answer of a
+    model that was shown one. A passage, the answer that quotes it, and a summary of both are such segments:
+
+        {"type": "tool_result", "content": "[step_7: 1532 characters]"}
+    """
+
+    def __init__(self, model: ChatModel, base_url: str, protected: ProtectedBases) -> None:
+        super().__init__(model)
+        self._base_url = base_url
+        self._protected = protected
 
     async def stream(self, request: WireRequest, headers: dict[str, str]) -> AsyncIterator[Delta]:
         """See `ChatModel.stream`."""
+        hidden = await self._log(request)
         heard = _Heard()
         try:
             async with aclosing(self._model.stream(request, headers)) as stream:  # type: ignore[type-var]  # a generator
@@ -155,7 +178,50 @@ class LoggedModel(WrappedModel):
                     heard.hear(delta)
                     yield delta
         finally:
-            log.info("LLM_RESPONSE", model=self.facts.name, **heard.line())
+            log.info("LLM_RESPONSE", model=self.facts.name, **heard.line(is_hidden=bool(hidden)))
+
+    async def count(self, request: WireRequest) -> int:
+        """See `ChatModel.count`."""
+        await self._log(request)
+        return await super().count(request)
+
+    async def _log(self, request: WireRequest) -> frozenset[str]:
+        """Log a request; gives the ids of the segments that are logged by their length."""
+        bases = frozenset(base for made_from in request.made_from.values() for base in made_from)
+        protected = await self._protected(bases) if bases else bases
+        hidden = frozenset(id for id, made_from in request.made_from.items() if made_from & protected)
+        body = self.body(_without_texts(request, hidden) if hidden else request)
+        log.info("LLM_REQUEST", model=self.facts.name, url=self._base_url, body=encode_text(body))
+        return hidden
+
+
+def _without_texts(request: WireRequest, hidden: frozenset[str]) -> WireRequest:
+    blocks = [
+        replace(block, value={key: _measured(value, block.segment, key) for key, value in block.value.items()})
+        if block.segment in hidden
+        else block
+        for block in request.blocks
+    ]
+    return replace(request, blocks=tuple(blocks))
+
+
+_STRUCTURE = frozenset({"type", "role"})
+"""Fields of a wire block that say of what kind it is."""
+
+
+def _measured(value: Json, segment: str, key: str = "") -> Json:
+    """A field of a block with the length of each text in place of it."""
+    match value:
+        case str() if key not in _STRUCTURE:
+            return f"[{segment}: {len(value)} characters]"
+        case dict():
+            return {name: _measured(one, segment, name) for name, one in value.items()}
+        case list() | tuple():
+            return [_measured(one, segment) for one in value]
+        case int() | float() if not isinstance(value, bool):
+            return 0
+        case _:
+            return value
 
 
 class _Heard:
@@ -185,7 +251,9 @@ class _Heard:
             case _:
                 pass
 
-    def line(self) -> dict[str, object]:
-        calls = ["".join(pieces) for pieces in self._calls.values()]
+    def line(self, *, is_hidden: bool) -> dict[str, object]:
+        """What is logged of the answer: its text and calls, or their lengths."""
+        told = ["".join(self._text), *("".join(pieces) for pieces in self._calls.values())]
+        text, *calls = [f"[{len(one)} characters]" for one in told] if is_hidden else told
         ended = self._stop or "it did not come to its end"
-        return {"id": self._id, "text": "".join(self._text), "calls": calls, "usage": self._usage, "stop_reason": ended}
+        return {"id": self._id, "text": text, "calls": calls, "usage": self._usage, "stop_reason": ended}

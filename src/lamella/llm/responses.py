@@ -26,11 +26,9 @@ COUNTED = ("model", "input", "tools", "tool_choice", "reasoning")
 """What of a body the counting endpoint takes."""
 
 
-def connect(
-    facts: ModelFacts, *, base_url: str, key: str, timeout: float, retries: int, log_bodies: bool = False
-) -> ResponsesModel:
+def connect(facts: ModelFacts, *, base_url: str, key: str, timeout: float, retries: int) -> ResponsesModel:
     """An adapter with a client of its own. `timeout` is in seconds of silence."""
-    return ResponsesModel(facts, client_of(base_url, key, timeout, retries, log_bodies=log_bodies))
+    return ResponsesModel(facts, client_of(base_url, key, timeout, retries))
 
 
 class ResponsesModel:
@@ -63,7 +61,7 @@ class ResponsesModel:
             head["prompt_cache_options"] = {"mode": "explicit", "ttl": "30m", **self._comparison(prompt.sampling)}
         if prompt.sampling.tool_choice == "none" and any(block.level == "tools" for block in blocks):
             head["tool_choice"] = "none"
-        return WireRequest(head, blocks, tuple(markers))
+        return WireRequest(head, blocks, tuple(markers), prompt.made_from)
 
     def salts(self, sampling: Sampling) -> Mapping[Level, str]:
         """See `ChatModel.salts`: the effort changes the whole prefix; tool choice and pictures do not."""

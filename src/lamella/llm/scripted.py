@@ -112,7 +112,7 @@ class ScriptedModel:
             head[ANTHROPIC_FIELD] = {"previous_message_id": prompt.sampling.compared_with}
         if prompt.sampling.tool_choice == "none":
             head["tool_choice"] = {"type": "none"}
-        return WireRequest(head, blocks, tuple(markers))
+        return WireRequest(head, blocks, tuple(markers), prompt.made_from)
 
     def salts(self, sampling: Sampling) -> Mapping[Level, str]:
         """See `ChatModel.salts`."""

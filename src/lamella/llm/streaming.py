@@ -12,14 +12,11 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import httpx2
-import structlog
 
 from lamella.core import deltas
 from lamella.core.deltas import Delta
 from lamella.core.errors import ProviderError
 from lamella.llm.failures import MALFORMED, broken, cause_of, timed_out, unreachable
-
-log = structlog.get_logger()
 
 
 class EventReader(Protocol):
@@ -101,23 +98,16 @@ CONNECTIONS = httpx2.Limits(max_connections=1000, max_keepalive_connections=100)
 
 
 def http_client(
-    usual: Callable[..., httpx2.AsyncClient], base_url: str, key: str, timeout: float, *, log_bodies: bool = False
+    usual: Callable[..., httpx2.AsyncClient], base_url: str, key: str, timeout: float
 ) -> httpx2.AsyncClient:
     """A client for one provider; `usual` makes the SDK's own. `timeout` is in seconds of silence.
 
-    With `log_bodies` every body is logged as it is sent; headers, and so the key, never are.
-
     This machine's own servers are spoken to directly, whatever proxy the environment names.
     """
-    hooks = {"request": [_speak_as(base_url, key), *([_log_body] if log_bodies else [])]}
+    hooks = {"request": [_speak_as(base_url, key)]}
     if _is_this_machine(base_url):
         return usual(timeout=timeout, trust_env=False, limits=CONNECTIONS, follow_redirects=False, event_hooks=hooks)
     return usual(timeout=timeout, event_hooks=hooks)
-
-
-async def _log_body(request: httpx2.Request) -> None:
-    body = (await request.aread()).decode("utf-8", "replace")
-    log.info("LLM_REQUEST", method=request.method, url=str(request.url), body=body)
 
 
 def _is_this_machine(url: str) -> bool:

@@ -16,6 +16,7 @@ from lamella.context.results import kept_names
 from lamella.core.clock import Clock
 from lamella.core.counting import count_tokens
 from lamella.core.errors import ProviderTimeout
+from lamella.core.knowledge import bases_of_window
 from lamella.core.messages import Turn, UserMessage
 from lamella.core.models import OFF, ModelFacts
 from lamella.core.ports import ChatModel, OpenModel
@@ -181,7 +182,8 @@ class Reader:
         """Ask about data, and record the request like any other, as that of a turn."""
         facts, services = self._model.facts, self._services
         text = f"{framed('conversation', data)}\n\n{order}"
-        prompt = side_prompt(facts.name, SYSTEM, text, Sampling(_output(facts)))
+        made_from = bases_of_window((*self._opening.found.path, last), self._opening.found.summaries)
+        prompt = side_prompt(facts.name, SYSTEM, text, Sampling(_output(facts)), made_from)
         identity = _identity(services, self._opening, last, number)
         layout = self._opening.setting.layout
         request, stored = side_request(self._model, prompt, identity, layout, self._budget, self._calibration)

@@ -13,6 +13,7 @@ from lamella.agent.request import RequestIdentity, side_prompt, side_request
 from lamella.agent.side import SideAnswer
 from lamella.background import Again
 from lamella.core.errors import CallerError, ConfigurationError, NotFound
+from lamella.core.knowledge import bases_of_steps
 from lamella.core.messages import StopReason, TurnStatus
 from lamella.core.models import OFF
 from lamella.core.ports import OpenModel
@@ -148,7 +149,8 @@ class Titles:
         facts = model.facts
         output = min(MAX_OUTPUT, facts.max_output)
         said = f"User:\n{turn.text[:SHOWN]}\n\nAnswer:\n{turn.run.answer[:SHOWN]}"
-        prompt = side_prompt(facts.name, PROMPT, framed("conversation", said), Sampling(output, OFF))
+        made_from = bases_of_steps(turn.run.steps)
+        prompt = side_prompt(facts.name, PROMPT, framed("conversation", said), Sampling(output, OFF), made_from)
         identity = RequestIdentity(
             services.ids.new("req"), turn.conversation_id, turn.id, 0, TITLE, services.clock.now()
         )

@@ -24,7 +24,7 @@ from lamella.core.access import (
     level_of,
 )
 from lamella.core.errors import InvalidRequest, NotFound, PermissionDenied
-from lamella.core.knowledge import Shelf
+from lamella.core.knowledge import DOUBTFUL, Shelf
 from lamella.core.records import Caller, Page, PageQuery
 from lamella.storage.database import Rows, reads, writes
 from lamella.storage.grants import Granting, change_of, find_grants, name_of, standings, write_grant
@@ -161,6 +161,13 @@ class AccessRows(Rows):
         forget_shelf(connection, self._ids, Shelf(caller.user_id, base_id))
         forget_keys(connection, caller, base_id)
         connection.execute(delete(bases).where(*mine(bases, caller, base_id)))
+
+    @reads
+    def protected(self, connection: Connection, base_ids: frozenset[str]) -> frozenset[str]:
+        """Of these bases, those that somebody may use and not read, and those of which that is not known."""
+        restricted = grants.c.level == GrantLevel.RESTRICTED
+        query = select(grants.c.knowledge_base_id).where(grants.c.knowledge_base_id.in_(base_ids), restricted)
+        return frozenset(connection.execute(query).scalars()) | base_ids & {DOUBTFUL}
 
     @reads
     def grants(self, connection: Connection, caller: Caller, base_id: str) -> tuple[Grant, ...]:
