@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamella.guard.lexicon import Lexicon
-from lamella.guard.masking import Masked, mask, without_figures
+from lamella.guard.masking import Masked, mask, visible_words, without_figures
 from lamella.guard.terms import NameEvidence, ProtectedTerms, evidence_of, is_heading, terms_of
 from lamella.knowledge.restricted.wordlists import lexicon
 from measures import MOST_GROWTH, growth
@@ -134,6 +134,38 @@ def test_an_owner_confirms_names_and_allows_words() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("Sommer hat Bedenken. Der Sommer ist lang.", "[name] hat Bedenken. der [name] ist lang."),
+        ("Der Bruder, Kaiser, wird gefragt. Frist und Ziel sind bekannt.", "der Bruder, [name], wird gefragt."),
+    ],
+)
+def test_a_german_noun_that_acts_as_persons_do_is_a_name(text: str, seen: str) -> None:
+    assert masked(text, "de").text.startswith(seen)
+
+
+def test_a_surname_before_a_chinese_title_is_a_name_though_it_is_a_word() -> None:
+    assert masked("黄河主任建议检查。项目经理同意。", "zh").text == "[name]主任建议检查.项目经理同意."
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [("es", "Dura una hora y media en la casa."), ("ru", "Это длится полчаса в доме."), ("ru", "Это месяц с лишним.")],
+)
+def test_an_amount_in_ordinary_words_is_not_seen(code: str, text: str) -> None:
+    seen = masked(text, code).text
+    assert "[figure]" in seen
+    assert not [word for word in ("media", "полчаса", "лишним") if word in seen]
+
+
+def test_what_is_searched_for_are_the_words_that_a_masked_passage_could_hold() -> None:
+    words = lexicon("en")
+    names = terms_of(evidence_of("We met with Falcon and with Falcon again.", words), words)
+    asked = "Did Zervanolis pay 4,711 euros for falcon, or is the rent due in May?"
+    assert visible_words(asked, words, names) == "did pay euros for , or is the rent due in ?"
+
+
 def test_a_term_that_a_contract_defines_is_no_name() -> None:
     text = "This Agreement binds the Client. The Client pays. Payment by the Client is due."
     assert terms(text).words == frozenset()
@@ -157,6 +189,25 @@ def test_any_text_is_masked_without_digits_or_foreign_characters(text: str, code
     seen = mask(text, lexicon(code), ProtectedTerms()).text
     assert not any(character.isdigit() for character in seen)
     assert all(c.isalpha() or c in "[] .,;:?!'\n" for c in seen), seen
+
+
+@given(st.sampled_from(sorted(SENTENCES)), st.data())
+def test_any_row_of_words_gives_evidence(code: str, data: st.DataObject) -> None:
+    known = lexicon(code).language
+    signs = [
+        *sorted(known.name_triggers)[:40],
+        *sorted(known.name_followers)[:40],
+        "「",
+        "：",
+        ".",
+        "Ann",
+        "王",
+        "田中",
+    ]
+    line = data.draw(st.lists(st.sampled_from(signs), max_size=8))
+    text = (" " if known.has_spaces else "").join(line)
+    found = terms(text, code)
+    assert all(mask(text, lexicon(code), found).text.count(word) == 0 for word in found.words if len(word) > 3)
 
 
 @given(st.lists(st.text("bcdfghjklmnpqrstvwxz", min_size=5, max_size=9), min_size=1, max_size=20))

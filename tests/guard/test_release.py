@@ -124,6 +124,16 @@ def test_a_compound_may_be_said_unless_it_stands_in_the_passages() -> None:
     assert not released(said, "Der Liefervertragsentwurf liegt vor.", "de").released
 
 
+def test_a_compound_with_a_name_of_the_base_is_not_said() -> None:
+    assert released("Es gibt eine Sommerfrage.", "Herr Sommer kommt mit Herrn Sommer.", "de").cuts == ("name",)
+
+
+def test_words_in_latin_letters_are_not_said_in_other_scripts_but_for_known_ones() -> None:
+    assert released("使用VPN连接。", "", "zh").released.text == "使用VPN连接。"
+    assert not released("负责人是huanghe。", "", "zh").released
+    assert not released("Это Voronov.", "", "ru").released
+
+
 def test_five_words_in_order_are_a_copy_with_fillers_too() -> None:
     assert released("The tenant always pays a yearly and fair rent, keeps the whole roof in good repair.").cuts == (
         "run",

@@ -353,3 +353,19 @@ async def test_a_question_in_another_language_is_refused_clearly(
     found = part(await searched(client, model, [base], query="Mitä vuokralaisen täytyy maksaa omistajalle vuosittain?"))
     assert (found["decision"], found["reason"]) == ("refuse", "language_not_supported")
     assert second.requests == []
+
+
+async def test_a_guessed_name_changes_nothing_of_what_is_found(
+    app: App, client: ServerClient, model: ScriptedModel, second: ScriptedModel
+) -> None:
+    filler = " ".join(
+        f"The tenant of house number {number} pays a rent for the yard and the roof." for number in range(900)
+    )
+    base = await restricted_base(app, f"# One\n\n{filler}")
+    await add(app, base, f"Ms Zervanolis lives in the mill. {filler}", "b.md")
+    shown = []
+    for name in ("Zervanolis", "Quorvex"):
+        second.then(saying(reply(HARMLESS)))
+        await searched(client, model, [base], query=f"Does {name} live in the mill?")
+        shown.append(encode_text(second.body(second.requests[-1])).replace(name, "X"))
+    assert shown[0] == shown[1]

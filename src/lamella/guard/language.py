@@ -71,6 +71,9 @@ class Language:
     determiners: frozenset[str]
     """Words that stand before a thing more often than before a name."""
 
+    person_verbs: frozenset[str]
+    """What persons do; only where nouns have capitals, which tell no name."""
+
     before_dates: frozenset[str]
     """Words that stand before a month which is an ordinary word too."""
 
@@ -102,9 +105,16 @@ class Language:
         """Whether an article counts the word after it: `ein Prozent`."""
         return word in self.articles and (following in self.units or following in self.amounts)
 
+    def is_added(self, before: str, previous: str, word: str) -> bool:
+        """Whether an article adds to an amount: `hora y media`, `eine Stunde und eine halbe`."""
+        return word in self.articles and previous in _AND and before in self.units
+
     def is_dated(self, previous: str, word: str) -> bool:
         """Whether a month that is an ordinary word too is meant as a month: `in may`, but not `they may`."""
         return word in self.ambiguous_dates and (previous in self.before_dates or previous[:1].isdigit())
+
+
+_AND = frozenset({"and", "und", "et", "y", "и"})
 
 
 def _words(value: object) -> frozenset[str]:
@@ -139,6 +149,7 @@ def parsed(text: str) -> Language:
         endings=tuple(sorted(_words(told["endings"]), key=len, reverse=True)),
         forms=tuple(sorted(_words(told["forms"]))),
         determiners=_words(told["determiners"]),
+        person_verbs=_words(told.get("person_verbs", [])),
         before_dates=_words(told["before_dates"]),
         written=written,
         nouns=frozenset(noun.casefold() for noun in nouns),

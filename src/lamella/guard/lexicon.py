@@ -204,6 +204,8 @@ class Lexicon:
         spoken = self.language
         if key in spoken.function_words or key in spoken.glossary or key in spoken.written:
             return True
+        if self.code in _OTHER_SCRIPT and key.isascii():
+            return False  # pinyin and other words in Latin letters, but for acronyms and terms
         if spoken.has_spaces and len(key) < 3:
             return self.zipf.get(key, 0.0) >= FREQUENT
         if not spoken.has_spaces and len(key) == 1:

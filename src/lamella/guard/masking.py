@@ -51,6 +51,14 @@ def mask(text: str, lexicon: Lexicon, terms: ProtectedTerms) -> Masked:
     return Masked("\n".join(lines), frozenset(hidden), tuple(sentences))
 
 
+def visible_words(text: str, lexicon: Lexicon, terms: ProtectedTerms) -> str:
+    """The words of a question that a masked passage could hold: what is searched for can't depend on a hidden word."""
+    seen = mask(text, lexicon, terms).text
+    for placeholder in (FIGURE, NAME, TERM):
+        seen = seen.replace(placeholder, " ")
+    return " ".join(seen.split())
+
+
 def without_figures(text: str, lexicon: Lexicon) -> str:
     """A question with `[figure]` in place of its numbers and dates: nobody can say yes or no to a hidden figure."""
     out: list[str] = []
@@ -141,7 +149,12 @@ class _Line:
         previous = line[at - 1].token.key if at else ""
         following = line[at + 1].token.key if at + 1 < len(line) else ""
         spoken = lexicon.language
-        if _is_figure(token, previous, following, lexicon) or self._is_month(line, at, place):
+        before = line[at - 2].token.key if at > 1 else ""
+        if (
+            _is_figure(token, previous, following, lexicon)
+            or spoken.is_added(before, previous, token.key)
+            or self._is_month(line, at, place)
+        ):
             return FIGURE
         if token.key in spoken.function_words and not is_named:
             return lexicon.written(token.key)

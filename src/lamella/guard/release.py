@@ -257,10 +257,18 @@ class _Sentence:
             self._pieces.append(lexicon.written(key))
         elif self._terms.is_name(key, lexicon):
             self._cut(CutReason.NAME, key)
-        elif lexicon.is_listed(key) or (key not in self._shown.hidden and lexicon.parts(key)):
+        elif lexicon.is_listed(key):
             self._pieces.append(lexicon.written(key))
+        elif parts := lexicon.parts(key) if key not in self._shown.hidden else ():
+            self._compound(key, parts)
         else:
             self._cut(CutReason.UNLISTED, key)
+
+    def _compound(self, key: str, parts: Sequence[str]) -> None:
+        if any(self._terms.is_name(part, self._lexicon) for part in parts):
+            self._cut(CutReason.NAME, key)
+        else:
+            self._pieces.append(self._lexicon.written(key))
 
     def checked(self, said: str) -> Checked:
         """The sentence after its last token."""

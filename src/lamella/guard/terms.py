@@ -34,11 +34,17 @@ ORDINARY = 4.0
 _CALLED = frozenset({"为", "是", "叫", "は"})
 """Words between an announcement and the name: 代号为猎鹰."""
 
+POLITE = frozenset({"様", "さん", "氏", "先生", "女士", "小姐"})
+"""Forms of address: the word before one is a name, though it is an ordinary word elsewhere."""
+
 LONGEST_SHORT_FORM = 4
 """Letters of an announcement that is cut short with a dot: Dr., Prof."""
 
 LONGEST_NAME = 4
-"""Words of a name."""
+"""Words of a name, or characters of a Chinese one."""
+
+COMMON_WORD = 5.0
+"""Frequency (zipf) from which a Chinese word before a title is no name: 项目经理, but 黄河主任."""
 
 MOST_WORDS = 12
 """Words of a line that may be a heading."""
@@ -241,6 +247,8 @@ def named_places(line: Sequence[PlacedToken], lexicon: Lexicon) -> frozenset[int
     found: set[int] = set()
     if lexicon.language.has_spaces:
         found.update(at for at, place in enumerate(line) if _has_telling_capital(place, lexicon))
+    if lexicon.language.person_verbs:
+        found.update(_acting(line, lexicon))
     found.update(_announced(line, lexicon))
     found.update(_persons(line, lexicon))
     return frozenset(found)
@@ -264,18 +272,32 @@ def _is_unlike_noun(key: str, lexicon: Lexicon) -> bool:
     return not (parts and lexicon.is_noun(parts[-1]))
 
 
+def _acting(line: Sequence[PlacedToken], lexicon: Lexicon) -> Iterator[int]:
+    """German nouns that act as persons do, without a determiner at the start of a clause: `Sommer hat Bedenken`."""
+    spoken = lexicon.language
+    for at, place in enumerate(line):
+        token = place.token
+        if token.kind is not TokenKind.WORD or not token.is_capital or at + 1 == len(line):
+            continue
+        begins = place.starts or line[at - 1].token.text == ","
+        if begins and token.key in lexicon.nouns and not token.key.endswith(spoken.noun_suffixes):
+            following = line[at + 1].token.key
+            if following in spoken.person_verbs or (following == "," and line[at - 1].token.text == "," and at):
+                yield at
+
+
 def _announced(line: Sequence[PlacedToken], lexicon: Lexicon) -> Iterator[int]:
     """Names after an announcement (Project Falcon) and before a title or form (Stone Ltd, 王先生)."""
     spoken = lexicon.language
     between = " " if spoken.has_spaces else ""
     keys = [place.token.key for place in line]
     for at in range(len(line)):
-        for length in (1, 2, 3):
+        for length in range(1, min(3, len(line) - at) + 1):
             said = between.join(keys[at : at + length])
             if said in spoken.name_triggers:
                 yield from _name_after(line, at + length, lexicon, strong=said in STRONG)
             if said in spoken.name_followers:
-                yield from _name_before(line, at, lexicon)
+                yield from _name_before(line, at, lexicon, certain=said in POLITE)
 
 
 def _name_after(line: Sequence[PlacedToken], at: int, lexicon: Lexicon, *, strong: bool) -> Iterator[int]:
@@ -290,28 +312,32 @@ def _name_after(line: Sequence[PlacedToken], at: int, lexicon: Lexicon, *, stron
             break
         if lexicon.language.has_spaces and not token.is_capital:
             break
-        if not lexicon.language.has_spaces and not (quoted or strong or not lexicon.is_listed(token.key)):
+        if not lexicon.language.has_spaces and not (quoted or strong or lexicon.frequency(token.key) < ORDINARY):
             break
         yield place
         if strong and not quoted and not lexicon.language.has_spaces and place > at:
             break
 
 
-def _name_before(line: Sequence[PlacedToken], at: int, lexicon: Lexicon) -> Iterator[int]:
+def _name_before(line: Sequence[PlacedToken], at: int, lexicon: Lexicon, *, certain: bool) -> Iterator[int]:
     for place in range(at - 1, max(at - 1 - LONGEST_NAME, -1), -1):
         token = line[place].token
         if token.kind is not TokenKind.WORD or token.key in lexicon.language.function_words:
             break
         if lexicon.language.has_spaces and not token.is_capital:
             break
-        if not lexicon.language.has_spaces and not _may_be_name(token.key, lexicon):
+        if not lexicon.language.has_spaces and not (certain or _may_be_name(token.key, lexicon)):
             break
+        certain = False
         yield place
 
 
 def _may_be_name(key: str, lexicon: Lexicon) -> bool:
     """Whether characters before a title (先生, さん) are a name: a surname, or no listed word."""
-    return key in lexicon.names or key in lexicon.language.surnames or not lexicon.is_listed(key) or len(key) == 1
+    spoken = lexicon.language
+    if key in lexicon.names or key in spoken.surnames or not lexicon.is_listed(key) or len(key) == 1:
+        return True
+    return key[0] in spoken.surnames and len(key) < LONGEST_NAME and lexicon.frequency(key) < COMMON_WORD
 
 
 def _persons(line: Sequence[PlacedToken], lexicon: Lexicon) -> Iterator[int]:
@@ -325,7 +351,9 @@ def _persons(line: Sequence[PlacedToken], lexicon: Lexicon) -> Iterator[int]:
             if token.is_capital and token.key in lexicon.names and not token.is_shouted:
                 yield at
                 yield from _name_after(line, at + 1, lexicon, strong=False) if not _ends(line, at) else ()
-        elif token.key in spoken.first_names or (token.key in spoken.surnames and _given(line, at, lexicon)):
+        elif token.key in spoken.first_names or (
+            token.key in spoken.surnames and (spoken.code == "ja" or _given(line, at, lexicon))
+        ):
             yield at
             if token.key in spoken.surnames:
                 yield from range(at + 1, at + 1 + _given(line, at, lexicon))

@@ -21,9 +21,9 @@ import structlog
 from lamella.core.errors import LamellaError
 from lamella.core.tokens import Usage
 from lamella.guard.lexicon import FEWEST_WORDS, Lexicon, language_of
-from lamella.guard.masking import without_figures
+from lamella.guard.masking import visible_words, without_figures
 from lamella.guard.release import NOTHING, Checked, Release, release
-from lamella.guard.terms import ProtectedTerms
+from lamella.guard.terms import ProtectedTerms, merged
 from lamella.knowledge.restricted.material import (
     PROMPT,
     REWRITE,
@@ -65,6 +65,9 @@ log = structlog.get_logger()
 
 KEPT = 512
 """Replies that are kept in memory."""
+
+FALLBACK = "en"
+"""The language that a question of a few unknown words is read in."""
 
 PREVIEW = 160
 """Characters of a safe summary that are logged."""
@@ -164,6 +167,15 @@ class SafeAnswers:
         if self._lexicons is not None:
             await asyncio.to_thread(self._lexicons)
 
+    async def searched(self, text: str, terms: Mapping[str, ProtectedTerms]) -> str:
+        """The words of a question that passages are looked for with: those that a masked passage could hold.
+
+        With others, which passage comes first would tell whether a guessed name stands in the base.
+        """
+        if self._lexicons is None:
+            return text
+        return await asyncio.to_thread(_visible, text, terms, await asyncio.to_thread(self._lexicons))
+
     def patience(self) -> AnswerDeadline:
         """How long the questions of one search may take together, from now on."""
         until = asyncio.get_running_loop().time() + self._settings.seconds
@@ -240,6 +252,11 @@ class SafeAnswers:
         return asked
 
 
+def _visible(text: str, terms: Mapping[str, ProtectedTerms], lexicons: Mapping[str, Lexicon]) -> str:
+    lexicon = lexicons[language_of(text, lexicons) or FALLBACK]
+    return visible_words(text, lexicon, merged(terms.values()))
+
+
 def _is_foreign(text: str, lexicons: Mapping[str, Lexicon]) -> bool:
     """Whether a question is long enough to tell its language, and it is none of the lexicons'."""
     return len(text.split()) >= FEWEST_WORDS and not language_of(text, lexicons)
@@ -276,8 +293,7 @@ class _Answering:
 
     async def _ask(self) -> _Asked:
         text = self.question.text
-        lexicon = self.lexicons.get(language_of(text, self.lexicons))
-        shown = without_figures(text, lexicon) if lexicon is not None else text
+        shown = without_figures(text, self.lexicons[language_of(text, self.lexicons) or FALLBACK])
         self._log(PROMPT, question=shown, passages=shown_in_logs(self.chunks))
         heard = await self.model.ask(PROMPT, told(shown, self.material.passages))
         reply = reply_of(heard.text) if heard.whole else None

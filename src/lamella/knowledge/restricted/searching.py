@@ -83,12 +83,12 @@ class RestrictedSearch:
             return Answered(SafeSummary(Reason.FAILED))
 
     async def _answer(self, asked: RestrictedQuestion, base: RestrictedBase, patience: AnswerDeadline) -> Answered:
-        chunks = await self.chunks(base, asked.text, asked.limit)
-        if isinstance(chunks, Reason):
-            return Answered(SafeSummary(chunks))
         terms = await self.terms.of(base.shelf)
         if terms is None:
             return Answered(SafeSummary(Reason.STILL_INDEXING))
+        chunks = await self.chunks(base, await self.answers.searched(asked.text, terms), asked.limit)
+        if isinstance(chunks, Reason):
+            return Answered(SafeSummary(chunks))
         question = Question(asked.caller.user_id, base.id, asked.text)
         answered = await self.answers.answer(question, chunks, terms, patience)
         # The second model takes its time: who lost access meanwhile gets nothing.
@@ -124,12 +124,12 @@ class RestrictedSearch:
 
         Raises what a search raises.
         """
-        chunks = await self.chunks(base, text, limit)
-        if isinstance(chunks, Reason):
-            return Answered(SafeSummary(chunks)), ()
         terms = await self.terms.of(base.shelf)
         if terms is None:
             return Answered(SafeSummary(Reason.STILL_INDEXING)), ()
+        chunks = await self.chunks(base, await self.answers.searched(text, terms), limit)
+        if isinstance(chunks, Reason):
+            return Answered(SafeSummary(chunks)), ()
         return await self.answers.answer(Question(base.owner, base.id, text), chunks, terms), chunks
 
     async def chunks(self, base: RestrictedBase, text: str, limit: int) -> tuple[Chunk, ...] | Reason:
