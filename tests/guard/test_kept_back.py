@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable
+from textwrap import wrap
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -44,10 +49,80 @@ def test_what_the_user_said_may_be_said_again() -> None:
 
 def test_only_what_may_become_a_run_waits() -> None:
     sieve = Sieve(KeptBack([HINT]))
-    assert sieve.feed("Geese are loud. ") == "Geese are loud. "
-    assert sieve.feed("The xylo") == "The xylo", "no word of the hint begins so"
-    assert sieve.feed("phone. Ask for clauses about the ") == "phone. "
-    assert sieve.feed("moon") == "Ask for clauses about the moon"
+    assert sieve.feed("Geese of Kyiv. ") == "Geese of Kyiv. "
+    assert sieve.feed("Ask for cla") == "", "all of it may become a run"
+    assert sieve.feed("y, clauses about the ") == "Ask for clay, "
+    assert sieve.feed("moon, v") == "clauses about the moon, v"
+
+
+TAGS = str.maketrans({chr(code): chr(0xE0000 + code) for code in range(32, 127)})
+WIDE = str.maketrans({chr(code): chr(0xFEE0 + code) for code in range(33, 127)})
+LOOKING_ALIKE = str.maketrans("aceopABCEHKMOPTXy", "асеорАВСЕНКМОРТХу")
+HIDDEN = {
+    "base64": lambda text: b64encode(text.encode()).decode(),
+    "base64 after two letters": lambda text: b64encode(b"ab" + text.encode()).decode(),
+    "base64 for addresses, in lines": lambda text: "\n".join(wrap(urlsafe_b64encode(text.encode()).decode(), 20)),
+    "base64 of UTF-16": lambda text: b64encode(text.encode("utf-16-le")).decode(),
+    "base64 of rot13": lambda text: b64encode(codecs.encode(text, "rot13").encode()).decode(),
+    "hex": lambda text: text.encode().hex(),
+    "hex with blanks": lambda text: text.encode().hex(" ").upper(),
+    "hex with escapes": lambda text: "".join(f"\\x{byte:02x}" for byte in text.encode()),
+    "hex as an array": lambda text: ", ".join(f"0x{byte:02x}" for byte in text.encode()),
+    "escapes of Unicode": lambda text: "".join(f"\\u{ord(letter):04x}" for letter in text),
+    "percent": lambda text: "".join(f"%{byte:02X}" for byte in text.encode()),
+    "rot13": lambda text: codecs.encode(text, "rot13"),
+    "reversed": lambda text: text[::-1],
+    "words reversed": lambda text: " ".join(word[::-1] for word in text.split()),
+    "rot13 reversed": lambda text: codecs.encode(text, "rot13")[::-1],
+    "spaced": " ".join,
+    "dotted": ".".join,
+    "marked": "**".join,
+    "in lines": "\n".join,
+    "joined": lambda text: "".join(text.split()),
+    "full width": lambda text: text.translate(WIDE),
+    "look-alikes": lambda text: text.translate(LOOKING_ALIKE),
+    "zero width": "\u200b".join,
+    "soft hyphens": "\xad".join,
+    "tags": lambda text: text.translate(TAGS),
+    "tags between letters": lambda text: "".join(f"x{letter}" for letter in text.translate(TAGS)),
+    "variants": lambda text: "x" + "".join(chr(0xE0100 + ord(letter)) for letter in text),
+}  # type: dict[str, Callable[[str], str]]
+
+
+@pytest.mark.parametrize("hide", HIDDEN.values(), ids=HIDDEN.keys())
+def test_a_disguised_hint_does_not_leave(hide: Callable[[str], str]) -> None:
+    kept = KeptBack([HINT])
+    said = f"It says: {hide(HINT)} Geese, 7."
+    shown = {sieved(said, kept, pieces) for pieces in (1, 7, 10_000)}
+    [one] = shown
+    assert hide(HINT) not in one
+    visible = [letter for letter in hide(HINT) if letter.isalnum()]
+    assert LEFT_OUT in one or not visible or visible.count("x") == len(visible)
+    assert len(one) < 70 + visible.count("x"), "at most a few letters before and after the runs are left"
+    assert one.startswith("It says:")
+    assert one.endswith(" Geese, 7.")
+
+
+ORDINARY = {
+    "code": "```python\nkey = base64.b64decode('aGVsbG8gd29ybGQsIHRoaXMgaXMgYSB0ZXN0IG9mIHRoZSBzaWV2ZQ==')\n```",
+    "a hash": "sha256 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "a log": "2026-11-24T20:00:01Z INFO lamella.llm \u2500 \x1b[31mfailed\x1b[0m 0x7ffe %2F%20 ----------------",
+    "German": "Wer repariert das Dach der nördlichen Scheune? Das weiß ich nicht; fragen Sie die Müllerin.",
+    "Persian": "می\u200cخواهم کتاب\u200cها را بخوانم.",
+    "Japanese": "北の納屋の屋根は誰が直すのですか。葛\U000e0100城。",
+    "emoji": "👩\u200d👩\u200d👧 🏴\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f ❤\ufe0f 🇩🇪",
+}
+
+
+@pytest.mark.parametrize("said", ORDINARY.values(), ids=ORDINARY.keys())
+def test_an_ordinary_answer_passes_unchanged_and_promptly(said: str) -> None:
+    sieve, waiting, out = Sieve(KeptBack([HINT])), [], ""
+    for at, character in enumerate(said):
+        out += sieve.feed(character)
+        waiting.append(at + 1 - len(out))
+    assert out + sieve.end() == said
+    assert max(waiting) <= 16, "characters that waited"
+    assert sum(waiting) <= 4 * len(said), "of which most were through after a few"
 
 
 HINT_WORDS = [word.text for word in words_of(fold(HINT))]

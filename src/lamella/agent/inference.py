@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 
 from lamella.agent.citations import CitationWatch
 from lamella.agent.container import OpenStep
@@ -95,30 +96,58 @@ def _packet(delta: Delta, call_ids: Mapping[int, str]) -> tuple[Packet | None, i
             return None, None
 
 
-_BESIDE = (deltas.Opened, deltas.UsageReported, deltas.ThinkingDropped)
-"""What may come in the middle of a text."""
-
-
 async def without_kept_back(stream: AsyncIterator[Delta], kept: KeptBack) -> AsyncIterator[Delta]:
-    """The same deltas, without that. Text that is held until more comes is given before what ends its block."""
-    block, sieve = 0, Sieve(kept)
+    """The same deltas, without that. Text that is held until more comes is given before what ends its block.
+
+    Thinking of which something was left out loses its seal: the provider takes it back unchanged or not at all.
+    """
+    passing = _Passing(kept)
     async with aclosing(stream) as source:  # type: ignore[type-var]  # every adapter's stream is a generator
         try:
             async for delta in source:
-                is_more = isinstance(delta, deltas.TextDelta) and delta.block == block
-                ends = not is_more and not isinstance(delta, _BESIDE)
-                if ends and (rest := sieve.end()):
-                    yield deltas.TextDelta(block, rest)
-                if isinstance(delta, deltas.TextDelta):
-                    if not is_more:
-                        block, sieve = delta.block, Sieve(kept)
-                    if shown := sieve.feed(delta.text):
-                        yield deltas.TextDelta(block, shown)
-                    continue
-                yield delta
+                for shown in passing.through(delta):
+                    yield shown
         except LamellaError:
-            if rest := sieve.end():
-                yield deltas.TextDelta(block, rest)
+            for shown in passing.end():
+                yield shown
             raise
-    if rest := sieve.end():
-        yield deltas.TextDelta(block, rest)
+    for shown in passing.end():
+        yield shown
+
+
+class _Passing:
+    """The text or thinking that passes, block by block."""
+
+    def __init__(self, kept: KeptBack) -> None:
+        self._kept = kept
+        self._sieve = Sieve(kept)
+        self._last: deltas.TextDelta | deltas.ReasoningDelta | None = None
+        self._changed: set[int] = set()
+        """Blocks of thinking of which something was left out."""
+
+    def through(self, delta: Delta) -> Iterator[Delta]:
+        """What may be shown by now."""
+        match delta:
+            case deltas.TextDelta() | deltas.ReasoningDelta():
+                if self._last is None or (type(delta), delta.block) != (type(self._last), self._last.block):
+                    yield from self.end()
+                self._last = delta
+                if shown := self._sieve.feed(delta.text):
+                    yield replace(delta, text=shown)
+            case deltas.ReasoningSealed(block, redacted=redacted):
+                yield from self.end()
+                if block not in self._changed or redacted is not None:
+                    yield delta
+            case deltas.Opened() | deltas.UsageReported() | deltas.ThinkingDropped():
+                yield delta  # it may come in the middle of a text
+            case _:
+                yield from self.end()
+                yield delta
+
+    def end(self) -> Iterator[Delta]:
+        """The rest of the block."""
+        if self._last is not None and (rest := self._sieve.end()):
+            yield replace(self._last, text=rest)
+        if isinstance(self._last, deltas.ReasoningDelta) and self._sieve.left_out:
+            self._changed.add(self._last.block)
+        self._last, self._sieve = None, Sieve(self._kept)

@@ -61,6 +61,18 @@ def _fold_one(character: str) -> str:
     return "".join(out)
 
 
+@lru_cache(maxsize=8192)
+def letters_of(character: str) -> str:
+    """Its letters and digits in their one form, digits that stand for letters as these; "" if it has none."""
+    plain = _fold_one(_IN_A_BOX.get(character, character))
+    return "".join(part for part in plain if part.isalnum()).translate(_SKELETON)
+
+
+_BOXES = (0x1F150, 0x1F170, 0x1F1E6)
+_IN_A_BOX = {chr(first + at): chr(ord("a") + at) for first in _BOXES for at in range(26)}
+"""Letters in a circle, a square or a flag, which Unicode does not take apart."""
+
+
 def fold(text: str) -> Folded:
     """The text in its one form."""
     pieces, origin = [], []
