@@ -48,7 +48,13 @@ async def play_hints(seed: int, canaries: int, languages: Sequence[str] = LANGUA
         stack.enter_context(capture_logs())
         model = ScriptedModel()
         given = read_settings(
-            data=folder, restricted_model="second", titles=False, debounce_ms=0, knowledge_summaries=False
+            data=folder,
+            restricted_model="second",
+            restricted_answers_per_day=0,
+            restricted_short_answers_per_day=0,
+            titles=False,
+            debounce_ms=0,
+            knowledge_summaries=False,
         )
         async with served(given, checked=False, models=ScriptedModels(model, second_model())) as (app, client):
             for language in languages:

@@ -128,7 +128,13 @@ async def staged() -> AsyncIterator[Stage]:
     with tempfile.TemporaryDirectory() as folder, capture_logs():
         second = second_model()
         given = read_settings(
-            data=Path(folder), restricted_model="second", provider_retries=0, titles=False, knowledge_summaries=False
+            data=Path(folder),
+            restricted_model="second",
+            restricted_answers_per_day=0,
+            restricted_short_answers_per_day=0,
+            provider_retries=0,
+            titles=False,
+            knowledge_summaries=False,
         )
         async with open_app(given, models=ScriptedModels(ScriptedModel(), second)) as app:
             assert isinstance(app.store, Store)

@@ -302,6 +302,18 @@ class Settings(BaseSettings):
     restricted_confidence: float = Field(
         0.5, ge=0, le=1, description="The least confidence, 0 to 1, at which its answer is used."
     )
+    restricted_answers_per_day: int = Field(
+        200,
+        ge=0,
+        description="Answers that a reader with restricted access gets of a knowledge base in 24 hours. Refusals of "
+        "the second model count. 0: no limit.",
+    )
+    restricted_short_answers_per_day: int = Field(
+        20,
+        ge=0,
+        description="Short answers of these (one sentence with at most 8 content words): each may be a yes or a no. 0: "
+        "no limit.",
+    )
     dynamic_context: str = Field(
         "",
         description="Providers of dynamic context besides the installed ones: `package.module:name`, separated by "

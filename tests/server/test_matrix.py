@@ -77,6 +77,8 @@ ACCESS = {
     ("GET", "/knowledge-bases/{base_id}/grant-changes"): OWNED_BASE,
     ("POST", "/knowledge-bases/{base_id}/restricted-preview"): OWNED_BASE,
     ("GET", "/knowledge-bases/{base_id}/restricted-uses"): OWNED_BASE,
+    ("GET", "/knowledge-bases/{base_id}/restricted-readers"): OWNED_BASE,
+    ("GET", "/knowledge-bases/{base_id}/documents/{doc_id}/disclosed"): OWNED_BASE,
 }
 LISTS = (
     *("agents", "commands", "conversations", "files", "keys", "knowledge-bases", "layouts", "mcp-servers", "models"),

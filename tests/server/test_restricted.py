@@ -14,14 +14,16 @@ import pytest
 from structlog.testing import capture_logs
 
 from lamella.app.app import LOCAL_OWNER, App
-from lamella.core.access import BaseContent, GrantLevel
+from lamella.core.access import BaseContent, GrantLevel, Role, Subject, User
 from lamella.core.errors import PermissionDenied, ProviderRefusedRequest
 from lamella.core.json import encode_text
 from lamella.core.messages import ToolCall
-from lamella.core.records import PageQuery
+from lamella.core.records import Caller, PageQuery
+from lamella.knowledge.restricted.searching import RestrictedBase, RestrictedQuestion
 from lamella.llm.scripted import Gate, Happening, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Object, ServerClient, served
 from lamella.settings import read_settings
+from lamella.storage.store import Store
 from lamella.tools.knowledge_base_search import NAME
 from leaking.restricted_base import ANN, add, grant, reply, restricted_base, second_model, stored_elsewhere
 
@@ -369,3 +371,117 @@ async def test_a_guessed_name_changes_nothing_of_what_is_found(
         await searched(client, model, [base], query=f"Does {name} live in the mill?")
         shown.append(encode_text(second.body(second.requests[-1])).replace(name, "X"))
     assert shown[0] == shown[1]
+
+
+SLICED = "The tenant keeps noisy geese near wooden bridges during winter."
+SLICES = ("tenant", "keeps", "noisy", "geese", "wooden", "bridges", "winter", "tenant and winter", "geese", "noisy")
+
+
+async def test_slices_over_many_turns_leave_a_part_of_a_sentence(
+    app: App, client: ServerClient, model: ScriptedModel, second: ScriptedModel
+) -> None:
+    base = await restricted_base(app, SLICED)
+    left: list[str] = []
+    for turn, word in enumerate(SLICES):
+        second.then(saying(reply(f"One of the words is {word}.")))
+        found = part(await searched(client, model, [base], query=f"What is owed, part {'i' * turn} of it?"))
+        left.append(found.get("summary", ""))
+    said = {word for text in left for word in text.rstrip(".").split()}
+    told = said & {"tenant", "keeps", "noisy", "geese", "wooden", "bridges", "winter", "near"}
+    assert told == {"tenant", "keeps", "noisy", "geese"}
+    # A word that the reader has may be said again; what would add a fifth one is refused.
+    assert [bool(text) for text in left] == [True] * 4 + [False] * 4 + [True] * 2
+    uses = (await app.knowledge.restricted_uses(ANN, base, PageQuery(order="asc"))).data
+    assert [use.reason for use in uses[4:8]] == ["guarded"] * 4
+    assert [use.removed for use in uses[4:8]] == [("covered",)] * 4
+    # Another reader has words of their own.
+    [document] = (await app.knowledge.documents(ANN, base, PageQuery())).data
+    history = await app.access.reader_history(base, "user_bob", [f"{document.id}:0"], uses[0].at)
+    assert (history.answers, history.told) == (0, {})
+
+
+async def test_answers_of_a_day_have_bounds(model: ScriptedModel, second: ScriptedModel, tmp_path: Path) -> None:
+    given = read_settings(
+        data=tmp_path, restricted_model="second", restricted_answers_per_day=3, restricted_short_answers_per_day=1
+    )
+    async with served(given, models=ScriptedModels(model, second)) as (app, client):
+        base, other = await restricted_base(app, SECRET), await restricted_base(app, SECRET, "Others")
+        said = ["Yes, it does.", "No, it is not.", HARMLESS, HARMLESS, HARMLESS]
+        second.then(*(saying(reply(text)) for text in said))
+        found = [
+            part(await searched(client, model, [base], query=f"Does the tenant owe {thing}?"))
+            for thing in ("rent", "geese", "wood", "stone")
+        ]
+        assert [one["reason"] for one in found] == ["answered", "daily_limit", "answered", "daily_limit"]
+        assert "24 hours" in found[1]["what_to_do"]
+        # The fourth question was not asked of the second model, and another base has bounds of its own.
+        assert len(second.requests) == 3
+        assert part(await searched(client, model, [other]))["reason"] == "answered"
+        [reader] = await app.knowledge.restricted_readers(ANN, base, days=1)
+        assert (reader.answers, reader.short, reader.limited) == (3, 1, 2)
+
+
+async def test_answers_at_once_count_what_each_of_them_tells(
+    app: App, client: ServerClient, model: ScriptedModel, second: ScriptedModel
+) -> None:
+    base = await restricted_base(app, SLICED)
+    gates = [Gate(), Gate()]
+    for gate, words in zip(gates, ("tenant, geese and winter", "bridges, noisy and keeps"), strict=True):
+        second.then([gate, *saying(reply(f"Some of the words are {words}."))])
+        model.then(calling(ToolCall(f"c{next(NUMBERS)}", NAME, encode_text({"query": f"Words? {words}"}))))
+    model.then(saying("So."), saying("So."))
+    async with asyncio.TaskGroup() as tasks:
+        for gate in gates:
+            conversation = await client.conversation()
+            tasks.create_task(client.send(conversation, "Well?", knowledge_base_ids=[base]))
+            await gate.reached.wait()
+        for gate in gates:
+            gate.opened.set()
+    uses = (await app.knowledge.restricted_uses(ANN, base, PageQuery())).data
+    assert sorted(use.reason for use in uses) == ["answered", "guarded"]
+    assert [use.cached for use in uses] == [False, False]
+
+
+async def test_an_owner_sees_what_went_out_of_a_document(
+    app: App, client: ServerClient, model: ScriptedModel, second: ScriptedModel
+) -> None:
+    base = await restricted_base(app, SLICED)
+    second.then(saying(reply("There are geese in winter. For more, ask the owner of the base.")))
+    text = part(await searched(client, model, [base]))["summary"]
+    [use] = (await app.knowledge.restricted_uses(ANN, base, PageQuery())).data
+    [document] = (await app.knowledge.documents(ANN, base, PageQuery())).data
+    assert (use.released, use.passage_ids, use.short) == (text, (f"{document.id}:0",), False)
+    [passage], more = await app.knowledge.disclosed(ANN, base, document.id, 100)
+    [reader] = passage.readers
+    assert (passage.id, passage.passage and passage.passage.text, more) == (f"{document.id}:0", SLICED, False)
+    assert (reader.user_id, reader.words, reader.out_of, reader.most) == (LOCAL_OWNER.user_id, 2, 7, 2 / 7)
+    [disclosure] = reader.disclosures
+    assert disclosure.told.sentences == ("There are geese in winter.",)
+    assert disclosure.use_id == use.id
+    for path in ("restricted-readers", f"documents/{document.id}/disclosed"):
+        assert (await client.call("GET", f"/knowledge-bases/{base}/{path}")).status_code == 403
+
+
+async def test_an_owner_reads_over_http_what_went_out(
+    app: App, client: ServerClient, second: ScriptedModel, tmp_path: Path
+) -> None:
+    base = (await client.post("/knowledge-bases", {"name": "Mine"}))["id"]
+    document = await add(app, base, SLICED, "a.md", owner=LOCAL_OWNER)
+    bob = User("user_bob", "Bob", Role.MEMBER, app.clock.now())
+    assert isinstance(app.store, Store)
+    await app.store.directory.add_user(bob)
+    subject = Subject("user", bob.id)
+    await app.access.set_grant(LOCAL_OWNER, base, subject, GrantLevel.RESTRICTED, app.clock.now())
+    second.then(saying(reply("There are geese in winter. Tenants keep bridges, noisy ones.")))
+    asked = RestrictedQuestion(Caller(bob.id), "What does the tenant owe?", 8)
+    await app.knowledge.restricted.answers_of(asked, [RestrictedBase(base, LOCAL_OWNER.user_id, "Mine")])
+    [use] = (await client.get(f"/knowledge-bases/{base}/restricted-uses"))["data"]
+    assert (use["name"], use["released"], use["alerts"]) == ("Bob", "There are geese in winter.", ["covered"])
+    assert use["passage_ids"] == [f"{document.id}:0"]
+    [reader] = (await client.get(f"/knowledge-bases/{base}/restricted-readers"))["data"]
+    assert (reader["id"], reader["answers"], reader["short"]) == ("user_bob", 1, 1)
+    assert (reader["covered"], reader["named"], reader["limited"], reader["alerts"]) == (1, 0, 0, ["covered"])
+    [passage] = (await client.get(f"/knowledge-bases/{base}/documents/{document.id}/disclosed"))["data"]
+    [told] = passage["readers"]
+    assert (passage["text"], told["name"], told["words"], told["out_of"]) == (SLICED, "Bob", 2, 7)
+    assert told["disclosures"][0]["sentences"] == ["There are geese in winter."]

@@ -22,10 +22,12 @@ from lamella.core.access import (
     GrantLevel,
     Group,
     Key,
+    ReaderHistory,
     RestrictedUse,
     Role,
     Scope,
     Subject,
+    ToldPassage,
     User,
 )
 from lamella.core.agents import Agent, DynamicContext
@@ -184,6 +186,9 @@ async def _access(store: Store) -> None:
         "", "kb_1", "user_bob", "", NOON, "What?", "refuse", "guard", 3, ("name", "price"), False, "m-1", 10, 5
     )
     await store.access.record_restricted_use(use)
+    told = ToldPassage("doc_9:0", ("rent",), ("About rent.",))
+    answer = replace(use, decision="answer", released="About rent.", passage_ids=("doc_9:0",), counted=True, short=True)
+    assert await store.access.record_answer(answer, [told], ReaderHistory(), NOON) is not None
     document = Document("doc_9", Shelf("user_ann", "kb_1"), "a.txt", 3, "d", NOON, NOON, upload="doc_9")
     knowledge = KnowledgeStore(store.database, store.ids)
     await knowledge.add_document(document, NewJob(INGEST, "doc_9", "it is new", NOON))
@@ -234,6 +239,9 @@ async def _records(store: Store) -> dict[str, object]:
         "base": await store.access.base(ANN, "kb_1"),
         "grants": await store.access.grants(ANN, "kb_1"),
         "uses": await store.access.restricted_uses(ANN, "kb_1", ALL),
+        "readers": await store.access.restricted_readers(ANN, "kb_1", NOON),
+        "history": await store.access.reader_history("kb_1", "user_bob", ["doc_9:0"], NOON),
+        "disclosures": await store.access.disclosures(ANN, "kb_1", "doc_9", 10),
         "cached": await SqlCacheEntries(store.database).live(NOON),
         "shelf": await KnowledgeStore(store.database, store.ids).documents_on_shelf(Shelf("user_ann", "kb_1"), ALL),
     }

@@ -376,6 +376,25 @@ export interface Difference {
   behind_cached: boolean
 }
 
+/** A passage of which something went out; without a `text` it is of an earlier version of the document. */
+export interface DisclosedPassage {
+  id: string
+  object: 'disclosed_passage'
+  position: number | null
+  headings: string[]
+  text: string
+  readers: PassageReader[]
+}
+
+/** What one answer told of a passage: its sentences, and the content words (stems) that were new to the reader. */
+export interface Disclosure {
+  use_id: string
+  at: string
+  question: string
+  sentences: string[]
+  words: string[]
+}
+
 /** A page of the documents of a base, and its totals. */
 export interface DocumentList {
   object: 'list'
@@ -994,6 +1013,16 @@ export interface Passage {
   text: string
 }
 
+/** What a reader has of a passage: `words` of `out_of` content words, and `most` (0 to 1) of one sentence. */
+export interface PassageReader {
+  user_id: string
+  name: string
+  words: number
+  out_of: number
+  most: number
+  disclosures: Disclosure[]
+}
+
 /**
  * A turn of the current path: `run_id` is the answer that is followed; `siblings` are the turns that follow
  * the same answer, itself among them, the oldest first.
@@ -1227,7 +1256,28 @@ export interface RestrictedPreviewBody {
   max_results?: number
 }
 
-/** A question to a restricted base, and how that ended. */
+/**
+ * What a reader asked of a base: answers (`short` are of one short sentence), and how often each alert came
+ * up.
+ */
+export interface RestrictedReader {
+  id: string
+  object: 'restricted_reader'
+  name: string
+  answers: number
+  short: number
+  limited: number
+  covered: number
+  named: number
+  alerts: ('covered' | 'daily_limit' | 'name')[]
+  last_at: string
+}
+
+/**
+ * A question to a restricted base, and how that ended.
+ * `released` is what the reader got, "" for a refusal; `passage_ids` are the `passages` that the second model
+ * was shown (`doc_3:1200`: a document and a place in it).
+ */
 export interface RestrictedUse {
   id: string
   object: 'restricted_use'
@@ -1238,7 +1288,11 @@ export interface RestrictedUse {
   decision: 'answer' | 'refuse'
   reason: string
   passages: number
+  passage_ids: string[]
+  released: string
+  short: boolean
   removed: string[]
+  alerts: ('covered' | 'daily_limit' | 'name')[]
   cached: boolean
   model: string | null
   input_tokens: number

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from lamella.app.base_descriptions import BaseDescriptions, OpenDescriber
-from lamella.core.access import GrantLevel, KnowledgeBase, RestrictedUse
+from lamella.core.access import GrantLevel, KnowledgeBase, RestrictedReader, RestrictedUse
 from lamella.core.clock import Clock
 from lamella.core.errors import InvalidRequest, NotFound, PermissionDenied, ToolFailed
 from lamella.core.ids import Ids
@@ -24,10 +25,11 @@ from lamella.knowledge.document_reader import DocumentReader
 from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
 from lamella.knowledge.ingestion import Ingestion, Making
 from lamella.knowledge.restricted.base_terms import BaseTerms
+from lamella.knowledge.restricted.disclosed import DisclosedPassage, DisclosedPassages
 from lamella.knowledge.restricted.material import Chunk
 from lamella.knowledge.restricted.metadata import SafeMetadataSource
 from lamella.knowledge.restricted.safe_answers import Answered, SafeAnswers, SafeSettings, SecondModel
-from lamella.knowledge.restricted.searching import RestrictedBase, RestrictedQuestion, RestrictedSearch
+from lamella.knowledge.restricted.searching import DailyLimits, RestrictedBase, RestrictedQuestion, RestrictedSearch
 from lamella.knowledge.restricted.summary import SafeSummary
 from lamella.knowledge.searching import KnowledgeSearch, Searched
 from lamella.settings import Settings
@@ -160,6 +162,7 @@ class Knowledge:
     searching: KnowledgeSearch
     restricted: RestrictedSearch
     metadata: SafeMetadataSource
+    disclosures: DisclosedPassages
     descriptions: BaseDescriptions | None = None
 
     def start(self) -> None:
@@ -269,6 +272,17 @@ class Knowledge:
         """Who asked a base of the caller's with restricted access what. Raises `NotFound` and `PermissionDenied`."""
         return await self.restricted.uses.restricted_uses(caller, base_id, query)
 
+    async def restricted_readers(self, caller: Caller, base_id: str, days: int) -> tuple[RestrictedReader, ...]:
+        """Who asked a base of the caller's with restricted access in the last days, and which bounds were reached."""
+        since = self.restricted.clock.now() - timedelta(days=days)
+        return await self.restricted.uses.restricted_readers(caller, base_id, since)
+
+    async def disclosed(
+        self, caller: Caller, base_id: str, document_id: str, limit: int
+    ) -> tuple[tuple[DisclosedPassage, ...], bool]:
+        """What restricted readers got of a document of the caller's own base."""
+        return await self.disclosures.of(caller, await self._of(await self._own(caller, base_id), document_id), limit)
+
     async def _own(self, caller: Caller, base_id: str) -> Shelf:
         base = await self.access.base(caller, base_id)
         if base.owner != caller.user_id:
@@ -333,6 +347,10 @@ def knowledge_of(
         lexicons,
     )
     terms = BaseTerms(documents, lexicons)
-    restricted = RestrictedSearch(store.access, documents, searching, answers, terms, store.access, clock)
+    daily = DailyLimits(settings.restricted_answers_per_day, settings.restricted_short_answers_per_day)
+    restricted = RestrictedSearch(store.access, documents, searching, answers, terms, store.access, clock, daily)
     metadata = SafeMetadataSource(documents, searching, terms, lexicons)
-    return Knowledge(store.access, documents, ingestion, deposits, searching, restricted, metadata, descriptions)
+    disclosed = DisclosedPassages(documents, store.access, terms, lexicons)
+    return Knowledge(
+        store.access, documents, ingestion, deposits, searching, restricted, metadata, disclosed, descriptions
+    )

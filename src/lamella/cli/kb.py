@@ -251,16 +251,27 @@ def preview_command(
 
 
 @kb.command("uses")
-def uses_command(base: BaseArgument, data: DataOption = None, key: KeyOption = None, json: JsonOption = False) -> None:
-    """List who asked a base of yours with restricted access what, and how that ended."""
+def uses_command(
+    base: BaseArgument,
+    readers: Annotated[bool, typer.Option("--readers", help="By reader, with alerts, for the last 30 days.")] = False,
+    document: Annotated[str | None, typer.Option(help="What went out of this document, passage by passage.")] = None,
+    data: DataOption = None,
+    key: KeyOption = None,
+    json: JsonOption = False,
+) -> None:
+    """List who asked a base of yours with restricted access what, how that ended, and what they got."""
 
     async def ask(api: Api) -> Object:
-        return await whole(api, f"/knowledge-bases/{await id_of(api, ['/knowledge-bases'], base)}/restricted-uses")
+        path = f"/knowledge-bases/{await id_of(api, ['/knowledge-bases'], base)}"
+        if document is not None:
+            return await api.get(f"{path}/documents/{await id_of(api, [f'{path}/documents'], document)}/disclosed")
+        return await (api.get(f"{path}/restricted-readers") if readers else whole(api, f"{path}/restricted-uses"))
 
+    lines = _disclosed if document is not None else _reader if readers else _use
     show(
         CommandOptions(data, key, json),
         ask,
-        lambda found: [_use(one) for one in found["data"]] or ["Nobody has asked."],
+        lambda found: [line for one in found["data"] for line in lines(one)] or ["Nobody has asked."],
     )
 
 
@@ -274,6 +285,23 @@ def _preview(found: Object) -> list[str]:
     return [*lines, f"{len(found['passages'])} passages of: {', '.join(titles) or 'no documents'}"]
 
 
-def _use(one: Object) -> str:
+def _use(one: Object) -> list[str]:
     removed = f" · the guard found {', '.join(one['removed'])}" if one["removed"] else ""
-    return f"{moment(one['at'])} · {one['name']} · {one['question']} · {one['decision']}, {one['reason']}{removed}"
+    said = f"{moment(one['at'])} · {one['name']} · {one['question']} · {one['decision']}, {one['reason']}{removed}"
+    return [said, *([f"  {one['released']}"] if one["released"] else [])]
+
+
+def _reader(one: Object) -> list[str]:
+    counts = f"{one['answers']} answers, {one['short']} short"
+    alerts = f"{one['limited']} over a limit, {one['covered']} cut as covered, {one['named']} cut for names"
+    return [f"{one['name']} · {counts} · {alerts} · last {moment(one['last_at'])}"]
+
+
+def _disclosed(one: Object) -> list[str]:
+    lines = [f"{one['id']} · {' '.join(one['text'].split()) or '(an earlier version)'}"]
+    for reader in one["readers"]:
+        share = f"{reader['words']} of {reader['out_of']} words, {reader['most']:.0%} of one sentence"
+        lines.append(f"  {reader['name']} · {share}")
+        said = dict.fromkeys(sentence for told in reader["disclosures"] for sentence in told["sentences"])
+        lines += [f"    {sentence}" for sentence in said]
+    return lines

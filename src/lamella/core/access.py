@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -274,6 +275,9 @@ class AuditEntry:
     after: str | None
 
 
+DAILY_LIMIT = "daily_limit"
+"""The reason of a refusal because a reader got as many answers in a day as may be."""
+
 LONGEST_QUESTION = 500
 """Characters of a question that are kept."""
 
@@ -283,7 +287,9 @@ class RestrictedUse:
     """A question to a restricted base: by whom, and what came of it.
 
     `decision` is `answer` or `refuse`; `removed` names the kinds of what the guard found. Tokens are the second
-    model's: only the owner sees them, since they grow with the passages. Of the documents nothing is in it.
+    model's: only the owner sees them, since they grow with the passages. `released` is what the reader got, made from
+    the passages in `passage_ids` (`doc_3:1200`: a document and a place in it). `counted`: it counts toward the reader's
+    answers of a day; `short`: and toward the short ones.
     """
 
     id: str
@@ -300,3 +306,57 @@ class RestrictedUse:
     model: str
     input_tokens: int
     output_tokens: int
+    released: str = ""
+    passage_ids: tuple[str, ...] = ()
+    counted: bool = False
+    short: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToldPassage:
+    """What one answer told of one passage: content words (stems) that its reader did not have before, and the sentences
+    of the answer that said them.
+    """
+
+    passage_id: str
+    words: tuple[str, ...]
+    sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderHistory:
+    """What a reader got of a base: answers, and short ones, since a moment; content words by passage since ever."""
+
+    answers: int = 0
+    short: int = 0
+    told: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Disclosure:
+    """What one answer told of one passage, to whom and when."""
+
+    use_id: str
+    user_id: str
+    user_name: str
+    at: datetime
+    question: str
+    told: ToldPassage
+
+
+@dataclass(frozen=True, slots=True)
+class RestrictedReader:
+    """What a reader asked of a base since a moment, for the alerts of its owner.
+
+    `limited`: refusals because a bound of the day was reached. `covered` and `named`: answers of which sentences were
+    cut because they told too much with earlier ones, or held a name of the base.
+    """
+
+    user_id: str
+    user_name: str
+    answers: int
+    short: int
+    limited: int
+    covered: int
+    named: int
+    last_at: datetime

@@ -41,6 +41,9 @@ SPELLED = 3
 SHORTEST_HIDDEN = 5
 """Letters of a hidden word that is looked for in initials and halves: shorter ones are found by chance."""
 
+MOST_SHORT = 8
+"""Content words of a short answer."""
+
 MOST_NAMED = 2
 """Sentences with a name of the base; with more, the answer is a list of guesses and none of it leaves."""
 
@@ -110,6 +113,12 @@ class Release:
     def cuts(self) -> tuple[str, ...]:
         """The reasons for which sentences were cut, each once."""
         return tuple(sorted({cut.value for sentence in self.sentences for cut in sentence.cuts}))
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it is one short sentence, which may be no more than a yes or a no."""
+        leave = [one for one in self.sentences if one.text]
+        return bool(self.released) and len(leave) == 1 and len(leave[0].stems) <= MOST_SHORT
 
     @property
     def rewritable(self) -> tuple[Checked, ...]:
@@ -306,6 +315,26 @@ def composed(pieces: Sequence[str], lexicon: Lexicon) -> str:
         return text.translate(_WIDE)
     opening = "¿" if lexicon.code == "es" and text.endswith("?") else ""
     return opening + text[:1].upper() + text[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What an answer tells of a passage: the passage's content words that leave, and the sentences that say them."""
+
+    words: frozenset[str] = frozenset()
+    sentences: tuple[str, ...] = ()
+
+
+def told_by(made: Release, shown: Shown) -> dict[int, Told]:
+    """What leaves of each passage, by its number; a passage of which nothing leaves is left out."""
+    told: defaultdict[int, Told] = defaultdict(Told)
+    for one in made.sentences if made.released else ():
+        said: defaultdict[int, set[str]] = defaultdict(set)
+        for number in shown.holding(one.stems) if one.text else ():
+            said[shown.owners[number]] |= set(one.stems) & set(shown.sentences[number])
+        for owner, words in said.items():
+            told[owner] = Told(told[owner].words | words, (*told[owner].sentences, one.text))
+    return dict(told)
 
 
 def _uncovered(sentences: Sequence[Checked], shown: Shown, told: Sequence[frozenset[str]]) -> Iterator[Checked]:

@@ -33,6 +33,7 @@ from lamella.server.routes import (
     library,
     requests,
     responses,
+    restricted,
     sending,
     sessions,
     tools,
@@ -48,6 +49,7 @@ INDEX = "index.html"
 ROUTERS = (
     accounts.router,
     bases.router,
+    restricted.router,
     conversations.router,
     sending.router,
     turns.router,

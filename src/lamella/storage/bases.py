@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, delete, exists, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    RowMapping,
+    Text,
+    case,
+    cast,
+    delete,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from lamella.core.access import (
+    DAILY_LIMIT,
     LONGEST_QUESTION,
     BaseContent,
     BaseStanding,
     DescribedBy,
+    Disclosure,
     Grant,
     GrantChange,
     GrantLevel,
     KnowledgeBase,
+    ReaderHistory,
+    RestrictedReader,
     RestrictedUse,
     Subject,
+    ToldPassage,
     can_see,
     level_of,
 )
@@ -31,7 +52,15 @@ from lamella.storage.grants import Granting, change_of, find_grants, name_of, st
 from lamella.storage.keys import forget_keys
 from lamella.storage.knowledge.documents import forget_shelf
 from lamella.storage.rows import mine, page, page_rows, record, values
-from lamella.storage.tables import grant_changes, grants, group_members, knowledge_bases, restricted_uses, users
+from lamella.storage.tables import (
+    grant_changes,
+    grants,
+    group_members,
+    knowledge_bases,
+    restricted_told,
+    restricted_uses,
+    users,
+)
 from lamella.storage.tables import knowledge_bases as bases
 
 
@@ -209,9 +238,41 @@ class AccessRows(Rows):
         own_base(connection, caller, base_id)
         return page(connection, of_base, grant_changes.c.id, query, change_of)
 
+    @reads
+    def reader_history(
+        self, connection: Connection, base_id: str, user_id: str, passage_ids: Sequence[str], since: datetime
+    ) -> ReaderHistory:
+        """What a reader got of a base: the answers since a moment, and the words of these passages since ever."""
+        return _history(connection, base_id, user_id, passage_ids, since)
+
+    @writes
+    def record_answer(
+        self,
+        connection: Connection,
+        use: RestrictedUse,
+        told: Sequence[ToldPassage],
+        history: ReaderHistory,
+        since: datetime,
+    ) -> RestrictedUse | None:
+        """Keep an answer and what it told; None, and nothing kept, if `history` is no longer what its reader got.
+
+        So of two answers that are made at once the second one is made again with what the first one told.
+        """
+        if _history(connection, use.base_id, use.user_id, use.passage_ids, since) != history:
+            return None
+        kept = self._kept_use(connection, use)
+        for one in told:
+            row = values(restricted_told, one, use_id=kept.id, knowledge_base_id=use.base_id, user_id=use.user_id)
+            owner = select(bases.c.owner).where(bases.c.id == use.base_id).scalar_subquery()
+            connection.execute(insert(restricted_told).values(**row, owner=owner))
+        return kept
+
     @writes
     def record_restricted_use(self, connection: Connection, use: RestrictedUse) -> RestrictedUse:
         """Keep one, with the name that its user has; raises `NotFound` for a base that is gone."""
+        return self._kept_use(connection, use)
+
+    def _kept_use(self, connection: Connection, use: RestrictedUse) -> RestrictedUse:
         of_base = select(knowledge_bases.c.owner).where(knowledge_bases.c.id == use.base_id)
         owner = connection.execute(of_base).scalar()
         if owner is None:
@@ -232,3 +293,63 @@ class AccessRows(Rows):
         of_base = select(restricted_uses).where(restricted_uses.c.knowledge_base_id == base_id)
         own_base(connection, caller, base_id)
         return page(connection, of_base, restricted_uses.c.id, query, partial(record, RestrictedUse, base_id=base_id))
+
+    @reads
+    def disclosures(
+        self, connection: Connection, caller: Caller, base_id: str, document_id: str, limit: int
+    ) -> tuple[tuple[Disclosure, ...], bool]:
+        """What answers told of a document of a base of the caller's, the newest `limit`, and whether there are more."""
+        own_base(connection, caller, base_id)
+        of = restricted_told.c
+        query = (
+            select(restricted_told, *(restricted_uses.c[name] for name in ("user_name", "at", "question")))
+            .join(restricted_uses, restricted_uses.c.id == of.use_id)
+            .where(of.knowledge_base_id == base_id, of.passage_id.startswith(f"{document_id}:", autoescape=True))
+            .order_by(of.use_id.desc(), of.passage_id)
+            .limit(limit + 1)
+        )
+        rows = connection.execute(query).mappings().all()
+        found = [record(Disclosure, row, told=record(ToldPassage, row)) for row in rows[:limit]]
+        return tuple(found), len(rows) > limit
+
+    @reads
+    def restricted_readers(
+        self, connection: Connection, caller: Caller, base_id: str, since: datetime
+    ) -> tuple[RestrictedReader, ...]:
+        """Who asked a base of the caller's since a moment, the last one first."""
+        own_base(connection, caller, base_id)
+        of = restricted_uses.c
+        cut = cast(of.removed, Text)
+        query = (
+            select(
+                of.user_id,
+                func.max(of.user_name).label("user_name"),
+                func.sum(cast(of.counted, Integer)).label("answers"),
+                func.sum(cast(of.short, Integer)).label("short"),
+                func.sum(case((of.reason == DAILY_LIMIT, 1), else_=0)).label("limited"),
+                func.sum(case((cut.contains('"covered"'), 1), else_=0)).label("covered"),
+                func.sum(case((cut.contains('"name"'), 1), else_=0)).label("named"),
+                func.max(of.at).label("last_at"),
+            )
+            .where(of.knowledge_base_id == base_id, of.at >= since)
+            .group_by(of.user_id)
+            .order_by(func.max(of.at).desc())
+        )
+        return tuple(record(RestrictedReader, row) for row in connection.execute(query).mappings())
+
+
+def _history(
+    connection: Connection, base_id: str, user_id: str, passage_ids: Sequence[str], since: datetime
+) -> ReaderHistory:
+    of, told = restricted_uses.c, restricted_told.c
+    counts = select(func.sum(cast(of.counted, Integer)), func.sum(cast(of.short, Integer))).where(
+        of.knowledge_base_id == base_id, of.user_id == user_id, of.at >= since
+    )
+    answers, short = connection.execute(counts).one()
+    rows = select(told.passage_id, told.words).where(
+        told.knowledge_base_id == base_id, told.user_id == user_id, told.passage_id.in_(passage_ids)
+    )
+    words: defaultdict[str, set[str]] = defaultdict(set)
+    for passage_id, new in connection.execute(rows):
+        words[passage_id].update(new)
+    return ReaderHistory(answers or 0, short or 0, {one: frozenset(known) for one, known in words.items()})

@@ -70,8 +70,13 @@ def chunks_of(found: Sequence[tuple[Document, StoredPassage]]) -> tuple[Chunk, .
         if room < 0 and made:
             break
         text = passage.text[:MOST_CHARACTERS]
-        made.append(Chunk(f"{document.id}:{passage.start}", document.name, passage.headings, text))
+        made.append(Chunk(chunk_id(document.id, passage), document.name, passage.headings, text))
     return tuple(made)
+
+
+def chunk_id(document_id: str, passage: StoredPassage) -> str:
+    """What the chunk of a passage is called: `doc_3:1200`."""
+    return f"{document_id}:{passage.start}"
 
 
 def told(question: str, passages: Sequence[Masked]) -> str:

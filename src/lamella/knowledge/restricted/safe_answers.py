@@ -22,7 +22,7 @@ from lamella.core.errors import LamellaError
 from lamella.core.tokens import Usage
 from lamella.guard.lexicon import FEWEST_WORDS, Lexicon, language_of
 from lamella.guard.masking import visible_words, without_figures
-from lamella.guard.release import NOTHING, Checked, Release, release
+from lamella.guard.release import NOTHING, Checked, Release, Told, release, told_by
 from lamella.guard.terms import ProtectedTerms, merged
 from lamella.knowledge.restricted.material import (
     PROMPT,
@@ -35,7 +35,7 @@ from lamella.knowledge.restricted.material import (
     told,
     version_of,
 )
-from lamella.knowledge.restricted.summary import Reason, Reply, SafeSummary, reply_of, rewritten_of
+from lamella.knowledge.restricted.summary import COUNTED, Reason, Reply, SafeSummary, reply_of, rewritten_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +111,19 @@ class Answered:
     confidence: float | None = None
     removed: tuple[str, ...] = ()
     sentences: tuple[Checked, ...] = field(default=(), repr=False)
+    told: Mapping[str, Told] = field(default_factory=dict, repr=False)
+    """What leaves of which passage, by the id of its chunk."""
+
+    short: bool = False
     cached: bool = False
     model: str = ""
     usage: Usage = field(default_factory=Usage)
+
+    @property
+    def counted(self) -> bool:
+        """Whether it counts as an answer of the day: the second model was asked, and its reply tells something."""
+        reason = self.safe.reason
+        return bool(self.model) and (reason in COUNTED or reason is Reason.DAILY_LIMIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +243,8 @@ class SafeAnswers:
             confidence=reply.confidence if reply is not None else None,
             removed=made.cuts,
             sentences=made.sentences,
+            told={chunks[number].id: told for number, told in told_by(made, material.shown).items()},
+            short=made.is_short,
             cached=asked.cached,
             model=self._model.name,
             usage=asked.usage,

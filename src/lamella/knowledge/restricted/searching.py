@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
 import structlog
 
-from lamella.core.access import GrantLevel, RestrictedUse
+from lamella.core.access import GrantLevel, ReaderHistory, RestrictedUse, ToldPassage
 from lamella.core.clock import Clock
 from lamella.core.knowledge import Document, Shelf, ShelfTotals, StoredPassage
 from lamella.core.records import Caller, PageQuery
+from lamella.guard.terms import ProtectedTerms
 from lamella.knowledge.restricted.base_terms import BaseTerms
 from lamella.knowledge.restricted.material import Chunk, chunks_of
 from lamella.knowledge.restricted.safe_answers import AnswerDeadline, Answered, Question, SafeAnswers
@@ -24,6 +26,12 @@ log = structlog.get_logger()
 
 ALL_MOST = 4_000
 """Tokens of a base that is shown whole to the second model; of a larger one what fits the question is."""
+
+DAY = timedelta(hours=24)
+"""The time in which answers are counted."""
+
+MOST_TRIES = 8
+"""How often an answer is released anew because its reader got another one meanwhile."""
 
 READ = frozenset({GrantLevel.RESTRICTED, GrantLevel.FULL})
 
@@ -52,6 +60,41 @@ class RestrictedQuestion:
 
 
 @dataclass(frozen=True, slots=True)
+class DailyLimits:
+    """How many answers, and how many short ones, a reader gets of a base in 24 hours; 0 is without a bound."""
+
+    answers: int = 0
+    short: int = 0
+
+    def reached(self, history: ReaderHistory, *, short: bool = False) -> bool:
+        """Whether a reader with this history gets no answer more, or none that is short."""
+        if short and 0 < self.short <= history.short:
+            return True
+        return 0 < self.answers <= history.answers
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What the second model may be shown of a base, and the names of that base by language."""
+
+    chunks: Sequence[Chunk]
+    terms: Mapping[str, ProtectedTerms]
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(chunk.id for chunk in self.chunks)
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """When a question was asked, of which passages, and what its reader had got of them by then."""
+
+    at: datetime
+    passage_ids: tuple[str, ...] = ()
+    history: ReaderHistory | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RestrictedSearch:
     """Searches for callers whose level is `restricted`; for others it is an owner's look at what those would get."""
 
@@ -62,6 +105,7 @@ class RestrictedSearch:
     terms: BaseTerms
     uses: AccessRows
     clock: Clock
+    limits: DailyLimits = field(default_factory=DailyLimits)
 
     async def answers_of(self, asked: RestrictedQuestion, bases: Sequence[RestrictedBase]) -> tuple[Answered, ...]:
         """What may be said to the caller about a question, of the documents of each base by itself.
@@ -75,38 +119,73 @@ class RestrictedSearch:
 
     async def _answer_of(self, asked: RestrictedQuestion, base: RestrictedBase, patience: AnswerDeadline) -> Answered:
         try:
-            answered = await self._answer(asked, base, patience)
-            await self._record(asked.caller, base, asked.text, answered)
-            return answered
+            terms = await self.terms.of(base.shelf)
+            chunks: tuple[Chunk, ...] | Reason = Reason.STILL_INDEXING
+            if terms is not None:
+                chunks = await self.chunks(base, await self.answers.searched(asked.text, terms), asked.limit)
+            if isinstance(chunks, Reason) or terms is None:
+                refused = Answered(SafeSummary(chunks if isinstance(chunks, Reason) else Reason.STILL_INDEXING))
+                await self._record(asked, base, refused, _Before(self.clock.now()))
+                return refused
+            return await self._counted(asked, base, _Shown(chunks, terms), patience)
         except Exception as error:  # noqa: BLE001  # the border of a model run: its text may be protected
             log.error("a safe summary failed", knowledge_base_id=base.id, error=type(error).__name__)
             return Answered(SafeSummary(Reason.FAILED))
 
-    async def _answer(self, asked: RestrictedQuestion, base: RestrictedBase, patience: AnswerDeadline) -> Answered:
-        terms = await self.terms.of(base.shelf)
-        if terms is None:
-            return Answered(SafeSummary(Reason.STILL_INDEXING))
-        chunks = await self.chunks(base, await self.answers.searched(asked.text, terms), asked.limit)
-        if isinstance(chunks, Reason):
-            return Answered(SafeSummary(chunks))
-        question = Question(asked.caller.user_id, base.id, asked.text)
-        answered = await self.answers.answer(question, chunks, terms, patience)
+    async def _counted(
+        self, asked: RestrictedQuestion, base: RestrictedBase, shown: _Shown, patience: AnswerDeadline
+    ) -> Answered:
+        """An answer that is recorded with what it tells.
+
+        If another answer told its reader something meanwhile, the second model's reply, which is kept, is released
+        again with that.
+        """
+        first: Answered | None = None
+        for _ in range(MOST_TRIES):
+            now = self.clock.now()
+            history = await self.uses.reader_history(base.id, asked.caller.user_id, shown.ids, now - DAY)
+            answered = await self._allowed(asked, base, shown, history, patience)
+            if first is not None:
+                answered = replace(answered, cached=first.cached, usage=first.usage)
+            if await self._record(asked, base, answered, _Before(now, shown.ids, history)):
+                return answered
+            first = first or answered
+        return Answered(SafeSummary(Reason.FAILED))
+
+    async def _allowed(
+        self,
+        asked: RestrictedQuestion,
+        base: RestrictedBase,
+        shown: _Shown,
+        history: ReaderHistory,
+        patience: AnswerDeadline,
+    ) -> Answered:
+        """An answer within the bounds of the day, for a reader who still has access."""
+        if self.limits.reached(history):
+            return Answered(SafeSummary(Reason.DAILY_LIMIT), len(shown.chunks))
+        question = Question(asked.caller.user_id, base.id, asked.text, history.told)
+        answered = await self.answers.answer(question, shown.chunks, shown.terms, patience)
         # The second model takes its time: who lost access meanwhile gets nothing.
         if await self.access.level(asked.caller, base.id) not in READ:
-            return Answered(SafeSummary(Reason.ACCESS_CHANGED), len(chunks), usage=answered.usage)
+            return Answered(SafeSummary(Reason.ACCESS_CHANGED), len(shown.chunks), usage=answered.usage)
+        if answered.short and self.limits.reached(history, short=True):
+            return replace(answered, safe=SafeSummary(Reason.DAILY_LIMIT), told={}, short=False)
         return answered
 
-    async def _record(self, caller: Caller, base: RestrictedBase, text: str, answered: Answered) -> None:
+    async def _record(
+        self, asked: RestrictedQuestion, base: RestrictedBase, answered: Answered, before: _Before
+    ) -> bool:
+        """Keeps a use for the owner; False, and nothing kept, if its reader got another answer meanwhile."""
         safe, usage = answered.safe, answered.usage
         lines = log.bind(knowledge_base_id=base.id, decision=safe.decision, reason=safe.reason.value)
         lines.info("Persist HTTP request", kind="restricted use")
         use = RestrictedUse(
             id="",
             base_id=base.id,
-            user_id=caller.user_id,
+            user_id=asked.caller.user_id,
             user_name="",
-            at=self.clock.now(),
-            question=text,
+            at=before.at,
+            question=asked.text,
             decision=safe.decision,
             reason=safe.reason.value,
             chunks=answered.chunks,
@@ -115,9 +194,18 @@ class RestrictedSearch:
             model=answered.model,
             input_tokens=usage.input,
             output_tokens=usage.output,
+            released=safe.text,
+            passage_ids=before.passage_ids,
+            counted=answered.counted,
+            short=answered.short,
         )
-        kept = await self.uses.record_restricted_use(use)
-        lines.info("Persist HTTP response", kind="restricted use", id=kept.id)
+        if before.history is None or not answered.counted:
+            kept: RestrictedUse | None = await self.uses.record_restricted_use(use)
+        else:
+            told = _new_words(answered, before.history)
+            kept = await self.uses.record_answer(use, told, before.history, before.at - DAY)
+        lines.info("Persist HTTP response", kind="restricted use", id=kept.id if kept is not None else "")
+        return kept is not None
 
     async def preview(self, base: RestrictedBase, text: str, limit: int) -> tuple[Answered, tuple[Chunk, ...]]:
         """What a restricted reader would get, and the passages it is made of: for the owner alone, recorded nowhere.
@@ -155,6 +243,15 @@ class RestrictedSearch:
             if not page.has_more:
                 return found
             after = page.data[-1].id
+
+
+def _new_words(answered: Answered, history: ReaderHistory) -> list[ToldPassage]:
+    """What an answer tells of each passage that its reader did not have."""
+    return [
+        ToldPassage(id, tuple(sorted(new)), told.sentences)
+        for id, told in answered.told.items()
+        if (new := told.words - history.told.get(id, frozenset()))
+    ]
 
 
 def _nothing(totals: ShelfTotals) -> Reason:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from lamella.core.access import DAILY_LIMIT
 from lamella.guard.release import NOTHING, Released
 
 LONGEST = 4_000
@@ -46,6 +47,9 @@ class Reason(StrEnum):
 
     NO_DOCUMENTS = "no_documents"
     STILL_INDEXING = "still_indexing"
+    DAILY_LIMIT = DAILY_LIMIT
+    """The reader got as many answers of this base in 24 hours as may be."""
+
     ACCESS_CHANGED = "access_changed"
     """The grant was changed while the second model answered."""
 
@@ -54,6 +58,8 @@ class Reason(StrEnum):
 
 ANSWERS = frozenset({Reason.ANSWERED, Reason.PARTLY_ANSWERED})
 _REFUSALS = frozenset({Reason.NOT_IN_DOCUMENTS, Reason.TOO_REVEALING, Reason.OFF_TOPIC})
+COUNTED = ANSWERS | _REFUSALS | {Reason.GUARDED, Reason.LOW_CONFIDENCE}
+"""What the second model decides: each tells the reader something, and counts as an answer of the day."""
 
 TO_DO = {
     Reason.ANSWERED: "",
@@ -71,6 +77,8 @@ TO_DO = {
     Reason.NO_WORD_LISTS: "Say that restricted access is not installed on this server (lamella[restricted]).",
     Reason.NO_DOCUMENTS: "There is nothing in this base.",
     Reason.STILL_INDEXING: "The documents are still being indexed. Say so, or try later.",
+    Reason.DAILY_LIMIT: "Say that this base has given the user as many answers in 24 hours as the server allows, and "
+    "that the owner may be asked. Do not search it again today.",
     Reason.ACCESS_CHANGED: "Access to this base has changed meanwhile. Search again.",
     Reason.FAILED: "The search failed. It may be tried again later.",
 }

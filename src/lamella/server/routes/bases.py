@@ -1,4 +1,4 @@
-"""Knowledge bases, who may read them, and what restricted readers would get of them and asked."""
+"""Knowledge bases, who may read them, and what restricted readers would get of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from lamella.core.access import (
     GrantChange,
     GrantLevel,
     KnowledgeBase,
-    RestrictedUse,
     SubjectKind,
 )
 from lamella.core.errors import NotFound
@@ -165,25 +164,6 @@ class RestrictedPreviewObject(Object, kw_only=True):
     passages: list[ReadPassageObject]
 
 
-class RestrictedUseObject(Object, kw_only=True):
-    """A question to a restricted base, and how that ended."""
-
-    id: str
-    object: Literal["restricted_use"] = "restricted_use"
-    user_id: str
-    name: str
-    at: Moment
-    question: str
-    decision: Literal["answer", "refuse"]
-    reason: str
-    passages: int
-    removed: list[str]
-    cached: bool
-    model: str | None
-    input_tokens: int
-    output_tokens: int
-
-
 def base_object(base: KnowledgeBase, caller: Caller) -> KnowledgeBaseObject:
     """A base; what its documents are about is for whoever may read all of them."""
     content = base.content
@@ -221,11 +201,6 @@ def preview_object(answered: Answered, chunks: tuple[Chunk, ...]) -> RestrictedP
         model=answered.model or None,
         passages=[ReadPassageObject.of(chunk) for chunk in chunks],
     )
-
-
-def use_object(use: RestrictedUse) -> RestrictedUseObject:
-    """A question to a restricted base."""
-    return RestrictedUseObject.of(use, name=use.user_name, passages=use.chunks, model=use.model or None)
 
 
 @router.post("/knowledge-bases", status_code=201)
@@ -292,9 +267,3 @@ async def preview(base_id: str, body: RestrictedPreviewBody, app: TheApp, caller
     """Its owner: what a restricted reader would be told, beside what the second model said and the passages it read."""
     answered, chunks = await app.knowledge.restricted_preview(caller, base_id, body.query, body.max_results)
     return preview_object(answered, chunks)
-
-
-@router.get("/knowledge-bases/{base_id}/restricted-uses")
-async def uses(base_id: str, page: ThePage, app: TheApp, caller: TheCaller) -> ListObject[RestrictedUseObject]:
-    """Its owner: who asked it what with restricted access, and how that ended."""
-    return listed(await app.knowledge.restricted_uses(caller, base_id, page), use_object)

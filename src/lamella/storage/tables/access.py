@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, LargeBinary, String, Table, Text
+from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, LargeBinary, String, Table, Text, false
 
 from lamella.core.access import DescribedBy, GrantLevel, Role, Scope
 from lamella.storage.columns import Json, OneOf, UtcMoment
@@ -153,6 +153,25 @@ restricted_uses = Table(
     Column("model", String, nullable=False),
     Column("input_tokens", Integer, nullable=False),
     Column("output_tokens", Integer, nullable=False),
+    Column("released", Text, nullable=False, server_default=""),
+    Column("passage_ids", Json(tuple[str, ...]), nullable=False, server_default="[]"),
+    Column("counted", Boolean, nullable=False, server_default=false()),
+    Column("short", Boolean, nullable=False, server_default=false()),
     Index("ix_restricted_uses_knowledge_base_id_id", "knowledge_base_id", "id"),
+    Index("ix_restricted_uses_knowledge_base_id_user_id_at", "knowledge_base_id", "user_id", "at"),
 )
 """Questions to bases with restricted access; `owner` is the base's. `removed` is a JSON list of kinds."""
+
+restricted_told = Table(
+    "restricted_told",
+    metadata,
+    Column("use_id", String, ForeignKey("restricted_uses.id", ondelete="CASCADE"), primary_key=True),
+    Column("passage_id", String, primary_key=True),
+    owner(),
+    Column("knowledge_base_id", String, ForeignKey("knowledge_bases.id", ondelete="CASCADE"), nullable=False),
+    Column("user_id", String, nullable=False),
+    Column("words", Json(tuple[str, ...]), nullable=False),
+    Column("sentences", Json(tuple[str, ...]), nullable=False),
+    Index("ix_restricted_told_knowledge_base_id_user_id_passage_id", "knowledge_base_id", "user_id", "passage_id"),
+)
+"""What an answer told of a passage that its reader did not have before: content words, and the sentences with them."""
