@@ -168,11 +168,13 @@ class Knowledge:
     def start(self) -> None:
         """Begin with what is to be done in the background."""
         self.ingestion.start()
+        self.restricted.answers.start()
         if self.descriptions is not None:
             self.descriptions.start()
 
     async def close(self) -> None:
         """Stop; what is not done is taken up by the next start."""
+        await self.restricted.answers.close()
         await self.ingestion.close()
         if self.descriptions is not None:
             await self.descriptions.close()

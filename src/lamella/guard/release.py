@@ -44,7 +44,7 @@ SHORTEST_HIDDEN = 5
 MOST_SHORT = 8
 """Content words of a short answer."""
 
-MOST_NAMED = 2
+MOST_NAMED = 1
 """Sentences with a name of the base; with more, the answer is a list of guesses and none of it leaves."""
 
 

@@ -166,6 +166,17 @@ class SafeAnswers:
         self._settings = settings or SafeSettings()
         self._lexicons = lexicons
         self._kept: OrderedDict[_Key, _Asked] = OrderedDict()
+        self._reading: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to read the word lists if there is a second model, so that no question waits for them."""
+        if self._model is not None:
+            self._reading = asyncio.create_task(self.ready())
+
+    async def close(self) -> None:
+        """Wait until the word lists are read: a thread can't be stopped."""
+        if self._reading is not None:
+            await asyncio.wait([self._reading])
 
     @property
     def seconds(self) -> float:
