@@ -70,7 +70,9 @@ def test_accounts_groups_keys_and_grants_in_the_terminal(tmp_path: Path) -> None
 
     terminal.ask("kb", "create", "Prices", key=ann)
     assert terminal.ask("kb", "list", key=bob)["data"] == []
-    assert terminal.run("kb", "grant", "prices", "Staff", "restricted", key=ann).stdout == "Staff: restricted\n"
+    granted = terminal.run("kb", "grant", "prices", "Staff", "restricted", key=ann).stdout.splitlines()
+    assert granted[0] == "Staff: restricted"
+    assert granted[1].endswith("until the server has a second model (LAMELLA_RESTRICTED_MODEL).")
     assert [base["level"] for base in terminal.ask("kb", "list", key=bob)["data"]] == ["restricted"]
     assert isinstance(terminal.refusal("kb", "grant", "Prices", "Bob", "full", key=bob), PermissionDenied)
     assert isinstance(terminal.refusal("kb", "preview", "Prices", "What?", key=bob), PermissionDenied)

@@ -20,6 +20,7 @@ from lamella.core.json import encode_text
 from lamella.core.messages import ToolCall
 from lamella.core.records import Caller, PageQuery
 from lamella.knowledge.restricted.searching import RestrictedBase, RestrictedQuestion
+from lamella.knowledge.restricted.summary import Reason
 from lamella.llm.scripted import Gate, Happening, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Object, ServerClient, served
 from lamella.settings import read_settings
@@ -320,6 +321,45 @@ async def test_name_and_hint_are_told_as_far_as_they_tell_nothing(
     model.then(saying("Yes."))
     await client.send(await client.conversation(), "And now?", knowledge_base_ids=[base])
     assert f"Contracts (id: {base}, restricted)" in encode_text(model.body(model.requests[-1]))
+
+
+async def test_a_restricted_reader_is_shown_name_and_description_through_the_guard(
+    app: App, client: ServerClient
+) -> None:
+    base = await restricted_base(app, SECRET, "Lease of the northern mill")
+    written = f"Duties of tenants. The tenant pays {CANARY} of 1,234,500 euros."
+    await app.bases.change(ANN, base, lambda content: replace(content, description=written))
+    [listed] = (await client.get("/knowledge-bases"))["data"]
+    assert listed == await client.get(f"/knowledge-bases/{base}")
+    assert (listed["name"], listed["description"]) == ("Knowledge base with restricted access", "Duties of tenants.")
+    refused = await client.call("GET", f"/knowledge-bases/{base}/documents")
+    assert (refused.status_code, "northern" in refused.text) == (403, False)
+    tried = await client.call("POST", f"/knowledge-bases/{base}/restricted-preview", json={"query": "Rent?"})
+    assert (tried.status_code, tried.json()["error"]["message"]) == (
+        403,
+        "Only the owner of a knowledge base can preview what its restricted readers are told.",
+    )
+    await grant(app, base, GrantLevel.FULL)
+    assert (await client.get(f"/knowledge-bases/{base}"))["description"] == written
+
+
+async def test_a_restricted_grant_warns_without_a_second_model_and_is_refused_without_word_lists(
+    model: ScriptedModel, tmp_path: Path
+) -> None:
+    async with served(read_settings(data=tmp_path), models=ScriptedModels(model)) as (app, client):
+        base = (await client.post("/knowledge-bases", {"name": "Mine"}))["id"]
+        assert isinstance(app.store, Store)
+        await app.store.directory.add_user(User(ANN.user_id, "Ann", Role.MEMBER, app.clock.now()))
+        path = f"/knowledge-bases/{base}/grants/{ANN.user_id}"
+        granted = (await client.call("PUT", path, json={"level": "restricted"})).json()
+        assert "LAMELLA_RESTRICTED_MODEL" in granted["warning"]
+        assert (await client.call("PUT", path, json={"level": "full"})).json()["warning"] is None
+        app.bases.missing = Reason.NO_WORD_LISTS
+        refused = await client.call("PUT", path, json={"level": "restricted"})
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "level")
+        assert "pip install 'lamella[restricted]'" in refused.json()["error"]["hint"]
+        [still] = (await client.get(f"/knowledge-bases/{base}/grants"))["data"]
+        assert still["level"] == "full"
 
 
 async def test_a_sentence_that_may_not_leave_is_said_again_once(

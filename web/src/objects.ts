@@ -499,7 +499,7 @@ export interface Gauge {
   estimate: boolean
 }
 
-/** What was granted to a user or a group. */
+/** What was granted to a user or a group. `warning` says why the grant opens nothing yet. */
 export interface Grant {
   id: string
   object: 'grant'
@@ -508,6 +508,7 @@ export interface Grant {
   level: GrantLevel
   by: string
   at: string
+  warning: string | null
 }
 
 /** `PUT /api/v1/knowledge-bases/{id}/grants/{subject_id}`. */

@@ -9,22 +9,34 @@ from lamella.app.accounts import filled
 from lamella.app.once import CreationRequest, Once
 from lamella.core.access import BaseContent, DescribedBy, Grant, GrantLevel, KnowledgeBase, Subject
 from lamella.core.clock import Clock
+from lamella.core.errors import InvalidRequest
 from lamella.core.ids import Ids
 from lamella.core.records import Caller
+from lamella.knowledge.restricted.summary import Reason
 from lamella.storage.bases import AccessRows
 
 
 class Bases:
-    """Bases over the store, checked. `removed` is told when one is gone, and documents of it are to be cleared away."""
+    """Bases over the store, checked. `removed` is told when one is gone, and documents of it are to be cleared away.
+
+    `missing` is what restricted access needs and the server lacks.
+    """
 
     def __init__(
-        self, access: AccessRows, once: Once, clock: Clock, ids: Ids, removed: Callable[[], None] = lambda: None
+        self,
+        access: AccessRows,
+        once: Once,
+        clock: Clock,
+        ids: Ids,
+        removed: Callable[[], None] = lambda: None,
+        missing: Reason | None = None,
     ) -> None:
         self._access = access
         self._once = once
         self._clock = clock
         self._ids = ids
         self._removed = removed
+        self.missing = missing
 
     async def create(self, caller: Caller, content: BaseContent, again: str | None = None) -> KnowledgeBase:
         """A new base of the caller; raises `InvalidRequest` for an empty name."""
@@ -49,7 +61,16 @@ class Bases:
         self._removed()
 
     async def grant(self, caller: Caller, base_id: str, subject_id: str, level: GrantLevel | None) -> Grant | None:
-        """Let a user or a group read so much of a base, or take their grant away with None."""
+        """Let a user or a group read so much of a base, or take their grant away with None.
+
+        Raises `InvalidRequest` for restricted access without the word lists: each question would be refused.
+        """
+        if level is GrantLevel.RESTRICTED and self.missing is Reason.NO_WORD_LISTS:
+            raise InvalidRequest(
+                "This server can't grant restricted access: the word lists of the guard are not installed.",
+                hint="Run pip install 'lamella[restricted]' and start the server again.",
+                param="level",
+            )
         subject = Subject("group" if subject_id.startswith("group_") else "user", subject_id)
         return await self._access.set_grant(caller, base_id, subject, level, self._clock.now())
 

@@ -179,6 +179,13 @@ class Knowledge:
         if self.descriptions is not None:
             await self.descriptions.close()
 
+    async def shown(self, base: KnowledgeBase) -> KnowledgeBase:
+        """The base as its caller may be told of it: to a restricted reader, name and description through the guard."""
+        if base.level is not GrantLevel.RESTRICTED:
+            return base
+        safe = await self.metadata.of(base)
+        return replace(base, content=replace(base.content, name=safe.name, description=safe.description))
+
     @property
     def reader(self) -> StoredReader:
         """Where the search tool reads."""
@@ -264,8 +271,12 @@ class Knowledge:
 
         Raises `InvalidRequest`, `NotFound` and `PermissionDenied`.
         """
-        await self._own(caller, base_id)
         base = await self.access.base(caller, base_id)
+        if base.owner != caller.user_id:
+            raise PermissionDenied(
+                "Only the owner of a knowledge base can preview what its restricted readers are told.",
+                hint="Ask the question in a conversation that searches the base.",
+            )
         if not query.strip():
             raise InvalidRequest("The query is empty.", hint="Say what to look for.", param="query")
         return await self.restricted.preview(RestrictedBase(base.id, base.owner, base.content.name), query, limit)
@@ -296,8 +307,9 @@ class Knowledge:
     async def _readable(self, caller: Caller, base_id: str) -> Shelf:
         base = await self.access.base(caller, base_id)
         if base.level is not GrantLevel.FULL:
+            named = (await self.shown(base)).content.name
             raise PermissionDenied(
-                f"You may not read the documents of “{base.content.name}”.", hint="Ask its owner for full access."
+                f"You may not read the documents of “{named}”.", hint="Ask its owner for full access."
             )
         return shelf_of(base)
 

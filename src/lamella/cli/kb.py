@@ -108,7 +108,14 @@ def grant_command(
             return {"name": who, "level": None}
         return await api.ask("PUT", path, json={"level": level})
 
-    show(CommandOptions(data, key, json), ask, lambda found: [f"{found['name']}: {found['level'] or 'no grant'}"])
+    show(
+        CommandOptions(data, key, json),
+        ask,
+        lambda found: [
+            f"{found['name']}: {found['level'] or 'no grant'}",
+            *([found["warning"]] if found.get("warning") else []),
+        ],
+    )
 
 
 @kb.command("grants")

@@ -183,6 +183,13 @@ class SafeAnswers:
         """How long an answer may take."""
         return self._settings.seconds
 
+    @property
+    def missing(self) -> Reason | None:
+        """What a server lacks that nothing can be said without: the word lists, or else a second model."""
+        if self._lexicons is None:
+            return Reason.NO_WORD_LISTS
+        return Reason.NO_MODEL if self._model is None else None
+
     async def ready(self) -> None:
         """Read the word lists, if they are installed: seconds the first time, which no question should wait for."""
         if self._lexicons is not None:

@@ -9,6 +9,7 @@ from fastapi import Response
 from msgspec import UNSET, UnsetType, field
 from pydantic import Field, StringConstraints
 
+from lamella.app.app import App
 from lamella.app.bases import described
 from lamella.core.access import (
     BaseContent,
@@ -23,6 +24,7 @@ from lamella.core.errors import NotFound
 from lamella.core.records import Caller
 from lamella.knowledge.restricted.material import Chunk
 from lamella.knowledge.restricted.safe_answers import Answered
+from lamella.knowledge.restricted.summary import Reason
 from lamella.server.objects import Body, ListObject, Moment, Object, listed, whole_list
 from lamella.server.routing import IdempotencyKey, TheApp, TheCaller, ThePage, api_router
 
@@ -105,7 +107,7 @@ class KnowledgeBaseObject(Object, kw_only=True):
 
 
 class GrantObject(Object, kw_only=True):
-    """What was granted to a user or a group."""
+    """What was granted to a user or a group. `warning` says why the grant opens nothing yet."""
 
     id: str
     object: Literal["grant"] = "grant"
@@ -114,6 +116,7 @@ class GrantObject(Object, kw_only=True):
     level: GrantLevel
     by: str
     at: Moment
+    warning: str | None = None
 
 
 class GrantChangeObject(Object, kw_only=True):
@@ -164,9 +167,9 @@ class RestrictedPreviewObject(Object, kw_only=True):
     passages: list[ReadPassageObject]
 
 
-def base_object(base: KnowledgeBase, caller: Caller) -> KnowledgeBaseObject:
-    """A base; what its documents are about is for whoever may read all of them."""
-    content = base.content
+async def base_object(app: App, base: KnowledgeBase, caller: Caller) -> KnowledgeBaseObject:
+    """A base; what its documents are about is for readers of all of them."""
+    content = (await app.knowledge.shown(base)).content
     about: dict[str, Any] = {}
     if base.level is GrantLevel.FULL:
         about = {name: getattr(content, name) for name in ("hint", "keywords", "summary", "topics", "described_by")}
@@ -181,9 +184,14 @@ def base_object(base: KnowledgeBase, caller: Caller) -> KnowledgeBaseObject:
     )
 
 
-def grant_object(grant: Grant) -> GrantObject:
-    """What was granted."""
-    return GrantObject.of(grant, id=grant.subject.id, kind=grant.subject.kind)
+NO_SECOND_MODEL = "Each question is refused until the server has a second model (LAMELLA_RESTRICTED_MODEL)."
+
+
+def grant_object(grant: Grant, missing: Reason | None) -> GrantObject:
+    """What was granted, on a server that lacks what is `missing` for restricted access."""
+    is_closed = grant.level is GrantLevel.RESTRICTED and missing is not None
+    warning = NO_SECOND_MODEL if is_closed else None
+    return GrantObject.of(grant, id=grant.subject.id, kind=grant.subject.kind, warning=warning)
 
 
 def change_object(change: GrantChange) -> GrantChangeObject:
@@ -206,25 +214,26 @@ def preview_object(answered: Answered, chunks: tuple[Chunk, ...]) -> RestrictedP
 @router.post("/knowledge-bases", status_code=201)
 async def create_base(body: NewBase, app: TheApp, caller: TheCaller, key: IdempotencyKey = None) -> KnowledgeBaseObject:
     """A new knowledge base of the caller's."""
-    return base_object(await app.bases.create(caller, body.content(), key), caller)
+    return await base_object(app, await app.bases.create(caller, body.content(), key), caller)
 
 
 @router.get("/knowledge-bases")
 async def bases(page: ThePage, app: TheApp, caller: TheCaller) -> ListObject[KnowledgeBaseObject]:
     """The bases that the caller can see, newest first, each with the caller's `level`."""
-    return listed(await app.access.bases(caller, page), lambda base: base_object(base, caller))
+    found = await app.access.bases(caller, page)
+    return whole_list([await base_object(app, base, caller) for base in found.data], has_more=found.has_more)
 
 
 @router.get("/knowledge-bases/{base_id}")
 async def base(base_id: str, app: TheApp, caller: TheCaller) -> KnowledgeBaseObject:
     """One base."""
-    return base_object(await app.access.base(caller, base_id), caller)
+    return await base_object(app, await app.access.base(caller, base_id), caller)
 
 
 @router.patch("/knowledge-bases/{base_id}")
 async def patch_base(base_id: str, body: BasePatch, app: TheApp, caller: TheCaller) -> KnowledgeBaseObject:
     """Change its name and description, or whether members without a grant see these."""
-    return base_object(await app.bases.change(caller, base_id, body.edit), caller)
+    return await base_object(app, await app.bases.change(caller, base_id, body.edit), caller)
 
 
 @router.delete("/knowledge-bases/{base_id}", status_code=204)
@@ -237,7 +246,7 @@ async def delete_base(base_id: str, app: TheApp, caller: TheCaller) -> Response:
 @router.get("/knowledge-bases/{base_id}/grants")
 async def grants(base_id: str, app: TheApp, caller: TheCaller) -> ListObject[GrantObject]:
     """Who may read a base of the caller's, and how much."""
-    return whole_list([grant_object(grant) for grant in await app.access.grants(caller, base_id)])
+    return whole_list([grant_object(grant, app.bases.missing) for grant in await app.access.grants(caller, base_id)])
 
 
 @router.get("/knowledge-bases/{base_id}/grant-changes")
@@ -252,7 +261,7 @@ async def grant(base_id: str, subject_id: str, body: GrantBody, app: TheApp, cal
     granted = await app.bases.grant(caller, base_id, subject_id, GrantLevel(body.level))
     if granted is None:
         raise NotFound(f"The grant to {subject_id} was taken away meanwhile.", param="subject_id")
-    return grant_object(granted)
+    return grant_object(granted, app.bases.missing)
 
 
 @router.delete("/knowledge-bases/{base_id}/grants/{subject_id}", status_code=204)
