@@ -20,7 +20,13 @@ from lamella.storage.store import Store
 ANN = Caller("user_ann")
 """Owns the base."""
 
-KEPT_IN_THE_BASE = ("knowledge_documents", "knowledge_passages", "knowledge_vectors", "knowledge_words")
+KEPT_IN_THE_BASE = (
+    "knowledge_documents",
+    "knowledge_names",
+    "knowledge_passages",
+    "knowledge_vectors",
+    "knowledge_words",
+)
 """Beginnings of the names of the tables that documents and their index are kept in."""
 
 

@@ -79,6 +79,11 @@ def test_accounts_groups_keys_and_grants_in_the_terminal(tmp_path: Path) -> None
     shown = terminal.run("kb", "preview", "Prices", "What", "of", "it?", key=ann).stdout
     assert shown == "refuse · no_documents\n0 passages of: no documents\n"
     assert terminal.run("kb", "uses", "Prices", key=ann).stdout == "Nobody has asked.\n"
+    assert terminal.run("kb", "uses", "Prices", "--readers", key=ann).stdout == "Nobody has asked.\n"
+    assert terminal.run("kb", "terms", "Prices", key=ann).stdout == "No names were found.\n"
+    terminal.run("kb", "terms", "Prices", "--confirm", "Blue Door", "--allow", "Falcon", key=ann)
+    changed = terminal.run("kb", "terms", "Prices", "--drop", "Blue Door", key=ann)
+    assert changed.stdout == "allowed · Falcon\n"
     terminal.run("kb", "grant", "Prices", "Bob", "none", key=ann)
     assert terminal.ask("kb", "list", key=bob)["data"] == []
     assert isinstance(terminal.refusal("kb", "grants", "Prices", key=bob), NotFound)

@@ -90,6 +90,8 @@ EVERY_ROUTE: list[tuple[str, str, Any]] = [
     ("POST", "/knowledge-bases/{base}/restricted-preview", {"query": "secret"}),
     ("GET", "/knowledge-bases/{base}/restricted-uses", None),
     ("GET", "/knowledge-bases/{base}/restricted-readers", None),
+    ("GET", "/knowledge-bases/{base}/restricted-terms", None),
+    ("PUT", "/knowledge-bases/{base}/restricted-terms", {"allowed": ["falcon"]}),
     ("GET", "/knowledge-bases/{base}/documents/{doc}/disclosed", None),
     ("PUT", "/knowledge-bases/{base}/grants/{subject}", {"level": "full"}),
     ("DELETE", "/knowledge-bases/{base}/grants/{subject}", None),

@@ -78,6 +78,8 @@ ACCESS = {
     ("POST", "/knowledge-bases/{base_id}/restricted-preview"): OWNED_BASE,
     ("GET", "/knowledge-bases/{base_id}/restricted-uses"): OWNED_BASE,
     ("GET", "/knowledge-bases/{base_id}/restricted-readers"): OWNED_BASE,
+    ("GET", "/knowledge-bases/{base_id}/restricted-terms"): OWNED_BASE,
+    ("PUT", "/knowledge-bases/{base_id}/restricted-terms"): OWNED_BASE,
     ("GET", "/knowledge-bases/{base_id}/documents/{doc_id}/disclosed"): OWNED_BASE,
 }
 LISTS = (

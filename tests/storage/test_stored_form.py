@@ -174,6 +174,7 @@ async def _work(store: Store) -> None:
 
 async def _access(store: Store) -> None:
     said = BaseContent("Prices", "Costs.", True, "Ask.", ("price",), "All.", ("a", "b"), DescribedBy.USER)
+    said = replace(said, confirmed_terms=("Falcon",), allowed_terms=("Condor",))
     await store.access.add_base(ANN, "kb_1", said, NOON)
     await store.directory.add_user(User("user_bob", "Bob", Role.MEMBER, NOON, True))
     await store.directory.add_group(Group("group_staff", "Staff", NOON))
@@ -293,6 +294,7 @@ def test_every_table_is_written_but_those_of_passages() -> None:
     assert {name for name in left if not name.startswith("recall_")} == {
         "knowledge_bindings",
         "knowledge_calls",
+        "knowledge_names",
         "knowledge_passages",
         "knowledge_vectors",
         "set_ups",

@@ -1275,6 +1275,24 @@ export interface RestrictedReader {
 }
 
 /**
+ * The names of a base: `found` in its documents (the commonest `MOST_TERMS`), and what its owner says of them.
+ * `state` is `indexing` while they are being found.
+ */
+export interface RestrictedTerms {
+  object: 'restricted_terms'
+  state: 'indexing' | 'ready'
+  found: Term[]
+  confirmed: string[]
+  allowed: string[]
+}
+
+/** `PUT /api/v1/knowledge-bases/{base_id}/restricted-terms`; what is left out stays. */
+export interface RestrictedTermsBody {
+  confirmed?: string[] | null
+  allowed?: string[] | null
+}
+
+/**
  * A question to a restricted base, and how that ended.
  * `released` is what the reader got, "" for a refusal; `passage_ids` are the `passages` that the second model
  * was shown (`doc_3:1200`: a document and a place in it).
@@ -1562,6 +1580,14 @@ export interface SystemPrompt {
   note: string
   shipped: boolean
   created_at: string | null
+}
+
+/** A name that the documents of a base give. */
+export interface Term {
+  term: string
+  kind: 'phrase' | 'word'
+  language: string
+  count: number
 }
 
 /** A piece of the answer, exactly as the model wrote it. */

@@ -350,7 +350,15 @@ async def open_app(
             conversations=Conversations(store, library, settings.marker_policy, once, clock, ids),
             accounts=Accounts(store.directory, clock, ids),
             access=store.access,
-            bases=Bases(store.access, once, clock, ids, knowledge.ingestion.wake, knowledge.restricted.answers.missing),
+            bases=Bases(
+                store.access,
+                once,
+                clock,
+                ids,
+                knowledge.ingestion.wake,
+                knowledge.restricted.answers.missing,
+                knowledge.terms.changed,
+            ),
             clock=clock,
             ids=ids,
         )

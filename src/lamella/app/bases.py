@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from lamella.app.accounts import filled
@@ -11,15 +11,15 @@ from lamella.core.access import BaseContent, DescribedBy, Grant, GrantLevel, Kno
 from lamella.core.clock import Clock
 from lamella.core.errors import InvalidRequest
 from lamella.core.ids import Ids
+from lamella.core.knowledge import Shelf
 from lamella.core.records import Caller
 from lamella.knowledge.restricted.summary import Reason
 from lamella.storage.bases import AccessRows
 
 
 class Bases:
-    """Bases over the store, checked. `removed` is told when one is gone, and documents of it are to be cleared away.
-
-    `missing` is what restricted access needs and the server lacks.
+    """Bases over the store, checked. `removed` is told when one is gone, and documents of it are to be cleared away;
+    `granted` when others may read one. `missing` is what restricted access needs and the server lacks.
     """
 
     def __init__(
@@ -30,6 +30,7 @@ class Bases:
         ids: Ids,
         removed: Callable[[], None] = lambda: None,
         missing: Reason | None = None,
+        granted: Callable[[Shelf], Awaitable[None]] | None = None,
     ) -> None:
         self._access = access
         self._once = once
@@ -37,6 +38,7 @@ class Bases:
         self._ids = ids
         self._removed = removed
         self.missing = missing
+        self._granted = granted
 
     async def create(self, caller: Caller, content: BaseContent, again: str | None = None) -> KnowledgeBase:
         """A new base of the caller; raises `InvalidRequest` for an empty name."""
@@ -72,7 +74,10 @@ class Bases:
                 param="level",
             )
         subject = Subject("group" if subject_id.startswith("group_") else "user", subject_id)
-        return await self._access.set_grant(caller, base_id, subject, level, self._clock.now())
+        made = await self._access.set_grant(caller, base_id, subject, level, self._clock.now())
+        if self._granted is not None:
+            await self._granted(Shelf(caller.user_id, base_id))
+        return made
 
 
 def described(content: BaseContent, summary: str, topics: Sequence[str]) -> BaseContent:
@@ -94,6 +99,8 @@ def _checked(content: BaseContent) -> BaseContent:
         description=content.description.strip(),
         hint=content.hint.strip(),
         keywords=_each(content.keywords),
+        confirmed_terms=_each(content.confirmed_terms),
+        allowed_terms=_each(content.allowed_terms),
     )
 
 

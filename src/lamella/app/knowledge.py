@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from lamella.app.base_descriptions import BaseDescriptions, OpenDescriber
-from lamella.core.access import GrantLevel, KnowledgeBase, RestrictedReader, RestrictedUse
+from lamella.core.access import BaseContent, GrantLevel, KnowledgeBase, RestrictedReader, RestrictedUse
 from lamella.core.clock import Clock
 from lamella.core.errors import InvalidRequest, NotFound, PermissionDenied, ToolFailed
 from lamella.core.ids import Ids
@@ -24,7 +24,7 @@ from lamella.knowledge.deposits import Deposits
 from lamella.knowledge.document_reader import DocumentReader
 from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
 from lamella.knowledge.ingestion import Ingestion, Making
-from lamella.knowledge.restricted.base_terms import BaseTerms
+from lamella.knowledge.restricted.base_terms import BaseTerms, FoundTerm
 from lamella.knowledge.restricted.disclosed import DisclosedPassage, DisclosedPassages
 from lamella.knowledge.restricted.material import Chunk
 from lamella.knowledge.restricted.metadata import SafeMetadataSource
@@ -163,12 +163,14 @@ class Knowledge:
     restricted: RestrictedSearch
     metadata: SafeMetadataSource
     disclosures: DisclosedPassages
+    terms: BaseTerms
     descriptions: BaseDescriptions | None = None
 
     def start(self) -> None:
         """Begin with what is to be done in the background."""
         self.ingestion.start()
         self.restricted.answers.start()
+        self.terms.start()
         if self.descriptions is not None:
             self.descriptions.start()
 
@@ -176,6 +178,7 @@ class Knowledge:
         """Stop; what is not done is taken up by the next start."""
         await self.restricted.answers.close()
         await self.ingestion.close()
+        await self.terms.close()
         if self.descriptions is not None:
             await self.descriptions.close()
 
@@ -290,6 +293,13 @@ class Knowledge:
         since = self.restricted.clock.now() - timedelta(days=days)
         return await self.restricted.uses.restricted_readers(caller, base_id, since)
 
+    async def restricted_terms(self, caller: Caller, base_id: str) -> tuple[BaseContent, tuple[FoundTerm, ...] | None]:
+        """What the owner of a base says of its names, and the names that its documents give, None while these are not
+        found. Raises `NotFound` and `PermissionDenied`.
+        """
+        shelf = await self._own(caller, base_id)
+        return (await self.access.base(caller, base_id)).content, await self.terms.found(shelf)
+
     async def disclosed(
         self, caller: Caller, base_id: str, document_id: str, limit: int
     ) -> tuple[tuple[DisclosedPassage, ...], bool]:
@@ -346,7 +356,13 @@ def knowledge_of(
     descriptions = (
         BaseDescriptions(store.access, documents, store.jobs, describing, clock) if describing is not None else None
     )
-    changed = descriptions.changed if descriptions is not None else None
+    terms = BaseTerms(documents, store.access, store.jobs, clock, lexicons)
+
+    async def changed(shelf: Shelf) -> None:
+        await terms.changed(shelf)
+        if descriptions is not None:
+            await descriptions.changed(shelf)
+
     ingestion = Ingestion(documents, making, uploads, store.jobs, clock, changed)
     deposits = Deposits(documents, uploads, ingestion.wake, clock, ids, settings.max_upload_bytes)
     searching = KnowledgeSearch(documents, embedder)
@@ -360,11 +376,10 @@ def knowledge_of(
         ),
         lexicons,
     )
-    terms = BaseTerms(documents, lexicons)
     daily = DailyLimits(settings.restricted_answers_per_day, settings.restricted_short_answers_per_day)
     restricted = RestrictedSearch(store.access, documents, searching, answers, terms, store.access, clock, daily)
     metadata = SafeMetadataSource(documents, searching, terms, lexicons)
     disclosed = DisclosedPassages(documents, store.access, terms, lexicons)
     return Knowledge(
-        store.access, documents, ingestion, deposits, searching, restricted, metadata, disclosed, descriptions
+        store.access, documents, ingestion, deposits, searching, restricted, metadata, disclosed, terms, descriptions
     )

@@ -282,6 +282,41 @@ def uses_command(
     )
 
 
+@kb.command("terms")
+def terms_command(
+    base: BaseArgument,
+    confirm: Annotated[list[str] | None, typer.Option(help="A word or phrase that is a name. May be repeated.")] = None,
+    allow: Annotated[list[str] | None, typer.Option(help="A word that restricted readers may be told.")] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="Neither any more.")] = None,
+    data: DataOption = None,
+    key: KeyOption = None,
+    json: JsonOption = False,
+) -> None:
+    """List the names that the documents of a base of yours give, and correct them."""
+    confirmed, allowed, dropped = (set(words or ()) for words in (confirm, allow, drop))
+
+    async def ask(api: Api) -> Object:
+        path = f"/knowledge-bases/{await id_of(api, ['/knowledge-bases'], base)}/restricted-terms"
+        found = await api.get(path)
+        if not confirmed and not allowed and not dropped:
+            return found
+        now = {
+            "confirmed": sorted({*found["confirmed"], *confirmed} - allowed - dropped),
+            "allowed": sorted({*found["allowed"], *allowed} - confirmed - dropped),
+        }
+        return await api.ask("PUT", path, json=now)
+
+    show(CommandOptions(data, key, json), ask, _terms)
+
+
+def _terms(found: Object) -> list[str]:
+    lines = [f"confirmed · {word}" for word in found["confirmed"]] + [f"allowed · {word}" for word in found["allowed"]]
+    if found["state"] == "indexing":
+        return [*lines, "The names are still being found."]
+    lines += [f"{one['count']} × {one['term']} · {one['language']}, {one['kind']}" for one in found["found"]]
+    return lines or ["No names were found."]
+
+
 def _preview(found: Object) -> list[str]:
     safe = found["safe"]
     lines = [f"{safe['decision']} · {safe['reason']}", *([safe["summary"]] if safe["summary"] else [])]

@@ -135,7 +135,8 @@ class BaseContent:
 
     `visible`: members without a grant see its name and description, so that they can ask for access. `hint` and
     `keywords`: what its owner lets restricted readers know of it, so that they ask the right questions. `summary` and
-    `topics` say what its documents are about: for whoever may read all of it, and for nobody else.
+    `topics` say what its documents are about: for whoever may read all of it, and for nobody else. Restricted readers
+    are never told `confirmed_terms`, which its owner calls names, and may be told `allowed_terms`.
     """
 
     name: str
@@ -146,6 +147,8 @@ class BaseContent:
     summary: str = ""
     topics: tuple[str, ...] = ()
     described_by: DescribedBy = DescribedBy.NOBODY
+    confirmed_terms: tuple[str, ...] = ()
+    allowed_terms: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

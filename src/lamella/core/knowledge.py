@@ -129,6 +129,21 @@ class StoredPassage:
     tokens: int = 0
 
 
+NameCounts = dict[str, tuple[dict[str, int], dict[str, int], dict[str, int]]]
+"""What a document tells of names, by language: how often words stand with a capital, in small letters, and phrases."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedDocument:
+    """A document that is found, and the `rules` by which the names in its text were found, None if they were not."""
+
+    id: str
+    version: int
+    name: str
+    tokens: int
+    rules: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Searcher:
     """A conversation or an agent that searches a base, as its owner knows it."""

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from fastapi import Query
+from pydantic import Field, StringConstraints
 
-from lamella.core.access import DAILY_LIMIT, Disclosure, RestrictedReader, RestrictedUse
+from lamella.core.access import DAILY_LIMIT, BaseContent, Disclosure, RestrictedReader, RestrictedUse
 from lamella.knowledge.restricted.disclosed import DisclosedPassage, PassageReader
-from lamella.server.objects import ListObject, Moment, Object, listed, whole_list
+from lamella.server.objects import Body, ListObject, Moment, Object, listed, whole_list
 from lamella.server.routing import TheApp, TheCaller, ThePage, api_router
 
 router = api_router()
+
+MOST_TERMS = 5000
+"""Names that are listed."""
 
 Alert = Literal["daily_limit", "covered", "name"]
 """A bound of the day was reached; sentences were cut that told too much with earlier ones; or that held a name."""
@@ -91,6 +96,38 @@ class DisclosedPassageObject(Object, kw_only=True):
     readers: list[PassageReaderObject]
 
 
+class TermObject(Object, kw_only=True):
+    """A name that the documents of a base give."""
+
+    term: str
+    kind: Literal["word", "phrase"]
+    language: str
+    count: int
+
+
+class RestrictedTermsObject(Object, kw_only=True):
+    """The names of a base: `found` in its documents (the commonest `MOST_TERMS`), and what its owner says of them.
+
+    `state` is `indexing` while they are being found.
+    """
+
+    object: Literal["restricted_terms"] = "restricted_terms"
+    state: Literal["ready", "indexing"]
+    found: list[TermObject]
+    confirmed: list[str]
+    allowed: list[str]
+
+
+Terms = Annotated[list[Annotated[str, StringConstraints(min_length=1, max_length=100)]], Field(max_length=1000)]
+
+
+class RestrictedTermsBody(Body):
+    """`PUT /api/v1/knowledge-bases/{base_id}/restricted-terms`; what is left out stays."""
+
+    confirmed: Terms | None = None
+    allowed: Terms | None = None
+
+
 def use_object(use: RestrictedUse) -> RestrictedUseObject:
     """A question to a restricted base."""
     return RestrictedUseObject.of(
@@ -150,6 +187,31 @@ async def readers(
     """Its owner: who asked it with restricted access in the last `days`, with alerts, the last one first."""
     found = await app.knowledge.restricted_readers(caller, base_id, days)
     return whole_list([reader_object(reader) for reader in found])
+
+
+@router.get("/knowledge-bases/{base_id}/restricted-terms")
+async def terms(base_id: str, app: TheApp, caller: TheCaller) -> RestrictedTermsObject:
+    """Its owner: the names that its documents give, and those that the owner confirmed or allowed."""
+    content, found = await app.knowledge.restricted_terms(caller, base_id)
+    return RestrictedTermsObject(
+        state="ready" if found is not None else "indexing",
+        found=[TermObject.of(one) for one in (found or ())[:MOST_TERMS]],
+        confirmed=list(content.confirmed_terms),
+        allowed=list(content.allowed_terms),
+    )
+
+
+@router.put("/knowledge-bases/{base_id}/restricted-terms")
+async def set_terms(base_id: str, body: RestrictedTermsBody, app: TheApp, caller: TheCaller) -> RestrictedTermsObject:
+    """Its owner: which words are names as well (`confirmed`), and which are none (`allowed`)."""
+
+    def edit(now: BaseContent) -> BaseContent:
+        confirmed = now.confirmed_terms if body.confirmed is None else tuple(body.confirmed)
+        allowed = now.allowed_terms if body.allowed is None else tuple(body.allowed)
+        return replace(now, confirmed_terms=confirmed, allowed_terms=allowed)
+
+    await app.bases.change(caller, base_id, edit)
+    return await terms(base_id, app, caller)
 
 
 @router.get("/knowledge-bases/{base_id}/documents/{doc_id}/disclosed")

@@ -15,13 +15,14 @@ from lamella.search.documents import rank_documents
 from lamella.storage.database import Database, reads
 from lamella.storage.knowledge.bindings import BindingRows
 from lamella.storage.knowledge.documents import DocumentRows, find_documents, shelf_number
+from lamella.storage.knowledge.names import NameRows
 from lamella.storage.knowledge.passages import PassageRows, passage_of, tag_of
 from lamella.storage.passages import WRITTEN
 from lamella.storage.scopes import Mark, Part, PassageScope, Reading, Scopes, ranked
 from lamella.storage.tables import knowledge_documents, knowledge_passages
 
 
-class KnowledgeStore(DocumentRows, PassageRows, BindingRows):
+class KnowledgeStore(DocumentRows, PassageRows, NameRows, BindingRows):
     """Documents and their index in a database file. `scopes` is shared with the index of what was said."""
 
     def __init__(self, database: Database, ids: Ids, scopes: Scopes | None = None) -> None:

@@ -85,6 +85,8 @@ knowledge_bases = Table(
     Column("described_by", OneOf(DescribedBy, Text), nullable=False, server_default="nobody"),
     Column("described_from", Text, nullable=False, server_default=""),
     Column("keywords", Json(tuple[str, ...]), nullable=False, server_default="[]"),
+    Column("confirmed_terms", Json(tuple[str, ...]), nullable=False, server_default="[]"),
+    Column("allowed_terms", Json(tuple[str, ...]), nullable=False, server_default="[]"),
     Index("ix_knowledge_bases_owner_id", "owner", "id"),
 )
 """`described_by` is whose words summary and topics are; `described_from` the fingerprint of the documents that a model

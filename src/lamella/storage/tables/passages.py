@@ -17,7 +17,7 @@ from sqlalchemy import (
     event,
 )
 
-from lamella.core.knowledge import DocumentState
+from lamella.core.knowledge import DocumentState, NameCounts
 from lamella.core.recall import Speaker
 from lamella.storage.columns import Json, LocalMoment, OneOf, UtcMoment
 from lamella.storage.tables.parts import metadata, owner, part_of, row_id
@@ -138,6 +138,17 @@ knowledge_documents = Table(
 )
 """Documents to be searched. `found` is the version whose passages are found; `revision` counts what changed of them, so
 that what is kept in memory is known to be stale. `removed`: it is gone, and its passages go in the background."""
+
+knowledge_names = Table(
+    "knowledge_names",
+    metadata,
+    Column("document_id", String, ForeignKey("knowledge_documents.id", ondelete="CASCADE"), primary_key=True),
+    owner(),
+    Column("version", Integer, nullable=False),
+    Column("rules", String, nullable=False),
+    Column("counts", Json(NameCounts), nullable=False),
+)
+"""What a version of a document tells of names, for bases with restricted readers; `rules` are those of the guard."""
 
 knowledge_passages = Table(
     "knowledge_passages",
